@@ -1,0 +1,293 @@
+"""The controller: events in, instructions out. No socket, no clock, no Spark.
+
+It knows who is there, pools what feeders and workers report, asks each region's balance once a sample period, checks
+what the balance wants and passes it on. Every refusal is recorded with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evenflow.control.events import (
+    Event,
+    FeederJoined,
+    FeederReport,
+    Instruction,
+    Peer,
+    PeerLeft,
+    Record,
+    Stop,
+    TaskEnded,
+    Tell,
+    Tick,
+    WorkerJoined,
+    WorkerReport,
+)
+from evenflow.control.region import Region
+from evenflow.model import RESOLUTION, SetWeights, WorkerStatus
+from evenflow.policy.balance import Balance
+
+
+@dataclass
+class _Worker:
+    id: int
+    state: str = "starting"
+    peer: Peer | None = None
+    host: str = ""
+    port: int = 0
+    pid: int = 0
+    task: tuple[int, int] = (0, 0)
+    incarnation: int = 0
+    rows: int = 0
+    frames: int = 0
+    busy_s: float = 0.0
+    heard: float = 0.0
+
+
+class Controller:
+    """Registers workers and feeders, keeps the regions' models, sends weights down."""
+
+    def __init__(self, workers: int, period: float) -> None:
+        self._workers = {number: _Worker(number) for number in range(workers)}
+        self._period = period
+        self._peers: dict[Peer, int] = {}
+        self._feeders: dict[Peer, FeederJoined] = {}
+        self._regions: dict[str, Region] = {}
+        self._clock_zero: float | None = None
+        self._stopping = False
+
+    def open_region(self, name: str, balance: Balance) -> None:
+        """A region the feeders may join from now on."""
+        region = Region(name, balance)
+        region.set_workers(self._live())
+        self._regions[name] = region
+
+    def handle(self, event: Event) -> list[Instruction]:
+        """Take one event; what to do about it."""
+        match event:
+            case WorkerJoined():
+                return list(self._worker_joined(event))
+            case FeederJoined():
+                return list(self._feeder_joined(event))
+            case WorkerReport():
+                return list(self._worker_report(event))
+            case FeederReport():
+                return list(self._feeder_report(event))
+            case PeerLeft():
+                return list(self._peer_left(event))
+            case TaskEnded():
+                return list(self._task_ended(event))
+            case Tick():
+                return list(self._tick(event))
+            case Stop():
+                return list(self._stop(event))
+
+    def workers(self, now: float) -> list[WorkerStatus]:
+        """The workers, by id."""
+        return [
+            WorkerStatus(
+                id=worker.id,
+                state=worker.state,
+                host=worker.host,
+                pid=worker.pid,
+                port=worker.port,
+                incarnation=worker.incarnation,
+                restarts=max(0, worker.incarnation - 1),
+                rows=worker.rows,
+                frames=worker.frames,
+                busy_s=worker.busy_s,
+                heard_s=now - worker.heard if worker.incarnation else 0.0,
+            )
+            for worker in self._workers.values()
+        ]
+
+    def task(self, worker: int) -> tuple[int, int]:
+        """Stage id and task attempt id of the Spark task that is this worker."""
+        return self._workers[worker].task
+
+    def region(self, name: str) -> Region:
+        """A region by name."""
+        return self._regions[name]
+
+    def live(self) -> int:
+        """How many workers are live."""
+        return len(self._live())
+
+    def _live(self) -> dict[int, int]:
+        return {w.id: w.incarnation for w in self._workers.values() if w.state == "live"}
+
+    def _worker_joined(self, event: WorkerJoined) -> Iterable[Instruction]:
+        worker = self._workers.get(event.worker)
+        if worker is None or self._stopping:
+            why = "the cluster is stopping" if worker else f"there is no worker {event.worker}"
+            yield Record(event.time, "worker-refused", {"worker": event.worker, "reason": why})
+            yield Tell(event.peer, {"type": "stop", "reason": why})
+            return
+        if worker.peer is not None:  # a newer copy of the task: the older one must not serve beside it
+            yield Tell(worker.peer, {"type": "stop", "reason": "replaced by a newer attempt"})
+            self._peers.pop(worker.peer, None)
+        self._peers[event.peer] = worker.id
+        worker.state, worker.peer, worker.task = "live", event.peer, event.task
+        worker.host, worker.port, worker.pid = event.host, event.port, event.pid
+        worker.rows, worker.frames, worker.busy_s, worker.heard = 0, 0, 0.0, event.time
+        worker.incarnation += 1
+        yield Record(
+            event.time,
+            "worker-joined",
+            {"worker": worker.id, "incarnation": worker.incarnation, "host": event.host, "pid": event.pid},
+        )
+        if self._clock_zero is not None:
+            yield Tell(event.peer, {"type": "clock", "elapsed": event.time - self._clock_zero})
+        yield from self._membership_changed(event.time)
+
+    def _feeder_joined(self, event: FeederJoined) -> Iterable[Instruction]:
+        region = self._regions.get(event.region)
+        if region is None or self._stopping:
+            why = "the cluster is stopping" if region else f"this cluster has no region {event.region}"
+            yield Record(event.time, "feeder-refused", {"region": event.region, "reason": why})
+            yield Tell(event.peer, {"type": "refused", "reason": why})
+            return
+        if self._clock_zero is None:
+            self._clock_zero = event.time
+            for worker in self._workers.values():
+                if worker.peer is not None:
+                    yield Tell(worker.peer, {"type": "clock", "elapsed": 0.0})
+        self._feeders[event.peer] = event
+        region.feeders.add(event.peer)
+        yield Record(
+            event.time,
+            "feeder-joined",
+            {
+                "region": event.region,
+                "partition": event.partition,
+                "attempt": event.attempt,
+                "query": event.query,
+                "epoch": event.epoch,
+            },
+        )
+        yield Tell(event.peer, self._directory(region) | {"row_cost_s": region.row_cost_s, "period": self._period})
+
+    def _worker_report(self, event: WorkerReport) -> Iterable[Instruction]:
+        number = self._peers.get(event.peer)
+        if number is not None:
+            worker = self._workers[number]
+            worker.rows, worker.frames, worker.busy_s = event.rows, event.frames, event.busy_s
+            worker.heard = event.time
+        return ()
+
+    def _feeder_report(self, event: FeederReport) -> Iterable[Instruction]:
+        feeder = self._feeders.get(event.peer)
+        if feeder is not None:
+            self._regions[feeder.region].add(event.feeding_s, event.rows_out, event.connections)
+        return ()
+
+    def _peer_left(self, event: PeerLeft) -> Iterable[Instruction]:
+        feeder = self._feeders.pop(event.peer, None)
+        if feeder is not None:
+            self._regions[feeder.region].feeders.discard(event.peer)
+            yield Record(
+                event.time,
+                "feeder-left",
+                {"region": feeder.region, "partition": feeder.partition, "attempt": feeder.attempt},
+            )
+        number = self._peers.pop(event.peer, None)
+        if number is not None:
+            worker = self._workers[number]
+            worker.state, worker.peer = ("stopped" if self._stopping else "lost"), None
+            yield Record(
+                event.time,
+                "worker-stopped" if self._stopping else "worker-lost",
+                {"worker": worker.id, "incarnation": worker.incarnation, "pid": worker.pid, "reason": event.reason},
+            )
+            yield from self._membership_changed(event.time)
+
+    def _task_ended(self, event: TaskEnded) -> Iterable[Instruction]:
+        yield Record(event.time, "task-ended", {"worker": event.worker, "reason": event.reason})
+        if not self._stopping and self._workers[event.worker].state != "live":
+            self._workers[event.worker].state = "starting"
+
+    def _tick(self, event: Tick) -> Iterable[Instruction]:
+        for region in self._regions.values():
+            if region.fresh:
+                yield self._sample(region, event.time)
+                yield from self._carry_out(region, region.decide(event.time), event.time)
+
+    def _stop(self, event: Stop) -> Iterable[Instruction]:
+        self._stopping = True
+        yield Record(event.time, "cluster-stopping", {})
+        for peer in self._peers:
+            yield Tell(peer, {"type": "stop", "reason": "the cluster is stopping"})
+        for peer in self._feeders:
+            yield Tell(peer, {"type": "refused", "reason": "the cluster is stopping"})
+
+    def _membership_changed(self, time: float) -> Iterable[Instruction]:
+        """Tell every region and its feeders who is there now."""
+        live = self._live()
+        for region in self._regions.values():
+            region.set_workers(live)
+            moves = region.decide(time)
+            yield from self._carry_out(region, moves, time, tell=False)
+            for peer in region.feeders:
+                yield Tell(peer, self._directory(region))
+
+    def _carry_out(
+        self, region: Region, moves: list[SetWeights], time: float, tell: bool = True
+    ) -> Iterable[Instruction]:
+        for move in moves:
+            problem = _problem(move, region)
+            fields = {"region": region.name, "weights": _keys(move.weights), "reason": move.reason}
+            if problem:
+                yield Record(time, "weights-refused", fields | {"why": problem})
+                continue
+            region.weights = dict(move.weights)
+            yield Record(time, "weights", fields | {"balance": region.balance.name, "detail": dict(move.detail)})
+            if tell:
+                for peer in region.feeders:
+                    yield Tell(peer, {"type": "weights", "weights": _keys(region.weights)})
+
+    def _directory(self, region: Region) -> dict[str, Any]:
+        workers = [
+            {"id": w.id, "incarnation": w.incarnation, "host": w.host, "port": w.port, "pid": w.pid}
+            for w in self._workers.values()
+            if w.state == "live"
+        ]
+        return {"type": "directory", "workers": workers, "weights": _keys(region.weights)}
+
+    def _sample(self, region: Region, time: float) -> Record:
+        snapshot = region.snapshot(time)
+        return Record(
+            time,
+            "sample",
+            {
+                "region": region.name,
+                "feeders": snapshot.feeders,
+                "feeding_s": round(snapshot.feeding_s, 6),
+                "rows_out": snapshot.rows_out,
+                "connections": [
+                    {
+                        "worker": c.worker,
+                        "weight": c.weight,
+                        "blocked_s": round(c.blocked_s, 6),
+                        "rows_sent": c.rows_sent,
+                        "rows_done": c.rows_done,
+                        "busy_s": round(c.busy_s, 6),
+                    }
+                    for c in snapshot.connections
+                ],
+            },
+        )
+
+
+def _problem(move: SetWeights, region: Region) -> str:
+    """Why the controller refuses a move; empty if it does not."""
+    if set(move.weights) != set(region.incarnations):
+        return f"workers {sorted(move.weights)} are not the live ones, {sorted(region.incarnations)}"
+    if any(weight < 0 for weight in move.weights.values()) or sum(move.weights.values()) != RESOLUTION:
+        return f"weights must be at least 0 and sum to {RESOLUTION}, not {sum(move.weights.values())}"
+    return ""
+
+
+def _keys(weights: Mapping[int, int]) -> dict[str, int]:
+    return {str(worker): weight for worker, weight in weights.items()}

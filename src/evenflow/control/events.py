@@ -1,0 +1,114 @@
+"""What happens to the controller, and what it wants done: values, so that tests compare lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Peer = int
+"""Whoever is behind one control connection, by a number the I/O around the controller gives out."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerJoined:
+    """A worker process has connected and said who it is."""
+
+    time: float
+    peer: Peer
+    worker: int
+    host: str
+    port: int
+    pid: int
+    task: tuple[int, int] = (0, 0)
+    """Spark's stage id and task attempt id, by which its executor is found."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeederJoined:
+    """A feeder has connected for a region."""
+
+    time: float
+    peer: Peer
+    region: str
+    partition: int = 0
+    attempt: int = 0
+    query: str = ""
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """A worker's heartbeat: cumulative counters."""
+
+    time: float
+    peer: Peer
+    rows: int
+    frames: int
+    busy_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FeederReport:
+    """What a feeder did since its last report: by worker, (rows sent, frames sent, rows done, frames done, ...)."""
+
+    time: float
+    peer: Peer
+    feeding_s: float
+    rows_out: int
+    connections: Mapping[int, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLeft:
+    """A control connection is over."""
+
+    time: float
+    peer: Peer
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """The Spark job that held a worker's slot is over."""
+
+    time: float
+    worker: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A sample period is over."""
+
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The cluster is being stopped."""
+
+    time: float
+
+
+Event = WorkerJoined | FeederJoined | WorkerReport | FeederReport | PeerLeft | TaskEnded | Tick | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Send a message to a peer."""
+
+    peer: Peer
+    message: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Write an entry to the event log."""
+
+    time: float
+    event: str
+    fields: Mapping[str, Any]
+
+
+Instruction = Tell | Record

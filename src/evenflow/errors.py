@@ -1,0 +1,39 @@
+"""One hierarchy of errors. Each message names the thing, the value and the remedy."""
+
+from __future__ import annotations
+
+
+class EvenflowError(Exception):
+    """Anything Evenflow raises on purpose."""
+
+
+class InvalidArgument(EvenflowError, ValueError):
+    """A value given by the caller that cannot work."""
+
+
+class ClusterStopped(EvenflowError):
+    """The cluster was stopped, or its driver is gone."""
+
+
+class ClusterStartError(EvenflowError):
+    """The workers could not all be started."""
+
+
+class WorkerLost(EvenflowError):
+    """A worker went away while it held rows of a task; Spark's retry of the task makes it whole."""
+
+
+class RegionStalled(EvenflowError):
+    """No worker of a region answered within the stall timeout."""
+
+
+class FunctionError(EvenflowError):
+    """The user's function raised, or returned something that does not fit the declared schema."""
+
+
+class ProtocolError(EvenflowError):
+    """A peer sent bytes that are not ours; its connection is closed and nobody else is hurt."""
+
+
+class HandshakeError(ProtocolError):
+    """A peer does not hold the cluster's secret, or is too slow to show it."""

@@ -1,0 +1,60 @@
+"""Emulated capacity: how long a row takes on each worker, and when that changes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from evenflow.errors import InvalidArgument
+
+Slowdown = float | Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Emulate:
+    """Workers of different speed on one machine: each sleeps off the service time its rows would cost.
+
+    A row costs `cost_us` microseconds times the worker's slowdown. `slowdown` maps a worker id to a factor, or to a
+    schedule of (second, factor) steps; second 0 is when the first feeder joins the cluster. Workers not named run at 1.
+    """
+
+    cost_us: float
+    slowdown: Mapping[int, Slowdown] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.cost_us > 0:
+            raise InvalidArgument(f"cost_us is {self.cost_us}: give the microseconds a row costs, above 0")
+        for worker in self.slowdown:
+            for second, factor in self._steps(worker):
+                if not (factor > 0 and second >= 0):
+                    raise InvalidArgument(
+                        f"slowdown of worker {worker} has the step ({second}, {factor}): "
+                        "seconds start at 0 and factors are above 0"
+                    )
+
+    def factor(self, worker: int, second: float) -> float:
+        """The worker's slowdown at `second`."""
+        steps = self._steps(worker)
+        at = bisect_right([start for start, _ in steps], second) - 1
+        return steps[at][1] if at >= 0 else 1.0
+
+    def row_s(self, worker: int, second: float) -> float:
+        """Seconds a row costs on `worker` at `second`."""
+        return self.cost_us * 1e-6 * self.factor(worker, second)
+
+    def rows(self, workers: int, start: float, end: float) -> float:
+        """Rows that `workers` workers can serve between two seconds, none of them ever idle: the ideal."""
+        edges = sorted({start, end, *(s for w in range(workers) for s, _ in self._steps(w) if start < s < end)})
+        return sum(
+            (later - earlier) / self.row_s(worker, earlier)
+            for earlier, later in pairwise(edges)
+            for worker in range(workers)
+        )
+
+    def _steps(self, worker: int) -> list[tuple[float, float]]:
+        given = self.slowdown.get(worker, 1.0)
+        return (
+            [(0.0, float(given))] if isinstance(given, int | float) else sorted((float(s), float(f)) for s, f in given)
+        )

@@ -1,0 +1,64 @@
+"""What the controller knows in one round: frozen values, cumulative counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RESOLUTION = 1000
+"""Weights are whole numbers in units of 1/RESOLUTION (0.1 %) and sum to RESOLUTION."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One worker as one region's splitters see it, pooled over all of the region's feeders.
+
+    Counters are cumulative since the worker's present incarnation joined the region; a policy takes differences.
+    """
+
+    worker: int
+    incarnation: int
+    weight: int
+    blocked_s: float = 0.0
+    """Time spent between a send that would block and the socket being writable again."""
+    rows_sent: int = 0
+    frames_sent: int = 0
+    rows_done: int = 0
+    frames_done: int = 0
+    busy_s: float = 0.0
+    """Service time the worker spent on this region's frames."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A region in one round."""
+
+    time: float
+    """Seconds on the controller's clock."""
+    region: str
+    feeders: int
+    """Feeders alive now."""
+    feeding_s: float
+    """Cumulative feeder-seconds: what blocking times are divided by to give a rate."""
+    connections: tuple[Connection, ...]
+    rows_out: int = 0
+    """Rows the mergers have yielded, cumulative."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """One worker as `Cluster.workers()` lists it."""
+
+    id: int
+    state: str
+    """`starting`, `live`, `lost` or `stopped`."""
+    executor: str = ""
+    host: str = ""
+    pid: int = 0
+    port: int = 0
+    incarnation: int = 0
+    restarts: int = 0
+    rows: int = 0
+    frames: int = 0
+    busy_s: float = 0.0
+    heard_s: float = 0.0
+    """Seconds since it was last heard of."""

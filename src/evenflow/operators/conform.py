@@ -1,0 +1,91 @@
+"""Fits what a user's function returned to the declared schema, or says exactly what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from evenflow.errors import FunctionError
+
+
+def conform(result: Any, schema: pa.Schema) -> pa.RecordBatch:
+    """`result` with exactly the declared columns, in order, of exactly the declared types.
+
+    Columns are matched by name. A column may be cast where no value can change its meaning: dictionary-encoded to
+    plain, narrower to wider numbers, time units and zones, large to plain strings. Anything else is an error.
+    """
+    if isinstance(result, pa.Table):
+        result = _one_batch(result)
+    if not isinstance(result, pa.RecordBatch):
+        raise FunctionError(f"the function returned {type(result).__name__}, not a pyarrow.RecordBatch")
+    if result.schema.equals(schema):
+        return result
+    names, wanted = result.schema.names, schema.names
+    if sorted(names) != sorted(wanted):
+        missing, extra = sorted(set(wanted) - set(names)), sorted(set(names) - set(wanted))
+        raise FunctionError(
+            f"the function returned columns {names}, the schema declares {wanted}"
+            + (f"; missing: {missing}" if missing else "")
+            + (f"; not declared: {extra}" if extra else "")
+        )
+    columns = [_column(result.column(field.name), field) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(column: pa.Array, field: pa.Field) -> pa.Array:
+    if column.type != field.type:
+        if not _fits(column.type, field.type):
+            raise FunctionError(f"column '{field.name}' is {column.type}, the schema declares {field.type}")
+        try:
+            column = column.cast(field.type)
+        except pa.ArrowInvalid as error:
+            raise FunctionError(f"column '{field.name}' does not fit {field.type}: {error}") from None
+    if not field.nullable and column.null_count:
+        raise FunctionError(f"column '{field.name}' has {column.null_count} nulls, the schema declares it not null")
+    return column
+
+
+def _fits(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether values of one type keep their meaning in the other (the cast itself still checks ranges)."""
+    is_ = pa.types
+    if source == target or is_.is_null(source):
+        return True
+    if is_.is_dictionary(source):
+        return _fits(source.value_type, target)
+    if is_.is_floating(target):
+        return bool(is_.is_integer(source) or is_.is_floating(source))
+    for family in (is_.is_integer, is_.is_decimal, is_.is_timestamp, is_.is_duration, _is_text, _is_bytes):
+        if family(target):
+            return bool(family(source))
+    if _is_list(target):
+        return _is_list(source) and _fits(source.value_type, target.value_type)
+    if is_.is_map(target):
+        return (
+            is_.is_map(source) and _fits(source.key_type, target.key_type) and _fits(source.item_type, target.item_type)
+        )
+    if is_.is_struct(target):
+        return (
+            is_.is_struct(source)
+            and [f.name for f in source] == [f.name for f in target]
+            and all(_fits(a.type, b.type) for a, b in zip(source, target, strict=True))
+        )
+    return False
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    is_ = pa.types
+    return bool(is_.is_binary(kind) or is_.is_large_binary(kind) or is_.is_fixed_size_binary(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    arrays = [column.combine_chunks() for column in table.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=table.schema)

@@ -1,0 +1,1 @@
+"""The live engine: the only layer that touches sockets and Spark."""

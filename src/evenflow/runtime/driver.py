@@ -1,0 +1,196 @@
+"""The controller's I/O: a thread on the driver that turns messages into events and instructions into messages."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from evenflow.control.controller import Controller
+from evenflow.control.events import (
+    Event,
+    FeederJoined,
+    FeederReport,
+    Instruction,
+    PeerLeft,
+    Record,
+    Stop,
+    Tell,
+    Tick,
+    WorkerJoined,
+    WorkerReport,
+)
+from evenflow.errors import ProtocolError
+from evenflow.runtime.channel import Channel, PeerGone
+from evenflow.runtime.eventlog import EventLog
+from evenflow.runtime.frames import Frame, Kind
+from evenflow.runtime.messages import control, parse
+from evenflow.runtime.switchboard import Lost, Received, Switchboard
+
+T = TypeVar("T")
+
+
+class Driver:
+    """Owns the controller, its thread, its sockets and the event log.
+
+    Other threads hand it events through `post` and read it through `ask`; only its own thread touches sockets.
+    """
+
+    def __init__(self, controller: Controller, secret: bytes, host: str, period: float, log: EventLog) -> None:
+        self._controller = controller
+        self._log = log
+        self._period = period
+        self._board = Switchboard(secret)
+        self.port = self._board.listen(host)
+        self._zero = time.monotonic()
+        self._lock = threading.RLock()
+        self._peers: dict[Channel, int] = {}
+        self._channels: dict[int, Channel] = {}
+        self._code: dict[str, bytes] = {}
+        self._posted: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="evenflow-controller", daemon=True)
+        self._thread.start()
+
+    def now(self) -> float:
+        """Seconds since the cluster started."""
+        return time.monotonic() - self._zero
+
+    def ask(self, question: Callable[[Controller], T]) -> T:
+        """Read from, or set up, the controller."""
+        with self._lock:
+            return question(self._controller)
+
+    def post(self, event: Event) -> None:
+        """Give the controller an event from another thread."""
+        self._posted.put(event)
+        self._board.wake()
+
+    def add_code(self, operator: str, code: bytes) -> None:
+        """Make an operator available to the workers, which fetch it when a feeder first names it."""
+        with self._lock:
+            self._code[operator] = code
+
+    def events(self) -> list[dict[str, Any]]:
+        """The latest entries of the event log."""
+        with self._lock:
+            return self._log.tail()
+
+    def record(self, event: str, **fields: Any) -> None:
+        """Write to the event log."""
+        with self._lock:
+            self._log.write(Record(self.now(), event, fields))
+
+    def stop(self) -> None:
+        """Tell everyone to stop; connections stay until `close`."""
+        self.post(Stop(self.now()))
+
+    def close(self) -> None:
+        """End the thread and close all connections and the log."""
+        self._closing = True
+        self._board.wake()
+        self._thread.join(timeout=10)
+        if self._thread.is_alive():
+            raise TimeoutError("the controller's thread did not end within 10 s")
+        self._board.close()
+        self._log.close()
+
+    def _run(self) -> None:
+        due = self.now() + self._period
+        while not self._closing:
+            for happening in self._board.poll(max(0.0, due - self.now())):
+                with self._lock:
+                    match happening:
+                        case Received(channel=channel, frame=frame):
+                            self._received(channel, frame)
+                        case Lost(channel=channel, reason=reason, known=known):
+                            self._lost(channel, reason, known)
+            if self.now() >= due:
+                due = max(due + self._period, self.now())
+                self._posted.put(Tick(self.now()))
+            while not self._posted.empty():
+                with self._lock:
+                    self._carry_out(self._controller.handle(self._posted.get()))
+
+    def _received(self, channel: Channel, frame: Frame) -> None:
+        try:
+            self._take(channel, parse(frame))
+        except (ProtocolError, KeyError, TypeError, ValueError) as error:
+            self._board.drop(channel)
+            self._lost(channel, f"{channel.peer} sent a message that makes no sense: {error!r}", True)
+
+    def _take(self, channel: Channel, message: dict[str, Any]) -> None:
+        now = self.now()
+        peer = self._peers.get(channel)
+        kind = message["type"]
+        if kind in ("worker", "feeder"):
+            peer = self._peers[channel] = max(self._channels, default=0) + 1
+            self._channels[peer] = channel
+            self._carry_out(self._controller.handle(_joined(now, peer, message)))
+        elif peer is None:
+            raise ProtocolError(f"'{kind}' came before the peer said who it is")
+        elif kind == "code":
+            self._send_code(channel, str(message["operator"]))
+        elif kind == "heartbeat":
+            report = WorkerReport(now, peer, int(message["rows"]), int(message["frames"]), float(message["busy_s"]))
+            self._carry_out(self._controller.handle(report))
+        elif kind == "fed":
+            connections = {int(worker): counts for worker, counts in message["connections"].items()}
+            fed = FeederReport(now, peer, float(message["feeding_s"]), int(message["rows_out"]), connections)
+            self._carry_out(self._controller.handle(fed))
+        else:
+            raise ProtocolError(f"there is no message '{kind}'")
+
+    def _send_code(self, channel: Channel, operator: str) -> None:
+        if operator not in self._code:
+            raise ProtocolError(f"there is no operator {operator}")
+        channel.send(Frame(Kind.CODE, operator.encode() + b"\n" + self._code[operator]))
+
+    def _lost(self, channel: Channel, reason: str, known: bool) -> None:
+        peer = self._peers.pop(channel, None)
+        if peer is not None:
+            del self._channels[peer]
+            self._carry_out(self._controller.handle(PeerLeft(self.now(), peer, reason)))
+        elif not known:
+            self._log.write(Record(self.now(), "stranger-refused", {"reason": reason}))
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Tell(peer=peer, message=message):
+                    channel = self._channels.get(peer)
+                    if channel is not None:
+                        self._tell(channel, control(message))
+                case Record():
+                    self._log.write(instruction)
+
+    def _tell(self, channel: Channel, frame: Frame) -> None:
+        try:
+            channel.send(frame)
+        except PeerGone:
+            channel.reading = True  # the poller will find it gone and tell us in its own time
+
+
+def _joined(now: float, peer: int, message: dict[str, Any]) -> WorkerJoined | FeederJoined:
+    if message["type"] == "worker":
+        stage, attempt = message["task"]
+        return WorkerJoined(
+            now,
+            peer,
+            int(message["worker"]),
+            str(message["host"]),
+            int(message["port"]),
+            int(message["pid"]),
+            (int(stage), int(attempt)),
+        )
+    return FeederJoined(
+        now,
+        peer,
+        str(message["region"]),
+        int(message["partition"]),
+        int(message["attempt"]),
+        str(message["query"]),
+        int(message["epoch"]),
+    )

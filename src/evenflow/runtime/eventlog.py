@@ -1,0 +1,41 @@
+"""The event log: one JSON object a line, in a file if the user names one, and the latest of them in memory."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any, TextIO
+
+from evenflow.control.events import Record
+
+KEPT = 10_000
+
+
+class EventLog:
+    """Appends records; `time` is seconds since the cluster started, `at` the wall clock."""
+
+    def __init__(self, path: str | Path | None) -> None:
+        self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._file: TextIO | None = None
+        if path is not None:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._file = Path(path).open("a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed by close()
+
+    def write(self, record: Record) -> None:
+        """Append one record."""
+        entry = {"time": round(record.time, 6), "at": round(time.time(), 3), "event": record.event, **record.fields}
+        self._kept.append(entry)
+        if self._file is not None:
+            self._file.write(json.dumps(entry) + "\n")
+
+    def tail(self) -> list[dict[str, Any]]:
+        """The latest entries, oldest first."""
+        return list(self._kept)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,177 @@
+"""Frames: a fixed header and a body, encoded and decoded without any I/O.
+
+Both ends of a connection count its frames. The count seeds the checksum together with a number that the two drew from
+their handshake, so a frame that was changed, replayed, dropped, put out of order or recorded on another connection
+does not pass; the decoder raises on the first one and must then be thrown away with its connection.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+import xxhash
+
+from evenflow.errors import ProtocolError
+
+MAGIC = b"EVFL"
+VERSION = 1
+HEADER = struct.Struct("<4sBBHIIIQQ")
+"""magic, version, kind, flags, body length, unit, micros, epoch, sequence; the checksum of it all follows."""
+CHECKSUM = struct.Struct("<Q")
+HEADER_BYTES = HEADER.size + CHECKSUM.size
+MAX_BODY = 256 * 1024 * 1024
+"""No frame has a larger body: a corrupt length must not make a peer allocate without bound."""
+MORE = 1
+"""Flag: further frames of the same sequence follow."""
+
+_WRAP = (1 << 64) - 1
+
+
+class Kind(IntEnum):
+    """What a frame is for."""
+
+    CONTROL = 1
+    """JSON, between the controller and its peers."""
+    CODE = 2
+    """A pickled operator, from the controller to a worker."""
+    OPEN = 3
+    """A feeder opens an operator on a worker: JSON; the Arrow schema of its rows follows as SCHEMA."""
+    SCHEMA = 4
+    DATA = 5
+    """Rows from a feeder: one Arrow record batch."""
+    RESULT = 6
+    """Rows back from a worker, under the sequence of the DATA frame they answer."""
+    ERROR = 7
+    """JSON: why a worker could not process the DATA frame of this sequence."""
+
+
+_KINDS = {int(kind): kind for kind in Kind}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message on a connection."""
+
+    kind: Kind
+    body: bytes | bytearray | memoryview = b""
+    sequence: int = 0
+    epoch: int = 0
+    unit: int = 0
+    micros: int = 0
+    """On RESULT: how long the worker took, in microseconds."""
+    more: bool = False
+
+
+class Encoder:
+    """Turns frames into bytes for one direction of one connection."""
+
+    def __init__(self, seed: int = 0, limit: int = MAX_BODY) -> None:
+        self._seed = seed
+        self._limit = limit
+
+    def encode(self, frame: Frame) -> tuple[bytes, memoryview]:
+        """The header and the body, to be sent one after the other."""
+        body = memoryview(frame.body).cast("B")
+        if body.nbytes > self._limit:
+            raise ProtocolError(f"a frame of {body.nbytes} bytes is over the limit of {self._limit} bytes")
+        head = HEADER.pack(
+            MAGIC,
+            VERSION,
+            frame.kind,
+            MORE if frame.more else 0,
+            body.nbytes,
+            frame.unit,
+            min(frame.micros, 0xFFFFFFFF),
+            frame.epoch,
+            frame.sequence,
+        )
+        checksum = _checksum(head, body, self._seed)
+        self._seed = (self._seed + 1) & _WRAP
+        return head + CHECKSUM.pack(checksum), body
+
+
+class Decoder:
+    """Turns the bytes of one direction of one connection into frames.
+
+    The caller reads into `target()` and says with `received(n)` how much came; nothing is copied on the way. Memory
+    held is one header and at most one body of the limit's size.
+    """
+
+    def __init__(self, seed: int = 0, limit: int = MAX_BODY) -> None:
+        self._seed = seed
+        self._limit = limit
+        self._count = 0
+        self._head = bytearray(HEADER_BYTES)
+        self._body = bytearray()
+        self._fields: tuple[int, ...] = ()
+        self._reading_body = False
+        self._target = memoryview(self._head)
+
+    def target(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        return self._target
+
+    def received(self, count: int) -> Frame | None:
+        """Note `count` bytes written to `target()`; give the frame if that completed one."""
+        self._target = self._target[count:]
+        if not self._reading_body and not self._missing():
+            self._begin_body()
+        return self._finish() if self._reading_body and not self._missing() else None
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames completed by `data`, for callers that have bytes rather than a socket."""
+        view = memoryview(data)
+        while view.nbytes:
+            count = min(view.nbytes, self._target.nbytes)
+            self._target[:count] = view[:count]
+            view = view[count:]
+            frame = self.received(count)
+            if frame is not None:
+                yield frame
+
+    @property
+    def clean(self) -> bool:
+        """Whether the bytes so far end on a frame's edge."""
+        return not self._reading_body and self._target.nbytes == HEADER_BYTES
+
+    def _missing(self) -> int:
+        return self._target.nbytes
+
+    def _begin_body(self) -> None:
+        magic, version, kind, flags, length, *rest = HEADER.unpack_from(self._head)
+        if magic != MAGIC:
+            raise ProtocolError(f"frame {self._count} starts with {bytes(magic)!r}, not {MAGIC!r}")
+        if version != VERSION:
+            raise ProtocolError(
+                f"frame {self._count} has version {version}, this side speaks {VERSION}: "
+                "install the same evenflow on the driver and on every executor"
+            )
+        if kind not in _KINDS or flags & ~MORE:
+            raise ProtocolError(f"frame {self._count} has kind {kind} and flags {flags:#x}, which do not exist")
+        if length > self._limit:
+            raise ProtocolError(f"frame {self._count} announces {length} bytes, over the limit of {self._limit} bytes")
+        self._fields = (kind, flags, *rest)
+        self._body = bytearray(length)
+        self._target = memoryview(self._body)
+        self._reading_body = True
+
+    def _finish(self) -> Frame:
+        expected = _checksum(memoryview(self._head)[: HEADER.size], self._body, self._seed)
+        if CHECKSUM.unpack_from(self._head, HEADER.size)[0] != expected:
+            raise ProtocolError(
+                f"frame {self._count} fails its checksum: its bytes were changed, or it was replayed or left out"
+            )
+        kind, flags, unit, micros, epoch, sequence = self._fields
+        frame = Frame(_KINDS[kind], self._body, sequence, epoch, unit, micros, bool(flags & MORE))
+        self._seed = (self._seed + 1) & _WRAP
+        self._count += 1
+        self._target = memoryview(self._head)
+        self._reading_body = False
+        return frame
+
+
+def _checksum(head: bytes | memoryview, body: bytearray | memoryview, seed: int) -> int:
+    return xxhash.xxh3_64_intdigest(body, seed=xxhash.xxh3_64_intdigest(head, seed=seed))

@@ -1,0 +1,82 @@
+"""Spark sessions: an embedded one, and what must be known of any."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from evenflow.errors import InvalidArgument
+
+QUERY_SLOTS = 2
+"""Slots beside the workers', for the query's own tasks."""
+
+
+def local_session(
+    workers: int = 4, *, slots: int = QUERY_SLOTS, name: str = "evenflow", conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """An embedded Spark with slots for `workers` workers and `slots` tasks of the query itself.
+
+    Tasks are tried up to four times, as on a cluster. `conf` adds Spark settings or replaces the ones made here.
+    """
+    if workers < 1 or slots < 1:
+        raise InvalidArgument(f"local_session(workers={workers}, slots={slots}): both must be at least 1")
+    active = SparkSession.getActiveSession()
+    needed = workers + slots
+    if active is not None:
+        have = slot_count(active.sparkContext)
+        if have < needed:
+            raise InvalidArgument(
+                f"a session with {have} slots is active, {workers} workers and {slots} query tasks need {needed}: "
+                "stop it first, or give its master more slots"
+            )
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(slots),
+        "spark.default.parallelism": str(slots),
+        **(conf or {}),
+    }
+    builder = SparkSession.builder.master(f"local[{needed},4]").appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def slot_count(context: SparkContext) -> int:
+    """How many tasks Spark can run at once now."""
+    spark = context._jsc.sc()
+    return int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile()))
+
+
+def slots_may_grow(context: SparkContext) -> bool:
+    """Whether the session asks for executors as it needs them."""
+    return context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true"
+
+
+def driver_host(context: SparkContext) -> tuple[str, str]:
+    """The address to listen on, and the one by which executors reach it."""
+    if (context.master or "").startswith("local"):
+        return "127.0.0.1", "127.0.0.1"
+    host = context.getConf().get("spark.driver.host", "127.0.0.1")
+    return context.getConf().get("spark.driver.bindAddress", host), host
+
+
+def executor_of(context: SparkContext, task: tuple[int, int]) -> str:
+    """The id of the executor that runs a task, by its stage and task attempt; empty if Spark has forgotten it."""
+    stage, attempt = task
+    tasks = context._jsc.sc().statusStore().taskList(stage, 0, 10)
+    for number in range(tasks.size()):
+        data = tasks.apply(number)
+        if data.taskId() == attempt:
+            return str(data.executorId())
+    return ""

@@ -1,0 +1,23 @@
+"""What a cluster's processes must know to find and trust each other; it travels inside Spark's own closures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenflow.model.capacity import Emulate
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The same for every worker and feeder of one cluster."""
+
+    cluster: str
+    host: str
+    port: int
+    secret: bytes
+    period: float
+    stall_timeout: float
+    emulate: Emulate | None = None
+
+    def __repr__(self) -> str:  # the secret must not end up in a log or a traceback
+        return f"Settings(cluster={self.cluster!r}, host={self.host!r}, port={self.port})"

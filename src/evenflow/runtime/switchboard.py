@@ -1,0 +1,186 @@
+"""The switchboard: all connections of one process behind one poller. Worker, feeder and controller each own one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from evenflow.errors import ProtocolError
+from evenflow.runtime.channel import SOCKET_BUFFER, Channel, PeerGone, configure
+from evenflow.runtime.frames import Frame
+from evenflow.runtime.handshake import NONCE_BYTES, Handshake
+
+HANDSHAKE_S = 5.0
+"""How long a stranger that connected may take to prove itself."""
+CONNECT_S = 60.0
+"""How long a peer of ours may take to answer our connection: it may be in the middle of a long function call."""
+MAX_HALF_OPEN = 256
+"""More strangers than this at once are turned away at the door."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A peer has proved itself."""
+
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A frame arrived."""
+
+    channel: Channel
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A connection is over; its channel is closed. `known` says whether the peer had proved itself."""
+
+    channel: Channel
+    reason: str
+    known: bool
+
+
+Happening = Opened | Received | Lost
+
+
+class Switchboard:
+    """Accepts, connects and polls channels; every one of them is closed by `close()` at the latest."""
+
+    def __init__(self, secret: bytes, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._secret = secret
+        self._clock = clock
+        self._selector = selectors.DefaultSelector()
+        self._masks: dict[Channel, int] = {}
+        self._half_open: set[Channel] = set()
+        self._listener: socket.socket | None = None
+        self._bell, self._button = socket.socketpair()
+        self._bell.setblocking(False)
+        self._selector.register(self._bell, selectors.EVENT_READ, None)
+
+    def listen(self, host: str) -> int:
+        """Accept connections on `host`; the port the system chose."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER)
+        listener.bind((host, 0))
+        listener.listen(MAX_HALF_OPEN)
+        listener.setblocking(False)
+        self._listener = listener
+        self._selector.register(listener, selectors.EVENT_READ, None)
+        return int(listener.getsockname()[1])
+
+    def connect(self, host: str, port: int, peer: str) -> Channel:
+        """Begin to connect; `Opened` or `Lost` tells how it went."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        configure(sock)
+        status = sock.connect_ex((host, port))
+        if status not in (0, errno.EINPROGRESS):
+            sock.close()
+            raise PeerGone(f"{peer} at {host}:{port} cannot be reached: {os.strerror(status)}")
+        return self._add(sock, server=False, peer=f"{peer} at {host}:{port}", patience=CONNECT_S)
+
+    def poll(self, timeout: float, most: int = 8) -> Iterator[Happening]:
+        """What happens within `timeout` seconds; at most `most` frames a channel. Returns as soon as anything does."""
+        for channel in self._masks:
+            self._watch(channel)
+        if self._half_open:
+            timeout = min(timeout, 0.5)
+        for key, mask in self._selector.select(timeout):
+            if key.fileobj is self._bell:
+                self._bell.recv(4096)
+            elif key.fileobj is self._listener:
+                self._accept()
+            elif isinstance(key.fileobj, Channel) and key.fileobj in self._masks:
+                yield from self._serve(key.fileobj, mask, most)
+        yield from self._expire()
+
+    def wake(self) -> None:
+        """Make a `poll` under way in another thread return."""
+        self._button.send(b"!")
+
+    def drop(self, channel: Channel) -> None:
+        """Close a channel and forget it."""
+        if channel in self._masks:
+            if self._masks.pop(channel):
+                self._selector.unregister(channel)
+            self._half_open.discard(channel)
+            channel.close()
+
+    def close(self) -> None:
+        """Close everything."""
+        for channel in list(self._masks):
+            self.drop(channel)
+        for sock in (self._listener, self._bell, self._button):
+            if sock is not None:
+                sock.close()
+        self._selector.close()
+
+    def _serve(self, channel: Channel, mask: int, most: int) -> Iterator[Happening]:
+        was_open = channel.open
+        try:
+            if mask & selectors.EVENT_WRITE:
+                channel.flush()
+            frames = channel.receive(most) if mask & selectors.EVENT_READ else []
+        except (PeerGone, ProtocolError) as error:
+            if channel.open and not was_open:
+                yield Opened(channel)
+            known = channel.open
+            self.drop(channel)
+            yield Lost(channel, str(error), known)
+            return
+        if channel.open and not was_open:
+            self._half_open.discard(channel)
+            yield Opened(channel)
+        for frame in frames:
+            if channel in self._masks:
+                yield Received(channel, frame)
+
+    def _watch(self, channel: Channel) -> None:
+        mask = selectors.EVENT_READ if channel.reading or not channel.open else 0
+        if channel.unsent:
+            mask |= selectors.EVENT_WRITE
+        old = self._masks[channel]
+        if mask == old:
+            return
+        self._masks[channel] = mask
+        if not old:
+            self._selector.register(channel, mask)
+        elif mask:
+            self._selector.modify(channel, mask)
+        else:
+            self._selector.unregister(channel)
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            sock, address = self._listener.accept()
+        except OSError:  # the stranger left before we looked, or descriptors ran out: nothing to hold on to
+            return
+        if len(self._half_open) >= MAX_HALF_OPEN:
+            sock.close()
+            return
+        configure(sock)
+        self._add(sock, server=True, peer=f"{address[0]}:{address[1]}", patience=HANDSHAKE_S)
+
+    def _add(self, sock: socket.socket, *, server: bool, peer: str, patience: float) -> Channel:
+        handshake = Handshake(self._secret, os.urandom(NONCE_BYTES), server)
+        channel = Channel(sock, handshake, peer=peer, deadline=self._clock() + patience, clock=self._clock)
+        self._masks[channel] = 0
+        self._half_open.add(channel)
+        return channel
+
+    def _expire(self) -> Iterator[Happening]:
+        if not self._half_open:
+            return
+        now = self._clock()
+        for channel in [c for c in self._half_open if now > c.deadline]:
+            self.drop(channel)
+            yield Lost(channel, f"{channel.peer} did not finish the handshake in time", False)

@@ -1,0 +1,224 @@
+"""The worker: a long-lived Spark task with one event loop. Hosts operators, serves any number of feeders.
+
+One frame at a time: read it, process it, queue the answer. A feeder that does not take its answers is not read from
+until it does, so a worker holds at most one frame in and OUTBOX_BYTES out per feeder. Nothing heavy is imported before
+the first operator arrives.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evenflow.errors import ProtocolError
+from evenflow.runtime.channel import Channel
+from evenflow.runtime.emulation import Pace
+from evenflow.runtime.frames import Frame, Kind
+from evenflow.runtime.messages import control, parse
+from evenflow.runtime.settings import Settings
+from evenflow.runtime.switchboard import Lost, Opened, Received, Switchboard
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OUTBOX_BYTES = 1024 * 1024
+"""A feeder with more than this unsent is not served until it has read."""
+RESULT_BYTES = 8 * 1024 * 1024
+"""Larger results are sent in parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTask:
+    """What Spark runs: `mapPartitions(WorkerTask(...))` on one partition is one worker."""
+
+    settings: Settings
+    worker: int
+
+    def __call__(self, _rows: Iterable[Any]) -> Iterator[str]:
+        """Serve until told to stop; yields the reason."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        task = (context.stageId(), context.taskAttemptId()) if context else (0, 0)
+        worker = Worker(self.settings, self.worker, task)
+        try:
+            yield worker.run()
+        finally:
+            worker.close()
+
+
+@dataclass(slots=True)
+class _Session:
+    """One feeder's use of one operator."""
+
+    operator: str = ""
+    schema: pa.Schema | None = None
+
+
+class Worker:
+    """The event loop."""
+
+    def __init__(self, settings: Settings, worker: int, task: tuple[int, int]) -> None:
+        self._settings = settings
+        self._id = worker
+        self._task = task
+        self._board = Switchboard(settings.secret)
+        self._controller = self._board.connect(settings.host, settings.port, "the controller")
+        self._sessions: dict[Channel, _Session] = {}
+        self._operators: dict[str, Any] = {}
+        self._pace = Pace(settings.emulate, worker) if settings.emulate else None
+        self._rows = self._frames = 0
+        self._busy_s = 0.0
+        self._reported = time.perf_counter()
+        self._stopped = ""
+
+    def run(self) -> str:
+        """Serve until the controller says stop or is gone; why it ended."""
+        while not self._stopped:
+            for happening in self._board.poll(self._settings.period, most=1):
+                match happening:
+                    case Opened(channel=channel):
+                        self._opened(channel)
+                    case Received(channel=channel, frame=frame):
+                        self._received(channel, frame)
+                    case Lost(channel=channel, reason=reason):
+                        self._lost(channel, reason)
+            for channel in self._sessions:
+                channel.reading = channel.unsent <= OUTBOX_BYTES and self._ready(channel)
+            self._report()
+        return self._stopped
+
+    def close(self) -> None:
+        """Close every connection and forget every operator."""
+        self._board.close()
+        self._operators.clear()
+
+    def _opened(self, channel: Channel) -> None:
+        if channel is not self._controller:
+            self._sessions[channel] = _Session()
+            return
+        port = self._board.listen(channel.address)
+        hello = {"type": "worker", "worker": self._id, "host": channel.address, "port": port, "pid": os.getpid()}
+        channel.send(control(hello | {"node": socket.gethostname(), "task": list(self._task)}))
+
+    def _lost(self, channel: Channel, reason: str) -> None:
+        self._sessions.pop(channel, None)
+        if channel is self._controller:
+            self._stopped = reason
+
+    def _received(self, channel: Channel, frame: Frame) -> None:
+        try:
+            if channel is self._controller:
+                self._obey(frame)
+            else:
+                self._serve(channel, frame)
+        except (ProtocolError, ConnectionError) as error:
+            self._board.drop(channel)
+            self._lost(channel, str(error))
+
+    def _obey(self, frame: Frame) -> None:
+        if frame.kind is Kind.CODE:
+            name, _, code = bytes(frame.body).partition(b"\n")
+            self._operators[name.decode()] = _load(code)
+            return
+        message = parse(frame)
+        match message.get("type"):
+            case "stop":
+                self._stopped = str(message.get("reason"))
+            case "clock" if self._pace is not None:
+                self._pace.set_clock(float(message["elapsed"]))
+
+    def _serve(self, channel: Channel, frame: Frame) -> None:
+        session = self._sessions[channel]
+        match frame.kind:
+            case Kind.OPEN:
+                session.operator = str(parse(frame)["operator"])
+                if session.operator not in self._operators:
+                    self._controller.send(control({"type": "code", "operator": session.operator}))
+            case Kind.SCHEMA:
+                import pyarrow as pa
+
+                session.schema = pa.ipc.read_schema(pa.py_buffer(frame.body))
+            case Kind.DATA:
+                self._process(channel, session, frame)
+            case _:
+                raise ProtocolError(f"a feeder sent a {frame.kind.name} frame")
+
+    def _ready(self, channel: Channel) -> bool:
+        operator = self._sessions[channel].operator
+        return not operator or operator in self._operators
+
+    def _process(self, channel: Channel, session: _Session, frame: Frame) -> None:
+        import pyarrow as pa
+
+        started = time.perf_counter()
+        try:
+            batch = pa.ipc.read_record_batch(pa.py_buffer(frame.body), session.schema)
+        except pa.ArrowException as error:
+            raise ProtocolError(f"frame {frame.sequence} is no record batch of its schema: {error}") from None
+        try:
+            result = self._operators[session.operator].process(batch)
+        except (Exception, SystemExit) as error:  # whatever the user's code throws is the user's to see
+            self._fail(channel, frame, error)
+            return
+        parts = list(_parts(result))
+        service = time.perf_counter() - started
+        if self._pace is not None:
+            service = self._pace.serve(batch.num_rows, service)
+        self._rows += batch.num_rows
+        self._frames += 1
+        self._busy_s += service
+        for place, part in enumerate(parts):
+            more = place + 1 < len(parts)
+            micros = 0 if more else int(service * 1e6)
+            channel.send(Frame(Kind.RESULT, part, frame.sequence, frame.epoch, frame.unit, micros, more))
+
+    def _fail(self, channel: Channel, frame: Frame, error: BaseException) -> None:
+        trace = "".join(traceback.format_exception(error))
+        body = {"worker": self._id, "error": f"{type(error).__name__}: {error}", "traceback": trace[-20_000:]}
+        channel.send(Frame(Kind.ERROR, json.dumps(body).encode(), frame.sequence, frame.epoch, frame.unit))
+
+    def _report(self) -> None:
+        now = time.perf_counter()
+        if self._stopped or not self._controller.open or now - self._reported < self._settings.period:
+            return
+        self._reported = now
+        body = {"type": "heartbeat", "rows": self._rows, "frames": self._frames, "busy_s": self._busy_s}
+        try:
+            self._controller.send(control(body))
+        except ConnectionError as error:
+            self._stopped = str(error)
+
+
+class _Broken:
+    """Stands in for an operator that could not be loaded, so that whoever uses it is told why."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        raise self._error
+
+
+def _load(code: bytes) -> Any:
+    import pickle
+
+    try:
+        return pickle.loads(code)
+    except Exception as error:  # a missing module, a newer Python: anything the pickle runs into
+        return _Broken(error)
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[memoryview]:
+    """The batch as Arrow IPC bodies of about RESULT_BYTES at most, one at least."""
+    count = max(1, -(-batch.nbytes // RESULT_BYTES))
+    step = max(1, -(-batch.num_rows // count))
+    for start in range(0, max(1, batch.num_rows), step):
+        piece = batch if count == 1 else batch.slice(start, step)
+        yield memoryview(piece.serialize())
