@@ -18,6 +18,7 @@ from evenflow.control.events import (
     Peer,
     PeerLeft,
     Record,
+    RegionOpened,
     Stop,
     TaskEnded,
     Tell,
@@ -27,7 +28,6 @@ from evenflow.control.events import (
 )
 from evenflow.control.region import Region
 from evenflow.model import RESOLUTION, SetWeights, WorkerStatus
-from evenflow.policy.balance import Balance
 
 
 @dataclass
@@ -49,24 +49,19 @@ class _Worker:
 class Controller:
     """Registers workers and feeders, keeps the regions' models, sends weights down."""
 
-    def __init__(self, workers: int, period: float) -> None:
+    def __init__(self, workers: int) -> None:
         self._workers = {number: _Worker(number) for number in range(workers)}
-        self._period = period
         self._peers: dict[Peer, int] = {}
         self._feeders: dict[Peer, FeederJoined] = {}
         self._regions: dict[str, Region] = {}
         self._clock_zero: float | None = None
         self._stopping = False
 
-    def open_region(self, name: str, balance: Balance) -> None:
-        """A region the feeders may join from now on."""
-        region = Region(name, balance)
-        region.set_workers(self._live())
-        self._regions[name] = region
-
     def handle(self, event: Event) -> list[Instruction]:
         """Take one event; what to do about it."""
         match event:
+            case RegionOpened():
+                return list(self._region_opened(event))
             case WorkerJoined():
                 return list(self._worker_joined(event))
             case FeederJoined():
@@ -118,6 +113,17 @@ class Controller:
     def _live(self) -> dict[int, int]:
         return {w.id: w.incarnation for w in self._workers.values() if w.state == "live"}
 
+    def _region_opened(self, event: RegionOpened) -> Iterable[Instruction]:
+        region = Region(event.region, event.operator, event.balance)
+        region.set_workers(self._live())
+        self._regions[event.region] = region
+        balance = event.balance
+        fields = {"region": event.region, "balance": balance.name, "splitting": balance.splitting}
+        yield Record(event.time, "region-opened", fields)
+        yield from self._rebalance(region, event.time)
+        for peer in self._peers:  # so that nobody waits for imports when the first row comes
+            yield Tell(peer, {"type": "prepare", "operators": [event.operator]})
+
     def _worker_joined(self, event: WorkerJoined) -> Iterable[Instruction]:
         worker = self._workers.get(event.worker)
         if worker is None or self._stopping:
@@ -140,6 +146,8 @@ class Controller:
         )
         if self._clock_zero is not None:
             yield Tell(event.peer, {"type": "clock", "elapsed": event.time - self._clock_zero})
+        if self._regions:
+            yield Tell(event.peer, {"type": "prepare", "operators": [r.operator for r in self._regions.values()]})
         yield from self._membership_changed(event.time)
 
     def _feeder_joined(self, event: FeederJoined) -> Iterable[Instruction]:
@@ -167,7 +175,7 @@ class Controller:
                 "epoch": event.epoch,
             },
         )
-        yield Tell(event.peer, self._directory(region) | {"row_cost_s": region.row_cost_s, "period": self._period})
+        yield Tell(event.peer, self._directory(region))
 
     def _worker_report(self, event: WorkerReport) -> Iterable[Instruction]:
         number = self._peers.get(event.peer)
@@ -180,7 +188,10 @@ class Controller:
     def _feeder_report(self, event: FeederReport) -> Iterable[Instruction]:
         feeder = self._feeders.get(event.peer)
         if feeder is not None:
-            self._regions[feeder.region].add(event.feeding_s, event.rows_out, event.connections)
+            region = self._regions[feeder.region]
+            region.add(event.feeding_s, event.rows_out, event.connections)
+            region.resent += event.resent
+            region.rerouted += event.rerouted
         return ()
 
     def _peer_left(self, event: PeerLeft) -> Iterable[Instruction]:
@@ -212,7 +223,7 @@ class Controller:
         for region in self._regions.values():
             if region.fresh:
                 yield self._sample(region, event.time)
-                yield from self._carry_out(region, region.decide(event.time), event.time)
+                yield from self._rebalance(region, event.time)
 
     def _stop(self, event: Stop) -> Iterable[Instruction]:
         self._stopping = True
@@ -227,21 +238,28 @@ class Controller:
         live = self._live()
         for region in self._regions.values():
             region.set_workers(live)
-            moves = region.decide(time)
-            yield from self._carry_out(region, moves, time, tell=False)
+            yield from self._rebalance(region, time, tell=False)
             for peer in region.feeders:
                 yield Tell(peer, self._directory(region))
 
-    def _carry_out(
-        self, region: Region, moves: list[SetWeights], time: float, tell: bool = True
-    ) -> Iterable[Instruction]:
+    def _rebalance(self, region: Region, time: float, tell: bool = True) -> Iterable[Instruction]:
+        """Ask the region's balance; one that fails costs its own region this round, and nobody else anything."""
+        try:
+            moves = list(region.decide(time))
+        except Exception as error:
+            fields = {"region": region.name, "balance": region.balance.name}
+            yield Record(time, "balance-failed", fields | {"error": f"{type(error).__name__}: {error}"})
+        else:
+            yield from self._carry_out(region, moves, time, tell)
+
+    def _carry_out(self, region: Region, moves: list[SetWeights], time: float, tell: bool) -> Iterable[Instruction]:
         for move in moves:
             problem = _problem(move, region)
             fields = {"region": region.name, "weights": _keys(move.weights), "reason": move.reason}
             if problem:
                 yield Record(time, "weights-refused", fields | {"why": problem})
                 continue
-            region.weights = dict(move.weights)
+            region.weights = {worker: int(weight) for worker, weight in move.weights.items()}
             yield Record(time, "weights", fields | {"balance": region.balance.name, "detail": dict(move.detail)})
             if tell:
                 for peer in region.feeders:
@@ -253,7 +271,8 @@ class Controller:
             for w in self._workers.values()
             if w.state == "live"
         ]
-        return {"type": "directory", "workers": workers, "weights": _keys(region.weights)}
+        costs = {str(worker): cost for worker, cost in region.costs.items()}
+        return {"type": "directory", "workers": workers, "weights": _keys(region.weights), "costs": costs}
 
     def _sample(self, region: Region, time: float) -> Record:
         snapshot = region.snapshot(time)
@@ -265,6 +284,8 @@ class Controller:
                 "feeders": snapshot.feeders,
                 "feeding_s": round(snapshot.feeding_s, 6),
                 "rows_out": snapshot.rows_out,
+                "resent": region.resent,
+                "rerouted": region.rerouted,
                 "connections": [
                     {
                         "worker": c.worker,
@@ -284,10 +305,13 @@ def _problem(move: SetWeights, region: Region) -> str:
     """Why the controller refuses a move; empty if it does not."""
     if set(move.weights) != set(region.incarnations):
         return f"workers {sorted(move.weights)} are not the live ones, {sorted(region.incarnations)}"
-    if any(weight < 0 for weight in move.weights.values()) or sum(move.weights.values()) != RESOLUTION:
-        return f"weights must be at least 0 and sum to {RESOLUTION}, not {sum(move.weights.values())}"
+    weights = move.weights.values()
+    if any(weight < 0 or weight % 1 for weight in weights) or sum(weights) != RESOLUTION:
+        given = " + ".join(map(str, weights))
+        return f"weights must be whole numbers of at least 0 and sum to {RESOLUTION}, not {given}"
     return ""
 
 
 def _keys(weights: Mapping[int, int]) -> dict[str, int]:
-    return {str(worker): weight for worker, weight in weights.items()}
+    """As JSON has them; a policy's numbers may be numpy's."""
+    return {str(worker): weight if weight % 1 else int(weight) for worker, weight in weights.items()}

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evenflow.policy.balance import Balance
+
 Peer = int
 """Whoever is behind one control connection, by a number the I/O around the controller gives out."""
 
@@ -22,6 +24,16 @@ class WorkerJoined:
     pid: int
     task: tuple[int, int] = (0, 0)
     """Spark's stage id and task attempt id, by which its executor is found."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionOpened:
+    """The user made a region; feeders may join it from now on."""
+
+    time: float
+    region: str
+    operator: str
+    balance: Balance
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +69,10 @@ class FeederReport:
     feeding_s: float
     rows_out: int
     connections: Mapping[int, Mapping[str, float]]
+    resent: int = 0
+    """Frames sent again to another worker."""
+    rerouted: int = 0
+    """Frames that did not go to the worker whose turn it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +107,7 @@ class Stop:
     time: float
 
 
-Event = WorkerJoined | FeederJoined | WorkerReport | FeederReport | PeerLeft | TaskEnded | Tick | Stop
+Event = RegionOpened | WorkerJoined | FeederJoined | WorkerReport | FeederReport | PeerLeft | TaskEnded | Tick | Stop
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ class Region:
     """One ordered region. Its model outlives the feeders, which come and go with micro-batches."""
 
     name: str
+    operator: str
     balance: Balance
     feeders: set[int] = field(default_factory=set)
     weights: dict[int, int] = field(default_factory=dict)
@@ -23,6 +24,10 @@ class Region:
     totals: dict[int, dict[str, float]] = field(default_factory=dict)
     feeding_s: float = 0.0
     rows_out: int = 0
+    resent: int = 0
+    rerouted: int = 0
+    costs: dict[int, float] = field(default_factory=dict)
+    """Service time a row on each worker, as last reported: what the next feeder sizes its first frames by."""
     _decided_at: float = 0.0
 
     def set_workers(self, incarnations: Mapping[int, int]) -> None:
@@ -30,6 +35,7 @@ class Region:
         for worker in list(self.totals):
             if incarnations.get(worker) != self.incarnations.get(worker):
                 del self.totals[worker]
+                self.costs.pop(worker, None)
         self.incarnations = dict(sorted(incarnations.items()))
         for worker in self.incarnations:
             self.totals.setdefault(worker, dict.fromkeys(COUNTERS, 0.0))
@@ -47,6 +53,8 @@ class Region:
             if totals is not None:
                 for name in COUNTERS:
                     totals[name] += counts.get(name, 0)
+                if counts.get("rows_done", 0) > 0:
+                    self.costs[worker] = counts.get("busy_s", 0.0) / counts["rows_done"]
 
     def snapshot(self, time: float) -> Snapshot:
         """The region now."""
@@ -75,10 +83,3 @@ class Region:
         """Ask the balance."""
         self._decided_at = self.feeding_s
         return self.balance.decide(self.snapshot(time)) if self.incarnations else []
-
-    @property
-    def row_cost_s(self) -> float | None:
-        """Service time a row, on average so far: a first guess for the frame size of the next feeder."""
-        rows = sum(t["rows_done"] for t in self.totals.values())
-        busy = sum(t["busy_s"] for t in self.totals.values())
-        return busy / rows if rows else None

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import inf
 
 from evenflow.errors import InvalidArgument
 
@@ -24,11 +25,18 @@ class Emulate:
     slowdown: Mapping[int, Slowdown] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.cost_us > 0:
+        if not 0 < self.cost_us < inf:
             raise InvalidArgument(f"cost_us is {self.cost_us}: give the microseconds a row costs, above 0")
         for worker in self.slowdown:
-            for second, factor in self._steps(worker):
-                if not (factor > 0 and second >= 0):
+            try:
+                steps = self._steps(worker)
+            except (TypeError, ValueError):
+                raise InvalidArgument(
+                    f"slowdown of worker {worker} is {self.slowdown[worker]!r}: "
+                    "give a factor, or a list of (second, factor) steps"
+                ) from None
+            for second, factor in steps:
+                if not (0 < factor < inf and second >= 0):
                     raise InvalidArgument(
                         f"slowdown of worker {worker} has the step ({second}, {factor}): "
                         "seconds start at 0 and factors are above 0"

@@ -13,14 +13,22 @@ def conform(result: Any, schema: pa.Schema) -> pa.RecordBatch:
     """`result` with exactly the declared columns, in order, of exactly the declared types.
 
     Columns are matched by name. A column may be cast where no value can change its meaning: dictionary-encoded to
-    plain, narrower to wider numbers, time units and zones, large to plain strings. Anything else is an error.
+    plain, narrower to wider numbers, time units, from one zone to another, large to plain strings. Anything else is an
+    error.
     """
     if isinstance(result, pa.Table):
         result = _one_batch(result)
     if not isinstance(result, pa.RecordBatch):
         raise FunctionError(f"the function returned {type(result).__name__}, not a pyarrow.RecordBatch")
-    if result.schema.equals(schema):
-        return result
+    if not result.schema.equals(schema):
+        result = _cast(result, schema)
+    for field, column in zip(schema, result.columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise FunctionError(f"column '{field.name}' has {column.null_count} nulls, the schema declares it not null")
+    return result
+
+
+def _cast(result: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     names, wanted = result.schema.names, schema.names
     if sorted(names) != sorted(wanted):
         missing, extra = sorted(set(wanted) - set(names)), sorted(set(names) - set(wanted))
@@ -34,16 +42,14 @@ def conform(result: Any, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _column(column: pa.Array, field: pa.Field) -> pa.Array:
-    if column.type != field.type:
-        if not _fits(column.type, field.type):
-            raise FunctionError(f"column '{field.name}' is {column.type}, the schema declares {field.type}")
-        try:
-            column = column.cast(field.type)
-        except pa.ArrowInvalid as error:
-            raise FunctionError(f"column '{field.name}' does not fit {field.type}: {error}") from None
-    if not field.nullable and column.null_count:
-        raise FunctionError(f"column '{field.name}' has {column.null_count} nulls, the schema declares it not null")
-    return column
+    if column.type == field.type:
+        return column
+    if not _fits(column.type, field.type):
+        raise FunctionError(f"column '{field.name}' is {column.type}, the schema declares {field.type}")
+    try:
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        raise FunctionError(f"column '{field.name}' does not fit {field.type}: {error}") from None
 
 
 def _fits(source: pa.DataType, target: pa.DataType) -> bool:
@@ -55,7 +61,9 @@ def _fits(source: pa.DataType, target: pa.DataType) -> bool:
         return _fits(source.value_type, target)
     if is_.is_floating(target):
         return bool(is_.is_integer(source) or is_.is_floating(source))
-    for family in (is_.is_integer, is_.is_decimal, is_.is_timestamp, is_.is_duration, _is_text, _is_bytes):
+    if is_.is_timestamp(target):  # a clock's reading and an instant are not the same thing
+        return is_.is_timestamp(source) and (source.tz is None) == (target.tz is None)
+    for family in (is_.is_integer, is_.is_decimal, is_.is_duration, _is_text, _is_bytes):
         if family(target):
             return bool(family(source))
     if _is_list(target):

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 from evenflow.errors import InvalidArgument
 from evenflow.policy.balance import Balance
+from evenflow.policy.credits import Credits
 from evenflow.policy.round_robin import RoundRobin
 
 BALANCES: dict[str, Callable[[], Balance]] = {
+    Credits.name: Credits,
     RoundRobin.name: RoundRobin,
 }
 """The balances of an ordered region that need no parameters, by name."""
@@ -21,4 +23,4 @@ def balance_named(name: str) -> Balance:
     return BALANCES[name]()
 
 
-__all__ = ["BALANCES", "Balance", "RoundRobin", "balance_named"]
+__all__ = ["BALANCES", "Balance", "Credits", "RoundRobin", "balance_named"]

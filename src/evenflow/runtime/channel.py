@@ -11,7 +11,7 @@ from evenflow.errors import ProtocolError
 from evenflow.runtime.frames import Decoder, Encoder, Frame
 from evenflow.runtime.handshake import Handshake
 
-SOCKET_BUFFER = 128 * 1024
+SOCKET_BUFFER = 32 * 1024
 """SO_SNDBUF and SO_RCVBUF: deep kernel buffers would hide imbalance (ordered-regions §4.4)."""
 KEEPALIVE = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3}
 """A host that vanishes without a word is noticed in 5 s; a process that is merely busy is not disturbed."""
@@ -86,7 +86,8 @@ class Channel:
         self._encoder = Encoder()
         self._decoder = Decoder()
         self._early: list[Frame] = []
-        self._failure: Exception | None = None
+        self.failure: PeerGone | ProtocolError | None = None
+        """What `receive` held back until the frames before it are handed out; the poller may never mention it."""
         self._out: deque[memoryview] = deque()
         self._push(handshake.start())
 
@@ -132,8 +133,8 @@ class Channel:
     def receive(self, most: int) -> list[Frame]:
         """At most `most` frames that have arrived whole; an error only once all before it have been handed out."""
         frames: list[Frame] = []
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         try:
             while len(frames) < most:
                 if self._handshake is not None and not self._greet(self._handshake):
@@ -147,7 +148,7 @@ class Channel:
         except (PeerGone, ProtocolError) as error:
             if not frames:
                 raise
-            self._failure = error
+            self.failure = error
         return frames
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import TaskEnded
+from evenflow.control.events import RegionOpened, TaskEnded
 from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument
 from evenflow.model import Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
@@ -68,7 +68,7 @@ class Cluster:
         secret = secrets.token_bytes(32)
         name = uuid.uuid4().hex[:8]
         log = EventLog(event_log)
-        self._driver = Driver(Controller(workers, period), secret, bind, period, log)
+        self._driver = Driver(Controller(workers), secret, bind, period, log)
         settings = Settings(name, host, self._driver.port, secret, period, stall_timeout, emulate)
         self._settings = settings
         self._supervisor = Supervisor(self._context, settings, workers, self._task_ended)
@@ -97,7 +97,7 @@ class Cluster:
         function: Callable[[Any], Any],
         schema: StructType | str,
         *,
-        balance: str | Balance = "round-robin",
+        balance: str | Balance = "credits",
         input: Input = "arrow",
         name: str = "",
     ) -> DataFrame:
@@ -122,8 +122,7 @@ class Cluster:
         region = name or f"region-{uuid.uuid4().hex[:8]}"
         operator = f"{region}-{uuid.uuid4().hex[:8]}"
         self._driver.add_code(operator, _pickled(MapOperator(function, arrow, input)))
-        self._driver.ask(lambda controller: controller.open_region(region, chosen))
-        self._driver.record("region-opened", region=region, balance=chosen.name, splitting=chosen.splitting)
+        self._driver.open_region(RegionOpened(self._driver.now(), region, operator, chosen))
         feed = Feed(self._settings, region, operator, arrow.serialize().to_pybytes(), chosen.splitting)
         return df.mapInArrow(feed, declared)
 

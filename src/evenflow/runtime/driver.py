@@ -16,6 +16,7 @@ from evenflow.control.events import (
     Instruction,
     PeerLeft,
     Record,
+    RegionOpened,
     Stop,
     Tell,
     Tick,
@@ -30,6 +31,7 @@ from evenflow.runtime.messages import control, parse
 from evenflow.runtime.switchboard import Lost, Received, Switchboard
 
 T = TypeVar("T")
+OPEN_S = 10.0
 
 
 class Driver:
@@ -49,7 +51,7 @@ class Driver:
         self._peers: dict[Channel, int] = {}
         self._channels: dict[int, Channel] = {}
         self._code: dict[str, bytes] = {}
-        self._posted: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._posted: queue.SimpleQueue[tuple[Event, threading.Event | None]] = queue.SimpleQueue()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="evenflow-controller", daemon=True)
         self._thread.start()
@@ -63,9 +65,9 @@ class Driver:
         with self._lock:
             return question(self._controller)
 
-    def post(self, event: Event) -> None:
-        """Give the controller an event from another thread."""
-        self._posted.put(event)
+    def post(self, event: Event, done: threading.Event | None = None) -> None:
+        """Give the controller an event from another thread; `done` is set when it has been handled."""
+        self._posted.put((event, done))
         self._board.wake()
 
     def add_code(self, operator: str, code: bytes) -> None:
@@ -78,10 +80,12 @@ class Driver:
         with self._lock:
             return self._log.tail()
 
-    def record(self, event: str, **fields: Any) -> None:
-        """Write to the event log."""
-        with self._lock:
-            self._log.write(Record(self.now(), event, fields))
+    def open_region(self, event: RegionOpened) -> None:
+        """Open a region; when this returns, feeders may join it."""
+        done = threading.Event()
+        self.post(event, done)
+        if not done.wait(OPEN_S):
+            raise TimeoutError(f"the controller did not open region {event.region} within {OPEN_S:.0f} s")
 
     def stop(self) -> None:
         """Tell everyone to stop; connections stay until `close`."""
@@ -109,10 +113,13 @@ class Driver:
                             self._lost(channel, reason, known)
             if self.now() >= due:
                 due = max(due + self._period, self.now())
-                self._posted.put(Tick(self.now()))
+                self._posted.put((Tick(self.now()), None))
             while not self._posted.empty():
+                event, done = self._posted.get()
                 with self._lock:
-                    self._carry_out(self._controller.handle(self._posted.get()))
+                    self._carry_out(self._controller.handle(event))
+                if done is not None:
+                    done.set()
 
     def _received(self, channel: Channel, frame: Frame) -> None:
         try:
@@ -138,7 +145,8 @@ class Driver:
             self._carry_out(self._controller.handle(report))
         elif kind == "fed":
             connections = {int(worker): counts for worker, counts in message["connections"].items()}
-            fed = FeederReport(now, peer, float(message["feeding_s"]), int(message["rows_out"]), connections)
+            again = (int(message["resent"]), int(message["rerouted"]))
+            fed = FeederReport(now, peer, float(message["feeding_s"]), int(message["rows_out"]), connections, *again)
             self._carry_out(self._controller.handle(fed))
         else:
             raise ProtocolError(f"there is no message '{kind}'")

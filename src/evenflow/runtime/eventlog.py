@@ -28,7 +28,7 @@ class EventLog:
         entry = {"time": round(record.time, 6), "at": round(time.time(), 3), "event": record.event, **record.fields}
         self._kept.append(entry)
         if self._file is not None:
-            self._file.write(json.dumps(entry) + "\n")
+            self._file.write(json.dumps(entry, default=str) + "\n")
 
     def tail(self) -> list[dict[str, Any]]:
         """The latest entries, oldest first."""

@@ -1,13 +1,17 @@
 """The feeder: what runs inside the user's own Spark task. Splits rows over the workers and yields results in order.
 
 It lives as long as one task of one micro-batch. Everything it holds is bounded: rows wait in Spark while the splitter
-cannot send, at most WINDOW_BYTES of rows are under way, and once the reorder buffer holds REORDER_BYTES only the worker
-that everybody waits for is read from.
+cannot send, at most WINDOW_BYTES of rows are under way, and once the reorder buffer holds REORDER_BYTES only workers
+that everybody waits for are read from.
+
+A frame may be sent again: when its worker is lost, and, under credits, when it is long overdue while results behind it
+wait. The function is stateless, so the first answer counts and later ones are thrown away.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,53 +22,35 @@ from evenflow.errors import ClusterStopped, FunctionError, ProtocolError, Region
 from evenflow.policy.balance import Splitting
 from evenflow.runtime.channel import Channel, PeerGone
 from evenflow.runtime.frames import MAX_BODY, Frame, Kind
+from evenflow.runtime.link import Link
 from evenflow.runtime.merger import Merger
 from evenflow.runtime.messages import control, parse
+from evenflow.runtime.routes import ROUTES, Route
 from evenflow.runtime.settings import Settings
-from evenflow.runtime.splitter import FRAME_BYTES, FrameSize, Turns
+from evenflow.runtime.splitter import FRAME_BYTES, FrameSize, aim_s
 from evenflow.runtime.switchboard import Lost, Opened, Received, Switchboard
 
 WINDOW_BYTES = 64 * 1024 * 1024
 REORDER_BYTES = 64 * 1024 * 1024
 YIELD_ROWS = 10_000
 """Small results are joined up to this many rows before Spark gets them."""
+OVERDUE = 10
+"""Under credits, a frame not answered after this many times its aim is given to another worker as well."""
+LOSSES = 2
+"""A frame that was lost with this many workers is taken to be the cause."""
+LEAVE_S = 5.0
 
 
 @dataclass(slots=True)
-class Link:
-    """One worker as this feeder sees it."""
+class Span:
+    """The rows of one frame under way."""
 
-    worker: int
-    incarnation: int
-    pid: int
-    channel: Channel
-    rows_sent: int = 0
-    frames_sent: int = 0
-    rows_done: int = 0
-    frames_done: int = 0
-    busy_s: float = 0.0
-    reported: dict[str, float] = field(default_factory=dict)
-
-    def counts(self, now: float) -> dict[str, float]:
-        """Cumulative counters."""
-        return {
-            "blocked_s": self.channel.meter.blocked_s(now),
-            "rows_sent": self.rows_sent,
-            "frames_sent": self.frames_sent,
-            "rows_done": self.rows_done,
-            "frames_done": self.frames_done,
-            "busy_s": self.busy_s,
-        }
-
-    def news(self, now: float) -> dict[str, float]:
-        """What has been added since the last call."""
-        counts = self.counts(now)
-        news = {name: value - self.reported.get(name, 0) for name, value in counts.items()}
-        self.reported = counts
-        return news
-
-    def __str__(self) -> str:
-        return f"worker {self.worker} (pid {self.pid}, {self.channel.peer})"
+    first: int
+    rows: int
+    body: memoryview
+    sent_at: float
+    losses: int = 0
+    tried: set[int] = field(default_factory=set)
 
 
 class Feeder:
@@ -75,23 +61,21 @@ class Feeder:
         self._region = region
         self._operator = operator
         self._schema = schema
-        self._splitting = splitting
+        self._identity = _identity()
         self._board = Switchboard(settings.secret)
         self._controller: Channel | None = None
+        self._input_schema: pa.Schema | None = None
         self._links: dict[int, Link] = {}
         self._by_channel: dict[Channel, Link] = {}
-        self._turns = Turns()
-        self._weights: dict[int, int] = {}
+        self._route: Route = ROUTES[splitting](self._links)
         self._size = FrameSize()
         self._merger = Merger()
-        self._spans: dict[int, tuple[int, int, int]] = {}
+        self._spans: dict[int, Span] = {}
+        self._again: deque[int] = deque()
         self._in_flight_bytes = 0
         self._row = 0
-        self._input_schema: pa.Schema | None = None
-        self._sending: Link | None = None
-        self._progress = self._fed = self._reported = time.perf_counter()
-        self._rows_out = 0
-        self._identity = _identity()
+        self._rows_out = self._resent = self._rerouted = 0
+        self._progress = self._reported = time.perf_counter()
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results of all rows, in the order of the rows."""
@@ -101,7 +85,8 @@ class Feeder:
                 self._progress = time.perf_counter()
                 yield from self._split(batch)
         while len(self._merger):
-            self._wait()
+            if not self._send_again():
+                self._wait()
             yield from self._merged()
         self._leave()
 
@@ -113,32 +98,31 @@ class Feeder:
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         offset = 0
-        row_bytes = max(1, batch.nbytes // batch.num_rows)
+        most = max(1, FRAME_BYTES // max(1, batch.nbytes // batch.num_rows))
         while offset < batch.num_rows:
+            if self._send_again():
+                continue
             link = self._next(batch.num_rows)
             if link is None:
                 self._wait()
             else:
-                rows = max(1, min(self._size.rows(), batch.num_rows - offset, FRAME_BYTES // row_bytes))
-                self._send(link, batch.slice(offset, rows))
-                offset += rows
+                rows = self._size.rows(len(self._links), link.worker if self._route.by_worker else None)
+                piece = batch.slice(offset, min(rows, most))
+                self._send_new(link, piece)
+                offset += piece.num_rows
                 self._poll(0.0)
             yield from self._merged()
 
     def _next(self, most: int) -> Link | None:
         """The link that gets the next frame, or None if the splitter must wait."""
-        if len(self._merger) >= len(self._links) and not self._size.settled(most):
-            return None  # one frame a worker until it is known what a row costs
         if self._in_flight_bytes >= WINDOW_BYTES or self._merger.held_bytes >= REORDER_BYTES:
             return None
-        if self._sending is not None and self._sending.channel.unsent:
-            return None
-        self._sending = None
-        if not self._turns or not all(link.channel.open for link in self._links.values()):
-            return None
-        return self._links[self._turns.pick()]
+        count = len(self._links)
+        if not self._route.by_worker and len(self._merger) >= count and not self._size.settled(count, most):
+            return None  # one frame each until it is known what a row costs
+        return self._route.next()
 
-    def _send(self, link: Link, batch: pa.RecordBatch) -> None:
+    def _send_new(self, link: Link, batch: pa.RecordBatch) -> None:
         body = memoryview(batch.serialize())
         if body.nbytes > MAX_BODY:
             raise ProtocolError(
@@ -146,14 +130,40 @@ class Feeder:
                 f"{MAX_BODY} bytes a frame can hold: split such values before they reach ordered_map"
             )
         sequence = self._merger.expect(link.worker, batch.num_rows)
-        self._spans[sequence] = (self._row, batch.num_rows, body.nbytes)
+        self._spans[sequence] = Span(self._row, batch.num_rows, body, time.perf_counter())
         self._row += batch.num_rows
         self._in_flight_bytes += body.nbytes
-        link.rows_sent += batch.num_rows
-        link.frames_sent += 1
-        self._sending = link
+        self._send(link, sequence)
+
+    def _send_again(self) -> bool:
+        """Give a frame that waits for it to another worker; whether one was."""
+        while self._again:
+            sequence = self._again[0]
+            span = self._spans.get(sequence)
+            if span is None:  # answered meanwhile
+                self._again.popleft()
+                continue
+            link = self._route.next()
+            if link is None:
+                return False
+            self._again.popleft()
+            if link.worker in span.tried and len(self._links) > 1:
+                self._route.answered(link)  # it has this frame already: its credit goes to the next in line
+                self._again.append(sequence)
+                return False
+            self._merger.also(link.worker, sequence)
+            self._resent += 1
+            self._send(link, sequence)
+            return True
+        return False
+
+    def _send(self, link: Link, sequence: int) -> None:
+        span = self._spans[sequence]
+        span.sent_at = time.perf_counter()
+        span.tried.add(link.worker)
+        link.sent(sequence, span.rows)
         try:
-            link.channel.send(Frame(Kind.DATA, body, sequence, self._identity["epoch"]))
+            link.channel.send(Frame(Kind.DATA, span.body, sequence, self._identity["epoch"]))
         except PeerGone as error:
             self._drop(link, str(error))
 
@@ -169,30 +179,41 @@ class Feeder:
         self._progress = time.perf_counter()  # time that Spark took to take the rows is not the workers'
 
     def _answer(self, link: Link, frame: Frame) -> None:
-        if frame.kind is Kind.ERROR:
-            raise self._function_error(frame)
-        if frame.kind is not Kind.RESULT:
-            raise ProtocolError(f"{link} sent a {frame.kind.name} frame")
+        span = self._spans.get(frame.sequence)
+        if frame.kind is Kind.ERROR and span is not None:
+            raise self._function_error(frame, span)
+        if frame.kind is not Kind.RESULT or frame.sequence not in link.under_way:
+            raise ProtocolError(f"{link} sent a {frame.kind.name} frame for sequence {frame.sequence}, unasked")
         try:
             batch = pa.ipc.read_record_batch(pa.py_buffer(frame.body), self._schema)
         except pa.ArrowException as error:
             raise ProtocolError(f"{link} sent rows that do not fit the schema: {error}") from None
-        rows = self._merger.add(link.worker, frame.sequence, batch, len(frame.body), not frame.more)
+        first = self._merger.add(link.worker, frame.sequence, batch, len(frame.body), not frame.more)
         if frame.more:
             return
-        self._in_flight_bytes -= self._spans.pop(frame.sequence)[2]
         seconds = frame.micros * 1e-6
-        link.rows_done += rows
-        link.frames_done += 1
-        link.busy_s += seconds
-        self._size.learn(link.worker, rows, seconds)
+        self._size.learn(link.worker, link.answered(frame.sequence, seconds), seconds)
+        self._route.answered(link)
+        if first:
+            self._in_flight_bytes -= self._spans.pop(frame.sequence).body.nbytes
 
-    def _function_error(self, frame: Frame) -> FunctionError:
+    def _hedge(self, now: float) -> None:
+        """Under credits: when the frame that everything waits for is long overdue, send all such frames again."""
+        if not self._route.by_worker or self._again or not self._merger.held_bytes:
+            return
+        limit = now - OVERDUE * aim_s(len(self._links))
+        for sequence, owners in self._merger.waiting().items():
+            span = self._spans[sequence]
+            if span.sent_at > limit or len(owners) > 1:
+                break
+            self._again.append(sequence)
+
+    def _function_error(self, frame: Frame, span: Span) -> FunctionError:
         report = parse(frame)
-        first, rows, _ = self._spans[frame.sequence]
         return FunctionError(
-            f"the function of region {self._region} failed on worker {report['worker']}, on rows {first} to "
-            f"{first + rows - 1} of partition {self._identity['partition']}: {report['error']}\n{report['traceback']}"
+            f"the function of region {self._region} failed on worker {report['worker']}, on rows {span.first} to "
+            f"{span.first + span.rows - 1} of partition {self._identity['partition']}: "
+            f"{report['error']}\n{report['traceback']}"
         )
 
     # -- connections
@@ -202,7 +223,7 @@ class Feeder:
         if self._controller is not None:
             return
         self._input_schema = schema
-        self._fed = self._reported = self._progress = time.perf_counter()
+        self._reported = self._progress = time.perf_counter()
         try:
             self._controller = self._board.connect(self._settings.host, self._settings.port, "the controller")
         except PeerGone as error:
@@ -215,33 +236,41 @@ class Feeder:
         if self._controller is None:
             return
         self._report(time.perf_counter())
-        deadline = time.perf_counter() + 5.0
+        deadline = time.perf_counter() + LEAVE_S
         while self._controller.unsent and time.perf_counter() < deadline:
             self._poll(0.1)
 
     def _wait(self) -> None:
         """Wait for the next thing to happen, not for ever."""
-        self._poll(min(self._settings.period, 1.0))
-        idle = time.perf_counter() - self._progress
+        self._poll(min(self._settings.period, OVERDUE * aim_s(len(self._links)), 1.0))
+        now = time.perf_counter()
+        self._hedge(now)
+        idle = now - self._progress
         if idle > self._settings.stall_timeout:
             raise self._stalled(idle)
 
     def _poll(self, timeout: float) -> None:
         crowded = self._merger.held_bytes >= REORDER_BYTES
-        head = self._merger.head_owner if crowded else None
+        heads = self._merger.head_owners if crowded else ()
         for link in self._links.values():
-            link.channel.reading = not crowded or link.worker == head
+            link.channel.reading = not crowded or link.worker in heads
         for happening in self._board.poll(timeout):
             match happening:
                 case Received(channel=channel, frame=frame):
                     self._received(channel, frame)
                 case Lost(channel=channel, reason=reason):
                     self._lost(channel, reason)
-                case Opened():
-                    self._progress = time.perf_counter()
+                case Opened(channel=channel):
+                    self._opened(channel)
         now = time.perf_counter()
         if now - self._reported >= self._settings.period:
             self._report(now)
+
+    def _opened(self, channel: Channel) -> None:
+        self._progress = time.perf_counter()
+        link = self._by_channel.get(channel)
+        if link is not None:
+            self._route.opened(link, self._size.knows(link.worker))
 
     def _received(self, channel: Channel, frame: Frame) -> None:
         if channel is self._controller:
@@ -253,8 +282,8 @@ class Feeder:
     def _obey(self, message: dict[str, Any]) -> None:
         match message.get("type"):
             case "directory":
-                if message.get("row_cost_s") is not None:
-                    self._size = FrameSize(float(message["row_cost_s"]))
+                if not self._links:
+                    self._size = FrameSize({int(worker): cost for worker, cost in message["costs"].items()})
                 self._meet(message["workers"])
                 self._set_weights(message["weights"])
             case "weights":
@@ -284,8 +313,7 @@ class Feeder:
         self._links[link.worker] = self._by_channel[channel] = link
 
     def _set_weights(self, weights: dict[str, int]) -> None:
-        self._weights = {int(worker): weight for worker, weight in weights.items()}
-        self._turns.set({worker: weight for worker, weight in self._weights.items() if worker in self._links})
+        self._route.set_weights({int(worker): weight for worker, weight in weights.items()})
 
     def _lost(self, channel: Channel, reason: str) -> None:
         if channel is self._controller:
@@ -295,21 +323,22 @@ class Feeder:
             self._drop(link, reason)
 
     def _drop(self, link: Link, reason: str) -> None:
-        """A worker is gone: go on without it, unless it held rows of this task."""
+        """A worker is gone: go on without it, and give its frames to others."""
         self._board.drop(link.channel)
         del self._by_channel[link.channel], self._links[link.worker]
-        self._turns.drop(link.worker)
+        self._route.dropped(link)
         self._size.forget(link.worker)
-        if self._sending is link:
-            self._sending = None
-        waiting = self._merger.outstanding().get(link.worker)
-        if waiting:
-            rows = sum(self._spans[sequence][1] for sequence in waiting)
-            raise WorkerLost(
-                f"{link} was lost with {rows} rows of partition {self._identity['partition']} in flight ({reason}). "
-                "The task fails so that Spark runs it again on the workers that are left; if Spark does not retry, "
-                "set spark.task.maxFailures above 1 (in local mode: master local[N,4])"
-            )
+        for sequence in self._merger.lose(link.worker):
+            span = self._spans[sequence]
+            span.losses += 1
+            span.tried.discard(link.worker)
+            if span.losses >= LOSSES:
+                raise WorkerLost(
+                    f"rows {span.first} to {span.first + span.rows - 1} of partition {self._identity['partition']} were "
+                    f"lost with {span.losses} workers, the last of them {link} ({reason}): does the function end its "
+                    "process or run out of memory on these rows?"
+                )
+            self._again.append(sequence)
 
     # -- statistics and errors
 
@@ -317,8 +346,9 @@ class Feeder:
         if self._controller is None:
             return
         body: dict[str, Any] = {"type": "fed", "feeding_s": now - self._reported, "rows_out": self._rows_out}
+        body |= {"resent": self._resent, "rerouted": self._route.rerouted - self._rerouted}
         body["connections"] = {str(link.worker): link.news(now) for link in self._links.values()}
-        self._reported, self._rows_out = now, 0
+        self._reported, self._rows_out, self._resent, self._rerouted = now, 0, 0, self._route.rerouted
         try:
             self._controller.send(control(body))
         except PeerGone as error:
@@ -331,13 +361,8 @@ class Feeder:
         )
 
     def _stalled(self, idle: float) -> RegionStalled:
-        waiting = self._merger.outstanding()
-        if not self._links:
-            what = "no worker is live"
-        elif waiting:
-            what = "; ".join(f"{self._links[w]} has {len(s)} frames" for w, s in sorted(waiting.items()))
-        else:
-            what = "; ".join(f"{link} did not accept the connection" for link in self._links.values())
+        stuck = [link for link in self._links.values() if link.under_way or not link.channel.open]
+        what = "; ".join(f"{link} has {len(link.under_way)} frames" for link in stuck) or "no worker is live"
         return RegionStalled(
             f"region {self._region}: nothing heard for {idle:.0f} s: {what}. If the function may take this long on a "
             f"frame, give Cluster a stall_timeout above {self._settings.stall_timeout:.0f} s"

@@ -125,23 +125,26 @@ class Switchboard:
 
     def _serve(self, channel: Channel, mask: int, most: int) -> Iterator[Happening]:
         was_open = channel.open
+        frames: list[Frame] = []
         try:
             if mask & selectors.EVENT_WRITE:
                 channel.flush()
-            frames = channel.receive(most) if mask & selectors.EVENT_READ else []
+            if mask & selectors.EVENT_READ:
+                frames = channel.receive(most)
+            reason = ""
         except (PeerGone, ProtocolError) as error:
-            if channel.open and not was_open:
-                yield Opened(channel)
-            known = channel.open
-            self.drop(channel)
-            yield Lost(channel, str(error), known)
-            return
+            reason = str(error)
         if channel.open and not was_open:
             self._half_open.discard(channel)
             yield Opened(channel)
         for frame in frames:
             if channel in self._masks:
                 yield Received(channel, frame)
+        if channel.failure is not None:
+            reason = str(channel.failure)
+        if reason and channel in self._masks:
+            self.drop(channel)
+            yield Lost(channel, reason, channel.open)
 
     def _watch(self, channel: Channel) -> None:
         mask = selectors.EVENT_READ if channel.reading or not channel.open else 0

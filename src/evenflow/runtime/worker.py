@@ -32,6 +32,9 @@ OUTBOX_BYTES = 1024 * 1024
 RESULT_BYTES = 8 * 1024 * 1024
 """Larger results are sent in parts."""
 
+KEPT_OPERATORS = 16
+"""Operators no feeder uses now that stay loaded; others are fetched again when they are needed."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerTask:
@@ -72,6 +75,7 @@ class Worker:
         self._controller = self._board.connect(settings.host, settings.port, "the controller")
         self._sessions: dict[Channel, _Session] = {}
         self._operators: dict[str, Any] = {}
+        self._asked: set[str] = set()
         self._pace = Pace(settings.emulate, worker) if settings.emulate else None
         self._rows = self._frames = 0
         self._busy_s = 0.0
@@ -125,12 +129,15 @@ class Worker:
     def _obey(self, frame: Frame) -> None:
         if frame.kind is Kind.CODE:
             name, _, code = bytes(frame.body).partition(b"\n")
-            self._operators[name.decode()] = _load(code)
+            self._keep(name.decode(), code)
             return
         message = parse(frame)
         match message.get("type"):
             case "stop":
                 self._stopped = str(message.get("reason"))
+            case "prepare":
+                for operator in message["operators"][-KEPT_OPERATORS:]:
+                    self._fetch(operator)
             case "clock" if self._pace is not None:
                 self._pace.set_clock(float(message["elapsed"]))
 
@@ -139,8 +146,7 @@ class Worker:
         match frame.kind:
             case Kind.OPEN:
                 session.operator = str(parse(frame)["operator"])
-                if session.operator not in self._operators:
-                    self._controller.send(control({"type": "code", "operator": session.operator}))
+                self._fetch(session.operator)
             case Kind.SCHEMA:
                 import pyarrow as pa
 
@@ -149,6 +155,23 @@ class Worker:
                 self._process(channel, session, frame)
             case _:
                 raise ProtocolError(f"a feeder sent a {frame.kind.name} frame")
+
+    def _fetch(self, operator: str) -> None:
+        """Ask the controller for an operator unless it is here or on its way."""
+        if operator in self._operators:
+            self._operators[operator] = self._operators.pop(operator)  # the latest used come last
+        elif operator not in self._asked:
+            self._asked.add(operator)
+            self._controller.send(control({"type": "code", "operator": operator}))
+
+    def _keep(self, operator: str, code: bytes) -> None:
+        """Load an operator; of those no feeder uses now, only the latest are kept."""
+        self._operators[operator] = _load(code)
+        self._asked.discard(operator)
+        used = {session.operator for session in self._sessions.values()}
+        spare = [name for name in self._operators if name not in used]
+        for name in spare[:-KEPT_OPERATORS]:
+            del self._operators[name]
 
     def _ready(self, channel: Channel) -> bool:
         operator = self._sessions[channel].operator

@@ -1,0 +1,143 @@
+"""`evenflow bench ordered`: an ordered region on emulated workers, balance by balance, against the ideal capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Observation, SparkSession
+from pyspark.sql import functions as sf
+
+from evenflow.bench.probe import ROW_SCHEMA, TALLY_SCHEMA, Tally, source, tally
+from evenflow.model.capacity import Emulate
+from evenflow.policy import Balance
+from evenflow.runtime.cluster import Cluster
+
+REACTED = 0.9
+"""A region has taken a change in when it runs at this share of the new ideal."""
+REACTION_WINDOW_S = 0.5
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`slow` of the `workers` cost `factor` times `cost_us` a row, up to second `until` (0: always)."""
+
+    workers: int = 8
+    slow: int = 4
+    factor: float = 10.0
+    cost_us: float = 20.0
+    seconds: float = 15.0
+    until: float = 0.0
+    period: float = 1.0
+
+    def emulate(self) -> Emulate:
+        """The capacities."""
+        load = [(0.0, self.factor), (self.until, 1.0)] if self.until else self.factor
+        return Emulate(self.cost_us, dict.fromkeys(range(self.slow), load))
+
+    def ideal(self, start: float, end: float) -> float:
+        """Rows a second the workers could serve between two seconds."""
+        return self.emulate().rows(self.workers, start, end) / (end - start)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one balance did in one setting."""
+
+    balance: str
+    rows_per_s: float
+    of_ideal: float
+    """Rows a second from the feeder's joining to the last row out, over the ideal for that time."""
+    steady_of_ideal: float
+    """The same for the rows that came out in the second half of the feeding time."""
+    final_rows_per_s: float
+    reaction_s: float | None
+    """From the load's removal until half a second at REACTED of the ideal has passed; None if never or no change."""
+    in_order: bool
+    rows_in: int
+    rows_out: int
+    seconds: float
+    delay_ms: dict[str, float] = field(default_factory=dict)
+    weights: dict[int, int] = field(default_factory=dict)
+
+
+def run(
+    spark: SparkSession,
+    setting: Setting,
+    balance: Balance | str,
+    event_log: Path | None = None,
+    watch: Callable[[float], None] = lambda rows: None,
+) -> Outcome:
+    """One run; `watch` is told now and then how many rows are through."""
+    emulate = setting.emulate()
+    name = balance if isinstance(balance, str) else balance.name
+    with Cluster(spark, setting.workers, period=setting.period, event_log=event_log, emulate=emulate) as cluster:
+        observed = Observation()
+        rows = source(spark, setting.seconds).observe(observed, sf.count(sf.lit(1)).alias("rows"))
+        out = cluster.ordered_map(rows, _same, ROW_SCHEMA, balance=balance, name="bench")
+        with ThreadPoolExecutor(1) as pool:
+            job = pool.submit(out.mapInArrow(tally, TALLY_SCHEMA).collect)
+            while not job.done():
+                watch(cluster.snapshot("bench").rows_out)
+                wait([job], timeout=0.2)
+        began = next(event["at"] for event in cluster.events() if event["event"] == "feeder-joined")
+        seen = Tally.of(job.result()[0], began)
+        weights = {c.worker: c.weight for c in cluster.snapshot("bench").connections}
+    return _outcome(setting, name, seen, int(observed.get["rows"]), weights)
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Start Spark's Python processes and import what they need, so that the first run does not pay for it."""
+    with Cluster(spark, 1) as cluster:
+        rows = source(spark, 10.0, rows=100_000)
+        cluster.ordered_map(rows, _same, ROW_SCHEMA).mapInArrow(tally, TALLY_SCHEMA).collect()
+
+
+def report(setting: Setting, outcomes: list[Outcome]) -> dict[str, object]:
+    """The JSON the command writes."""
+    return {
+        "emulated": True,
+        "setting": asdict(setting),
+        "ideal_rows_per_s": setting.ideal(0.0, setting.seconds),
+        "results": [asdict(outcome) for outcome in outcomes],
+    }
+
+
+def _same(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def _outcome(setting: Setting, balance: str, seen: Tally, rows_in: int, weights: dict[int, int]) -> Outcome:
+    half, end = setting.seconds / 2, setting.seconds
+    final = seen.rows_between(half, end) / (end - half)
+    rate = seen.rows / seen.seconds
+    return Outcome(
+        balance=balance,
+        rows_per_s=rate,
+        of_ideal=rate / setting.ideal(0.0, seen.seconds),
+        steady_of_ideal=final / setting.ideal(half, end),
+        final_rows_per_s=final,
+        reaction_s=_reaction(setting, seen),
+        in_order=seen.in_order and seen.rows == rows_in,
+        rows_in=rows_in,
+        rows_out=seen.rows,
+        seconds=seen.seconds,
+        delay_ms={f"p{q}": float(np.percentile(seen.delays, q)) * 1e3 for q in (50, 99)},
+        weights=weights,
+    )
+
+
+def _reaction(setting: Setting, seen: Tally) -> float | None:
+    if not setting.until:
+        return None
+    steps = round((setting.seconds - setting.until - REACTION_WINDOW_S) / 0.1)
+    for step in range(max(0, steps)):
+        start = setting.until + step * 0.1
+        rate = seen.rows_between(start, start + REACTION_WINDOW_S) / REACTION_WINDOW_S
+        if rate >= REACTED * setting.ideal(start, start + REACTION_WINDOW_S):
+            return round(start + REACTION_WINDOW_S - setting.until, 1)
+    return None

@@ -1,0 +1,86 @@
+"""A source that runs for a given time, and a sink that checks order and keeps the time: both inside Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+ROW_SCHEMA = "id long, value double, made double"
+"""`made` is the wall clock when the source made the row."""
+TALLY_SCHEMA = "rows long, in_order boolean, times array<double>, counts array<long>, delays array<double>"
+BATCH_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows with consecutive ids as fast as they are taken, for `seconds` or until there are `rows`."""
+
+    seconds: float
+    rows: int = 1 << 60
+
+    def __call__(self, _batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches until time is up."""
+        list(_batches)
+        deadline = time.time() + self.seconds
+        made = 0
+        while (now := time.time()) < deadline and made < self.rows:
+            count = min(BATCH_ROWS, self.rows - made)
+            ids = np.arange(made, made + count, dtype=np.int64)
+            columns = [ids, ids * 0.5, np.full(count, now)]
+            yield pa.RecordBatch.from_arrays([pa.array(c) for c in columns], names=["id", "value", "made"])
+            made += count
+
+
+def tally(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Count rows, check that their ids are consecutive, and note when they came and how long they took."""
+    rows, in_order = 0, True
+    times: list[float] = []
+    counts: list[int] = []
+    delays: list[float] = []
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        times.append(time.time())
+        counts.append(batch.num_rows)
+        delays.append(times[-1] - batch.column("made")[0].as_py())
+        in_order &= bool((batch.column("id").to_numpy() == np.arange(rows, rows + batch.num_rows)).all())
+        rows += batch.num_rows
+    result = [rows, in_order, times, counts, delays]
+    names = [column.split()[0] for column in TALLY_SCHEMA.split(", ")]
+    kinds = [pa.int64(), pa.bool_(), pa.list_(pa.float64()), pa.list_(pa.int64()), pa.list_(pa.float64())]
+    arrays = [pa.array([value], kind) for value, kind in zip(result, kinds, strict=True)]
+    yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What the sink saw of one partition; seconds count from `began`, the wall clock when the feeder joined."""
+
+    rows: int
+    in_order: bool
+    seconds: float
+    times: np.ndarray
+    counts: np.ndarray
+    delays: np.ndarray
+
+    @classmethod
+    def of(cls, row: Any, began: float) -> Tally:
+        """From the row that `tally` yielded."""
+        times = np.asarray(row.times) - began
+        end = float(times[-1]) if len(times) else 0.0
+        return cls(row.rows, row.in_order, end, times, np.asarray(row.counts), np.asarray(row.delays))
+
+    def rows_between(self, start: float, end: float) -> int:
+        """Rows that came out between two seconds."""
+        return int(self.counts[(self.times >= start) & (self.times < end)].sum())
+
+
+def source(spark: SparkSession, seconds: float, rows: int = 1 << 60) -> DataFrame:
+    """A DataFrame of one partition that makes rows for `seconds`."""
+    return spark.range(0, 1, 1, 1).mapInArrow(Source(seconds, rows), ROW_SCHEMA)

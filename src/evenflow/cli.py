@@ -1,0 +1,133 @@
+"""The command line: `evenflow demo`, `evenflow bench ordered`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from evenflow._version import __version__
+from evenflow.errors import EvenflowError
+
+if TYPE_CHECKING:
+    from evenflow.bench.ordered import Outcome, Setting
+
+app = typer.Typer(help="Keeps streaming pipelines on Apache Spark balanced while they run.", no_args_is_help=True)
+bench = typer.Typer(help="Measured runs against the ideal, plain Spark and peers.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+console = Console()
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    console.print(__version__)
+
+
+@app.command()
+def demo(
+    seconds: Annotated[float, typer.Option(help="How long to show each balance.", min=3)] = 15.0,
+    workers: Annotated[int, typer.Option(help="Workers; the first is the slow one.", min=2)] = 4,
+    factor: Annotated[float, typer.Option(help="How many times slower the slow worker is.", min=1)] = 10.0,
+    cost_us: Annotated[float, typer.Option(help="Emulated microseconds a row.", min=1)] = 100.0,
+    balance: Annotated[str, typer.Option(help="Balances to show, one after the other.")] = "round-robin",
+) -> None:
+    """Show a streaming DataFrame going through an ordered region with one slow worker, live."""
+    from evenflow.demo import run_demo
+
+    _guard(lambda: run_demo(console, seconds, workers, factor, cost_us, balance.split(",")))
+
+
+@bench.command("ordered")
+def bench_ordered(
+    workers: Annotated[int, typer.Option(help="Workers.", min=1)] = 8,
+    slow: Annotated[int, typer.Option(help="How many of them are slow.", min=0)] = 4,
+    factor: Annotated[float, typer.Option(help="How many times slower.", min=1)] = 10.0,
+    cost_us: Annotated[float, typer.Option(help="Emulated microseconds a row costs a worker that is not slow.")] = 20.0,
+    seconds: Annotated[float, typer.Option(help="How long rows are fed.", min=1)] = 15.0,
+    until: Annotated[float, typer.Option(help="Second at which the slow workers recover; 0: never.", min=0)] = 0.0,
+    period: Annotated[float, typer.Option(help="Seconds between samples and decisions.", min=0.01)] = 1.0,
+    balance: Annotated[str, typer.Option(help="Balances to compare, separated by commas.")] = "round-robin",
+    event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+) -> None:
+    """An ordered region on emulated workers: rows a second over the ideal capacity, order checked in the same run."""
+
+    def work() -> None:
+        from evenflow.bench import ordered
+        from evenflow.policy import balance_named
+        from evenflow.runtime.session import local_session
+
+        if slow > workers:
+            raise typer.BadParameter(f"{slow} slow workers of {workers}", param_hint="--slow")
+        setting = ordered.Setting(workers, slow, factor, cost_us, seconds, until, period)
+        balances = [balance_named(name.strip()) for name in balance.split(",")]
+        spark = local_session(workers, slots=1)
+        with console.status("starting Spark"):
+            ordered.warm_up(spark)
+        outcomes = []
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[rows]}"),
+            TimeElapsedColumn(),
+        )
+        try:
+            with Progress(*columns, console=console, transient=True) as progress:
+                for chosen in balances:
+                    goal = progress.add_task(chosen.name, total=setting.ideal(0, seconds) * seconds, rows="")
+                    log = event_log / f"{chosen.name}.jsonl" if event_log else None
+
+                    def watch(rows: float, goal: object = goal) -> None:
+                        progress.update(goal, completed=rows, rows=f"{rows:,.0f} rows")  # type: ignore[arg-type]
+
+                    outcomes.append(ordered.run(spark, setting, chosen, log, watch))
+                    progress.remove_task(goal)
+        finally:
+            spark.stop()
+        _show(setting, outcomes)
+        if json_file is not None:
+            json_file.parent.mkdir(parents=True, exist_ok=True)
+            json_file.write_text(json.dumps(ordered.report(setting, outcomes), indent=2) + "\n")
+            console.print(f"written: {json_file}")
+
+    _guard(work)
+
+
+def _show(setting: Setting, outcomes: list[Outcome]) -> None:
+    load = f"{setting.slow} of {setting.workers} workers {setting.factor:g}x slower"
+    if setting.until:
+        load += f" until second {setting.until:g}"
+    ideal = setting.ideal(0, setting.seconds)
+    table = Table(title=f"{load}, {setting.cost_us:g} us a row: ideal {ideal:,.0f} rows/s (emulated)")
+    for heading in ("balance", "rows/s", "of ideal", "steady", "reaction", "delay p50/p99", "in order"):
+        table.add_column(heading, justify="left" if heading == "balance" else "right")
+    for outcome in outcomes:
+        table.add_row(
+            outcome.balance,
+            f"{outcome.rows_per_s:,.0f}",
+            f"{outcome.of_ideal:.3f}",
+            f"{outcome.steady_of_ideal:.3f}",
+            "-" if outcome.reaction_s is None else f"{outcome.reaction_s:.1f} s",
+            f"{outcome.delay_ms['p50']:,.0f} / {outcome.delay_ms['p99']:,.0f} ms",
+            "yes" if outcome.in_order else "[red]NO[/red]",
+        )
+    console.print(table)
+
+
+def _guard(work: Callable[[], None]) -> None:
+    """One clear line for what we raise on purpose, and for Ctrl-C; a traceback is for bugs."""
+    try:
+        work()
+    except EvenflowError as error:
+        console.print(f"[red]error:[/red] {error}", highlight=False)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        console.print("interrupted")
+        raise typer.Exit(130) from None
