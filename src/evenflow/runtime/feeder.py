@@ -211,10 +211,12 @@ class Feeder:
     def _function_error(self, frame: Frame, span: Span) -> FunctionError:
         report = parse(frame)
         return FunctionError(
-            f"the function of region {self._region} failed on worker {report['worker']}, on rows {span.first} to "
-            f"{span.first + span.rows - 1} of partition {self._identity['partition']}: "
+            f"the function of region {self._region} failed on worker {report['worker']}, on {self._rows_of(span)}: "
             f"{report['error']}\n{report['traceback']}"
         )
+
+    def _rows_of(self, span: Span) -> str:
+        return f"rows {span.first} to {span.first + span.rows - 1} of partition {self._identity['partition']}"
 
     # -- connections
 
@@ -334,9 +336,8 @@ class Feeder:
             span.tried.discard(link.worker)
             if span.losses >= LOSSES:
                 raise WorkerLost(
-                    f"rows {span.first} to {span.first + span.rows - 1} of partition {self._identity['partition']} were "
-                    f"lost with {span.losses} workers, the last of them {link} ({reason}): does the function end its "
-                    "process or run out of memory on these rows?"
+                    f"{self._rows_of(span)} were lost with {span.losses} workers, the last of them {link} ({reason}): "
+                    "does the function end its process or run out of memory on these rows?"
                 )
             self._again.append(sequence)
 
