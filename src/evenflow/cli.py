@@ -1,4 +1,4 @@
-"""The command line: `evenflow demo`, `evenflow bench ordered`."""
+"""The command line: `evenflow demo | bench | plot`."""
 
 from __future__ import annotations
 
@@ -32,16 +32,34 @@ def version() -> None:
 
 @app.command()
 def demo(
-    seconds: Annotated[float, typer.Option(help="How long to show each balance.", min=3)] = 15.0,
+    seconds: Annotated[float, typer.Option(help="How long to show each balance.", min=3)] = 12.0,
     workers: Annotated[int, typer.Option(help="Workers; the first is the slow one.", min=2)] = 4,
     factor: Annotated[float, typer.Option(help="How many times slower the slow worker is.", min=1)] = 10.0,
     cost_us: Annotated[float, typer.Option(help="Emulated microseconds a row.", min=1)] = 100.0,
-    balance: Annotated[str, typer.Option(help="Balances to show, one after the other.")] = "round-robin",
+    balance: Annotated[str, typer.Option(help="Balances to show, one after the other.")] = "round-robin,credits",
 ) -> None:
     """Show a streaming DataFrame going through an ordered region with one slow worker, live."""
     from evenflow.demo import run_demo
 
     _guard(lambda: run_demo(console, seconds, workers, factor, cost_us, balance.split(",")))
+
+
+@app.command()
+def plot(
+    log: Annotated[Path, typer.Argument(help="An event log, as written by Cluster(event_log=...).")],
+    out: Annotated[Path | None, typer.Option(help="The picture to write; beside the log if not given.")] = None,
+    region: Annotated[str | None, typer.Option(help="The region to draw; the first if not given.")] = None,
+) -> None:
+    """Draw weights, blocking rates, clusters and throughput over time."""
+
+    def work() -> None:
+        from evenflow import plot as figures
+
+        target = out or log.with_suffix(".png")
+        figures.draw(figures.read(log, region)).savefig(target, dpi=110)
+        console.print(f"written: {target}")
+
+    _guard(work)
 
 
 @bench.command("ordered")

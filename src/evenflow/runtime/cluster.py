@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Any, get_args
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened, TaskEnded
@@ -130,7 +131,7 @@ class Cluster:
         """The workers: id, executor, host, pid, state, restarts and what they did so far."""
         now = self._driver.now()
         found = self._driver.ask(lambda controller: [(w, controller.task(w.id)) for w in controller.workers(now)])
-        if self._stopped:
+        if self._stopped or self._context._jsc is None:  # the cluster, or the session under it
             return [dataclasses.replace(worker, state="stopped") for worker, _ in found]
         return [
             dataclasses.replace(worker, executor=executor_of(self._context, task)) if worker.incarnation else worker
@@ -220,15 +221,19 @@ def _classic_context(spark: SparkSession) -> Any:
 
 def _schema(spark: SparkSession, schema: StructType | str) -> StructType:
     """The declared schema; a wrong string is one clear error, not a Java stack trace."""
-    if isinstance(schema, StructType):
-        return schema
-    try:
-        parsed = StructType.fromDDL(schema)
-    except (Py4JError, ValueError, TypeError, AttributeError) as error:
-        raise InvalidArgument(f"schema {schema!r} is not one: {_summary(error)}") from None
+    parsed: DataType = schema if isinstance(schema, StructType) else _parsed(schema)
     if not isinstance(parsed, StructType):
         raise InvalidArgument(f"schema {schema!r} is a {parsed.simpleString()}, not columns: write 'name type, ...'")
+    if not parsed.fields:
+        raise InvalidArgument(f"schema {schema!r} declares no columns: Spark would lose the rows. Declare at least one")
     return parsed
+
+
+def _parsed(schema: str) -> DataType:
+    try:
+        return StructType.fromDDL(schema)
+    except (PySparkException, Py4JError, ValueError, TypeError, AttributeError) as error:
+        raise InvalidArgument(f"schema {schema!r} is not one: {_summary(error)}") from None
 
 
 def _summary(error: BaseException) -> str:
