@@ -71,7 +71,7 @@ def bench_ordered(
     seconds: Annotated[float, typer.Option(help="How long rows are fed.", min=1)] = 15.0,
     until: Annotated[float, typer.Option(help="Second at which the slow workers recover; 0: never.", min=0)] = 0.0,
     period: Annotated[float, typer.Option(help="Seconds between samples and decisions.", min=0.01)] = 1.0,
-    balance: Annotated[str, typer.Option(help="Balances to compare, separated by commas.")] = "round-robin",
+    balance: Annotated[str, typer.Option(help="Balances to compare, separated by commas.")] = "round-robin,credits",
     event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
 ) -> None:
@@ -79,13 +79,14 @@ def bench_ordered(
 
     def work() -> None:
         from evenflow.bench import ordered
-        from evenflow.policy import balance_named
         from evenflow.runtime.session import local_session
 
         if slow > workers:
             raise typer.BadParameter(f"{slow} slow workers of {workers}", param_hint="--slow")
         setting = ordered.Setting(workers, slow, factor, cost_us, seconds, until, period)
-        balances = [balance_named(name.strip()) for name in balance.split(",")]
+        balances = [name.strip() for name in balance.split(",")]
+        for name in balances:
+            setting.balance(name)
         spark = local_session(workers, slots=1)
         with console.status("starting Spark"):
             ordered.warm_up(spark)
@@ -99,8 +100,8 @@ def bench_ordered(
         try:
             with Progress(*columns, console=console, transient=True) as progress:
                 for chosen in balances:
-                    goal = progress.add_task(chosen.name, total=setting.ideal(0, seconds) * seconds, rows="")
-                    log = event_log / f"{chosen.name}.jsonl" if event_log else None
+                    goal = progress.add_task(chosen, total=setting.ideal(0, seconds) * seconds, rows="")
+                    log = event_log / f"{chosen}.jsonl" if event_log else None
 
                     def watch(rows: float, goal: object = goal) -> None:
                         progress.update(goal, completed=rows, rows=f"{rows:,.0f} rows")  # type: ignore[arg-type]

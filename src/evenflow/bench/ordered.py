@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 
 from evenflow.bench.probe import ROW_SCHEMA, TALLY_SCHEMA, Tally, source, tally
 from evenflow.model.capacity import Emulate
-from evenflow.policy import Balance
+from evenflow.policy import Balance, BlockingRate, Oracle, balance_named
 from evenflow.runtime.cluster import Cluster
 
 REACTED = 0.9
@@ -38,6 +38,19 @@ class Setting:
         """The capacities."""
         load = [(0.0, self.factor), (self.until, 1.0)] if self.until else self.factor
         return Emulate(self.cost_us, dict.fromkeys(range(self.slow), load))
+
+    def balance(self, name: str) -> Balance:
+        """The balance of that name for this setting: `lb-static` is the blocking rate without exploration."""
+        if name == "lb-static":
+            return BlockingRate(explore=False)
+        if name == Oracle.name:
+            speeds = {second: self._speeds(second) for second in {0.0, self.until}}
+            return Oracle(schedule=sorted(speeds.items()))
+        return balance_named(name)
+
+    def _speeds(self, second: float) -> dict[int, float]:
+        emulate = self.emulate()
+        return {worker: 1.0 / emulate.row_s(worker, second) for worker in range(self.workers)}
 
     def ideal(self, start: float, end: float) -> float:
         """Rows a second the workers could serve between two seconds."""
@@ -68,17 +81,16 @@ class Outcome:
 def run(
     spark: SparkSession,
     setting: Setting,
-    balance: Balance | str,
+    balance: str,
     event_log: Path | None = None,
     watch: Callable[[float], None] = lambda rows: None,
 ) -> Outcome:
     """One run; `watch` is told now and then how many rows are through."""
     emulate = setting.emulate()
-    name = balance if isinstance(balance, str) else balance.name
     with Cluster(spark, setting.workers, period=setting.period, event_log=event_log, emulate=emulate) as cluster:
         observed = Observation()
         rows = source(spark, setting.seconds).observe(observed, sf.count(sf.lit(1)).alias("rows"))
-        out = cluster.ordered_map(rows, _same, ROW_SCHEMA, balance=balance, name="bench")
+        out = cluster.ordered_map(rows, _same, ROW_SCHEMA, balance=setting.balance(balance), name="bench")
         with ThreadPoolExecutor(1) as pool:
             job = pool.submit(out.mapInArrow(tally, TALLY_SCHEMA).collect)
             while not job.done():
@@ -87,7 +99,7 @@ def run(
         began = next(event["at"] for event in cluster.events() if event["event"] == "feeder-joined")
         seen = Tally.of(job.result()[0], began)
         weights = {c.worker: c.weight for c in cluster.snapshot("bench").connections}
-    return _outcome(setting, name, seen, int(observed.get["rows"]), weights)
+    return _outcome(setting, balance, seen, int(observed.get["rows"]), weights)
 
 
 def warm_up(spark: SparkSession) -> None:

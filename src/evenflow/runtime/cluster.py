@@ -101,6 +101,7 @@ class Cluster:
         balance: str | Balance = "credits",
         input: Input = "arrow",
         name: str = "",
+        **options: Any,
     ) -> DataFrame:
         """Apply `function` to the rows of `df` on the workers, in parallel and in order.
 
@@ -109,15 +110,18 @@ class Cluster:
         each Spark partition the rows of the result have the order of the rows they come from. `df` may be batch or
         streaming; the result is of the same kind.
 
-        `balance` says how rows are shared among the workers: a name or an object from `evenflow.policy`. `name` is what
-        the region is called in the event log.
+        `balance` says how rows are shared among the workers: a name, whose parameters are given as `options`
+        (`balance="blocking-rate", explore=False`), or an object from `evenflow.policy`. `name` is what the region is
+        called in the event log.
         """
         self._check_running()
         if not callable(function):
             raise InvalidArgument(f"the function is {function!r}: give something that can be called with a batch")
         if input not in get_args(Input):
             raise InvalidArgument(f"input={input!r}: one of {', '.join(map(repr, get_args(Input)))}")
-        chosen = balance_named(balance) if isinstance(balance, str) else balance
+        chosen = balance_named(balance, **options) if isinstance(balance, str) else balance
+        if options and chosen is balance:
+            raise InvalidArgument(f"{', '.join(options)}: give these to {type(balance).__name__}(...) itself")
         declared = _schema(self._spark, schema)
         arrow = _arrow_schema(self._spark, declared)
         region = name or f"region-{uuid.uuid4().hex[:8]}"

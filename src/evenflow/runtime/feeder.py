@@ -67,7 +67,7 @@ class Feeder:
         self._input_schema: pa.Schema | None = None
         self._links: dict[int, Link] = {}
         self._by_channel: dict[Channel, Link] = {}
-        self._route: Route = ROUTES[splitting](self._links)
+        self._route: Route = ROUTES[splitting](self._links, time.perf_counter)
         self._size = FrameSize()
         self._merger = Merger()
         self._spans: dict[int, Span] = {}
@@ -140,17 +140,16 @@ class Feeder:
         while self._again:
             sequence = self._again[0]
             span = self._spans.get(sequence)
-            if span is None:  # answered meanwhile
+            if span is None or span.tried.issuperset(self._links):  # answered meanwhile, or everybody has it
                 self._again.popleft()
                 continue
             link = self._route.next()
             if link is None:
                 return False
-            self._again.popleft()
-            if link.worker in span.tried and len(self._links) > 1:
-                self._route.answered(link)  # it has this frame already: its credit goes to the next in line
-                self._again.append(sequence)
+            if link.worker in span.tried:
+                self._route.give_back(link)
                 return False
+            self._again.popleft()
             self._merger.also(link.worker, sequence)
             self._resent += 1
             self._send(link, sequence)
@@ -182,8 +181,13 @@ class Feeder:
         span = self._spans.get(frame.sequence)
         if frame.kind is Kind.ERROR and span is not None:
             raise self._function_error(frame, span)
-        if frame.kind is not Kind.RESULT or frame.sequence not in link.under_way:
+        if frame.kind not in (Kind.RESULT, Kind.ERROR) or frame.sequence not in link.under_way:
             raise ProtocolError(f"{link} sent a {frame.kind.name} frame for sequence {frame.sequence}, unasked")
+        if frame.kind is Kind.ERROR:  # too late: another worker's answer counts
+            self._merger.add(link.worker, frame.sequence, None, 0, last=True)
+            del link.under_way[frame.sequence]
+            self._route.answered(link)
+            return
         try:
             batch = pa.ipc.read_record_batch(pa.py_buffer(frame.body), self._schema)
         except pa.ArrowException as error:

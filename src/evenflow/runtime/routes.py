@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from evenflow.policy.balance import Splitting
@@ -12,6 +12,8 @@ from evenflow.runtime.splitter import Turns
 
 DEPTH = 2
 """Frames outstanding a worker under credits: one at work, one at hand when that is done."""
+WINDOW = 4
+"""Frames outstanding a worker under weights: more, because a turn that cannot be taken holds everybody up."""
 
 
 class Route(Protocol):
@@ -34,6 +36,10 @@ class Route(Protocol):
         """A frame came back over the link."""
         ...
 
+    def give_back(self, link: Link) -> None:
+        """The link that `next` gave was not used."""
+        ...
+
     def dropped(self, link: Link) -> None:
         """The link is gone."""
         ...
@@ -46,17 +52,20 @@ class Route(Protocol):
 class Blocking:
     """Weighted round-robin that elects to wait for a full connection, and so measures it (ordered-regions §3.1).
 
-    One frame at a time: until the kernel has taken the last one whole, nobody gets the next. Hence at most one
-    connection is ever blocked, and drafting (§4.2) is as in the paper.
+    One frame at a time: until the connection in turn has room, nobody gets the next. So at most one connection is ever
+    blocked, and drafting (§4.2) is as in the paper. A connection is full when the kernel takes no more, or when WINDOW
+    frames are unanswered: kernel buffers hold thousands of rows whatever these cost, a frame is a known amount of
+    work, so only the second keeps a slow worker from hoarding minutes of it.
     """
 
     by_worker = False
 
-    def __init__(self, links: Mapping[int, Link]) -> None:
+    def __init__(self, links: Mapping[int, Link], clock: Callable[[], float]) -> None:
         self.rerouted = 0
         self._links = links
+        self._clock = clock
         self._turns = Turns()
-        self._last: Link | None = None
+        self._turn: Link | None = None
 
     def set_weights(self, weights: Mapping[int, int]) -> None:
         self._turns.set({worker: weight for worker, weight in weights.items() if worker in self._links})
@@ -67,32 +76,48 @@ class Blocking:
     def answered(self, link: Link) -> None:
         pass
 
+    def give_back(self, link: Link) -> None:
+        pass
+
     def dropped(self, link: Link) -> None:
         self._turns.drop(link.worker)
-        if self._last is link:
-            self._last = None
+        if self._turn is link:
+            self._turn = None
 
     def next(self) -> Link | None:
-        if self._last is not None and self._last.channel.unsent:
-            return None
         if not len(self._turns) or not all(link.channel.open for link in self._links.values()):
             return None
-        self._last = self._links[self._turns.pick()]
-        return self._last
+        if self._turn is None:
+            self._turn = self._links[self._turns.pick()]
+        link = self._turn
+        if full(link):
+            link.channel.meter.block(self._clock())
+            return None
+        link.channel.meter.release(self._clock())
+        self._turn = None
+        return link
 
 
 class Rerouting(Blocking):
     """Weighted round-robin that tries the others when the connection in turn is full (§4.4); waits if all are."""
 
     def next(self) -> Link | None:
-        free = [link for link in self._links.values() if link.channel.open and not link.channel.unsent]
-        if not free or not len(self._turns):
+        if not len(self._turns):
+            return None
+        links = [link for link in self._links.values() if link.channel.open]
+        if all(full(link) for link in links):
             return None
         turn = self._links[self._turns.pick()]
-        if turn in free:
+        if turn.channel.open and not full(turn):
             return turn
         self.rerouted += 1
+        free = [link for link in links if not full(link)]
         return min(free, key=lambda link: (link.worker - turn.worker) % (1 << 32))
+
+
+def full(link: Link) -> bool:
+    """Whether a connection can take no further frame now."""
+    return link.channel.unsent > 0 or len(link.under_way) >= WINDOW
 
 
 class Credits:
@@ -105,7 +130,7 @@ class Credits:
 
     by_worker = True
 
-    def __init__(self, links: Mapping[int, Link]) -> None:
+    def __init__(self, links: Mapping[int, Link], clock: Callable[[], float]) -> None:
         self.rerouted = 0
         self._links = links
         self._depth: dict[Link, int] = {}
@@ -121,6 +146,9 @@ class Credits:
     def answered(self, link: Link) -> None:
         self._earned.extend([link] * (1 + DEPTH - self._depth[link]))
         self._depth[link] = DEPTH
+
+    def give_back(self, link: Link) -> None:
+        self._earned.append(link)
 
     def dropped(self, link: Link) -> None:
         self._depth.pop(link, None)

@@ -1,0 +1,98 @@
+"""Clusters of connections that behave alike (ordered-regions §5.3): more data a function, fewer functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenflow.policy.allocation import allocate
+from evenflow.policy.function import Vector
+
+KNEE = 0.1
+"""A connection blocks from the weight on at which F exceeds this rate."""
+CUT = 1.2
+"""Functions further apart than this are not put into one cluster: a factor of about 3.3 between their knees."""
+
+
+def traits(curves: Sequence[Vector], delta: float) -> NDArray[np.float64]:
+    """Three numbers for each function: log w_s, alpha log F(w_s), alpha log F(R).
+
+    w_s is the knee, the weight at which blocking begins, and R the largest weight; alpha = log R / |log(R delta)|
+    brings weights and rates, which reach down to R delta, to one scale. A rate is at most 1.
+    """
+    grid = np.minimum(np.asarray(curves), 1.0)
+    most = grid.shape[1] - 1
+    blocks = grid > KNEE
+    knee = np.where(blocks.any(axis=1), np.maximum(blocks.argmax(axis=1), 1), most)
+    least = most * delta
+    alpha = log(most) / abs(log(least))
+    at_knee = np.maximum(grid[np.arange(len(grid)), knee], least)
+    at_most = np.maximum(grid[:, most], least)
+    return np.stack([np.log(knee), alpha * np.log(at_knee), alpha * np.log(at_most)], axis=1)
+
+
+def distance(one: Vector, other: Vector, delta: float) -> float:
+    """max(|log w_s/w_s'|, alpha |log F(w_s)/F'(w_s')|, alpha |log F(R)/F'(R)|): 0 if indistinguishable."""
+    first, second = traits([one, other], delta)
+    return float(np.abs(first - second).max())
+
+
+def clusters(curves: Sequence[Vector], delta: float, cut: float = CUT) -> list[list[int]]:
+    """The places of `curves`, grouped: agglomerative, complete linkage, so no two in a group are further than `cut`."""
+    if len(curves) < 2:
+        return [[place] for place in range(len(curves))]
+    from scipy.cluster.hierarchy import fcluster, linkage  # here: it is slow to import, and only the driver needs it
+
+    # The largest of the three differences is the Chebyshev distance between traits.
+    labels = fcluster(linkage(traits(curves, delta), "complete", metric="chebyshev"), cut, "distance")
+    groups: dict[int, list[int]] = {}
+    for place, label in enumerate(labels.tolist()):
+        groups.setdefault(label, []).append(place)
+    return list(groups.values())
+
+
+class _Shared:
+    """A cluster's function of its total weight: F at the largest share that a member then has."""
+
+    def __init__(self, curve: Vector, members: int) -> None:
+        self._curve = curve
+        self._members = members
+
+    def __getitem__(self, weight: int, /) -> float:
+        return float(self._curve[-(-weight // self._members)])
+
+
+class _Even:
+    def __getitem__(self, weight: int, /) -> float:
+        return weight
+
+
+def allocate_clusters(
+    groups: Sequence[Sequence[int]],
+    curves: Sequence[Vector],
+    lower: Sequence[int],
+    upper: Sequence[int],
+    total: int,
+    current: Sequence[int],
+) -> list[int]:
+    """The allocation problem over clusters, one curve each, then each cluster's total shared evenly inside it.
+
+    Bounds are those of the single connections: they sum to the cluster's, and the division inside keeps to them.
+    """
+    totals = allocate(
+        [_Shared(curve, len(group)) for group, curve in zip(groups, curves, strict=True)],
+        [sum(lower[place] for place in group) for group in groups],
+        [min(total, sum(upper[place] for place in group)) for group in groups],
+        total,
+        [sum(current[place] for place in group) for group in groups],
+    )
+    weights = [0] * len(lower)
+    for group, share in zip(groups, totals, strict=True):
+        low, high = [lower[place] for place in group], [upper[place] for place in group]
+        inside = allocate([_Even()] * len(group), low, high, share, [current[place] for place in group])
+        for place, weight in zip(group, inside, strict=True):
+            weights[place] = weight
+    return weights
