@@ -6,6 +6,7 @@ what the balance wants and passes it on. Every refusal is recorded with its reas
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -106,6 +107,11 @@ class Controller:
         """A region by name."""
         return self._regions[name]
 
+    def free_name(self, name: str) -> str:
+        """`name`, or if a region has that, the first of name-2, name-3, ... that is free."""
+        names = (f"{name}-{number}" if number > 1 else name for number in itertools.count(1))
+        return next(free for free in names if free not in self._regions)
+
     def live(self) -> int:
         """How many workers are live."""
         return len(self._live())
@@ -191,6 +197,7 @@ class Controller:
             region = self._regions[feeder.region]
             region.add(event.feeding_s, event.rows_out, event.connections)
             region.resent += event.resent
+            region.overhead = event.overhead if event.overhead is not None else region.overhead
             region.rerouted += event.rerouted
         return ()
 
@@ -272,7 +279,8 @@ class Controller:
             if w.state == "live"
         ]
         costs = {str(worker): cost for worker, cost in region.costs.items()}
-        return {"type": "directory", "workers": workers, "weights": _keys(region.weights), "costs": costs}
+        known = {"weights": _keys(region.weights), "costs": costs, "overhead": region.overhead}
+        return {"type": "directory", "workers": workers, **known}
 
     def _sample(self, region: Region, time: float) -> Record:
         snapshot = region.snapshot(time)

@@ -73,6 +73,8 @@ class FeederReport:
     """Frames sent again to another worker."""
     rerouted: int = 0
     """Frames that did not go to the worker whose turn it was."""
+    overhead: float | None = None
+    """What a call of the function costs beside its rows, in rows; None if not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ class Region:
     rerouted: int = 0
     costs: dict[int, float] = field(default_factory=dict)
     """Service time a row on each worker, as last reported: what the next feeder sizes its first frames by."""
+    overhead: float | None = None
+    """What a call costs beside its rows, in rows, as last reported."""
     _decided_at: float = 0.0
 
     def set_workers(self, incarnations: Mapping[int, int]) -> None:
@@ -54,7 +56,8 @@ class Region:
                 for name in COUNTERS:
                     totals[name] += counts.get(name, 0)
                 if counts.get("rows_done", 0) > 0:
-                    self.costs[worker] = counts.get("busy_s", 0.0) / counts["rows_done"]
+                    calls = counts.get("frames_done", 0) * (self.overhead or 0.0)
+                    self.costs[worker] = counts.get("busy_s", 0.0) / (counts["rows_done"] + calls)
 
     def snapshot(self, time: float) -> Snapshot:
         """The region now."""

@@ -10,8 +10,8 @@ from evenflow.errors import InvalidArgument
 from evenflow.model import RESOLUTION, Connection, SetWeights, Snapshot
 from evenflow.policy.allocation import allocate, proportional
 from evenflow.policy.balance import Splitting
-from evenflow.policy.clustering import allocate_clusters, clusters
-from evenflow.policy.function import BlockingFunction, pool
+from evenflow.policy.clustering import clusters
+from evenflow.policy.function import BlockingFunction, Vector, pool
 from evenflow.policy.pace import Pace
 
 SHORT = 0.25
@@ -24,7 +24,6 @@ DELTA_LEARNING = 1e-6
 """delta while some heavily loaded connection has yet to be heard of; and the one that scales the clusters' distance."""
 MOST_REACH = 1.0
 SMALL = 0.2
-LEARN_ALL = 0
 """Of an even share: below this, a step up is a large step."""
 SETTLED = 1.5
 
@@ -88,11 +87,19 @@ class BlockingRate:
     cluster_from: int = 32
 
     def __post_init__(self) -> None:
-        limits = {"decay": (0, 1), "memory": (1, 1e6), "delta": (0, 1), "rise": (0, 1), "fall": (0, 1)}
+        limits = {
+            "decay": (0, 1),
+            "memory": (1, 1e6),
+            "delta": (0, 1),
+            "rise": (0, 1),
+            "fall": (0, 1),
+            "size_power": (0, 1),
+            "cluster_from": (2, 1e6),
+        }
         for name, (least, most) in limits.items():
             value = getattr(self, name)
             if not least <= value <= most:
-                raise InvalidArgument(f"{name} is {value}: give a number from {least} to {most}")
+                raise InvalidArgument(f"{name} is {value}: give a number from {least} to {most:g}")
         self._links: dict[Key, _Link] = {}
         self._pace = Pace()
         self._fed_s = self._done = self._usual_s = 0.0
@@ -187,26 +194,33 @@ class BlockingRate:
     def _choose(self, groups: list[list[int]] | None) -> list[int]:
         links = list(self._links.values())
         current = [link.weight for link in links]
-        delta = (DELTA_LEARNING if self._pace.learning else self.delta) / self._pace.best
         lower = [self._least(link) for link in links]
         upper = [min(RESOLUTION, self._most(link)) for link in links]
-        if sum(upper) < RESOLUTION:
-            upper = [RESOLUTION] * len(links)
-        if groups is None:
-            curves = [link.function.values(delta) / max(link.weight, 1) ** self.size_power for link in links]
-            return allocate(curves, lower, upper, RESOLUTION, current)
-        pooled = []
+        if sum(lower) > RESOLUTION or sum(upper) < RESOLUTION:  # the weights in force do not sum: start afresh
+            lower, upper = [0] * len(links), [RESOLUTION] * len(links)
+        curves = self._curves(groups or [[place] for place in range(len(links))])
+        return allocate(curves, lower, upper, RESOLUTION, current)
+
+    def _curves(self, groups: list[list[int]]) -> list[Vector]:
+        """For each connection the function of its group, from all data in the group.
+
+        Fox's greedy over connections that share a strictly increasing function gives the next unit to the one of them
+        that has least: it solves the problem over clusters and divides each cluster's share evenly in one go.
+        """
+        links = list(self._links.values())
+        delta = (DELTA_LEARNING if self._pace.learning else self.delta) / self._pace.best
+        curves: dict[int, Vector] = {}
         for group in groups:
-            mean = sum(current[place] for place in group) / len(group)
-            values = pool(links[place].function for place in group).values(delta)
-            pooled.append(values / max(mean, 1.0) ** self.size_power)
-        return allocate_clusters(groups, pooled, lower, upper, RESOLUTION, current)
+            size = max(1.0, sum(links[place].weight for place in group) / len(group))
+            values = pool(links[place].function for place in group).values(delta) / size**self.size_power
+            curves |= dict.fromkeys(group, values)
+        return [curves[place] for place in range(len(links))]
 
     def _least(self, link: _Link) -> int:
         """m_j. While learning, whoever the splitter mostly waits for may lose everything."""
         if self._pace.learning:
             blamed = link.rate >= BYSTANDER * self._pace.blocked
-            return 0 if blamed or LEARN_ALL else floor(link.weight * (1.0 - self.fall))
+            return 0 if blamed else floor(link.weight * (1.0 - self.fall))
         return floor(link.weight * (1.0 - self.fall) * min(1.0, self._pace.now / self._pace.best))
 
     def _most(self, link: _Link) -> int:

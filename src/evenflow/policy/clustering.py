@@ -8,13 +8,12 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from evenflow.policy.allocation import allocate
 from evenflow.policy.function import Vector
 
 KNEE = 0.1
 """A connection blocks from the weight on at which F exceeds this rate."""
-CUT = 1.2
-"""Functions further apart than this are not put into one cluster: a factor of about 3.3 between their knees."""
+CUT = 1.0
+"""Functions further apart than this are not put into one cluster: a factor of e between their knees."""
 
 
 def traits(curves: Sequence[Vector], delta: float) -> NDArray[np.float64]:
@@ -52,47 +51,3 @@ def clusters(curves: Sequence[Vector], delta: float, cut: float = CUT) -> list[l
     for place, label in enumerate(labels.tolist()):
         groups.setdefault(label, []).append(place)
     return list(groups.values())
-
-
-class _Shared:
-    """A cluster's function of its total weight: F at the largest share that a member then has."""
-
-    def __init__(self, curve: Vector, members: int) -> None:
-        self._curve = curve
-        self._members = members
-
-    def __getitem__(self, weight: int, /) -> float:
-        return float(self._curve[-(-weight // self._members)])
-
-
-class _Even:
-    def __getitem__(self, weight: int, /) -> float:
-        return weight
-
-
-def allocate_clusters(
-    groups: Sequence[Sequence[int]],
-    curves: Sequence[Vector],
-    lower: Sequence[int],
-    upper: Sequence[int],
-    total: int,
-    current: Sequence[int],
-) -> list[int]:
-    """The allocation problem over clusters, one curve each, then each cluster's total shared evenly inside it.
-
-    Bounds are those of the single connections: they sum to the cluster's, and the division inside keeps to them.
-    """
-    totals = allocate(
-        [_Shared(curve, len(group)) for group, curve in zip(groups, curves, strict=True)],
-        [sum(lower[place] for place in group) for group in groups],
-        [min(total, sum(upper[place] for place in group)) for group in groups],
-        total,
-        [sum(current[place] for place in group) for group in groups],
-    )
-    weights = [0] * len(lower)
-    for group, share in zip(groups, totals, strict=True):
-        low, high = [lower[place] for place in group], [upper[place] for place in group]
-        inside = allocate([_Even()] * len(group), low, high, share, [current[place] for place in group])
-        for place, weight in zip(group, inside, strict=True):
-            weights[place] = weight
-    return weights

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import isclose
 from typing import NamedTuple
 
 import numpy as np
@@ -87,7 +88,7 @@ class BlockingFunction:
             for before, weight, after, last, height, following in zip(
                 weights, weights[1:], weights[2:], heights, heights[1:], heights[2:], strict=False
             )
-            if not np.isclose((height - last) * (after - weight), (following - height) * (weight - before))
+            if not isclose((height - last) * (after - weight), (following - height) * (weight - before), abs_tol=1e-12)
         ]
         return [(0, 0.0), *inner, *([(weights[-1], heights[-1])] if self.points else [])]
 

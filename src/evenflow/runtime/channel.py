@@ -15,6 +15,8 @@ SOCKET_BUFFER = 32 * 1024
 """SO_SNDBUF and SO_RCVBUF: deep kernel buffers would hide imbalance (ordered-regions §4.4)."""
 KEEPALIVE = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3}
 """A host that vanishes without a word is noticed in 5 s; a process that is merely busy is not disturbed."""
+READ_BYTES = 1024 * 1024
+"""After this much, others are served before more is read from the same peer."""
 
 _IOV = 16
 
@@ -133,15 +135,17 @@ class Channel:
     def receive(self, most: int) -> list[Frame]:
         """At most `most` frames that have arrived whole; an error only once all before it have been handed out."""
         frames: list[Frame] = []
+        read = 0
         if self.failure is not None:
             raise self.failure
         try:
-            while len(frames) < most:
+            while len(frames) < most and read < READ_BYTES:
                 if self._handshake is not None and not self._greet(self._handshake):
                     break
                 count = self._read(self._decoder.target())
                 if count == 0:
                     break
+                read += count
                 frame = self._decoder.received(count)
                 if frame is not None:
                     frames.append(frame)

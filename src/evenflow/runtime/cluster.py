@@ -61,6 +61,10 @@ class Cluster:
         emulate: Emulate | None = None,
     ) -> None:
         _check_numbers(workers, start_timeout=start_timeout, period=period, stall_timeout=stall_timeout)
+        if emulate is not None and max(emulate.slowdown, default=0) >= workers:
+            raise InvalidArgument(
+                f"emulate slows worker {max(emulate.slowdown)} of {workers} workers: ids go from 0 to {workers - 1}"
+            )
         self._spark = spark
         self._context = _classic_context(spark)
         self._size = workers
@@ -124,7 +128,7 @@ class Cluster:
             raise InvalidArgument(f"{', '.join(options)}: give these to {type(balance).__name__}(...) itself")
         declared = _schema(self._spark, schema)
         arrow = _arrow_schema(self._spark, declared)
-        region = name or f"region-{uuid.uuid4().hex[:8]}"
+        region = self._driver.ask(lambda controller: controller.free_name(name or "region"))
         operator = f"{region}-{uuid.uuid4().hex[:8]}"
         self._driver.add_code(operator, _pickled(MapOperator(function, arrow, input)))
         self._driver.open_region(RegionOpened(self._driver.now(), region, operator, chosen))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 import time
@@ -50,6 +51,7 @@ class Driver:
         self._lock = threading.RLock()
         self._peers: dict[Channel, int] = {}
         self._channels: dict[int, Channel] = {}
+        self._numbers = itertools.count(1)
         self._code: dict[str, bytes] = {}
         self._posted: queue.SimpleQueue[tuple[Event, threading.Event | None]] = queue.SimpleQueue()
         self._closing = False
@@ -124,16 +126,21 @@ class Driver:
     def _received(self, channel: Channel, frame: Frame) -> None:
         try:
             self._take(channel, parse(frame))
-        except (ProtocolError, KeyError, TypeError, ValueError) as error:
+        except Exception as error:  # whatever a message runs into costs its sender the connection, and nobody else
+            reason = f"{channel.peer} sent a message that makes no sense: {error!r}"
+            if channel not in self._peers:
+                self._log.write(Record(self.now(), "peer-refused", {"reason": reason}))
             self._board.drop(channel)
-            self._lost(channel, f"{channel.peer} sent a message that makes no sense: {error!r}", True)
+            self._lost(channel, reason, True)
 
     def _take(self, channel: Channel, message: dict[str, Any]) -> None:
         now = self.now()
         peer = self._peers.get(channel)
         kind = message["type"]
         if kind in ("worker", "feeder"):
-            peer = self._peers[channel] = max(self._channels, default=0) + 1
+            if peer is not None:
+                raise ProtocolError("it has said before who it is")
+            peer = self._peers[channel] = next(self._numbers)
             self._channels[peer] = channel
             self._carry_out(self._controller.handle(_joined(now, peer, message)))
         elif peer is None:
@@ -145,7 +152,7 @@ class Driver:
             self._carry_out(self._controller.handle(report))
         elif kind == "fed":
             connections = {int(worker): counts for worker, counts in message["connections"].items()}
-            again = (int(message["resent"]), int(message["rerouted"]))
+            again = (int(message["resent"]), int(message["rerouted"]), message["overhead"])
             fed = FeederReport(now, peer, float(message["feeding_s"]), int(message["rows_out"]), connections, *again)
             self._carry_out(self._controller.handle(fed))
         else:
@@ -154,7 +161,7 @@ class Driver:
     def _send_code(self, channel: Channel, operator: str) -> None:
         if operator not in self._code:
             raise ProtocolError(f"there is no operator {operator}")
-        channel.send(Frame(Kind.CODE, operator.encode() + b"\n" + self._code[operator]))
+        self._tell(channel, Frame(Kind.CODE, operator.encode() + b"\n" + self._code[operator]))
 
     def _lost(self, channel: Channel, reason: str, known: bool) -> None:
         peer = self._peers.pop(channel, None)

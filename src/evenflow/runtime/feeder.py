@@ -34,8 +34,8 @@ WINDOW_BYTES = 64 * 1024 * 1024
 REORDER_BYTES = 64 * 1024 * 1024
 YIELD_ROWS = 10_000
 """Small results are joined up to this many rows before Spark gets them."""
-OVERDUE = 10
-"""Under credits, a frame not answered after this many times its aim is given to another worker as well."""
+OVERDUE = 5
+"""Under credits, a frame not answered after this many times what is usual is given to another worker as well."""
 LOSSES = 2
 """A frame that was lost with this many workers is taken to be the cause."""
 LEAVE_S = 5.0
@@ -74,6 +74,7 @@ class Feeder:
         self._again: deque[int] = deque()
         self._in_flight_bytes = 0
         self._row = 0
+        self._round_trip_s = 0.0
         self._rows_out = self._resent = self._rerouted = 0
         self._progress = self._reported = time.perf_counter()
 
@@ -140,7 +141,7 @@ class Feeder:
         while self._again:
             sequence = self._again[0]
             span = self._spans.get(sequence)
-            if span is None or span.tried.issuperset(self._links):  # answered meanwhile, or everybody has it
+            if span is None or (self._links and span.tried.issuperset(self._links)):  # answered, or everybody has it
                 self._again.popleft()
                 continue
             link = self._route.next()
@@ -190,13 +191,15 @@ class Feeder:
             return
         try:
             batch = pa.ipc.read_record_batch(pa.py_buffer(frame.body), self._schema)
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError, EOFError) as error:
             raise ProtocolError(f"{link} sent rows that do not fit the schema: {error}") from None
         first = self._merger.add(link.worker, frame.sequence, batch, len(frame.body), not frame.more)
         if frame.more:
             return
         seconds = frame.micros * 1e-6
         self._size.learn(link.worker, link.answered(frame.sequence, seconds), seconds)
+        if span is not None and len(span.tried) == 1:
+            self._round_trip_s += (time.perf_counter() - span.sent_at - self._round_trip_s) / 16
         self._route.answered(link)
         if first:
             self._in_flight_bytes -= self._spans.pop(frame.sequence).body.nbytes
@@ -205,10 +208,11 @@ class Feeder:
         """Under credits: when the frame that everything waits for is long overdue, send all such frames again."""
         if not self._route.by_worker or self._again or not self._merger.held_bytes:
             return
-        limit = now - OVERDUE * aim_s(len(self._links))
+        usual = max(aim_s(len(self._links)), self._round_trip_s)
         for sequence, owners in self._merger.waiting().items():
             span = self._spans[sequence]
-            if span.sent_at > limit or len(owners) > 1:
+            expected = max([usual, *(self._size.seconds(worker, span.rows) for worker in owners)])
+            if now - span.sent_at < OVERDUE * expected or len(owners) > 1:
                 break
             self._again.append(sequence)
 
@@ -248,7 +252,7 @@ class Feeder:
 
     def _wait(self) -> None:
         """Wait for the next thing to happen, not for ever."""
-        self._poll(min(self._settings.period, OVERDUE * aim_s(len(self._links)), 1.0))
+        self._poll(min(self._settings.period, 2 * OVERDUE * aim_s(len(self._links)), 1.0))
         now = time.perf_counter()
         self._hedge(now)
         idle = now - self._progress
@@ -256,10 +260,7 @@ class Feeder:
             raise self._stalled(idle)
 
     def _poll(self, timeout: float) -> None:
-        crowded = self._merger.held_bytes >= REORDER_BYTES
-        heads = self._merger.head_owners if crowded else ()
-        for link in self._links.values():
-            link.channel.reading = not crowded or link.worker in heads
+        self._throttle()
         for happening in self._board.poll(timeout):
             match happening:
                 case Received(channel=channel, frame=frame):
@@ -271,6 +272,15 @@ class Feeder:
         now = time.perf_counter()
         if now - self._reported >= self._settings.period:
             self._report(now)
+
+    def _throttle(self) -> None:
+        """While the reorder buffer is full, read only from workers that everybody waits for.
+
+        If there are none, because the head was lost with its worker, somebody must get room for it: read from all.
+        """
+        heads = self._merger.head_owners if self._merger.held_bytes >= REORDER_BYTES else set()
+        for link in self._links.values():
+            link.channel.reading = not heads or link.worker in heads
 
     def _opened(self, channel: Channel) -> None:
         self._progress = time.perf_counter()
@@ -284,12 +294,14 @@ class Feeder:
         elif channel in self._by_channel:
             self._progress = time.perf_counter()
             self._answer(self._by_channel[channel], frame)
+            if self._merger.held_bytes >= REORDER_BYTES:
+                self._throttle()
 
     def _obey(self, message: dict[str, Any]) -> None:
         match message.get("type"):
             case "directory":
                 if not self._links:
-                    self._size = FrameSize({int(worker): cost for worker, cost in message["costs"].items()})
+                    self._size = FrameSize({int(w): cost for w, cost in message["costs"].items()}, message["overhead"])
                 self._meet(message["workers"])
                 self._set_weights(message["weights"])
             case "weights":
@@ -351,7 +363,11 @@ class Feeder:
         if self._controller is None:
             return
         body: dict[str, Any] = {"type": "fed", "feeding_s": now - self._reported, "rows_out": self._rows_out}
-        body |= {"resent": self._resent, "rerouted": self._route.rerouted - self._rerouted}
+        body |= {
+            "overhead": self._size.overhead,
+            "resent": self._resent,
+            "rerouted": self._route.rerouted - self._rerouted,
+        }
         body["connections"] = {str(link.worker): link.news(now) for link in self._links.values()}
         self._reported, self._rows_out, self._resent, self._rerouted = now, 0, 0, self._route.rerouted
         try:
@@ -370,7 +386,7 @@ class Feeder:
         what = "; ".join(f"{link} has {len(link.under_way)} frames" for link in stuck) or "no worker is live"
         return RegionStalled(
             f"region {self._region}: nothing heard for {idle:.0f} s: {what}. If the function may take this long on a "
-            f"frame, give Cluster a stall_timeout above {self._settings.stall_timeout:.0f} s"
+            f"frame, give Cluster a stall_timeout above {self._settings.stall_timeout:g} s"
         )
 
 

@@ -90,9 +90,8 @@ class Merger:
 
     @property
     def head_owners(self) -> set[int]:
-        """The workers whose answer everything else waits for."""
-        slot = self._slots.get(self._head)
-        return set() if slot is None else set(slot.parts)
+        """The workers that have the first frame not answered yet, which everything behind it waits for."""
+        return next((set(slot.parts) for slot in self._slots.values() if slot.answer is None), set())
 
     def rows(self, sequence: int) -> int:
         """Rows sent under a sequence."""

@@ -129,7 +129,7 @@ class Switchboard:
         try:
             if mask & selectors.EVENT_WRITE:
                 channel.flush()
-            if mask & selectors.EVENT_READ:
+            if mask & selectors.EVENT_READ and (channel.reading or not channel.open):
                 frames = channel.receive(most)
             reason = ""
         except (PeerGone, ProtocolError) as error:

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evenflow.errors import ProtocolError
+from evenflow.errors import FunctionError, ProtocolError
 from evenflow.runtime.channel import Channel
 from evenflow.runtime.emulation import Pace
-from evenflow.runtime.frames import Frame, Kind
+from evenflow.runtime.frames import MAX_BODY, Frame, Kind
 from evenflow.runtime.messages import control, parse
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.switchboard import Lost, Opened, Received, Switchboard
@@ -145,12 +145,12 @@ class Worker:
         session = self._sessions[channel]
         match frame.kind:
             case Kind.OPEN:
-                session.operator = str(parse(frame)["operator"])
+                session.operator = str(parse(frame).get("operator", ""))
+                if not session.operator:
+                    raise ProtocolError("an OPEN frame names no operator")
                 self._fetch(session.operator)
             case Kind.SCHEMA:
-                import pyarrow as pa
-
-                session.schema = pa.ipc.read_schema(pa.py_buffer(frame.body))
+                session.schema = _read_schema(frame)
             case Kind.DATA:
                 self._process(channel, session, frame)
             case _:
@@ -178,19 +178,15 @@ class Worker:
         return not operator or operator in self._operators
 
     def _process(self, channel: Channel, session: _Session, frame: Frame) -> None:
-        import pyarrow as pa
-
+        if not session.operator or session.schema is None:
+            raise ProtocolError(f"frame {frame.sequence} came before its operator and its schema")
         started = time.perf_counter()
+        batch = _read_batch(frame, session.schema)
         try:
-            batch = pa.ipc.read_record_batch(pa.py_buffer(frame.body), session.schema)
-        except pa.ArrowException as error:
-            raise ProtocolError(f"frame {frame.sequence} is no record batch of its schema: {error}") from None
-        try:
-            result = self._operators[session.operator].process(batch)
+            parts = list(_parts(self._operators[session.operator].process(batch)))
         except (Exception, SystemExit) as error:  # whatever the user's code throws is the user's to see
             self._fail(channel, frame, error)
             return
-        parts = list(_parts(result))
         service = time.perf_counter() - started
         if self._pace is not None:
             service = self._pace.serve(batch.num_rows, service)
@@ -204,7 +200,7 @@ class Worker:
 
     def _fail(self, channel: Channel, frame: Frame, error: BaseException) -> None:
         trace = "".join(traceback.format_exception(error))
-        body = {"worker": self._id, "error": f"{type(error).__name__}: {error}", "traceback": trace[-20_000:]}
+        body = {"worker": self._id, "error": _summary(error), "traceback": trace[-20_000:]}
         channel.send(Frame(Kind.ERROR, json.dumps(body).encode(), frame.sequence, frame.epoch, frame.unit))
 
     def _report(self) -> None:
@@ -238,10 +234,41 @@ def _load(code: bytes) -> Any:
         return _Broken(error)
 
 
+def _read_schema(frame: Frame) -> pa.Schema:
+    import pyarrow as pa
+
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(frame.body))
+    except (pa.ArrowException, OSError, EOFError) as error:  # Arrow has no one class for bytes it cannot read
+        raise ProtocolError(f"a SCHEMA frame holds no schema: {error}") from None
+
+
+def _read_batch(frame: Frame, schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    try:
+        return pa.ipc.read_record_batch(pa.py_buffer(frame.body), schema)
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise ProtocolError(f"frame {frame.sequence} is no record batch of its schema: {error}") from None
+
+
+def _summary(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # an exception whose own text fails
+        return type(error).__name__
+
+
 def _parts(batch: pa.RecordBatch) -> Iterator[memoryview]:
     """The batch as Arrow IPC bodies of about RESULT_BYTES at most, one at least."""
     count = max(1, -(-batch.nbytes // RESULT_BYTES))
     step = max(1, -(-batch.num_rows // count))
     for start in range(0, max(1, batch.num_rows), step):
         piece = batch if count == 1 else batch.slice(start, step)
-        yield memoryview(piece.serialize())
+        body = memoryview(piece.serialize())
+        if body.nbytes > MAX_BODY:
+            raise FunctionError(
+                f"{piece.num_rows} rows of the result take {body.nbytes} bytes, over the {MAX_BODY} bytes a frame can "
+                "hold: return smaller values"
+            )
+        yield body
