@@ -10,7 +10,7 @@ from evenflow.errors import InvalidArgument
 from evenflow.model import RESOLUTION, Connection, SetWeights, Snapshot
 from evenflow.policy.allocation import allocate, proportional
 from evenflow.policy.balance import Splitting
-from evenflow.policy.clustering import clusters
+from evenflow.policy.clustering import clusters, traits
 from evenflow.policy.function import BlockingFunction, Vector, pool
 from evenflow.policy.pace import Pace
 
@@ -23,9 +23,11 @@ AGE = 0.97
 DELTA_LEARNING = 1e-6
 """delta while some heavily loaded connection has yet to be heard of; and the one that scales the clusters' distance."""
 MOST_REACH = 1.0
+"""No weight more than doubles in one step, but for the smallest."""
 SMALL = 0.2
 """Of an even share: below this, a step up is a large step."""
 SETTLED = 1.5
+"""Samples at one weight, the last ones counting a little less: two."""
 
 Key = tuple[int, int]
 
@@ -58,12 +60,14 @@ class BlockingRate:
       the blocking rate there would be if the same work had been done at full speed. At full speed this is r_j.
     - By drafting (§4.2), a connection that did not block while the region was held up by another (pace below
       Pace.HELD of the best) has shown nothing: such samples are left out.
-    - Equal workers and one slow class of workers look the same until everyone has been tried with more: then the
-      former have all blocked, the latter have not. Until then (`Pace.learning`) cuts are not bounded and delta is
-      next to nothing. Afterwards delta draws quiet connections of the same past together, so that who was cut as
-      draft leader gets its share back, and no weight falls by more than the region's slowness and `fall` explain:
+    - Equal workers and a class of slow workers look the same until everyone has been tried with more: then the
+      former have all blocked, the latter have not. Until then (`Pace.learning`) whoever is waited for may lose
+      everything, and delta is next to nothing. Afterwards delta draws quiet connections together, so that who was
+      cut as draft leader, or is not slow any more, gets its share back; the less so, the more often the pace falls
+      (`Pace.calm`). And no weight falls by more than the region's slowness and `fall` explain:
       m_j = w'_j (1 - fall) min(1, pace / best).
-    - M_j = w'_j (1 + reach_j), at least one more; reach_j starts at `rise` and doubles with each rise in a row.
+    - M_j = w'_j (1 + reach_j), at least one more; reach_j starts at `rise` and doubles with each rise in a row. A share
+      far below the even one rises only when its buffers have had time to fill.
     - A small share rises by large steps, each of them a risk: F_j / w'_j ** size_power makes the region the more
       patient with one, the smaller it is. It also keeps a slow worker, which blocks rarely and for long, from being
       traded against fast ones, which block often and do no harm by it.
@@ -79,10 +83,12 @@ class BlockingRate:
     """Of F beyond the present weight, each sample (§5.4)."""
     memory: float = 4.0
     """Samples at one weight that are averaged; from then on the newest counts 1/memory."""
-    delta: float = 5e-4
-    """By how much F rises at least from one weight to the next, as a rate."""
+    delta: float = 1e-3
+    """By how much F rises at least from one weight to the next, as a rate: the pull towards an even split."""
     rise: float = 0.1
+    """By what share a weight may rise at first; also the least to which that can shrink."""
     fall: float = 0.1
+    """By what share a weight may fall once the workers are known."""
     size_power: float = 0.6
     cluster_from: int = 32
 
@@ -189,7 +195,7 @@ class BlockingRate:
             return None
         delta = DELTA_LEARNING / self._pace.best
         curves = [link.function.seen(delta) * self._pace.best for link in self._links.values()]
-        return clusters(curves, DELTA_LEARNING)
+        return clusters(traits(curves, DELTA_LEARNING))
 
     def _choose(self, groups: list[list[int]] | None) -> list[int]:
         links = list(self._links.values())
@@ -208,7 +214,7 @@ class BlockingRate:
         that has least: it solves the problem over clusters and divides each cluster's share evenly in one go.
         """
         links = list(self._links.values())
-        delta = (DELTA_LEARNING if self._pace.learning else self.delta) / self._pace.best
+        delta = (DELTA_LEARNING if self._pace.learning else self.delta * self._pace.calm) / self._pace.best
         curves: dict[int, Vector] = {}
         for group in groups:
             size = max(1.0, sum(links[place].weight for place in group) / len(group))
@@ -233,11 +239,11 @@ class BlockingRate:
         """Who rises again may rise further next time; who falls, less far. A slowdown ends bold rises."""
         even = RESOLUTION / len(weights)
         for link, weight in zip(self._links.values(), weights, strict=True):
-            bold = self._pace.fell and link.weight >= even
-            if bold:
+            chastened = self._pace.fell and link.weight >= even
+            if chastened:
                 link.reach = self.rise
             if weight > link.weight:
-                if link.rose and not bold:
+                if link.rose and not chastened:
                     link.reach = min(MOST_REACH, link.reach * 2)
                 link.rose = True
             elif weight < link.weight:

@@ -39,14 +39,14 @@ def distance(one: Vector, other: Vector, delta: float) -> float:
     return float(np.abs(first - second).max())
 
 
-def clusters(curves: Sequence[Vector], delta: float, cut: float = CUT) -> list[list[int]]:
-    """The places of `curves`, grouped: agglomerative, complete linkage, so no two in a group are further than `cut`."""
-    if len(curves) < 2:
-        return [[place] for place in range(len(curves))]
+def clusters(traits: NDArray[np.float64], cut: float = CUT) -> list[list[int]]:
+    """The rows of `traits`, grouped: agglomerative, complete linkage, so no two in a group are further than `cut`."""
+    if len(traits) < 2:
+        return [[place] for place in range(len(traits))]
     from scipy.cluster.hierarchy import fcluster, linkage  # here: it is slow to import, and only the driver needs it
 
     # The largest of the three differences is the Chebyshev distance between traits.
-    labels = fcluster(linkage(traits(curves, delta), "complete", metric="chebyshev"), cut, "distance")
+    labels = fcluster(linkage(traits, "complete", metric="chebyshev"), cut, "distance")
     groups: dict[int, list[int]] = {}
     for place, label in enumerate(labels.tolist()):
         groups.setdefault(label, []).append(place)

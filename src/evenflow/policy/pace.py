@@ -36,13 +36,19 @@ class Pace:
     FORGET_FAST: ClassVar[float] = 0.03
     """Of the best pace, each sample: slowly while it is reached now and then, faster while it is not."""
     FELL: ClassVar[float] = 0.97
+    """Below this share of the last pace, the pace fell."""
+    RESTLESS: ClassVar[float] = 0.02
+    """The least that calm comes to."""
     LEAST: ClassVar[float] = 1e-3
+    """Of the best pace: what a sample in which nothing was done counts as."""
 
     now: float = 0.0
     blocked: float = 0.0
     best: float = 0.0
     held: bool = False
     fell: bool = False
+    calm: float = 1.0
+    """How far tidying up may go, which must cost nothing: halved when the pace falls, back to 1 by a tenth a sample."""
     learning: bool = True
     _armed: bool = True
     """Whether the best pace has been reached since the last learning: a slowdown is news only then."""
@@ -55,6 +61,7 @@ class Pace:
         pace = max(pace, self.best * self.LEAST)
         self.fell = pace < self.FELL * self.now
         self.now = pace
+        self.calm = max(self.RESTLESS, self.calm / 2) if self.fell else min(1.0, self.calm * 1.1)
         self.held = blocked > self.WAITING and pace < self.HELD * self.best
         if blocked < self.IDLE:
             return
@@ -65,6 +72,7 @@ class Pace:
         was_learning, self.learning = self.learning, bool(heavy - self._heard)
         if was_learning and not self.learning:
             self._armed = False
+            self.calm = 1.0
 
     def resize(self, before: int, after: int, keys: Set[Key]) -> None:
         """The number of workers changed: fewer cannot be expected to be as fast."""

@@ -140,9 +140,10 @@ class Driver:
         if kind in ("worker", "feeder"):
             if peer is not None:
                 raise ProtocolError("it has said before who it is")
-            peer = self._peers[channel] = next(self._numbers)
-            self._channels[peer] = channel
-            self._carry_out(self._controller.handle(_joined(now, peer, message)))
+            peer = next(self._numbers)
+            joined = _joined(now, peer, message)
+            self._peers[channel], self._channels[peer] = peer, channel
+            self._carry_out(self._controller.handle(joined))
         elif peer is None:
             raise ProtocolError(f"'{kind}' came before the peer said who it is")
         elif kind == "code":

@@ -1,0 +1,59 @@
+# From a fresh clone to a running demo with nothing but make and Python 3.11 or newer:
+#   make demo     an ordered region with one slow worker, live in the terminal
+#   make test     linters, types and all tests
+#   make lint     linters and types only
+#   make bench    the figures the project promises, measured here
+#   make setup    .venv, its packages and Java; the others run it first
+#   make lock     requirements.lock from what .venv holds now
+#   make clean    remove all that these have made
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)"
+BENCH ?= --workers 8 --slow 4 --factor 10 --cost-us 20 --seconds 15 --balance round-robin,credits
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench lock clean
+
+help:
+	@sed -n '/^#   make/s/^#   //p' Makefile
+
+setup: $(STAMP)
+	@scripts/java.sh --install >/dev/null
+
+$(STAMP): requirements.lock pyproject.toml src/evenflow/_version.py
+	@command -v $(PYTHON) >/dev/null || { echo "setup: there is no $(PYTHON): install Python 3.11 or newer" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "setup: $$($(PYTHON) --version) is too old: make setup PYTHON=<a Python 3.11 or newer>" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "setup: $(PYTHON) lacks its venv module (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
+	@$(BIN)/python -c 'import pip' 2>/dev/null || $(PYTHON) -m venv --clear .venv
+	@echo "setup: installing packages into .venv, this takes a minute or two" >&2
+	@$(PIP) install -r requirements.lock
+	@$(PIP) install --no-deps -e .
+	@touch $@
+
+demo: setup
+	@$(WITH_JAVA) $(BIN)/evenflow demo
+
+test: lint
+	$(WITH_JAVA) $(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup
+	$(WITH_JAVA) $(BIN)/python benchmarks/foundation.py
+	$(WITH_JAVA) $(BIN)/evenflow bench ordered $(BENCH)
+
+lock: setup
+	@$(BIN)/python scripts/lock.py >requirements.lock.new && mv requirements.lock.new requirements.lock
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf spark-warehouse metastore_db derby.log
+	find src tests benchmarks examples scripts -name __pycache__ -prune -exec rm -rf {} +

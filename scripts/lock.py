@@ -1,0 +1,33 @@
+"""Prints requirements.lock: what this environment has of everything evenflow and its dev extra need, exactly."""
+
+from __future__ import annotations
+
+from importlib.metadata import distribution
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+
+def closure(name: str, extras: set[str], found: dict[str, set[str]]) -> None:
+    """Add a distribution and all it requires, with these extras, to `found`."""
+    done = found.setdefault(canonicalize_name(name), set())
+    new = ({""} | extras) - done
+    done |= new
+    for line in distribution(name).requires or ():
+        needed = Requirement(line)
+        if any(needed.marker is None or needed.marker.evaluate({"extra": extra}) for extra in new):
+            closure(needed.name, needed.extras, found)
+
+
+def main() -> None:
+    """Print the lock file."""
+    found: dict[str, set[str]] = {}
+    closure("evenflow", {"dev"}, found)
+    print("# Made by `make lock`: every dependency, development included, at the version the tests last passed with.")
+    for name in sorted(found):
+        if name != "evenflow":
+            print(f"{name}=={distribution(name).version}")
+
+
+if __name__ == "__main__":
+    main()

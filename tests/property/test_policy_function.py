@@ -1,0 +1,81 @@
+"""F is monotone, starts at 0 and keeps delta, whatever is put into it."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenflow.policy.function import BlockingFunction, pool
+
+RATE = st.floats(0, 1)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("observe"), st.integers(0, 1000), RATE),
+        st.tuples(st.just("decay"), st.integers(0, 1000), st.just(0.1)),
+        st.tuples(st.just("age"), st.just(0), st.floats(0.5, 1)),
+    ),
+    max_size=40,
+)
+
+
+def build(steps):
+    f = BlockingFunction()
+    for what, weight, number in steps:
+        match what:
+            case "observe":
+                f = f.observe(weight, number, 4.0)
+            case "decay":
+                f = f.decay(weight, number)
+            case "age":
+                f = f.age(number)
+    return f
+
+
+def check(f, delta):
+    for values in (f.values(delta), f.seen(delta)):
+        assert values.shape == (1001,)
+        assert values[0] == 0
+        assert np.all(np.isfinite(values))
+        assert np.diff(values).min() >= delta - 1e-9
+
+
+@given(STEPS, st.sampled_from([0.0, 1e-6, 1e-3]))
+def test_monotone_from_the_origin_in_steps_of_delta(steps, delta):
+    check(build(steps), delta)
+
+
+@given(st.lists(STEPS, min_size=1, max_size=4))
+def test_pooled_functions_are_functions(several):
+    functions = [build(steps) for steps in several]
+    pooled = pool(functions)
+    check(pooled, 1e-6)
+    assert sum(p.data for p in pooled.points) <= sum(p.data for f in functions for p in f.points) + 1e-9
+
+
+@given(STEPS)
+def test_pooling_one_changes_nothing(steps):
+    f = build(steps)
+    assert np.allclose(pool([f]).values(1e-6), f.values(1e-6))
+
+
+@given(STEPS, st.integers(0, 1000))
+def test_decay_never_raises_and_leaves_what_was_seen(steps, weight):
+    f = build(steps)
+    decayed = f.decay(weight, 0.1)
+    assert all(new.value <= old.value for new, old in zip(decayed.points, f.points, strict=True))
+    assert np.array_equal(decayed.seen(0.0), f.seen(0.0))
+
+
+@given(STEPS)
+def test_knots_draw_the_function(steps):
+    f = build(steps)
+    xs, ys = zip(*f.knots(), strict=True)
+    last = xs[-1]
+    assert np.allclose(np.interp(np.arange(last + 1), xs, ys), f.values(0.0)[: last + 1], atol=1e-6)
+
+
+@given(st.lists(st.tuples(st.integers(1, 1000), RATE), min_size=1, max_size=30, unique_by=lambda p: p[0]))
+def test_points_in_order_are_taken_as_they_are(points):
+    weights = sorted(weight for weight, _ in points)
+    rates = sorted(rate for _, rate in points)
+    f = build([("observe", weight, rate) for weight, rate in zip(weights, rates, strict=True)])
+    assert np.allclose(f.values(0.0)[weights], rates)

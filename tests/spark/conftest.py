@@ -1,0 +1,85 @@
+"""One Spark session and one cluster for all tests of this folder."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+import evenflow as ef
+
+WORKERS = 4
+SLOTS = 6
+"""For queries, and for the clusters that some tests start beside the shared one."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker("spark")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ship_by_value(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Workers cannot import test modules, so the functions in them travel whole."""
+    cloudpickle.register_pickle_by_value(request.module)
+    yield
+    cloudpickle.unregister_pickle_by_value(request.module)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = ef.local_session(
+        workers=WORKERS,
+        slots=SLOTS,
+        conf={"spark.sql.session.timeZone": "America/New_York", "spark.driver.memory": "2g"},
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(spark: SparkSession) -> Iterator[ef.Cluster]:
+    with ef.Cluster(spark, workers=WORKERS) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster: ef.Cluster) -> Iterator[ef.Cluster]:
+    """The shared cluster; whatever a test does with it, its workers must be the same ones afterwards."""
+    before = [(worker.id, worker.pid, worker.state) for worker in shared_cluster.workers()]
+    yield shared_cluster
+    assert [(worker.id, worker.pid, worker.state) for worker in shared_cluster.workers()] == before
+    assert {worker.state for worker in shared_cluster.workers()} == {"live"}
+
+
+@pytest.fixture
+def eventually() -> Callable[..., None]:
+    """Wait for a condition; generous, since two cores may be busy."""
+
+    def wait(condition: Callable[[], object], seconds: float = 30.0, what: str = "") -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what or condition}"
+            time.sleep(0.02)
+
+    return wait
+
+
+@pytest.fixture
+def conf(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
+    """Set Spark SQL settings for one test."""
+    old: dict[str, str | None] = {}
+
+    def change(key: str, value: str) -> None:
+        old.setdefault(key, spark.conf.get(key, None))
+        spark.conf.set(key, value)
+
+    yield change
+    for key, value in old.items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)

@@ -1,0 +1,116 @@
+"""What test_local_cluster.py runs in a process of its own, on three executors; prints one JSON line a step."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import cloudpickle
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.sql import SparkSession
+
+import evenflow as ef
+from tests.spark.background import Holding, Query
+from tests.spark.comparison import assert_same, committed, micro_batches, plain_map
+
+ROWS = 30_000
+WORKERS = 5
+"""Of six slots: no executor can hold more than two of them, so all three have some."""
+SCHEMA = "id long, square long"
+
+
+def square(batch: pa.RecordBatch) -> pa.RecordBatch:
+    values = batch.column("id")
+    return pa.record_batch({"id": values, "square": pc.multiply(values, values)})
+
+
+def say(step: str, **facts: object) -> None:
+    print(json.dumps({"step": step, **facts}), flush=True)
+
+
+def wait(condition, seconds: float, what: str) -> float:
+    """Wait for a condition; how long it took."""
+    started = time.monotonic()
+    while not condition():
+        if time.monotonic() - started > seconds:
+            raise TimeoutError(f"{what}: not within {seconds:.0f} s")
+        time.sleep(0.05)
+    return time.monotonic() - started
+
+
+def batch(spark, cluster) -> None:
+    df = spark.range(0, ROWS, 1, 4)
+    assert_same(cluster.ordered_map(df, square, SCHEMA), plain_map(df, square, SCHEMA), ROWS)
+
+
+def stream(spark, cluster, folder: Path) -> None:
+    spark.range(0, ROWS, 1, 4).write.parquet(str(folder / "in"))
+
+    def source():
+        return spark.readStream.schema("id long").option("maxFilesPerTrigger", 2).parquet(str(folder / "in"))
+
+    got = micro_batches(cluster.ordered_map(source(), square, SCHEMA), folder / "evenflow")
+    want = micro_batches(plain_map(source(), square, SCHEMA), folder / "plain")
+    assert list(got) == list(want) == [0, 1]
+    for number in want:
+        assert_same(got[number], want[number])
+
+
+def lose_executor(spark, cluster, folder: Path) -> dict[str, object]:
+    """Kill an executor's JVM while one of its workers is at work; rows and workers must come back."""
+    holding = Holding(folder)
+    df = spark.range(0, ROWS, 1, 2)
+    out = cluster.ordered_map(df, holding.function(), "id long")
+    query = Query(lambda: out.write.parquet(str(folder / "out")))
+    wait(holding.inside, 60, "a worker is at work")
+    before = cluster.workers()
+    victim = next(worker for worker in before if worker.pid == holding.inside()[0])
+    dead = {worker.id for worker in before if worker.executor == victim.executor}
+    java = next(parent for parent in psutil.Process(victim.pid).parents() if parent.name() == "java")
+    assert java.pid != os.getppid()
+    os.kill(java.pid, signal.SIGKILL)
+    noticed = wait(lambda: lost(cluster) >= dead, 30, "the loss is noticed")
+    holding.let_go()
+    replaced = noticed + wait(lambda: live(cluster) == WORKERS, 90, "all workers are back")
+    query.result()
+    assert_same(committed(folder / "out"), plain_map(df, lambda b: b, "id long"), ROWS)
+    restarts = {worker.id: worker.restarts for worker in cluster.workers()}
+    return {"noticed_s": noticed, "replaced_s": replaced, "killed": sorted(dead), "restarts": restarts}
+
+
+def lost(cluster) -> set[int]:
+    return {event["worker"] for event in cluster.events() if event["event"] == "worker-lost"}
+
+
+def live(cluster) -> int:
+    return sum(worker.state == "live" for worker in cluster.workers())
+
+
+def main(folder: Path) -> None:
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    builder = SparkSession.builder.master("local-cluster[3,2,1024]").appName("evenflow-tests")
+    for key, value in {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    say("session", work=str(Path(_find_spark_home(), "work", spark.sparkContext.applicationId)))
+    with ef.Cluster(spark, workers=WORKERS) as cluster:
+        workers = cluster.workers()
+        say("workers", executors=[w.executor for w in workers], hosts=[w.host for w in workers])
+        batch(spark, cluster)
+        say("batch")
+        stream(spark, cluster, folder)
+        say("stream")
+        say("lost", **lose_executor(spark, cluster, folder))
+        batch(spark, cluster)
+        say("batch again")
+    say("stopped")
+    spark.stop()
+    say("end")

@@ -1,0 +1,54 @@
+"""The public names, and what importing them costs."""
+
+import subprocess
+import sys
+
+import pytest
+
+import evenflow as ef
+
+HEAVY = {"matplotlib", "numba", "numpy", "pandas", "pyarrow", "pyspark", "scipy"}
+
+
+def loaded(statement):
+    """Top-level packages that a fresh interpreter holds after `statement`."""
+    code = f"import sys\n{statement}\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_all_is_what_is_exported():
+    assert dir(ef) == sorted(ef.__all__)
+    assert len(set(ef.__all__)) == len(ef.__all__)
+
+
+@pytest.mark.parametrize("name", ef.__all__)
+def test_every_name_resolves(name):
+    assert getattr(ef, name) is not None
+
+
+def test_no_other_name_does():
+    with pytest.raises(AttributeError, match="module 'evenflow' has no attribute 'cluster'"):
+        _ = ef.cluster
+
+
+@pytest.mark.parametrize("module", ["errors", "model", "policy", "testing"])
+def test_modules_export_what_they_say(module):
+    home = sys.modules.get(f"evenflow.{module}") or getattr(ef, module)
+    for name in getattr(home, "__all__", []):
+        assert getattr(home, name) is not None
+
+
+def test_one_hierarchy_of_errors():
+    errors = [value for value in vars(ef.errors).values() if isinstance(value, type)]
+    assert len(errors) > 5
+    assert all(issubclass(error, ef.EvenflowError) for error in errors)
+
+
+@pytest.mark.parametrize("module", ["evenflow", "evenflow.runtime.worker", "evenflow.runtime.settings"])
+def test_a_worker_stays_small(module):
+    assert not loaded(f"import {module}") & HEAVY
+
+
+def test_importing_the_api_does_not_import_what_only_some_need():
+    assert not loaded("import evenflow; evenflow.Cluster") & {"matplotlib", "numba", "scipy"}

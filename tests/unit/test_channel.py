@@ -1,0 +1,300 @@
+"""The channel on a fake socket and a manual clock: blocking time as in ordered-regions §3.1, and every way to end."""
+
+import pytest
+
+from evenflow.errors import HandshakeError, ProtocolError
+from evenflow.runtime.channel import Channel, Meter, PeerGone
+from evenflow.runtime.frames import HEADER_BYTES, Decoder, Encoder, Frame, Kind
+from evenflow.runtime.handshake import Handshake
+
+SECRET = b"s" * 32
+ENDLESS = 1 << 30
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Socket:
+    """A socket whose kernel has room for `room` bytes to send, and `inbox` to be read."""
+
+    def __init__(self):
+        self.room = ENDLESS
+        self.sent = bytearray()
+        self.inbox = bytearray()
+        self.ended = False
+        self.broken = None
+        self.closed = 0
+
+    def sendmsg(self, buffers):
+        if self.broken:
+            raise self.broken
+        if not self.room:
+            raise BlockingIOError
+        data = b"".join(buffers)[: self.room]
+        self.sent += data
+        self.room -= len(data)
+        return len(data)
+
+    def recv_into(self, target):
+        if self.broken:
+            raise self.broken
+        count = min(len(target), len(self.inbox))
+        if not count and not self.ended:
+            raise BlockingIOError
+        target[:count] = self.inbox[:count]
+        del self.inbox[:count]
+        return count
+
+    def close(self):
+        self.closed += 1
+
+
+class Line:
+    """A client's channel, past its handshake, and the server's end as plain bytes."""
+
+    def __init__(self, finish=True):
+        self.clock, self.socket = Clock(), Socket()
+        handshake = Handshake(SECRET, b"c" * 32, server=False)
+        self.channel = Channel(self.socket, handshake, peer="worker 3", deadline=5.0, clock=self.clock)
+        self.server = Handshake(SECRET, b"s" * 32, server=True)
+        if finish:
+            self.finish()
+
+    def finish(self):
+        self.channel.flush()
+        self.socket.inbox += self.server.receive(self.take(self.server.expects))
+        self.channel.receive(1)
+        self.channel.flush()
+        self.server.receive(self.take(self.server.expects))
+        sending, receiving = self.server.seeds()
+        self.encoder, self.decoder = Encoder(sending), Decoder(receiving)
+
+    def take(self, count):
+        data = bytes(self.socket.sent[:count])
+        del self.socket.sent[:count]
+        return data
+
+    def arrive(self, *frames):
+        """Frames of the server arrive."""
+        for frame in frames:
+            self.socket.inbox += b"".join(self.encoder.encode(frame))
+
+    def heard(self):
+        """The frames that reached the server."""
+        return list(self.decoder.feed(self.take(ENDLESS)))
+
+    def at(self, now, room):
+        """At `now` the kernel has room for `room` bytes, and the owner tries again."""
+        self.clock.now, self.socket.room = now, room
+        return self.channel.flush()
+
+    def blocked(self, now):
+        return self.channel.meter.blocked_s(now)
+
+
+def data(size, sequence=0):
+    return Frame(Kind.DATA, bytes([sequence % 256]) * size, sequence)
+
+
+# -- the meter
+
+
+@pytest.mark.parametrize(
+    ("calls", "totals"),
+    [
+        ([], {0: 0, 9: 0}),
+        ([("block", 1)], {1: 0, 4: 3}),  # the wait under way counts
+        ([("block", 1), ("release", 4)], {4: 3, 9: 3}),
+        ([("block", 1), ("block", 2), ("release", 4)], {9: 3}),  # it began at the first
+        ([("release", 4)], {9: 0}),
+        ([("block", 1), ("release", 4), ("release", 6)], {9: 3}),
+        ([("block", 1), ("release", 4), ("block", 6), ("release", 8)], {9: 5}),  # cumulative
+        ([("block", 1), ("release", 4), ("block", 6)], {7: 4, 9: 6}),
+    ],
+)
+def test_meter(calls, totals):
+    meter = Meter()
+    for call, now in calls:
+        getattr(meter, call)(float(now))
+    assert {now: meter.blocked_s(float(now)) for now in totals} == totals
+
+
+def test_blocking_time_runs_from_the_refusal_to_the_next_bytes_taken():
+    line = Line()
+    line.clock.now, line.socket.room = 1.0, 10
+    line.channel.send(data(1000))  # 10 bytes go, the rest would block
+    assert line.blocked(1.0) == 0.0
+    assert line.blocked(3.0) == 2.0  # under way
+    assert not line.at(4.0, room=50)  # some go, and it blocks again at once
+    assert line.blocked(4.0) == 3.0
+    assert line.blocked(4.5) == 3.5
+    assert not line.at(5.0, room=0)  # woken for nothing
+    assert line.blocked(6.0) == 5.0
+    assert line.at(7.0, room=ENDLESS)
+    assert line.blocked(7.0) == line.blocked(99.0) == 6.0
+    assert line.heard() == [data(1000)]
+
+
+def test_sends_that_do_not_block_cost_nothing():
+    line = Line()
+    for now in range(5):
+        line.clock.now = float(now)
+        line.channel.send(data(1000, now))
+    assert line.blocked(5.0) == 0.0
+
+
+def test_a_free_connection_is_not_blocked_however_long_nobody_sends():
+    line = Line()
+    line.clock.now, line.socket.room = 1.0, HEADER_BYTES + 100
+    line.channel.send(data(100))  # exactly fits: nobody was refused
+    assert line.blocked(50.0) == 0.0
+    assert line.at(60.0, room=0)
+    assert line.blocked(70.0) == 0.0
+
+
+def test_frames_queued_behind_a_block_wait_with_it():
+    line = Line()
+    line.clock.now, line.socket.room = 1.0, 0
+    line.channel.send(data(10, 1))
+    line.clock.now = 2.0
+    line.channel.send(data(20, 2))
+    assert line.channel.unsent == 2 * HEADER_BYTES + 30
+    assert line.blocked(4.0) == 3.0
+    assert line.at(4.0, room=ENDLESS)
+    assert (line.channel.unsent, line.blocked(9.0)) == (0, 3.0)
+    assert line.heard() == [data(10, 1), data(20, 2)]
+
+
+@pytest.mark.parametrize("room", [1, 7, HEADER_BYTES, HEADER_BYTES + 1, 1000])
+def test_partial_sends_lose_nothing(room):
+    line = Line()
+    frames = [data(size, number) for number, size in enumerate([0, 1, 300, 0, 5])]
+    line.socket.room = 0
+    for frame in frames:
+        line.channel.send(frame)
+    tries = 0
+    while not line.at(float(tries), room):
+        tries += 1
+    assert tries == (300 + 6 + 5 * HEADER_BYTES - 1) // room
+    assert line.heard() == frames
+
+
+def test_more_frames_than_one_call_takes():
+    line = Line()
+    line.socket.room = 0
+    for number in range(100):
+        line.channel.send(data(3, number))
+    assert line.at(0.0, room=ENDLESS)
+    assert line.heard() == [data(3, number) for number in range(100)]
+
+
+# -- receiving
+
+
+def test_no_more_than_asked_for():
+    line = Line()
+    frames = [data(10, number) for number in range(5)]
+    line.arrive(*frames)
+    assert line.channel.receive(2) == frames[:2]
+    assert line.channel.receive(9) == frames[2:]
+    assert line.channel.receive(9) == []
+
+
+def test_byte_by_byte():
+    line = Line()
+    line.arrive(data(3, 1), data(0, 2))
+    inbox, seen = bytes(line.socket.inbox), []
+    line.socket.inbox.clear()
+    for byte in inbox:
+        line.socket.inbox.append(byte)
+        seen += line.channel.receive(8)
+    assert seen == [data(3, 1), data(0, 2)]
+
+
+def test_what_came_before_an_error_is_handed_out_first():
+    line = Line()
+    line.arrive(data(3, 1))
+    line.socket.inbox += b"x" * HEADER_BYTES
+    assert line.channel.receive(8) == [data(3, 1)]
+    assert line.channel.failure is not None
+    for _ in range(2):
+        with pytest.raises(ProtocolError, match="frame 1 starts with b'xxxx'"):
+            line.channel.receive(8)
+
+
+@pytest.mark.parametrize(
+    ("inbox", "message"),
+    [
+        (b"", "worker 3 closed the connection$"),
+        (b"E", "worker 3 closed the connection, in the middle of a frame"),
+    ],
+)
+def test_the_peer_closes(inbox, message):
+    line = Line()
+    line.socket.inbox += inbox
+    line.socket.ended = True
+    with pytest.raises(PeerGone, match=message):
+        line.channel.receive(8)
+
+
+@pytest.mark.parametrize("call", [lambda channel: channel.receive(8), lambda channel: channel.send(data(1))])
+def test_the_network_breaks(call):
+    line = Line()
+    line.socket.broken = ConnectionResetError("connection reset by peer")
+    with pytest.raises(PeerGone, match="worker 3 is gone: connection reset by peer"):
+        call(line.channel)
+
+
+def test_close():
+    line = Line()
+    line.socket.room = 0
+    line.channel.send(data(9))
+    line.channel.close()
+    line.channel.close()
+    assert (line.channel.unsent, line.socket.closed) == (0, 2)
+
+
+# -- the handshake on the wire
+
+
+def test_frames_wait_for_the_handshake():
+    line = Line(finish=False)
+    line.channel.send(data(5, 1))
+    line.channel.send(data(5, 2))
+    assert not line.channel.open
+    line.finish()
+    assert line.channel.open
+    assert line.heard() == [data(5, 1), data(5, 2)]
+
+
+def test_frames_right_behind_the_handshake():
+    line = Line(finish=False)
+    line.channel.flush()
+    line.socket.inbox += line.server.receive(line.take(line.server.expects))
+    sending, _ = line.server.seeds()
+    line.encoder = Encoder(sending)
+    line.arrive(data(5, 1))
+    assert line.channel.receive(8) == [data(5, 1)]
+
+
+def test_a_server_that_does_not_hold_the_secret():
+    line = Line(finish=False)
+    line.socket.inbox += b"x" * 64 + b"more"
+    with pytest.raises(HandshakeError, match="the server does not hold this cluster's secret"):
+        line.channel.receive(8)
+    assert not line.channel.open
+    assert line.socket.inbox == b"more"  # not a byte more was read than a handshake has
+
+
+def test_half_a_handshake_is_not_one():
+    line = Line(finish=False)
+    line.socket.inbox += b"x" * 63
+    assert line.channel.receive(8) == []
+    line.socket.ended = True
+    with pytest.raises(PeerGone, match="worker 3 closed the connection"):
+        line.channel.receive(8)

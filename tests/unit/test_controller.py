@@ -1,0 +1,427 @@
+"""The controller as tables: events in, instructions out."""
+
+import numpy as np
+import pytest
+
+from evenflow.control.controller import Controller
+from evenflow.control.events import (
+    FeederJoined,
+    FeederReport,
+    PeerLeft,
+    Record,
+    RegionOpened,
+    Stop,
+    TaskEnded,
+    Tell,
+    Tick,
+    WorkerJoined,
+    WorkerReport,
+)
+from evenflow.model import SetWeights
+from evenflow.policy import RoundRobin
+
+EMPTY = {"blocked_s": 0.0, "rows_sent": 0, "frames_sent": 0, "rows_done": 0, "frames_done": 0, "busy_s": 0.0}
+
+
+class Scripted:
+    """A balance that says what it is told to, one answer a call, and notes what it saw."""
+
+    name = "scripted"
+    splitting = "block"
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.seen = []
+
+    def decide(self, snapshot):
+        self.seen.append(snapshot)
+        answer = self.answers.pop(0) if self.answers else []
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def weigh(**weights):
+    return [SetWeights("r", {int(name[1:]): weight for name, weight in weights.items()}, reason="told to")]
+
+
+def opened(time, region, balance=None):
+    return RegionOpened(time, region, f"op-{region}", balance or RoundRobin())
+
+
+def worker(time, peer, number):
+    return WorkerJoined(time, peer, number, host="h", port=7000 + peer, pid=100 + peer)
+
+
+def feeder(time, peer, region="r"):
+    return FeederJoined(time, peer, region, partition=3, attempt=1, query="q", epoch=9)
+
+
+def fed(time, peer, feeding_s=1.0, rows_out=0, resent=0, rerouted=0, **connections):
+    counts = {int(name[1:]): counts for name, counts in connections.items()}
+    return FeederReport(time, peer, feeding_s, rows_out, counts, resent, rerouted)
+
+
+def controller(*events, workers=2, balance=None):
+    """A controller with the region r that has seen `events`."""
+    made = Controller(workers)
+    for event in (opened(0.0, "r", balance), *events):
+        made.handle(event)
+    return made
+
+
+def entry(number, peer, incarnation=1):
+    return {"id": number, "incarnation": incarnation, "host": "h", "port": 7000 + peer, "pid": 100 + peer}
+
+
+def directory(*workers, costs=None, **weights):
+    named = {name[1:]: weight for name, weight in weights.items()}
+    return {"type": "directory", "workers": list(workers), "weights": named, "costs": costs or {}, "overhead": None}
+
+
+PREPARE = {"type": "prepare", "operators": ["op-r"]}
+
+
+def stop(reason):
+    return {"type": "stop", "reason": reason}
+
+
+def brief(instructions):
+    """Instructions by their names: whom something is told, what is recorded."""
+    return [(i.peer, i.message["type"]) if isinstance(i, Tell) else i.event for i in instructions]
+
+
+def states(made):
+    return [w.state for w in made.workers(now=0.0)]
+
+
+# -- workers come and go
+
+
+def test_first_worker_gets_all():
+    made = controller()
+    assert made.handle(worker(5.0, 11, 0)) == [
+        Record(5.0, "worker-joined", {"worker": 0, "incarnation": 1, "host": "h", "pid": 111}),
+        Tell(11, PREPARE),
+    ]
+    assert states(made) == ["live", "starting"]
+    assert made.live() == 1
+    assert made.region("r").weights == {0: 1000}
+
+
+def test_second_worker_shares_and_feeders_hear_of_it():
+    made = controller(worker(0.0, 11, 0), feeder(1.0, 21))
+    assert made.handle(worker(5.0, 12, 1)) == [
+        Record(5.0, "worker-joined", {"worker": 1, "incarnation": 1, "host": "h", "pid": 112}),
+        Tell(12, {"type": "clock", "elapsed": 4.0}),
+        Tell(12, PREPARE),
+        Tell(21, directory(entry(0, 11), entry(1, 12), w0=500, w1=500)),
+    ]
+
+
+def test_worker_that_leaves_is_lost_and_the_rest_takes_over():
+    made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1), feeder(1.0, 21))
+    assert made.handle(PeerLeft(7.0, 12, "closed")) == [
+        Record(7.0, "worker-lost", {"worker": 1, "incarnation": 1, "pid": 112, "reason": "closed"}),
+        Record(
+            7.0,
+            "weights",
+            {"region": "r", "weights": {"0": 1000}, "reason": "even split", "balance": "round-robin", "detail": {}},
+        ),
+        Tell(21, directory(entry(0, 11), w0=1000)),
+    ]
+    assert states(made) == ["live", "lost"]
+
+
+def test_last_worker_leaves():
+    made = controller(worker(0.0, 11, 0), feeder(1.0, 21), workers=1)
+    assert made.handle(PeerLeft(7.0, 11, "closed"))[-1] == Tell(21, directory())
+    assert made.live() == 0
+
+
+def test_restart_is_a_new_incarnation():
+    made = controller(worker(0.0, 11, 0), WorkerReport(1.0, 11, rows=9, frames=3, busy_s=0.5), PeerLeft(2.0, 11, "x"))
+    assert made.handle(TaskEnded(3.0, 0, "exit 9")) == [Record(3.0, "task-ended", {"worker": 0, "reason": "exit 9"})]
+    assert states(made) == ["starting", "starting"]
+    made.handle(worker(4.0, 12, 0))
+    status = made.workers(now=10.0)[0]
+    assert (status.state, status.incarnation, status.restarts, status.pid) == ("live", 2, 1, 112)
+    assert (status.rows, status.frames, status.busy_s, status.heard_s) == (0, 0, 0.0, 6.0)
+
+
+def test_task_ended_does_not_hide_a_replacement_that_is_live():
+    made = controller(worker(0.0, 11, 0), PeerLeft(1.0, 11, "x"), worker(2.0, 12, 0), TaskEnded(3.0, 0, "late news"))
+    assert states(made)[0] == "live"
+
+
+def test_newer_copy_replaces_the_older_one():
+    made = controller(worker(0.0, 11, 0), feeder(1.0, 21))
+    assert made.handle(worker(5.0, 12, 0)) == [
+        Tell(11, stop("replaced by a newer attempt")),
+        Record(5.0, "worker-joined", {"worker": 0, "incarnation": 2, "host": "h", "pid": 112}),
+        Tell(12, {"type": "clock", "elapsed": 4.0}),
+        Tell(12, PREPARE),
+        Tell(21, directory(entry(0, 12, incarnation=2), w0=1000)),
+    ]
+    # What the older one still says or does is nobody's business.
+    assert made.handle(WorkerReport(6.0, 11, rows=9, frames=1, busy_s=1.0)) == []
+    assert made.handle(PeerLeft(6.0, 11, "closed")) == []
+    assert made.workers(6.0)[0].rows == 0
+    assert states(made)[0] == "live"
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "reason"),
+    [
+        ([], worker(1.0, 11, 2), "there is no worker 2"),
+        ([], worker(1.0, 11, -1), "there is no worker -1"),
+        ([Stop(0.0)], worker(1.0, 11, 0), "the cluster is stopping"),
+    ],
+)
+def test_worker_refused(before, event, reason):
+    assert controller(*before).handle(event) == [
+        Record(1.0, "worker-refused", {"worker": event.worker, "reason": reason}),
+        Tell(11, stop(reason)),
+    ]
+
+
+def test_heartbeat():
+    made = controller(worker(0.0, 11, 0))
+    assert made.handle(WorkerReport(4.0, 11, rows=10, frames=2, busy_s=0.5)) == []
+    status = made.workers(now=7.0)[0]
+    assert (status.rows, status.frames, status.busy_s, status.heard_s) == (10, 2, 0.5, 3.0)
+    assert made.workers(now=7.0)[1].heard_s == 0.0
+
+
+def test_strangers_leave_no_trace():
+    made = controller(worker(0.0, 11, 0))
+    events = [WorkerReport(1.0, 99, 1, 1, 1.0), fed(1.0, 99, w0={"rows_sent": 5}), PeerLeft(1.0, 99, "x"), Tick(2.0)]
+    assert [made.handle(event) for event in events] == [[], [], [], []]
+
+
+# -- feeders
+
+
+def test_feeder_joins():
+    made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1))
+    joined = {"region": "r", "partition": 3, "attempt": 1, "query": "q", "epoch": 9}
+    told = directory(entry(0, 11), entry(1, 12), w0=500, w1=500)
+    assert made.handle(feeder(5.0, 21)) == [
+        Tell(11, {"type": "clock", "elapsed": 0.0}),
+        Tell(12, {"type": "clock", "elapsed": 0.0}),
+        Record(5.0, "feeder-joined", joined),
+        Tell(21, told),
+    ]
+    assert made.handle(feeder(6.0, 22)) == [Record(6.0, "feeder-joined", joined), Tell(22, told)]  # one clock for all
+    assert made.handle(PeerLeft(8.0, 21, "done")) == [
+        Record(8.0, "feeder-left", {"region": "r", "partition": 3, "attempt": 1}),
+    ]
+    assert made.region("r").snapshot(9.0).feeders == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "region", "reason"),
+    [([], "s", "this cluster has no region s"), ([Stop(0.0)], "r", "the cluster is stopping")],
+)
+def test_feeder_refused(before, region, reason):
+    assert controller(*before).handle(feeder(1.0, 21, region)) == [
+        Record(1.0, "feeder-refused", {"region": region, "reason": reason}),
+        Tell(21, {"type": "refused", "reason": reason}),
+    ]
+
+
+def test_later_feeders_start_from_what_a_row_cost_last():
+    made = controller(
+        worker(0.0, 11, 0),
+        worker(0.0, 12, 1),
+        feeder(0.0, 21),
+        fed(1.0, 21, w0={"rows_done": 10, "busy_s": 9.0}, w1={"rows_done": 10, "busy_s": 5.0}),
+        fed(2.0, 21, w0={"rows_done": 40, "busy_s": 0.2}, w1={"rows_done": 0, "busy_s": 0.0}),
+        PeerLeft(3.0, 21, "done"),
+    )
+    assert made.handle(feeder(4.0, 22))[-1].message["costs"] == {"0": 0.005, "1": 0.5}
+    made.handle(worker(5.0, 13, 0))  # another process: who knows how fast
+    assert made.handle(feeder(6.0, 23))[-1].message["costs"] == {"1": 0.5}
+
+
+def test_region_opened_later_knows_the_workers():
+    made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1))
+    assert made.handle(opened(3.0, "late")) == [
+        Record(3.0, "region-opened", {"region": "late", "balance": "round-robin", "splitting": "block"}),
+        Tell(11, {"type": "prepare", "operators": ["op-late"]}),
+        Tell(12, {"type": "prepare", "operators": ["op-late"]}),
+    ]
+    assert made.region("late").weights == {0: 500, 1: 500}
+    assert made.handle(worker(4.0, 13, 1))[2] == Tell(13, {"type": "prepare", "operators": ["op-r", "op-late"]})
+
+
+# -- reports, samples, decisions
+
+
+def test_reports_are_pooled_over_feeders():
+    made = controller(
+        worker(0.0, 11, 0),
+        worker(0.0, 12, 1),
+        feeder(0.0, 21),
+        feeder(0.0, 22),
+        fed(1.0, 21, 1.0, 5, w0={"blocked_s": 0.5, "rows_sent": 10, "frames_sent": 2}, w1={"rows_sent": 1}),
+        fed(1.0, 22, 0.5, 3, w0={"blocked_s": 0.25, "rows_sent": 4, "frames_sent": 1, "rows_done": 4, "busy_s": 0.5}),
+        fed(2.0, 21, 1.0, 2, w1={"frames_done": 1, "rows_done": 1}),
+    )
+    snapshot = made.region("r").snapshot(3.0)
+    assert (snapshot.time, snapshot.region, snapshot.feeders) == (3.0, "r", 2)
+    assert (snapshot.feeding_s, snapshot.rows_out) == (2.5, 10)
+    assert [(c.worker, c.blocked_s, c.rows_sent, c.frames_sent, c.rows_done, c.frames_done, c.busy_s) for c in
+            snapshot.connections] == [(0, 0.75, 14, 3, 4, 0, 0.5), (1, 0.0, 1, 0, 1, 1, 0.0)]  # fmt: skip
+
+
+def test_reports_about_dead_workers_are_dropped():
+    made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1), feeder(0.0, 21), PeerLeft(1.0, 12, "x"))
+    made.handle(fed(2.0, 21, 1.0, 0, w0={"rows_sent": 4}, w1={"rows_sent": 5}, w7={"rows_sent": 6}))
+    assert [(c.worker, c.rows_sent) for c in made.region("r").snapshot(3.0).connections] == [(0, 4)]
+
+
+def test_history_ends_with_the_incarnation():
+    balance = Scripted()
+    made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1), feeder(0.0, 21), balance=balance)
+    counts = EMPTY | {"rows_sent": 4, "blocked_s": 1.0}
+    made.handle(fed(1.0, 21, w0=counts, w1=counts))
+    made.handle(PeerLeft(2.0, 12, "x"))
+    made.handle(worker(3.0, 13, 1))
+    assert [(c.worker, c.incarnation, c.rows_sent, c.blocked_s) for c in balance.seen[-1].connections] == [
+        (0, 1, 4, 1.0),
+        (1, 2, 0, 0.0),
+    ]
+
+
+def test_sample_once_a_tick_while_something_is_fed():
+    made = controller(worker(0.0, 11, 0), feeder(0.0, 21), workers=1)
+    table = [
+        (Tick(1.0), []),  # a feeder is there, nothing fed yet
+        (fed(1.3, 21, 0.5, 0, resent=1, rerouted=3), []),
+        (fed(1.5, 21, 1.0, 7, 1, w0={"blocked_s": 0.123456789, "rows_sent": 8, "rows_done": 7, "busy_s": 0.25}), []),
+        (
+            Tick(2.0),
+            [
+                Record(
+                    2.0,
+                    "sample",
+                    {
+                        "region": "r",
+                        "feeders": 1,
+                        "feeding_s": 1.5,
+                        "rows_out": 7,
+                        "resent": 2,
+                        "rerouted": 3,
+                        "connections": [
+                            {
+                                "worker": 0,
+                                "weight": 1000,
+                                "blocked_s": 0.123457,
+                                "rows_sent": 8,
+                                "rows_done": 7,
+                                "busy_s": 0.25,
+                            }
+                        ],
+                    },
+                )
+            ],
+        ),
+        (Tick(3.0), []),  # nothing new
+        (PeerLeft(3.5, 21, "done"), [Record(3.5, "feeder-left", {"region": "r", "partition": 3, "attempt": 1})]),
+        (Tick(4.0), []),
+    ]
+    for event, instructions in table:
+        assert made.handle(event) == instructions
+
+
+def test_weights_go_down_to_every_feeder_of_the_region():
+    balance = Scripted([], [], weigh(w0=900, w1=100))
+    made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1), feeder(0.0, 21), feeder(0.0, 22), balance=balance)
+    made.handle(opened(0.0, "other"))
+    made.handle(feeder(0.0, 31, "other"))
+    made.handle(fed(1.0, 21))
+    fields = {"region": "r", "weights": {"0": 900, "1": 100}, "reason": "told to", "balance": "scripted", "detail": {}}
+    told = made.handle(Tick(2.0))
+    assert told[1:] == [
+        Record(2.0, "weights", fields),
+        Tell(21, {"type": "weights", "weights": {"0": 900, "1": 100}}),
+        Tell(22, {"type": "weights", "weights": {"0": 900, "1": 100}}),
+    ]
+    assert [c.weight for c in made.region("r").snapshot(3.0).connections] == [900, 100]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        (weigh(w0=1000), "workers [0] are not the live ones, [0, 1]"),
+        (weigh(w0=500, w2=500), "workers [0, 2] are not the live ones, [0, 1]"),
+        (weigh(w0=500, w1=499), "weights must be whole numbers of at least 0 and sum to 1000, not 500 + 499"),
+        (weigh(w0=1001, w1=-1), "weights must be whole numbers of at least 0 and sum to 1000, not 1001 + -1"),
+        (weigh(w0=999.5, w1=0.5), "weights must be whole numbers of at least 0 and sum to 1000, not 999.5 + 0.5"),
+    ],
+)
+def test_weights_refused(wanted, why):
+    made = controller(
+        worker(0.0, 11, 0), worker(0.0, 12, 1), feeder(0.0, 21), fed(1.0, 21), balance=Scripted([], [], wanted)
+    )
+    weights = {str(number): weight for number, weight in wanted[0].weights.items()}
+    assert made.handle(Tick(2.0))[1:] == [
+        Record(2.0, "weights-refused", {"region": "r", "weights": weights, "reason": "told to", "why": why})
+    ]
+    assert made.region("r").weights == {0: 500, 1: 500}
+
+
+def test_weights_may_be_numpys_numbers():
+    balance = Scripted([], [], weigh(w0=np.int64(250), w1=np.float64(750)))
+    made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1), feeder(0.0, 21), fed(1.0, 21), balance=balance)
+    told = made.handle(Tick(2.0))[-1].message["weights"]
+    assert told == {"0": 250, "1": 750}
+    assert [type(weight) for weight in told.values()] == [int, int]
+
+
+def test_refusing_one_move_does_not_refuse_the_next():
+    moves = weigh(w0=1) + weigh(w0=400, w1=600)
+    made = controller(
+        worker(0.0, 11, 0), worker(0.0, 12, 1), feeder(0.0, 21), fed(1.0, 21), balance=Scripted([], [], moves)
+    )
+    assert brief(made.handle(Tick(2.0))) == ["sample", "weights-refused", "weights", (21, "weights")]
+
+
+def test_balance_that_raises_costs_its_region_a_round_and_nobody_else():
+    broken = Scripted([], [], ZeroDivisionError("no feeding"))
+    made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1), balance=broken)
+    made.handle(opened(0.0, "sound", Scripted([], [SetWeights("sound", {0: 1, 1: 999})])))
+    for peer, region in ((21, "r"), (22, "sound")):
+        made.handle(feeder(0.0, peer, region))
+        made.handle(fed(1.0, peer))
+    told = made.handle(Tick(2.0))
+    assert brief(told) == ["sample", "balance-failed", "sample", "weights", (22, "weights")]
+    assert told[1].fields == {"region": "r", "balance": "scripted", "error": "ZeroDivisionError: no feeding"}
+    assert made.region("r").weights == {0: 500, 1: 500}
+
+
+def test_balance_is_asked_when_workers_change():
+    balance = Scripted([], weigh(w0=300, w1=700))
+    made = controller(worker(0.0, 11, 0), feeder(0.0, 21), balance=balance)
+    told = made.handle(worker(1.0, 12, 1))
+    assert brief(told) == ["worker-joined", (12, "clock"), (12, "prepare"), "weights", (21, "directory")]
+    assert told[-1].message["weights"] == {"0": 300, "1": 700}
+    assert [len(snapshot.connections) for snapshot in balance.seen] == [1, 2]
+
+
+# -- the end
+
+
+def test_stop():
+    made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1), feeder(0.0, 21))
+    assert made.handle(Stop(9.0)) == [
+        Record(9.0, "cluster-stopping", {}),
+        Tell(11, stop("the cluster is stopping")),
+        Tell(12, stop("the cluster is stopping")),
+        Tell(21, {"type": "refused", "reason": "the cluster is stopping"}),
+    ]
+    assert brief(made.handle(PeerLeft(10.0, 11, "bye")))[0] == "worker-stopped"
+    assert states(made) == ["stopped", "live"]
+    assert made.handle(TaskEnded(11.0, 0, "over")) == [Record(11.0, "task-ended", {"worker": 0, "reason": "over"})]
+    assert states(made) == ["stopped", "live"]

@@ -1,0 +1,110 @@
+"""BlockingRate in a closed loop with a model of splitter, workers and merge: the paper's experiments in small.
+
+Figures are of ordered-regions §6. A sample is a second; times are relative to Oracle*'s.
+"""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from evenflow.policy.blocking_rate import BlockingRate
+from evenflow.policy.oracle import Oracle
+from evenflow.policy.round_robin import RoundRobin
+
+from .splitter_model import drive, half
+
+
+def speeds(slowdown):
+    return [1 / factor for factor in slowdown]
+
+
+@cache
+def oracle(slowdown, work_s, change=None):
+    schedule = [(0, speeds(slowdown)), *([(change[0], speeds(change[1]))] if change else [])]
+    return drive(Oracle(schedule=schedule), slowdown, work_s, change=change).seconds
+
+
+def ratio(balance, slowdown, work_s=60, change=None, seed=1):
+    run = drive(balance, slowdown, work_s, change=change, seed=seed, most=60)
+    return run.seconds / oracle(tuple(slowdown), work_s, change)
+
+
+def test_the_model_drafts():
+    """§4.2: of equal workers, one is blamed for a while, then another."""
+    run = drive(RoundRobin(), [1, 1, 1], 20)
+    assert (run.rates.max(axis=1) > 0.6 * run.rates.sum(axis=1)).mean() > 0.8
+    assert run.rates.sum(axis=1).min() > 0.9
+
+
+def test_the_model_is_gated_by_its_slowest_worker():
+    """§4.1: with one worker 100 times slower, round-robin runs at three times that worker's speed."""
+    frames = drive(RoundRobin(), [100, 1, 1], 1, most=40).frames
+    assert frames[10:].mean() == pytest.approx(6, rel=0.1)
+    assert drive(Oracle(speeds([100, 1, 1])), [100, 1, 1], 20).frames[10:].mean() == pytest.approx(402, rel=0.03)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_figure_8_top(seed):
+    """One of three workers 100 times slower: sustainable within 15 samples, and back to even when the load goes."""
+    run = drive(BlockingRate(), [100, 1, 1], 110, change=(20, (1, 1, 1)), seed=seed)
+    assert run.weights[15, 0] <= 5
+    assert run.frames[15:20].mean() > 0.8 * 402
+    assert run.weights[-20:, 0].mean() == pytest.approx(333, abs=15)
+    assert run.frames[-20:].mean() > 0.97 * 600
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_figure_8_bottom(seed):
+    """Equal workers end in an even split, whoever leads the draft, at no cost to speak of."""
+    run = drive(BlockingRate(), [1, 1, 1], 60, seed=seed)
+    assert abs(run.weights[-20:].mean(axis=0) - 1000 / 3).max() < 10
+    assert run.seconds < 1.03 * 60
+
+
+@pytest.mark.parametrize(("workers", "most"), [(2, 1.03), (8, 1.06), (16, 1.1)])
+def test_equal_workers_cost_little(workers, most):
+    assert ratio(BlockingRate(), [1] * workers) < most
+
+
+@pytest.mark.parametrize("factor", [10, 100])
+@pytest.mark.parametrize("workers", [2, 4, 8, 16])
+def test_half_slow(workers, factor):
+    """Figures 9 and 10, left: at most 1.5 times Oracle*."""
+    slowdown = half(workers, factor)
+    assert ratio(BlockingRate(), slowdown) < 1.5
+    assert ratio(BlockingRate(explore=False), slowdown) < 1.35
+
+
+@pytest.mark.parametrize("workers", [2, 16])
+def test_half_slow_for_an_eighth(workers):
+    """Figure 10, middle and right: exploring finds out that the load is gone; not exploring never does."""
+    change = (20, (1,) * workers)
+    adaptive = drive(BlockingRate(), half(workers, 100), 160, change=change)
+    static = drive(BlockingRate(explore=False), half(workers, 100), 160, change=change)
+    assert adaptive.frames[-20:].mean() > 1.8 * static.frames[-20:].mean()
+    assert adaptive.seconds < 1.5 * oracle(tuple(half(workers, 100)), 160, change)
+
+
+def test_64_workers_in_three_classes():
+    """Figure 12: clusters come to be pure, and weights to follow the classes."""
+    slowdown = [100] * 20 + [5] * 20 + [1] * 24
+    run = drive(BlockingRate(), slowdown, 80, service=0.01, window=40_000, most=4)
+    settled = [move.detail["clusters"] for moves in run.moves[-60:] for move in moves]
+    assert len(settled) > 20
+    pure = [len({(number, slowdown[int(w)]) for w, number in c.items()}) == len(set(c.values())) for c in settled]
+    assert np.mean(pure) > 0.6
+    assert pure[-1]
+    slow, medium, fast = np.split(run.weights[-20:].mean(axis=0), [20, 40])
+    assert slow.mean() < 1 < 3 < medium.mean() < 12 < 30 < fast.mean()
+
+
+@pytest.mark.parametrize(("workers", "factor", "least"), [(2, 10, 4), (8, 10, 4), (8, 100, 40)])
+def test_round_robin_stays_bad(workers, factor, least):
+    """Figure 10, left: without balancing, half the workers slow by a factor make everybody about as slow."""
+    assert ratio(RoundRobin(), half(workers, factor), work_s=10 if factor == 10 else 2) > least
+
+
+def test_same_input_same_trace():
+    one, other = (drive(BlockingRate(), half(8, 10), 20) for _ in range(2))
+    assert one.moves == other.moves

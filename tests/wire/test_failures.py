@@ -1,0 +1,422 @@
+"""What goes wrong, and what the user is told. Whatever can be made whole is."""
+
+import os
+import re
+import signal
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from evenflow.errors import ClusterStopped, FunctionError, ProtocolError, RegionStalled, WorkerLost
+from evenflow.runtime import feeder, worker
+from evenflow.runtime.channel import PeerGone
+from evenflow.runtime.frames import Frame, Kind
+from tests.wire.rig import IDS, PATIENCE_S, Even, Impostor, batches, ids, until
+
+ROWS = batches(2000, 100)
+
+
+class ByCredits(Even):
+    splitting = "credits"
+
+
+BALANCES = [Even, ByCredits]
+
+
+def identity(batch):
+    return batch
+
+
+def whole(table, rows=2000):
+    return table["id"].to_pylist() == list(range(rows))
+
+
+def serves(cluster):
+    return whole(cluster.map(identity, ROWS))
+
+
+# -- the user's function
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+def raising(error):
+    def function(batch):
+        if 1234 in batch["id"].to_pylist():
+            raise error
+        return batch
+
+    return function
+
+
+@pytest.mark.parametrize("balance", BALANCES)
+def test_function_that_raises(rig, balance):
+    cluster = rig(2)
+    with pytest.raises(FunctionError) as caught:
+        cluster.map(raising(KeyError("price")), ROWS, balance=balance())
+    message = str(caught.value)
+    where = r"the function of region r1 failed on worker ([01]), on rows (\d+) to (\d+) of partition 0: "
+    found = re.match(where + r"KeyError: 'price'\n", message)
+    assert found, message
+    assert int(found[2]) <= 1234 <= int(found[3])
+    assert "Traceback (most recent call last):" in message
+    assert "raise error" in message
+    assert serves(cluster)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (raising(SystemExit(3)), "SystemExit: 3"),
+        (raising(ValueError("naïve \udcff\n日本")), "ValueError: naïve"),
+        (raising(Unspeakable()), "Unspeakable"),
+        (lambda _batch: None, "FunctionError: the function returned NoneType, not a pyarrow.RecordBatch"),
+        (lambda batch: batch.rename_columns(["ID"]), "FunctionError: the function returned columns ['ID']"),
+        (lambda batch: batch.cast(pa.schema([("id", pa.string())])), "FunctionError: column 'id' is string"),
+    ],
+    ids=["exit", "odd text", "no text", "nothing", "columns", "types"],
+)
+def test_what_the_user_is_told(rig, function, message):
+    cluster = rig(2)
+    with pytest.raises(FunctionError, match=re.escape(message)):
+        cluster.map(function, ROWS)
+    assert serves(cluster)
+    assert [w.restarts for w in cluster.workers()] == [0, 0]
+
+
+def test_function_that_cannot_be_loaded(rig):
+    cluster = rig(1)
+    feed = replace(cluster.feed(identity), operator="broken")
+    cluster.driver.add_code("broken", b"cno_such_module\nthing\n.")
+    with pytest.raises(FunctionError, match="No module named 'no_such_module'"):
+        list(feed(iter(ROWS)))
+    assert serves(cluster)
+
+
+def test_a_result_too_large_for_a_frame(rig, monkeypatch):
+    monkeypatch.setattr(worker, "MAX_BODY", 100_000)
+    cluster = rig(1)
+    schema = pa.schema([("blob", pa.binary())])
+    with pytest.raises(FunctionError, match=r"\d+ rows of the result take \d+ bytes, over the 100000 bytes a frame"):
+        cluster.map(lambda b: pa.RecordBatch.from_pydict({"blob": [bytes(200_000)] * len(b)}), ROWS, schema)
+    assert serves(cluster)
+
+
+# -- workers that are lost
+
+
+@pytest.mark.parametrize("balance", BALANCES)
+def test_killed_worker(rig, balance, tmp_path):
+    cluster = rig(2, processes=True)
+    mark = tmp_path / "started"
+    victim = cluster.workers()[1].pid
+
+    def function(batch):
+        if os.getpid() == victim:
+            mark.touch()
+            time.sleep(600)
+        time.sleep(0.001)
+        return batch
+
+    def kill():
+        until(mark.exists)
+        os.kill(victim, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    assert whole(cluster.map(function, ROWS, balance=balance()))
+    killer.join()
+    [entry] = until(lambda: cluster.events("worker-lost"))
+    assert (entry["worker"], entry["pid"]) == (1, victim)
+    assert [w.state for w in cluster.workers()] == ["live", "lost"]
+    cluster.processes[1].wait()
+    cluster.start_process(1)
+    cluster.await_live(2)
+    assert (cluster.workers()[1].restarts, cluster.workers()[1].incarnation) == (1, 2)
+    assert serves(cluster)
+
+
+def test_function_that_kills_its_process(rig):
+    cluster = rig(3, processes=True)
+
+    def function(batch):
+        if 1234 in batch["id"].to_pylist():
+            os._exit(3)
+        return batch
+
+    with pytest.raises(WorkerLost) as caught:
+        cluster.map(function, ROWS)
+    found = re.match(
+        r"rows (\d+) to (\d+) of partition 0 were lost with 2 workers, the last of them worker", str(caught.value)
+    )
+    assert found, caught.value
+    assert "does the function end its process or run out of memory on these rows?" in str(caught.value)
+    until(lambda: len(cluster.events("worker-lost")) == 2)
+    assert serves(cluster)
+
+
+@pytest.mark.parametrize("balance", BALANCES)
+def test_the_last_worker_is_lost_and_replaced(rig, balance):
+    cluster = rig(1, start=False)
+    got = threading.Event()
+    first = Impostor(cluster, 0, lambda _channel, _frame: got.set())
+    cluster.await_live(1)
+
+    def replace_it():
+        got.wait(PATIENCE_S)
+        first.die()
+        until(lambda: cluster.events("worker-lost"))
+        cluster.start_thread(0)
+
+    helper = threading.Thread(target=replace_it)
+    helper.start()
+    assert whole(cluster.map(identity, ROWS, balance=balance()))
+    helper.join()
+
+
+@pytest.mark.parametrize("balance", BALANCES)
+def test_a_newer_copy_takes_over(rig, balance):
+    """Spark may run a task twice: the older copy is told to stop, and its frames go to the newer one."""
+    cluster = rig(1, start=False)
+    got = threading.Event()
+    Impostor(cluster, 0, lambda _channel, _frame: got.set())
+    older = cluster.threads.pop(0)
+    cluster.await_live(1)
+
+    def replace_it():
+        got.wait(PATIENCE_S)
+        cluster.start_thread(0)
+
+    helper = threading.Thread(target=replace_it)
+    helper.start()
+    assert whole(cluster.map(identity, ROWS, balance=balance()))
+    helper.join()
+    older.join()
+    assert cluster.workers()[0].incarnation == 2
+
+
+@pytest.mark.parametrize("balance", BALANCES)
+def test_the_head_is_lost_while_the_reorder_buffer_is_full(rig, balance, monkeypatch):
+    """Nobody is read from but the owner of the head; when that is lost, everybody must be, or nobody has room."""
+    monkeypatch.setattr(feeder, "REORDER_BYTES", 100)
+    monkeypatch.setattr(feeder, "OVERDUE", 1e9)
+    monkeypatch.setattr(worker, "RESULT_BYTES", 8)
+    cluster = rig(3, start=False, stall_timeout=10.0)
+    got = threading.Event()
+    silent = Impostor(cluster, 0, lambda _channel, _frame: got.set())
+    cluster.await_live(1)
+
+    def lose_it():
+        got.wait(PATIENCE_S)  # it has the first frame
+        cluster.start_thread(1)
+        cluster.start_thread(2)
+        cluster.await_live(3)
+        time.sleep(0.3)  # long enough for the others' answers to pile up
+        silent.die()
+
+    helper = threading.Thread(target=lose_it)
+    helper.start()
+    assert whole(cluster.map(identity, ROWS[:5], balance=balance()), 500)
+    helper.join()
+
+
+@pytest.mark.parametrize("balance", BALANCES)
+def test_a_worker_lost_in_the_middle_of_an_answer(rig, balance):
+    cluster = rig(2, start=False)
+    parts = pa.RecordBatch.from_pydict({"id": [-1]}).serialize()
+
+    def half(channel, frame):
+        with suppress(PeerGone):
+            channel.send(Frame(Kind.RESULT, memoryview(parts), frame.sequence, more=True))
+        impostor.die()
+
+    impostor = Impostor(cluster, 0, half)
+    cluster.start_thread(1)
+    cluster.await_live(2)
+    assert whole(cluster.map(identity, ROWS, balance=balance()))
+
+
+# -- workers that are late
+
+
+def test_a_worker_that_never_answers_is_not_waited_for_under_credits(rig):
+    cluster = rig(2, start=False)
+    Impostor(cluster, 0, lambda _channel, _frame: None)
+    cluster.start_thread(1)
+    cluster.await_live(2)
+    assert whole(cluster.map(identity, ROWS, balance=ByCredits()))
+    until(lambda: any(sample["resent"] for sample in cluster.events("sample")), "a frame sent again")
+
+
+CALLS = []
+"""Batches that `noted` was called with."""
+
+
+def noted(batch):
+    CALLS.append(batch["id"][0].as_py())
+    time.sleep(0.002)
+    return batch
+
+
+@pytest.mark.parametrize("kind", [Kind.RESULT, Kind.ERROR])
+def test_late_answers_are_thrown_away(rig, kind):
+    """The frame was given to another worker as well, which has answered; what the first one says does not matter."""
+    cluster = rig(2, start=False)
+    asked, done = [], threading.Event()
+    CALLS.clear()
+
+    def answer_late(channel, frame):
+        asked.append(frame.sequence)
+        if len(asked) == 1:
+            threading.Thread(target=answer, args=(channel, frame)).start()
+
+    def answer(channel, frame):
+        first = pa.ipc.read_record_batch(pa.py_buffer(frame.body), IDS)["id"][0].as_py()
+        until(lambda: first in CALLS[:-3])  # worker 1 got three more since: its answer to this one must have been read
+        error = b'{"worker": 0, "error": "late", "traceback": ""}'
+        channel.send(Frame(kind, frame.body if kind is Kind.RESULT else error, frame.sequence))
+        done.set()
+
+    Impostor(cluster, 0, answer_late)
+    cluster.await_live(1)
+    cluster.start_thread(1)
+    cluster.await_live(2)
+
+    def rows():
+        for start in range(0, 1_000_000, 100):
+            yield ids(start, start + 100)
+            if done.is_set():
+                return
+
+    made = cluster.map(noted, rows(), balance=ByCredits())
+    assert done.is_set()
+    assert whole(made, made.num_rows)
+
+
+def test_one_worker_slow_to_send_a_large_result(rig, monkeypatch):
+    """With nobody else to give the frame to, it must not be given to the same worker twice."""
+    monkeypatch.setattr(worker, "RESULT_BYTES", 8)
+
+    def slow(batch):
+        time.sleep(0.2)
+        return batch
+
+    assert whole(rig(1).map(slow, [ids(0, 16)], balance=ByCredits()), 16)
+
+
+def test_stall(rig):
+    cluster = rig(2, start=False, stall_timeout=0.5)
+    for number in range(2):
+        Impostor(cluster, number, lambda _channel, _frame: None)
+    cluster.await_live(2)
+    with pytest.raises(RegionStalled) as caught:
+        cluster.map(identity, ROWS)
+    assert re.match(
+        r"region r1: nothing heard for [01] s: worker 0 \(pid 0, worker 0 at 127.0.0.1:\d+\) has 1 frames; "
+        r"worker 1 \(pid 0, .*\) has 1 frames. If the function may take this long on a frame, "
+        r"give Cluster a stall_timeout above 0\.5 s",
+        str(caught.value),
+    ), caught.value
+
+
+def test_no_worker(rig):
+    cluster = rig(2, start=False, stall_timeout=0.3)
+    with pytest.raises(RegionStalled, match="no worker is live"):
+        cluster.map(identity, ROWS)
+
+
+# -- workers that make no sense
+
+
+ANSWERS = [
+    (
+        lambda frame: Frame(Kind.RESULT, frame.body, frame.sequence + 1000),
+        "RESULT frame for sequence 1\\d\\d\\d, unasked",
+    ),
+    (lambda frame: Frame(Kind.DATA, frame.body, frame.sequence), "DATA frame for sequence \\d+, unasked"),
+    (lambda frame: Frame(Kind.RESULT, b"", frame.sequence), "rows that do not fit the schema"),
+    (lambda frame: Frame(Kind.RESULT, b"nonsense" * 9, frame.sequence), "rows that do not fit the schema"),
+    (lambda frame: Frame(Kind.RESULT, b"\xff\xff\xff\xff\x10\0\0\0" + bytes(16), frame.sequence), "do not fit"),
+]
+
+
+@pytest.mark.parametrize(("answer", "message"), ANSWERS, ids=range(len(ANSWERS)))
+def test_answers_that_make_no_sense(rig, answer, message):
+    cluster = rig(1, start=False)
+    Impostor(cluster, 0, lambda channel, frame: channel.send(answer(frame)))
+    cluster.await_live(1)
+    with pytest.raises(ProtocolError, match=message) as caught:
+        cluster.map(identity, ROWS)
+    assert "worker 0" in str(caught.value)
+
+
+def test_answering_twice(rig):
+    cluster = rig(1, start=False)
+
+    def twice(channel, frame):
+        for _ in range(2):
+            with suppress(PeerGone):
+                channel.send(Frame(Kind.RESULT, frame.body, frame.sequence))
+
+    Impostor(cluster, 0, twice)
+    cluster.await_live(1)
+    with pytest.raises(ProtocolError, match=r"worker 0 .* unasked"):
+        cluster.map(identity, ROWS)
+
+
+# -- the controller
+
+
+@pytest.mark.parametrize("balance", BALANCES)
+def test_stop_during_a_run(rig, balance):
+    cluster = rig(2)
+
+    def rows():
+        yield from ROWS
+        cluster.driver.stop()
+        until(lambda: cluster.events("cluster-stopping"))
+        yield from ROWS
+
+    with pytest.raises(ClusterStopped, match=r"cluster rig does not serve region r1 any more: .*running Cluster"):
+        cluster.map(identity, rows(), balance=balance())
+
+
+def test_the_driver_goes_away_during_a_run(rig):
+    cluster = rig(2)
+
+    def rows():
+        yield ids(0, 10)
+        cluster.close()
+        yield from ROWS
+
+    with pytest.raises(ClusterStopped, match="cluster rig does not serve region r1 any more"):
+        cluster.map(identity, rows())
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"region": "nowhere"}, "this cluster has no region nowhere"),
+        ({"settings": {"port": 1}}, "the controller at 127.0.0.1:1 .*refused"),
+        ({"settings": {"secret": b"wrong"}}, "the server does not hold this cluster's secret"),
+    ],
+    ids=str,
+)
+def test_the_wrong_cluster(rig, changes, reason):
+    feed = rig(1).feed(identity)
+    if "settings" in changes:
+        changes = {"settings": replace(feed.settings, **changes["settings"])}
+    with pytest.raises(ClusterStopped, match=reason):
+        list(replace(feed, **changes)(iter(ROWS)))
+
+
+def test_no_rows_need_no_cluster(rig):
+    feed = rig(1).feed(identity)
+    assert list(replace(feed, settings=replace(feed.settings, port=1))(iter([ids(0, 0)]))) == []

@@ -1,0 +1,201 @@
+"""Whoever connects without the secret, or without sense, is dropped; everybody else is unharmed."""
+
+import pytest
+
+from evenflow.runtime import switchboard
+from evenflow.runtime.frames import Frame, Kind
+from tests.wire.rig import IDS, SECRET, Peer, batches, ids, until
+
+HELLO = {"type": "worker", "worker": 0, "host": "127.0.0.1", "port": 1, "pid": 1, "task": [0, 0]}
+FEEDER = {"type": "feeder", "region": "r1", "partition": 0, "attempt": 0, "query": "", "epoch": 0}
+
+
+@pytest.fixture
+def cluster(rig, monkeypatch):
+    monkeypatch.setattr(switchboard, "HANDSHAKE_S", 0.3)
+    made = rig(2)
+    assert serves(made)
+    return made
+
+
+def serves(cluster):
+    rows = batches(200, 50)
+    return cluster.map(lambda batch: batch, rows)["id"].to_pylist() == list(range(200))
+
+
+def flipped(data):
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def send_garbage(peer):
+    peer.sock.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20)
+
+
+def send_nothing(peer):
+    pass
+
+
+def send_half_a_hello(peer):
+    peer.sock.sendall(peer.handshake.start()[:20])
+
+
+def send_a_wrong_version(peer):
+    hello = peer.handshake.start()
+    peer.sock.sendall(hello[:4] + b"\x63" + hello[5:])
+
+
+def send_a_wrong_proof(peer):
+    peer.sock.sendall(peer.handshake.start())
+    peer.sock.sendall(flipped(peer.handshake.receive(peer.exactly(peer.handshake.expects))))
+
+
+def send_no_proof(peer):
+    peer.sock.sendall(peer.handshake.start())
+    peer.exactly(peer.handshake.expects)
+
+
+def hang_up(peer):
+    peer.sock.sendall(peer.handshake.start()[:7])
+    peer.sock.close()
+
+
+STRANGERS = [
+    (send_garbage, "not an Evenflow process"),
+    (send_nothing, "did not finish the handshake in time"),
+    (send_half_a_hello, "did not finish the handshake in time"),
+    (send_a_wrong_version, "not an Evenflow process"),
+    (send_a_wrong_proof, "the client does not hold this cluster's secret"),
+    (send_no_proof, "did not finish the handshake in time"),
+    (hang_up, "closed the connection"),
+]
+
+
+@pytest.mark.parametrize(("behave", "reason"), STRANGERS, ids=lambda value: getattr(value, "__name__", ""))
+def test_stranger_at_the_controller(cluster, behave, reason):
+    with Peer(cluster.settings.port) as peer:
+        behave(peer)
+        [entry] = until(lambda: cluster.events("stranger-refused"), "the refusal")
+        assert reason in entry["reason"]
+        if behave is not hang_up:
+            assert peer.is_dropped()
+    assert serves(cluster)
+    assert [worker.state for worker in cluster.workers()] == ["live", "live"]
+
+
+@pytest.mark.parametrize(("behave", "_reason"), STRANGERS, ids=lambda value: getattr(value, "__name__", ""))
+def test_stranger_at_a_worker(cluster, behave, _reason):
+    with Peer(cluster.workers()[0].port) as peer:
+        behave(peer)
+        if behave is not hang_up:
+            assert peer.is_dropped()
+    assert serves(cluster)
+    assert [worker.state for worker in cluster.workers()] == ["live", "live"]
+
+
+def test_a_crowd_of_strangers(cluster):
+    peers = [Peer(cluster.settings.port) for _ in range(30)]
+    for number, peer in enumerate(peers):
+        STRANGERS[number % 6][0](peer)
+    assert serves(cluster)
+    assert all(peer.is_dropped() for peer in peers)
+    for peer in peers:
+        peer.sock.close()
+    until(lambda: len(cluster.events("stranger-refused")) == 30, "30 refusals")
+
+
+def test_another_clusters_process(cluster):
+    with Peer(cluster.settings.port, secret=b"another") as peer:
+        peer.sock.sendall(peer.handshake.start())
+        answer = peer.exactly(64)
+        honest = Peer(cluster.settings.port, secret=SECRET).shake()
+        honest.sock.close()
+        assert len(answer) == 64
+        assert peer.is_dropped()
+
+
+# -- peers that hold the secret and make no sense: another version, or a bug
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{}],
+        [{"type": "nonsense"}],
+        [{"type": "heartbeat", "rows": 1, "frames": 1, "busy_s": 0.0}],
+        [{"type": "worker"}],
+        [HELLO | {"worker": "first"}],
+        [HELLO | {"task": 3}],
+        [FEEDER, {"type": "fed", "feeding_s": "long", "rows_out": 0, "connections": {}}],
+        [FEEDER, {"type": "fed", "feeding_s": 1.0, "rows_out": 0, "connections": [1]}],
+        [FEEDER, {"type": "fed", "feeding_s": 1.0, "rows_out": 0, "connections": {"0": 7}}],
+        [FEEDER, {"type": "fed", "feeding_s": 1.0, "rows_out": float("inf"), "connections": {}}],
+        [FEEDER, {"type": "code", "operator": "unheard-of"}],
+        [FEEDER, FEEDER],
+    ],
+    ids=str,
+)
+def test_nonsense_to_the_controller(cluster, messages):
+    with Peer(cluster.settings.port).shake() as peer:
+        for message in messages:
+            peer.say(**message)
+        assert peer.is_dropped()
+    assert until(lambda: cluster.events("feeder-left")[1:] or cluster.events("peer-refused"))
+    assert serves(cluster)
+    assert [worker.state for worker in cluster.workers()] == ["live", "live"]
+    assert cluster.driver.ask(lambda c: c.region("r1").snapshot(0.0)).feeders == 0
+
+
+def test_frames_that_are_not_json(cluster):
+    with Peer(cluster.settings.port).shake() as peer:
+        peer.send(Frame(Kind.CONTROL, b"{" * 100_000))
+        assert peer.is_dropped()
+    assert serves(cluster)
+
+
+def opening(operator="op1"):
+    return Frame(Kind.OPEN, b'{"operator": "%s"}' % operator.encode())
+
+
+SCHEMA = Frame(Kind.SCHEMA, bytes(IDS.serialize()))
+
+
+def rows(body=None):
+    return Frame(Kind.DATA, bytes(ids(0, 5).serialize()) if body is None else body)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [Frame(Kind.OPEN, b"nonsense")],
+        [Frame(Kind.OPEN, b"{}")],
+        [opening(), Frame(Kind.SCHEMA, b"")],
+        [opening(), Frame(Kind.SCHEMA, b"nonsense" * 9)],
+        [rows()],
+        [SCHEMA, rows()],
+        [opening(), rows()],
+        [opening(), SCHEMA, rows(b"")],
+        [opening(), SCHEMA, rows(b"nonsense" * 9)],
+        [opening(), SCHEMA, rows(b"\xff\xff\xff\xff\x10\0\0\0" + bytes(16))],
+        [opening(), SCHEMA, rows(bytes(ids(0, 5).serialize())[:-30])],
+        [Frame(Kind.RESULT, b"")],
+        [Frame(Kind.CODE, b"x\ncode")],
+    ],
+    ids=lambda frames: ", ".join(f"{frame.kind.name} {bytes(frame.body[:12])!r}" for frame in frames),
+)
+def test_nonsense_to_a_worker(cluster, frames):
+    with Peer(cluster.workers()[0].port).shake() as peer:
+        peer.send(*frames)
+        assert peer.is_dropped()
+    assert serves(cluster)
+    assert [(worker.state, worker.restarts) for worker in cluster.workers()] == [("live", 0), ("live", 0)]
+
+
+def test_a_worker_that_dies_while_its_code_is_on_the_way(cluster):
+    """The controller's thread must survive a peer that is gone by the time it answers."""
+    cluster.driver.add_code("large", bytes(8_000_000))
+    for _ in range(10):
+        with Peer(cluster.settings.port).shake() as peer:
+            peer.say(**FEEDER)
+            for _ in range(3):
+                peer.say(type="code", operator="large")
+    assert serves(cluster)

@@ -1,0 +1,157 @@
+"""Connections behind one poller, over real loopback sockets."""
+
+import socket
+import time
+
+import pytest
+
+from evenflow.runtime import switchboard
+from evenflow.runtime.channel import PeerGone
+from evenflow.runtime.frames import Encoder, Frame, Kind
+from evenflow.runtime.handshake import Handshake
+from evenflow.runtime.switchboard import Lost, Opened, Received, Switchboard
+
+SECRET = b"s" * 32
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def board():
+    made = Switchboard(SECRET)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def port(board):
+    return board.listen("127.0.0.1")
+
+
+@pytest.fixture
+def stranger(port):
+    """Opens raw connections to the board."""
+    opened = []
+
+    def connect():
+        opened.append(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S))
+        return opened[-1]
+
+    yield connect
+    for sock in opened:
+        sock.close()
+
+
+def happenings(board, kind, count=1):
+    """Poll until `count` things of `kind` have happened; everything that did."""
+    seen, deadline = [], time.monotonic() + PATIENCE_S
+    while sum(isinstance(thing, kind) for thing in seen) < count:
+        assert time.monotonic() < deadline, f"only {seen}"
+        seen += board.poll(0.1)
+    return seen
+
+
+def shake(sock, board):
+    """The client's side of the handshake, by hand; the encoder for what follows."""
+    handshake = Handshake(SECRET, b"n" * 32, server=False)
+    sock.sendall(handshake.start())
+    answer = b""
+    while len(answer) < handshake.expects:
+        list(board.poll(0.1))
+        sock.settimeout(0.01)
+        try:
+            answer += sock.recv(handshake.expects - len(answer))
+        except TimeoutError:
+            continue
+    sock.sendall(handshake.receive(answer))
+    return Encoder(handshake.seeds()[0])
+
+
+def frame(number):
+    return Frame(Kind.CONTROL, b"%d" % number, number)
+
+
+def test_two_boards_meet(board, port):
+    other = Switchboard(SECRET)
+    try:
+        ours = other.connect("127.0.0.1", port, "the board")
+        ours.send(frame(1))
+        theirs = None
+        deadline = time.monotonic() + PATIENCE_S
+        seen = []
+        while not any(isinstance(thing, Received) for thing in seen):
+            assert time.monotonic() < deadline
+            list(other.poll(0.01))
+            seen += board.poll(0.01)
+        theirs = seen[0].channel
+        assert seen == [Opened(theirs), Received(theirs, frame(1))]
+        board.drop(theirs)
+        board.drop(theirs)
+        [lost] = [thing for thing in happenings(other, Lost) if isinstance(thing, Lost)]
+        assert (lost.channel, lost.known) == (ours, True)
+        assert lost.reason.startswith(f"the board at 127.0.0.1:{port} ")
+    finally:
+        other.close()
+
+
+def test_a_bad_frame_behind_a_good_one_is_noticed_though_the_peer_falls_silent(board, stranger):
+    sock = stranger()
+    encoder = shake(sock, board)
+    sock.sendall(b"".join(encoder.encode(frame(1))) + b"x" * 44)
+    seen = happenings(board, Lost)
+    assert [type(thing) for thing in seen] == [Opened, Received, Lost]
+    assert "frame 1 starts with b'xxxx'" in seen[-1].reason
+    assert seen[-1].known
+
+
+def test_frames_sent_before_a_close_arrive_before_the_loss(board, stranger):
+    sock = stranger()
+    encoder = shake(sock, board)
+    sock.sendall(b"".join(part for number in range(20) for part in encoder.encode(frame(number))))
+    sock.close()
+    seen = happenings(board, Lost)
+    assert [thing.frame for thing in seen if isinstance(thing, Received)] == [frame(number) for number in range(20)]
+    assert seen[-1].reason.endswith("closed the connection")
+
+
+def test_nobody_listens(board, port):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed = free.getsockname()[1]
+    try:
+        board.connect("127.0.0.1", closed, "worker 3")
+    except PeerGone as error:
+        reason = str(error)
+    else:
+        reason = happenings(board, Lost)[-1].reason
+    assert f"worker 3 at 127.0.0.1:{closed}" in reason
+    assert "refused" in reason
+
+
+def test_strangers_beyond_the_limit_are_turned_away_until_there_is_room(board, stranger, monkeypatch):
+    monkeypatch.setattr(switchboard, "MAX_HALF_OPEN", 3)
+    monkeypatch.setattr(switchboard, "HANDSHAKE_S", 1.0)
+    silent = [stranger() for _ in range(3)]
+    turned_away = stranger()
+    deadline = time.monotonic() + PATIENCE_S
+    turned_away.settimeout(0.01)
+    while True:  # the fourth is closed at once, the three are still waited for
+        assert time.monotonic() < deadline
+        assert not list(board.poll(0.01))
+        try:
+            assert turned_away.recv(1) == b""
+            break
+        except TimeoutError:
+            continue
+    lost = happenings(board, Lost, 3)
+    assert all("did not finish the handshake in time" in thing.reason for thing in lost)
+    assert not any(thing.known for thing in lost)
+    assert [sock.recv(1) for sock in silent] == [b"", b"", b""]
+    shake(stranger(), board)
+    assert isinstance(happenings(board, Opened)[-1], Opened)
+
+
+def test_wake_from_another_thread(board):
+    started = time.monotonic()
+    board.wake()
+    assert not list(board.poll(PATIENCE_S))
+    assert time.monotonic() - started < PATIENCE_S
