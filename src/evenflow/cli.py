@@ -69,6 +69,7 @@ def bench_ordered(
     factor: Annotated[float, typer.Option(help="How many times slower.", min=1)] = 10.0,
     cost_us: Annotated[float, typer.Option(help="Emulated microseconds a row costs a worker that is not slow.")] = 20.0,
     seconds: Annotated[float, typer.Option(help="How long rows are fed.", min=1)] = 15.0,
+    also: Annotated[str, typer.Option(help="Further classes, workers:factor, such as 20:5,4:2.")] = "",
     until: Annotated[float, typer.Option(help="Second at which the slow workers recover; 0: never.", min=0)] = 0.0,
     period: Annotated[float, typer.Option(help="Seconds between samples and decisions.", min=0.01)] = 1.0,
     balance: Annotated[str, typer.Option(help="Balances to compare, separated by commas.")] = "round-robin,credits",
@@ -81,9 +82,10 @@ def bench_ordered(
         from evenflow.bench import ordered
         from evenflow.runtime.session import local_session
 
-        if slow > workers:
-            raise typer.BadParameter(f"{slow} slow workers of {workers}", param_hint="--slow")
-        setting = ordered.Setting(workers, slow, factor, cost_us, seconds, until, period)
+        classes = tuple(_class(text) for text in also.split(",") if text)
+        if (slowed := slow + sum(count for count, _ in classes)) > workers:
+            raise typer.BadParameter(f"{slowed} slow workers of {workers}", param_hint="--slow and --also")
+        setting = ordered.Setting(workers, slow, factor, cost_us, seconds, until, period, classes)
         balances = [name.strip() for name in balance.split(",")]
         for name in balances:
             setting.balance(name)
@@ -119,8 +121,17 @@ def bench_ordered(
     _guard(work)
 
 
+def _class(text: str) -> tuple[int, float]:
+    count, _, factor = text.partition(":")
+    try:
+        return int(count), float(factor)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not workers:factor, such as 20:5", param_hint="--also") from None
+
+
 def _show(setting: Setting, outcomes: list[Outcome]) -> None:
     load = f"{setting.slow} of {setting.workers} workers {setting.factor:g}x slower"
+    load += "".join(f", {count} {factor:g}x" for count, factor in setting.also)
     if setting.until:
         load += f" until second {setting.until:g}"
     ideal = setting.ideal(0, setting.seconds)

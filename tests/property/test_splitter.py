@@ -1,6 +1,7 @@
 """Shares that follow the weights, and frames that never outgrow what is known."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
@@ -19,7 +20,7 @@ def shared(total):
 
     def cut(workers, places):
         edges = [0, *sorted(places)[: len(workers) - 1], total]
-        return dict(zip(sorted(workers), [b - a for a, b in zip(edges, edges[1:], strict=False)], strict=False))
+        return dict(zip(sorted(workers), [b - a for a, b in pairwise(edges)], strict=False))
 
     return st.builds(
         cut, st.sets(worker, min_size=1, max_size=8), st.lists(st.integers(0, total), min_size=7, max_size=7)

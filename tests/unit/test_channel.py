@@ -3,6 +3,7 @@
 import pytest
 
 from evenflow.errors import HandshakeError, ProtocolError
+from evenflow.runtime import channel
 from evenflow.runtime.channel import Channel, Meter, PeerGone
 from evenflow.runtime.frames import HEADER_BYTES, Decoder, Encoder, Frame, Kind
 from evenflow.runtime.handshake import Handshake
@@ -203,6 +204,14 @@ def test_no_more_than_asked_for():
     assert line.channel.receive(2) == frames[:2]
     assert line.channel.receive(9) == frames[2:]
     assert line.channel.receive(9) == []
+
+
+def test_one_peer_does_not_keep_the_others_waiting(monkeypatch):
+    monkeypatch.setattr(channel, "READ_BYTES", 1000)
+    line = Line()
+    frames = [data(600, number) for number in range(5)]
+    line.arrive(*frames)
+    assert [line.channel.receive(9) for _ in range(4)] == [frames[:2], frames[2:4], frames[4:], []]
 
 
 def test_byte_by_byte():

@@ -244,6 +244,19 @@ def test_later_feeders_start_from_what_a_row_cost_last():
     assert made.handle(feeder(6.0, 23))[-1].message["costs"] == {"1": 0.5}
 
 
+def test_what_a_call_costs_beside_its_rows():
+    made = controller(worker(0.0, 11, 0), feeder(0.0, 21), workers=1)
+    made.handle(FeederReport(1.0, 21, 1.0, 0, {0: {"rows_done": 10, "frames_done": 2, "busy_s": 3.0}}, overhead=5.0))
+    made.handle(FeederReport(2.0, 21, 1.0, 0, {0: {"rows_done": 10, "frames_done": 2, "busy_s": 3.0}}, overhead=None))
+    told = made.handle(feeder(3.0, 22))[-1].message
+    assert (told["overhead"], told["costs"]) == (5.0, {"0": 3.0 / (10 + 2 * 5.0)})
+
+
+def test_two_regions_never_share_a_name():
+    made = controller(opened(0.0, "s"), opened(0.0, "s-2"))
+    assert [made.free_name(name) for name in ("r", "s", "t")] == ["r-2", "s-3", "t"]
+
+
 def test_region_opened_later_knows_the_workers():
     made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1))
     assert made.handle(opened(3.0, "late")) == [

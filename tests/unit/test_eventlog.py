@@ -65,3 +65,12 @@ def test_values_json_does_not_know_are_written_as_text(tmp_path):
     log.write(Record(1.0, "odd", {"detail": {"set": {1}, "complex": 1j}}))
     log.close()
     assert json.loads(path.read_text())["detail"] == {"set": "{1}", "complex": "1j"}
+
+
+def test_a_full_disk_costs_the_log_and_not_the_cluster():
+    log = EventLog("/dev/full")
+    for number in range(3):
+        log.write(Record(float(number), "tick", {}))
+    log.close()
+    assert [entry["event"] for entry in log.tail()] == ["tick", "event-log-lost", "tick", "tick"]
+    assert "No space left" in log.tail()[1]["reason"]

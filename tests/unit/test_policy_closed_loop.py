@@ -93,7 +93,7 @@ def test_64_workers_in_three_classes():
     settled = [move.detail["clusters"] for moves in run.moves[-60:] for move in moves]
     assert len(settled) > 20
     pure = [len({(number, slowdown[int(w)]) for w, number in c.items()}) == len(set(c.values())) for c in settled]
-    assert np.mean(pure) > 0.6
+    assert np.mean(pure) > 0.8
     assert pure[-1]
     slow, medium, fast = np.split(run.weights[-20:].mean(axis=0), [20, 40])
     assert slow.mean() < 1 < 3 < medium.mean() < 12 < 30 < fast.mean()

@@ -113,6 +113,17 @@ def test_frames_sent_before_a_close_arrive_before_the_loss(board, stranger):
     assert seen[-1].reason.endswith("closed the connection")
 
 
+def test_nothing_is_read_from_whom_nobody_wants_to_hear(board, stranger):
+    sock = stranger()
+    encoder = shake(sock, board)
+    channel = happenings(board, Opened)[-1].channel
+    channel.reading = False
+    sock.sendall(b"".join(encoder.encode(frame(1))))
+    assert not list(board.poll(0.1))
+    channel.reading = True
+    assert happenings(board, Received) == [Received(channel, frame(1))]
+
+
 def test_nobody_listens(board, port):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

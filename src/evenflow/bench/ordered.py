@@ -13,7 +13,7 @@ from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as sf
 
 from evenflow.bench.probe import ROW_SCHEMA, TALLY_SCHEMA, Tally, source, tally
-from evenflow.model.capacity import Emulate
+from evenflow.model.capacity import Emulate, Slowdown
 from evenflow.policy import Balance, BlockingRate, Oracle, balance_named
 from evenflow.runtime.cluster import Cluster
 
@@ -33,11 +33,16 @@ class Setting:
     seconds: float = 15.0
     until: float = 0.0
     period: float = 1.0
+    also: tuple[tuple[int, float], ...] = ()
+    """Further classes of workers after the slow ones, as (workers, factor); they stay as they are."""
 
     def emulate(self) -> Emulate:
         """The capacities."""
         load = [(0.0, self.factor), (self.until, 1.0)] if self.until else self.factor
-        return Emulate(self.cost_us, dict.fromkeys(range(self.slow), load))
+        slowdown: dict[int, Slowdown] = dict.fromkeys(range(self.slow), load)
+        for count, factor in self.also:
+            slowdown |= dict.fromkeys(range(len(slowdown), len(slowdown) + count), factor)
+        return Emulate(self.cost_us, slowdown)
 
     def balance(self, name: str) -> Balance:
         """The balance of that name for this setting: `lb-static` is the blocking rate without exploration."""

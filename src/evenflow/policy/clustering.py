@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from evenflow.policy.function import Vector
 
-KNEE = 0.1
-"""A connection blocks from the weight on at which F exceeds this rate."""
+KNEE = 0.02
+"""A connection blocks from the weight on at which F exceeds this rate: little, since many share one splitter's time."""
 CUT = 1.0
 """Functions further apart than this are not put into one cluster: a factor of e between their knees."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -28,7 +29,11 @@ class EventLog:
         entry = {"time": round(record.time, 6), "at": round(time.time(), 3), "event": record.event, **record.fields}
         self._kept.append(entry)
         if self._file is not None:
-            self._file.write(json.dumps(entry, default=str) + "\n")
+            try:
+                self._file.write(json.dumps(entry, default=str) + "\n")
+            except OSError as error:  # a full disk costs the log, not the cluster
+                self.close()
+                self._kept.append({**entry, "event": "event-log-lost", "reason": str(error)})
 
     def tail(self) -> list[dict[str, Any]]:
         """The latest entries, oldest first."""
@@ -37,5 +42,6 @@ class EventLog:
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what could not be written is tried once more
+                self._file.close()
             self._file = None
