@@ -12,8 +12,8 @@ from evenflow.runtime.splitter import Turns
 
 DEPTH = 2
 """Frames outstanding a worker under credits: one at work, one at hand when that is done."""
-WINDOW = 4
-"""Frames outstanding a worker under weights: more, because a turn that cannot be taken holds everybody up."""
+WINDOW = 2
+"""Frames outstanding a worker under weights: what a slow one can hoard before it is found out."""
 
 
 class Route(Protocol):

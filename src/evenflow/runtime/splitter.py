@@ -10,6 +10,8 @@ FRAME_S = 0.005
 """A frame is at least this much work: long against its overhead, short against anything a person waits for."""
 FRAMES_PER_S = 1000
 """Many workers get longer frames, so that one feeder does not handle more frames a second than this."""
+SHARED_FRAMES_PER_S = 4000
+"""The same where all workers get frames of one size: these must be short, or a slow worker sits on each for ages."""
 GROWTH = 4
 """How much larger the next frame may be than the largest that was answered; the first has one row."""
 RAMP_S = 0.25
@@ -116,23 +118,25 @@ class FrameSize:
     def rows(self, workers: int, worker: int | None = None) -> int:
         """Rows for the next frame in a region of `workers` workers."""
         known = self._fastest() if worker is None else self._known.get(worker)
-        return 1 if known is None else max(1, min(self._fit(workers, known), known.largest * GROWTH))
+        if known is None:
+            return 1
+        return max(1, min(self._fit(aim_s(workers, shared=worker is None), known), known.largest * GROWTH))
 
     def settled(self, workers: int, most: int) -> bool:
         """Whether frames have grown to their size, or to `most` rows; until then few should be under way."""
         known = self._fastest()
-        return known is not None and min(self._fit(workers, known), most) <= known.largest * GROWTH
+        return known is not None and min(self._fit(aim_s(workers, True), known), most) <= known.largest * GROWTH
 
     def _fastest(self) -> _Known | None:
         return min(self._known.values(), key=lambda known: known.cost, default=None)
 
-    def _fit(self, workers: int, known: _Known) -> int:
+    def _fit(self, aim: float, known: _Known) -> int:
         if self.overhead is None:
             if known.last is not None and known.last[1] < RAMP_S:
                 return known.largest * GROWTH
-            return int(aim_s(workers) / max(known.cost, 1e-9))
+            return int(aim / max(known.cost, 1e-9))
         call = min(self.overhead * known.cost, known.least_s)
-        return int(max(aim_s(workers), call * (1 / OVERHEAD - 1)) / max(known.cost, 1e-9))
+        return int(max(aim, call * (1 / OVERHEAD - 1)) / max(known.cost, 1e-9))
 
     def _weigh(self, known: _Known, rows: int, seconds: float) -> None:
         """Learn k from two frames in a row of which the second is much larger."""
@@ -145,6 +149,6 @@ class FrameSize:
             self.overhead = overhead if self.overhead is None else (self.overhead + overhead) / 2
 
 
-def aim_s(workers: int) -> float:
-    """Seconds of work a frame should be in a region of `workers` workers."""
-    return max(FRAME_S, workers / FRAMES_PER_S)
+def aim_s(workers: int, shared: bool = False) -> float:
+    """Seconds of work a frame should be in a region of `workers` workers; `shared`: one size for all of them."""
+    return max(FRAME_S, workers / (SHARED_FRAMES_PER_S if shared else FRAMES_PER_S))
