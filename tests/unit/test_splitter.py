@@ -88,10 +88,14 @@ def test_rows(answers, rows):
     assert learned(*answers).rows(2) == rows
 
 
-@pytest.mark.parametrize(("workers", "aim"), [(1, 0.005), (5, 0.005), (8, 0.008), (64, 0.064)])
-def test_many_workers_get_longer_frames(workers, aim):
-    assert aim_s(workers) == aim
-    assert learned(costs={0: 1e-6}).rows(workers) == pytest.approx(aim / 1e-6, abs=1)
+@pytest.mark.parametrize(
+    ("workers", "own", "shared"), [(1, 0.005, 0.005), (8, 0.008, 0.005), (20, 0.02, 0.005), (64, 0.064, 0.016)]
+)
+def test_many_workers_get_longer_frames(workers, own, shared):
+    assert (aim_s(workers), aim_s(workers, shared=True)) == (own, shared)
+    size = learned(costs={0: 1e-6})
+    assert size.rows(workers, 0) == pytest.approx(own / 1e-6, abs=1)
+    assert size.rows(workers) == pytest.approx(shared / 1e-6, abs=1)
 
 
 def grow(size, seconds_of, steps, workers=1):
