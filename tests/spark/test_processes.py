@@ -95,7 +95,6 @@ def test_small_sessions_and_stopped_ones(tmp_path):
     df = spark.range(0, 1000, 1, 3)
     error(ClusterStartError, lambda: ef.Cluster(spark, workers=2, start_timeout=30))
     error(ClusterStartError, lambda: ef.Cluster(spark, workers=3, start_timeout=3))
-    error(ClusterStartError, lambda: ef.Cluster(spark, workers=2, start_timeout=30))
     with ef.Cluster(spark, workers=1) as cluster:
         print(cluster.ordered_map(df, lambda batch: batch, "id long").count(), "rows")
     cluster = ef.Cluster(spark, workers=1)

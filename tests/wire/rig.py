@@ -132,7 +132,10 @@ class Rig:
             thread.join(PATIENCE_S)
             assert not thread.is_alive(), f"{thread.name} did not stop"
         for process in self.processes.values():
-            process.wait(PATIENCE_S)
+            try:
+                process.wait(PATIENCE_S)
+            finally:
+                process.kill()
         self.driver.close()
 
 

@@ -35,6 +35,15 @@ def whole(table, rows=2000):
     return table["id"].to_pylist() == list(range(rows))
 
 
+def rows_until(happened):
+    """Rows that do not end before something has happened."""
+    start = 0
+    while start < 2000 or not happened():
+        yield ids(start, start + 100)
+        start += 100
+        assert start < 10_000_000
+
+
 def serves(cluster):
     return whole(cluster.map(identity, ROWS))
 
@@ -131,7 +140,8 @@ def test_killed_worker(rig, balance, tmp_path):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    assert whole(cluster.map(function, ROWS, balance=balance()))
+    made = cluster.map(function, rows_until(mark.exists), balance=balance())
+    assert whole(made, made.num_rows)
     killer.join()
     [entry] = until(lambda: cluster.events("worker-lost"))
     assert (entry["worker"], entry["pid"]) == (1, victim)
@@ -248,10 +258,12 @@ def test_a_worker_lost_in_the_middle_of_an_answer(rig, balance):
 
 def test_a_worker_that_never_answers_is_not_waited_for_under_credits(rig):
     cluster = rig(2, start=False)
-    Impostor(cluster, 0, lambda _channel, _frame: None)
+    got = threading.Event()
+    Impostor(cluster, 0, lambda _channel, _frame: got.set())
     cluster.start_thread(1)
     cluster.await_live(2)
-    assert whole(cluster.map(identity, ROWS, balance=ByCredits()))
+    made = cluster.map(identity, rows_until(got.is_set), balance=ByCredits())
+    assert whole(made, made.num_rows)
     until(lambda: any(sample["resent"] for sample in cluster.events("sample")), "a frame sent again")
 
 

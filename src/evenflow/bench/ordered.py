@@ -6,13 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Observation, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame, SparkSession
 
-from evenflow.bench.probe import ROW_SCHEMA, TALLY_SCHEMA, Tally, source, tally
+from evenflow.bench.probe import ROW_SCHEMA, TALLY_SCHEMA, Source, Tally, tally
 from evenflow.model.capacity import Emulate, Slowdown
 from evenflow.policy import Balance, BlockingRate, Oracle, balance_named
 from evenflow.runtime.cluster import Cluster
@@ -93,8 +93,8 @@ def run(
     """One run; `watch` is told now and then how many rows are through."""
     emulate = setting.emulate()
     with Cluster(spark, setting.workers, period=setting.period, event_log=event_log, emulate=emulate) as cluster:
-        observed = Observation()
-        rows = source(spark, setting.seconds).observe(observed, sf.count(sf.lit(1)).alias("rows"))
+        made = spark.sparkContext.accumulator(0)
+        rows = cast(DataFrame, Source(spark, setting.seconds, made))
         out = cluster.ordered_map(rows, _same, ROW_SCHEMA, balance=setting.balance(balance), name="bench")
         with ThreadPoolExecutor(1) as pool:
             job = pool.submit(out.mapInArrow(tally, TALLY_SCHEMA).collect)
@@ -104,13 +104,13 @@ def run(
         began = next(event["at"] for event in cluster.events() if event["event"] == "feeder-joined")
         seen = Tally.of(job.result()[0], began)
         weights = {c.worker: c.weight for c in cluster.snapshot("bench").connections}
-    return _outcome(setting, balance, seen, int(observed.get["rows"]), weights)
+    return _outcome(setting, balance, seen, made.value, weights)
 
 
 def warm_up(spark: SparkSession) -> None:
     """Start Spark's Python processes and import what they need, so that the first run does not pay for it."""
     with Cluster(spark, 1) as cluster:
-        rows = source(spark, 10.0, rows=100_000)
+        rows = cast(DataFrame, Source(spark, 10.0, spark.sparkContext.accumulator(0), rows=100_000))
         cluster.ordered_map(rows, _same, ROW_SCHEMA).mapInArrow(tally, TALLY_SCHEMA).collect()
 
 

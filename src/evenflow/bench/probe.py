@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 
 ROW_SCHEMA = "id long, value double, made double"
@@ -16,25 +17,49 @@ ROW_SCHEMA = "id long, value double, made double"
 TALLY_SCHEMA = "rows long, in_order boolean, times array<double>, counts array<long>, delays array<double>"
 BATCH_ROWS = 10_000
 
+Map = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
 
 @dataclass(frozen=True)
 class Source:
-    """Rows with consecutive ids as fast as they are taken, for `seconds` or until there are `rows`."""
+    """Rows with consecutive ids as fast as they are taken, for `seconds` or until there are `rows`.
 
+    Stands in for a DataFrame whose rows are made in the task that uses them: between two Python functions Spark holds
+    several megabytes of rows, which would all have to be worked off after the time is up. `made` counts the rows.
+    """
+
+    spark: SparkSession
     seconds: float
+    made: Accumulator[int]
     rows: int = 1 << 60
 
-    def __call__(self, _batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield batches until time is up."""
-        list(_batches)
+    def mapInArrow(self, function: Map, schema: Any) -> DataFrame:
+        """`function` over the rows, as a DataFrame of one partition."""
+        making = _Making(self.seconds, self.rows, self.made, function)
+        return self.spark.range(0, 1, 1, 1).mapInArrow(making, schema)
+
+
+@dataclass(frozen=True)
+class _Making:
+    seconds: float
+    rows: int
+    made: Accumulator[int]
+    function: Map
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        list(batches)
+        return self.function(self._make())
+
+    def _make(self) -> Iterator[pa.RecordBatch]:
         deadline = time.time() + self.seconds
-        made = 0
-        while (now := time.time()) < deadline and made < self.rows:
-            count = min(BATCH_ROWS, self.rows - made)
-            ids = np.arange(made, made + count, dtype=np.int64)
+        done = 0
+        while (now := time.time()) < deadline and done < self.rows:
+            count = min(BATCH_ROWS, self.rows - done)
+            ids = np.arange(done, done + count, dtype=np.int64)
             columns = [ids, ids * 0.5, np.full(count, now)]
             yield pa.RecordBatch.from_arrays([pa.array(c) for c in columns], names=["id", "value", "made"])
-            made += count
+            done += count
+            self.made.add(count)
 
 
 def tally(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -79,8 +104,3 @@ class Tally:
     def rows_between(self, start: float, end: float) -> int:
         """Rows that came out between two seconds."""
         return int(self.counts[(self.times >= start) & (self.times < end)].sum())
-
-
-def source(spark: SparkSession, seconds: float, rows: int = 1 << 60) -> DataFrame:
-    """A DataFrame of one partition that makes rows for `seconds`."""
-    return spark.range(0, 1, 1, 1).mapInArrow(Source(seconds, rows), ROW_SCHEMA)
