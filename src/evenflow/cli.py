@@ -22,6 +22,7 @@ app = typer.Typer(help="Keeps streaming pipelines on Apache Spark balanced while
 bench = typer.Typer(help="Measured runs against the ideal, plain Spark and peers.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 console = Console()
+errors = Console(stderr=True)
 
 
 @app.command()
@@ -71,6 +72,7 @@ def bench_ordered(
     seconds: Annotated[float, typer.Option(help="How long rows are fed.", min=1)] = 15.0,
     also: Annotated[str, typer.Option(help="Further classes, workers:factor, such as 20:5,4:2.")] = "",
     until: Annotated[float, typer.Option(help="Second at which the slow workers recover; 0: never.", min=0)] = 0.0,
+    since: Annotated[float, typer.Option(help="Second at which the slow workers become slow.", min=0)] = 0.0,
     period: Annotated[float, typer.Option(help="Seconds between samples and decisions.", min=0.01)] = 1.0,
     balance: Annotated[str, typer.Option(help="Balances to compare, separated by commas.")] = "round-robin,credits",
     event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
@@ -85,13 +87,16 @@ def bench_ordered(
         classes = tuple(_class(text) for text in also.split(",") if text)
         if (slowed := slow + sum(count for count, _ in classes)) > workers:
             raise typer.BadParameter(f"{slowed} slow workers of {workers}", param_hint="--slow and --also")
-        setting = ordered.Setting(workers, slow, factor, cost_us, seconds, until, period, classes)
+        setting = ordered.Setting(workers, slow, factor, cost_us, seconds, until, period, since, classes)
         balances = [name.strip() for name in balance.split(",")]
+        setting.emulate()
         for name in balances:
             setting.balance(name)
-        spark = local_session(workers, slots=1)
+        if json_file is not None:
+            json_file.parent.mkdir(parents=True, exist_ok=True)
+            json_file.touch()
         with console.status("starting Spark"):
-            ordered.warm_up(spark)
+            spark = local_session(workers, slots=1, conf=ordered.FINE)
         outcomes = []
         columns = (
             TextColumn("{task.description}"),
@@ -100,10 +105,13 @@ def bench_ordered(
             TimeElapsedColumn(),
         )
         try:
+            ordered.warm_up(spark)
             with Progress(*columns, console=console, transient=True) as progress:
                 for chosen in balances:
                     goal = progress.add_task(chosen, total=setting.ideal(0, seconds) * seconds, rows="")
                     log = event_log / f"{chosen}.jsonl" if event_log else None
+                    if log is not None:
+                        log.unlink(missing_ok=True)
 
                     def watch(rows: float, goal: object = goal) -> None:
                         progress.update(goal, completed=rows, rows=f"{rows:,.0f} rows")  # type: ignore[arg-type]
@@ -114,7 +122,6 @@ def bench_ordered(
             spark.stop()
         _show(setting, outcomes)
         if json_file is not None:
-            json_file.parent.mkdir(parents=True, exist_ok=True)
             json_file.write_text(json.dumps(ordered.report(setting, outcomes), indent=2) + "\n")
             console.print(f"written: {json_file}")
 
@@ -132,6 +139,8 @@ def _class(text: str) -> tuple[int, float]:
 def _show(setting: Setting, outcomes: list[Outcome]) -> None:
     load = f"{setting.slow} of {setting.workers} workers {setting.factor:g}x slower"
     load += "".join(f", {count} {factor:g}x" for count, factor in setting.also)
+    if setting.since:
+        load += f" from second {setting.since:g}"
     if setting.until:
         load += f" until second {setting.until:g}"
     ideal = setting.ideal(0, setting.seconds)
@@ -155,8 +164,8 @@ def _guard(work: Callable[[], None]) -> None:
     """One clear line for what we raise on purpose, and for Ctrl-C; a traceback is for bugs."""
     try:
         work()
-    except EvenflowError as error:
-        console.print(f"[red]error:[/red] {error}", highlight=False)
+    except (EvenflowError, OSError) as error:
+        errors.print(f"[red]error:[/red] {error}", highlight=False)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         console.print("interrupted")

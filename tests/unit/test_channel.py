@@ -61,7 +61,7 @@ class Line:
     def __init__(self, finish=True):
         self.clock, self.socket = Clock(), Socket()
         handshake = Handshake(SECRET, b"c" * 32, server=False)
-        self.channel = Channel(self.socket, handshake, peer="worker 3", deadline=5.0, clock=self.clock)
+        self.channel = Channel(self.socket, handshake, peer="worker 3", patience=5.0, clock=self.clock)
         self.server = Handshake(SECRET, b"s" * 32, server=True)
         if finish:
             self.finish()

@@ -221,7 +221,7 @@ def test_feeder_joins():
 
 @pytest.mark.parametrize(
     ("before", "region", "reason"),
-    [([], "s", "this cluster has no region s"), ([Stop(0.0)], "r", "the cluster is stopping")],
+    [([], "s", "this cluster has no region s (any more)"), ([Stop(0.0)], "r", "the cluster is stopping")],
 )
 def test_feeder_refused(before, region, reason):
     assert controller(*before).handle(feeder(1.0, 21, region)) == [
@@ -430,9 +430,9 @@ def test_stop():
     made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1), feeder(0.0, 21))
     assert made.handle(Stop(9.0)) == [
         Record(9.0, "cluster-stopping", {}),
+        Tell(21, {"type": "refused", "reason": "the cluster is stopping"}),
         Tell(11, stop("the cluster is stopping")),
         Tell(12, stop("the cluster is stopping")),
-        Tell(21, {"type": "refused", "reason": "the cluster is stopping"}),
     ]
     assert brief(made.handle(PeerLeft(10.0, 11, "bye")))[0] == "worker-stopped"
     assert states(made) == ["stopped", "live"]

@@ -57,7 +57,6 @@ def test_who_is_waited_for():
     merger.add(7, 1, "y", size=1, last=False)
     merger.ready()
     assert (merger.head_owners, merger.waiting(), len(merger)) == ({7}, {1: {7}, 2: {4}}, 2)
-    assert merger.rows(2) == 10
 
 
 # -- frames that more than one worker has

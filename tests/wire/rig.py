@@ -1,6 +1,7 @@
 """A cluster without Spark: the real driver, real workers in threads or processes, feeders in the test's own thread."""
 
 import pickle
+import queue
 import socket
 import subprocess
 import sys
@@ -201,6 +202,7 @@ class Impostor:
         self.board = Switchboard(SECRET)
         self.control = self.board.connect(HOST, rig.settings.port, "the controller")
         self.stopped = threading.Event()
+        self.posted = queue.SimpleQueue()
         rig.threads[number] = threading.Thread(target=self.run, name=f"impostor-{number}")
         rig.threads[number].start()
 
@@ -209,6 +211,8 @@ class Impostor:
             while not self.stopped.is_set():
                 for happening in self.board.poll(0.05):
                     self.take(happening)
+                while not self.posted.empty():
+                    self.posted.get()()
         finally:
             self.board.close()
 
@@ -225,6 +229,11 @@ class Impostor:
                 self.answer(channel, frame)
             case Lost(channel=channel) if channel is self.control:
                 self.stopped.set()
+
+    def post(self, action):
+        """Do something from the impostor's own thread, which owns the channels."""
+        self.posted.put(action)
+        self.board.wake()
 
     def die(self):
         """Go away as a killed process does: every connection at once."""

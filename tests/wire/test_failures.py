@@ -293,10 +293,10 @@ def test_late_answers_are_thrown_away(rig, kind):
         first = pa.ipc.read_record_batch(pa.py_buffer(frame.body), IDS)["id"][0].as_py()
         until(lambda: first in CALLS[:-3])  # worker 1 got three more since: its answer to this one must have been read
         error = b'{"worker": 0, "error": "late", "traceback": ""}'
-        channel.send(Frame(kind, frame.body if kind is Kind.RESULT else error, frame.sequence))
-        done.set()
+        late = Frame(kind, frame.body if kind is Kind.RESULT else error, frame.sequence)
+        impostor.post(lambda: (channel.send(late), done.set()))
 
-    Impostor(cluster, 0, answer_late)
+    impostor = Impostor(cluster, 0, answer_late)
     cluster.await_live(1)
     cluster.start_thread(1)
     cluster.await_live(2)
@@ -393,7 +393,7 @@ def test_stop_during_a_run(rig, balance):
     def rows():
         yield from ROWS
         cluster.driver.stop()
-        until(lambda: cluster.events("cluster-stopping"))
+        until(lambda: len(cluster.ended) == 2, "the end of the workers")
         yield from ROWS
 
     with pytest.raises(ClusterStopped, match=r"cluster rig does not serve region r1 any more: .*running Cluster"):

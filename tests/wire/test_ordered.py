@@ -218,7 +218,7 @@ def recorded(monkeypatch):
         def add(self, owner, sequence, part, size, last):
             first = super().add(owner, sequence, part, size, last)
             Recorded.held.append(self.held_bytes)
-            Recorded.rows_under_way.append(Recorded.rows_under_way[-1] - (self.rows(sequence) if first else 0))
+            Recorded.rows_under_way.append(Recorded.rows_under_way[-1] - (self._slots[sequence].rows if first else 0))
             Recorded.parts.append(size)
             return first
 

@@ -20,6 +20,8 @@ from evenflow.runtime.cluster import Cluster
 REACTED = 0.9
 """A region has taken a change in when it runs at this share of the new ideal."""
 REACTION_WINDOW_S = 0.5
+FINE = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
+"""Spark settings for a bench session: rows reach the tally in small batches, so that short windows can be counted."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,16 @@ class Setting:
     seconds: float = 15.0
     until: float = 0.0
     period: float = 1.0
+    since: float = 0.0
+    """The slow workers are slow only from this second on."""
     also: tuple[tuple[int, float], ...] = ()
     """Further classes of workers after the slow ones, as (workers, factor); they stay as they are."""
 
     def emulate(self) -> Emulate:
         """The capacities."""
-        load = [(0.0, self.factor), (self.until, 1.0)] if self.until else self.factor
+        load = [(0.0, 1.0), (self.since, self.factor)] if self.since else [(0.0, self.factor)]
+        if self.until:
+            load.append((self.until, 1.0))
         slowdown: dict[int, Slowdown] = dict.fromkeys(range(self.slow), load)
         for count, factor in self.also:
             slowdown |= dict.fromkeys(range(len(slowdown), len(slowdown) + count), factor)
@@ -49,7 +55,7 @@ class Setting:
         if name == "lb-static":
             return BlockingRate(explore=False)
         if name == Oracle.name:
-            speeds = {second: self._speeds(second) for second in {0.0, self.until}}
+            speeds = {second: self._speeds(second) for second in {0.0, self.since, self.until}}
             return Oracle(schedule=sorted(speeds.items()))
         return balance_named(name)
 
@@ -73,8 +79,9 @@ class Outcome:
     steady_of_ideal: float
     """The same for the rows that came out in the second half of the feeding time."""
     final_rows_per_s: float
+    """Rows a second in the last quarter of the feeding time."""
     reaction_s: float | None
-    """From the load's removal until half a second at REACTED of the ideal has passed; None if never or no change."""
+    """From the change of load until the region runs at REACTED of the new ideal; None if never, or no change."""
     in_order: bool
     rows_in: int
     rows_out: int
@@ -130,13 +137,14 @@ def _same(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _outcome(setting: Setting, balance: str, seen: Tally, rows_in: int, weights: dict[int, int]) -> Outcome:
     half, end = setting.seconds / 2, setting.seconds
-    final = seen.rows_between(half, end) / (end - half)
+    steady = seen.rows_between(half, end) / (end - half)
+    final = seen.rows_between((half + end) / 2, end) / (end - half) * 2
     rate = seen.rows / seen.seconds
     return Outcome(
         balance=balance,
         rows_per_s=rate,
         of_ideal=rate / setting.ideal(0.0, seen.seconds),
-        steady_of_ideal=final / setting.ideal(half, end),
+        steady_of_ideal=steady / setting.ideal(half, end),
         final_rows_per_s=final,
         reaction_s=_reaction(setting, seen),
         in_order=seen.in_order and seen.rows == rows_in,
@@ -149,12 +157,18 @@ def _outcome(setting: Setting, balance: str, seen: Tally, rows_in: int, weights:
 
 
 def _reaction(setting: Setting, seen: Tally) -> float | None:
-    if not setting.until:
+    """Seconds from the change until the region runs at REACTED of the ideal, two half seconds in a row."""
+    change = setting.until or setting.since
+    if not change:
         return None
-    steps = round((setting.seconds - setting.until - REACTION_WINDOW_S) / 0.1)
-    for step in range(max(0, steps)):
-        start = setting.until + step * 0.1
-        rate = seen.rows_between(start, start + REACTION_WINDOW_S) / REACTION_WINDOW_S
-        if rate >= REACTED * setting.ideal(start, start + REACTION_WINDOW_S):
-            return round(start + REACTION_WINDOW_S - setting.until, 1)
+    for step in range(round((setting.seconds - change - 2 * REACTION_WINDOW_S) / 0.1)):
+        start = change + step * 0.1
+        windows = [start + k * REACTION_WINDOW_S for k in range(2)]
+        if all(_share(setting, seen, window) >= REACTED for window in windows):
+            return round(step * 0.1, 1)
     return None
+
+
+def _share(setting: Setting, seen: Tally, start: float) -> float:
+    end = start + REACTION_WINDOW_S
+    return seen.rows_between(start, end) / REACTION_WINDOW_S / setting.ideal(start, end)

@@ -30,6 +30,9 @@ from evenflow.control.events import (
 from evenflow.control.region import Region
 from evenflow.model import RESOLUTION, SetWeights, WorkerStatus
 
+KEPT_REGIONS = 1000
+"""Of regions that nobody feeds, only the latest of this many are kept: a query may open one a micro-batch."""
+
 
 @dataclass
 class _Worker:
@@ -107,6 +110,10 @@ class Controller:
         """A region by name."""
         return self._regions[name]
 
+    def operators(self) -> set[str]:
+        """The operators that regions use."""
+        return {region.operator for region in self._regions.values()}
+
     def free_name(self, name: str) -> str:
         """`name`, or if a region has that, the first of name-2, name-3, ... that is free."""
         names = (f"{name}-{number}" if number > 1 else name for number in itertools.count(1))
@@ -123,6 +130,9 @@ class Controller:
         region = Region(event.region, event.operator, event.balance)
         region.set_workers(self._live())
         self._regions[event.region] = region
+        idle = [old.name for old in self._regions.values() if not old.feeders and old is not region]
+        for name in idle[: max(0, len(self._regions) - KEPT_REGIONS)]:
+            del self._regions[name]
         balance = event.balance
         fields = {"region": event.region, "balance": balance.name, "splitting": balance.splitting}
         yield Record(event.time, "region-opened", fields)
@@ -159,7 +169,7 @@ class Controller:
     def _feeder_joined(self, event: FeederJoined) -> Iterable[Instruction]:
         region = self._regions.get(event.region)
         if region is None or self._stopping:
-            why = "the cluster is stopping" if region else f"this cluster has no region {event.region}"
+            why = "the cluster is stopping" if region else f"this cluster has no region {event.region} (any more)"
             yield Record(event.time, "feeder-refused", {"region": event.region, "reason": why})
             yield Tell(event.peer, {"type": "refused", "reason": why})
             return
@@ -235,10 +245,10 @@ class Controller:
     def _stop(self, event: Stop) -> Iterable[Instruction]:
         self._stopping = True
         yield Record(event.time, "cluster-stopping", {})
+        for peer in self._feeders:  # first, so that they do not take their workers for lost
+            yield Tell(peer, {"type": "refused", "reason": "the cluster is stopping"})
         for peer in self._peers:
             yield Tell(peer, {"type": "stop", "reason": "the cluster is stopping"})
-        for peer in self._feeders:
-            yield Tell(peer, {"type": "refused", "reason": "the cluster is stopping"})
 
     def _membership_changed(self, time: float) -> Iterable[Instruction]:
         """Tell every region and its feeders who is there now."""

@@ -52,7 +52,8 @@ class Region:
         self.rows_out += rows_out
         for worker, counts in connections.items():
             totals = self.totals.get(worker)
-            if totals is not None:
+            current = self.incarnations.get(worker)
+            if totals is not None and counts.get("incarnation", current) == current:
                 for name in COUNTERS:
                     totals[name] += counts.get(name, 0)
                 if counts.get("rows_done", 0) > 0:

@@ -19,8 +19,13 @@ Schedule = Sequence[tuple[float, Capacities]]
 
 def by_worker(what: str, numbers: Capacities) -> dict[int, float]:
     """Numbers by worker id, from a mapping or from a list for workers 0, 1, 2, ...; none negative, not all 0."""
-    pairs = numbers.items() if isinstance(numbers, Mapping) else enumerate(numbers)
-    found = {int(worker): float(number) for worker, number in pairs}
+    try:
+        pairs = numbers.items() if isinstance(numbers, Mapping) else enumerate(numbers)
+        found = {int(worker): float(number) for worker, number in pairs}
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"{what} are {numbers!r}: give numbers, as a list or by worker id") from None
+    if min(found, default=0) < 0:
+        raise InvalidArgument(f"{what} name worker {min(found)}: ids start at 0")
     for worker, number in found.items():
         if not (isfinite(number) and number >= 0.0):
             raise InvalidArgument(f"{what} of worker {worker} is {number:g}: give a number that is at least 0")

@@ -31,11 +31,12 @@ class Meter:
     The clock runs from the send that would block until the socket takes bytes again.
     """
 
-    __slots__ = ("_since", "_total")
+    __slots__ = ("_paused", "_since", "_total")
 
     def __init__(self) -> None:
         self._total = 0.0
         self._since: float | None = None
+        self._paused = False
 
     def block(self, now: float) -> None:
         """A send would have blocked at `now`."""
@@ -47,6 +48,17 @@ class Meter:
         if self._since is not None:
             self._total += now - self._since
             self._since = None
+
+    def pause(self, now: float) -> None:
+        """The sender turns to something else: from here on it is not this connection that keeps it."""
+        self._paused = self._since is not None
+        self.release(now)
+
+    def resume(self, now: float) -> None:
+        """The sender is back; if the connection was full, it is taken to be full still."""
+        if self._paused:
+            self._paused = False
+            self.block(now)
 
     def blocked_s(self, now: float) -> float:
         """The total so far, the wait under way included."""
@@ -73,10 +85,12 @@ class Channel:
     """
 
     def __init__(
-        self, sock: socket.socket, handshake: Handshake, *, peer: str, deadline: float, clock: Callable[[], float]
+        self, sock: socket.socket, handshake: Handshake, *, peer: str, patience: float, clock: Callable[[], float]
     ) -> None:
         self.peer = peer
-        self.deadline = deadline
+        self.patience = patience
+        self.deadline = clock() + patience
+        """When the next message of the handshake must be here; we may have been busy, so each gets the full time."""
         self.meter = Meter()
         self.reading = True
         """Whether the owner wants to hear more from this peer now: switched off for backpressure."""
@@ -171,6 +185,7 @@ class Channel:
             self._greeting += missing[:count]
             if len(self._greeting) == handshake.expects:
                 answer = handshake.receive(bytes(self._greeting))
+                self.deadline = self._clock() + self.patience
                 self._greeting.clear()
                 self._push(answer)
         sending, receiving = handshake.seeds()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import copy
 import dataclasses
+import hashlib
 import secrets
 import time
 import uuid
@@ -23,7 +25,8 @@ from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument
 from evenflow.model import Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
 from evenflow.operators.map import Input, MapOperator
-from evenflow.policy import Balance, balance_named
+from evenflow.policy import BALANCES, Balance, balance_named
+from evenflow.policy.balance import Splitting
 from evenflow.runtime.driver import Driver
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.feeder import Feed
@@ -68,7 +71,7 @@ class Cluster:
         self._spark = spark
         self._context = _classic_context(spark)
         self._size = workers
-        self._stopped = False
+        self._stopped = self._closed = False
         bind, host = driver_host(self._context)
         secret = secrets.token_bytes(32)
         name = uuid.uuid4().hex[:8]
@@ -119,18 +122,19 @@ class Cluster:
         called in the event log.
         """
         self._check_running()
+        if not hasattr(df, "mapInArrow"):
+            raise InvalidArgument(f"df is a {type(df).__name__}: give a DataFrame")
         if not callable(function):
             raise InvalidArgument(f"the function is {function!r}: give something that can be called with a batch")
         if input not in get_args(Input):
             raise InvalidArgument(f"input={input!r}: one of {', '.join(map(repr, get_args(Input)))}")
-        chosen = balance_named(balance, **options) if isinstance(balance, str) else balance
-        if options and chosen is balance:
-            raise InvalidArgument(f"{', '.join(options)}: give these to {type(balance).__name__}(...) itself")
+        chosen = _balance(balance, options)
         declared = _schema(self._spark, schema)
         arrow = _arrow_schema(self._spark, declared)
+        code = _pickled(MapOperator(function, arrow, input))
+        operator = hashlib.sha256(code).hexdigest()[:16]
+        self._driver.add_code(operator, code)
         region = self._driver.ask(lambda controller: controller.free_name(name or "region"))
-        operator = f"{region}-{uuid.uuid4().hex[:8]}"
-        self._driver.add_code(operator, _pickled(MapOperator(function, arrow, input)))
         self._driver.open_region(RegionOpened(self._driver.now(), region, operator, chosen))
         feed = Feed(self._settings, region, operator, arrow.serialize().to_pybytes(), chosen.splitting)
         return df.mapInArrow(feed, declared)
@@ -156,16 +160,17 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop the workers and give their slots back; queries still running on them fail. Safe to call twice."""
-        if self._stopped:
+        if self._closed:
             return
         self._stopped = True
-        atexit.unregister(self.stop)
         self._supervisor.release()
         self._driver.stop()
         try:
             self._supervisor.stop(STOP_S)
         finally:
             self._driver.close()
+            self._closed = True  # not before: a Ctrl-C on the way here leaves the rest to the next call
+            atexit.unregister(self.stop)
 
     def _check_running(self) -> None:
         if self._stopped:
@@ -205,6 +210,19 @@ def _remedy(master: str, slots: int) -> str:
         f"Give the session at least {slots} slots (executors times spark.executor.cores over spark.task.cpus), "
         "end other jobs that hold them, or ask for fewer workers"
     )
+
+
+def _balance(balance: str | Balance, options: dict[str, Any]) -> Balance:
+    """The region's own balance: what it learns must not mix with what another region's learns."""
+    if isinstance(balance, str):
+        return balance_named(balance, **options)
+    if isinstance(balance, type) or getattr(balance, "splitting", None) not in get_args(Splitting):
+        raise InvalidArgument(
+            f"balance={balance!r}: give one of {', '.join(sorted(BALANCES))}, or an object of evenflow.policy"
+        )
+    if options:
+        raise InvalidArgument(f"{', '.join(options)}: give these to {type(balance).__name__}(...) itself")
+    return copy.deepcopy(balance)
 
 
 def _check_numbers(workers: int, **seconds: float) -> None:

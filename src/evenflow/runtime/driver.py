@@ -24,7 +24,7 @@ from evenflow.control.events import (
     WorkerJoined,
     WorkerReport,
 )
-from evenflow.errors import ProtocolError
+from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError
 from evenflow.runtime.channel import Channel, PeerGone
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.frames import Frame, Kind
@@ -73,9 +73,10 @@ class Driver:
         self._board.wake()
 
     def add_code(self, operator: str, code: bytes) -> None:
-        """Make an operator available to the workers, which fetch it when a feeder first names it."""
+        """Make an operator available to the workers; operators that no region uses any more are dropped."""
         with self._lock:
-            self._code[operator] = code
+            used = self._controller.operators()
+            self._code = {name: kept for name, kept in self._code.items() if name in used} | {operator: code}
 
     def events(self) -> list[dict[str, Any]]:
         """The latest entries of the event log."""
@@ -87,7 +88,7 @@ class Driver:
         done = threading.Event()
         self.post(event, done)
         if not done.wait(OPEN_S):
-            raise TimeoutError(f"the controller did not open region {event.region} within {OPEN_S:.0f} s")
+            raise ClusterStopped(f"the controller did not open region {event.region} within {OPEN_S:.0f} s")
 
     def stop(self) -> None:
         """Tell everyone to stop; connections stay until `close`."""
@@ -99,7 +100,7 @@ class Driver:
         self._board.wake()
         self._thread.join(timeout=10)
         if self._thread.is_alive():
-            raise TimeoutError("the controller's thread did not end within 10 s")
+            raise EvenflowError("the controller's thread did not end within 10 s")
         self._board.close()
         self._log.close()
 
@@ -119,9 +120,15 @@ class Driver:
             while not self._posted.empty():
                 event, done = self._posted.get()
                 with self._lock:
-                    self._carry_out(self._controller.handle(event))
+                    self._handle(event)
                 if done is not None:
                     done.set()
+
+    def _handle(self, event: Event) -> None:
+        try:
+            self._carry_out(self._controller.handle(event))
+        except Exception as error:  # one event that goes wrong must not end the thread that serves all others
+            self._log.write(Record(self.now(), "controller-error", {"on": type(event).__name__, "error": repr(error)}))
 
     def _received(self, channel: Channel, frame: Frame) -> None:
         try:

@@ -11,7 +11,6 @@ wait. The function is stateless, so the first answer counts and later ones are t
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +24,7 @@ from evenflow.runtime.frames import MAX_BODY, Frame, Kind
 from evenflow.runtime.link import Link
 from evenflow.runtime.merger import Merger
 from evenflow.runtime.messages import control, parse
-from evenflow.runtime.routes import ROUTES, Route
+from evenflow.runtime.routes import DEPTH, ROUTES, Route
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.splitter import FRAME_BYTES, FrameSize, aim_s
 from evenflow.runtime.switchboard import Lost, Opened, Received, Switchboard
@@ -38,7 +37,10 @@ OVERDUE = 5
 """Under credits, a frame not answered after this many times what is usual is given to another worker as well."""
 LOSSES = 2
 """A frame that was lost with this many workers is taken to be the cause."""
+SLOW_PULL_S = 0.005
+"""A source that kept us waiting this long is asked again only when everything has gone out."""
 LEAVE_S = 5.0
+RECONNECT_S = 0.5
 
 
 @dataclass(slots=True)
@@ -68,10 +70,13 @@ class Feeder:
         self._links: dict[int, Link] = {}
         self._by_channel: dict[Channel, Link] = {}
         self._route: Route = ROUTES[splitting](self._links, time.perf_counter)
+        self._directory: dict[int, dict[str, Any]] = {}
+        self._weights: dict[int, int] = {}
+        self._reconnect_at = 0.0
         self._size = FrameSize()
         self._merger = Merger()
         self._spans: dict[int, Span] = {}
-        self._again: deque[int] = deque()
+        self._again: dict[int, None] = {}
         self._in_flight_bytes = 0
         self._row = 0
         self._round_trip_s = 0.0
@@ -80,14 +85,12 @@ class Feeder:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results of all rows, in the order of the rows."""
-        for batch in batches:
+        for batch in self._pulled(iter(batches)):
             if batch.num_rows:
                 self._join(batch.schema)
-                self._progress = time.perf_counter()
                 yield from self._split(batch)
         while len(self._merger):
-            if not self._send_again():
-                self._wait()
+            self._wait(draining=True)
             yield from self._merged()
         self._leave()
 
@@ -95,14 +98,50 @@ class Feeder:
         """Close every connection."""
         self._board.close()
 
+    # -- Spark on either side
+
+    def _pulled(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The input. Waiting for it is no connection's fault, and while we wait nothing is sent or received."""
+        slow = False
+        while True:
+            while slow and any(link.channel.unsent for link in self._links.values()):
+                self._wait()  # the next batch may be long in coming: let go of this one first
+            started = self._away()
+            batch = next(batches, None)
+            slow = self._back() - started > SLOW_PULL_S
+            if batch is None:
+                return
+            yield batch
+
+    def _merged(self) -> Iterator[pa.RecordBatch]:
+        """What may leave now; time that Spark takes to take it is not the workers'."""
+        parts = self._merger.ready()
+        if not parts:
+            return
+        for batch in _joined(parts):
+            self._rows_out += batch.num_rows
+            self._away()
+            yield batch
+            self._back()
+
+    def _away(self) -> float:
+        now = time.perf_counter()
+        for link in self._links.values():
+            link.channel.meter.pause(now)
+        return now
+
+    def _back(self) -> float:
+        self._progress = now = time.perf_counter()
+        for link in self._links.values():
+            link.channel.meter.resume(now)
+        return now
+
     # -- the splitter
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         offset = 0
         most = max(1, FRAME_BYTES // max(1, batch.nbytes // batch.num_rows))
         while offset < batch.num_rows:
-            if self._send_again():
-                continue
             link = self._next(batch.num_rows)
             if link is None:
                 self._wait()
@@ -136,26 +175,22 @@ class Feeder:
         self._in_flight_bytes += body.nbytes
         self._send(link, sequence)
 
-    def _send_again(self) -> bool:
-        """Give a frame that waits for it to another worker; whether one was."""
-        while self._again:
-            sequence = self._again[0]
+    def _send_again(self) -> None:
+        """Give frames that wait for it to another worker: whoever has least to do, beside its turn or its credits."""
+        for sequence in list(self._again):
             span = self._spans.get(sequence)
-            if span is None or (self._links and span.tried.issuperset(self._links)):  # answered, or everybody has it
-                self._again.popleft()
-                continue
-            link = self._route.next()
-            if link is None:
-                return False
-            if link.worker in span.tried:
-                self._route.give_back(link)
-                return False
-            self._again.popleft()
-            self._merger.also(link.worker, sequence)
-            self._resent += 1
-            self._send(link, sequence)
-            return True
-        return False
+            open_ones = [link for link in self._links.values() if link.channel.open]
+            others = [link for link in open_ones if span and link.worker not in span.tried]
+            link = min(others, key=lambda link: len(link.under_way), default=None)
+            if link is not None and len(link.under_way) > DEPTH:
+                return
+            if span is None or open_ones:  # answered meanwhile; or nobody is left to ask but those who have been
+                del self._again[sequence]
+            if link is not None:
+                self._merger.also(link.worker, sequence)
+                link.extra.add(sequence)
+                self._resent += 1
+                self._send(link, sequence)
 
     def _send(self, link: Link, sequence: int) -> None:
         span = self._spans[sequence]
@@ -168,15 +203,6 @@ class Feeder:
             self._drop(link, str(error))
 
     # -- the merger
-
-    def _merged(self) -> Iterator[pa.RecordBatch]:
-        parts = self._merger.ready()
-        if not parts:
-            return
-        for batch in _joined(parts):
-            self._rows_out += batch.num_rows
-            yield batch
-        self._progress = time.perf_counter()  # time that Spark took to take the rows is not the workers'
 
     def _answer(self, link: Link, frame: Frame) -> None:
         span = self._spans.get(frame.sequence)
@@ -200,21 +226,27 @@ class Feeder:
         self._size.learn(link.worker, link.answered(frame.sequence, seconds), seconds)
         if span is not None and len(span.tried) == 1:
             self._round_trip_s += (time.perf_counter() - span.sent_at - self._round_trip_s) / 16
-        self._route.answered(link)
+        if frame.sequence in link.extra:
+            link.extra.discard(frame.sequence)  # it was sent beside the turns and credits, and earns none
+        else:
+            self._route.answered(link)
         if first:
             self._in_flight_bytes -= self._spans.pop(frame.sequence).body.nbytes
 
-    def _hedge(self, now: float) -> None:
-        """Under credits: when the frame that everything waits for is long overdue, send all such frames again."""
-        if not self._route.by_worker or self._again or not self._merger.held_bytes:
+    def _hedge(self, now: float, draining: bool) -> None:
+        """Under credits: send again what is long overdue, if results behind it wait or nothing else is left to do.
+
+        The k-th copy of a frame goes out when the last one is late by OVERDUE ** k times what is usual: a worker that
+        is stuck costs little time, a row that takes ages everywhere does not occupy everybody.
+        """
+        if not self._route.by_worker or not (draining or self._merger.held_bytes):
             return
         usual = max(aim_s(len(self._links)), self._round_trip_s)
         for sequence, owners in self._merger.waiting().items():
             span = self._spans[sequence]
             expected = max([usual, *(self._size.seconds(worker, span.rows) for worker in owners)])
-            if now - span.sent_at < OVERDUE * expected or len(owners) > 1:
-                break
-            self._again.append(sequence)
+            if owners and now - span.sent_at > OVERDUE ** len(owners) * expected:
+                self._again[sequence] = None
 
     def _function_error(self, frame: Frame, span: Span) -> FunctionError:
         report = parse(frame)
@@ -250,11 +282,12 @@ class Feeder:
         while self._controller.unsent and time.perf_counter() < deadline:
             self._poll(0.1)
 
-    def _wait(self) -> None:
+    def _wait(self, draining: bool = False) -> None:
         """Wait for the next thing to happen, not for ever."""
         self._poll(min(self._settings.period, 2 * OVERDUE * aim_s(len(self._links)), 1.0))
         now = time.perf_counter()
-        self._hedge(now)
+        self._hedge(now, draining)
+        self._send_again()
         idle = now - self._progress
         if idle > self._settings.stall_timeout:
             raise self._stalled(idle)
@@ -270,6 +303,7 @@ class Feeder:
                 case Opened(channel=channel):
                     self._opened(channel)
         now = time.perf_counter()
+        self._reconnect(now)
         if now - self._reported >= self._settings.period:
             self._report(now)
 
@@ -297,6 +331,15 @@ class Feeder:
             if self._merger.held_bytes >= REORDER_BYTES:
                 self._throttle()
 
+    def _hear_controller(self) -> None:
+        """Take what the controller has said already: workers that were told to stop are not lost."""
+        assert self._controller is not None
+        try:
+            for frame in self._controller.receive(most=8):
+                self._obey(parse(frame))
+        except PeerGone as error:
+            raise self._cluster_gone(str(error)) from None
+
     def _obey(self, message: dict[str, Any]) -> None:
         match message.get("type"):
             case "directory":
@@ -311,6 +354,7 @@ class Feeder:
 
     def _meet(self, workers: list[dict[str, Any]]) -> None:
         """Connect to workers not known yet; those that left are noticed by their own connections."""
+        self._directory = {entry["id"]: entry for entry in workers}
         for entry in workers:
             known = self._links.get(entry["id"])
             if known is not None and known.incarnation == entry["incarnation"]:
@@ -319,10 +363,22 @@ class Feeder:
                 self._drop(known, "it was replaced")
             self._connect(entry)
 
+    def _reconnect(self, now: float) -> None:
+        """Try again those that the controller still takes to be live."""
+        if now < self._reconnect_at or self._links.keys() >= self._directory.keys():
+            return
+        self._reconnect_at = now + RECONNECT_S
+        for worker, entry in self._directory.items():
+            if worker not in self._links:
+                self._connect(entry)
+        self._route.set_weights(self._weights)
+
     def _connect(self, entry: dict[str, Any]) -> None:
         assert self._input_schema is not None
         try:
-            channel = self._board.connect(entry["host"], entry["port"], f"worker {entry['id']}")
+            channel = self._board.connect(
+                entry["host"], entry["port"], f"worker {entry['id']}", self._settings.stall_timeout
+            )
         except PeerGone:
             return  # it died since the controller heard of it; its replacement will be announced
         channel.send(Frame(Kind.OPEN, control({"operator": self._operator}).body))
@@ -331,7 +387,8 @@ class Feeder:
         self._links[link.worker] = self._by_channel[channel] = link
 
     def _set_weights(self, weights: dict[str, int]) -> None:
-        self._route.set_weights({int(worker): weight for worker, weight in weights.items()})
+        self._weights = {int(worker): weight for worker, weight in weights.items()}
+        self._route.set_weights(self._weights)
 
     def _lost(self, channel: Channel, reason: str) -> None:
         if channel is self._controller:
@@ -346,16 +403,20 @@ class Feeder:
         del self._by_channel[link.channel], self._links[link.worker]
         self._route.dropped(link)
         self._size.forget(link.worker)
+        for sequence in link.under_way:
+            if sequence in self._spans:
+                self._spans[sequence].tried.discard(link.worker)
         for sequence in self._merger.lose(link.worker):
             span = self._spans[sequence]
             span.losses += 1
-            span.tried.discard(link.worker)
             if span.losses >= LOSSES:
+                self._hear_controller()
                 raise WorkerLost(
                     f"{self._rows_of(span)} were lost with {span.losses} workers, the last of them {link} ({reason}): "
                     "does the function end its process or run out of memory on these rows?"
                 )
-            self._again.append(sequence)
+            self._again[sequence] = None
+        self._send_again()
 
     # -- statistics and errors
 
@@ -383,7 +444,9 @@ class Feeder:
 
     def _stalled(self, idle: float) -> RegionStalled:
         stuck = [link for link in self._links.values() if link.under_way or not link.channel.open]
-        what = "; ".join(f"{link} has {len(link.under_way)} frames" for link in stuck) or "no worker is live"
+        what = "; ".join(f"{link} has {len(link.under_way)} frames" for link in stuck) or (
+            f"workers {sorted(self._directory)} do not answer" if self._directory else "no worker is live"
+        )
         return RegionStalled(
             f"region {self._region}: nothing heard for {idle:.0f} s: {what}. If the function may take this long on a "
             f"frame, give Cluster a stall_timeout above {self._settings.stall_timeout:g} s"

@@ -17,6 +17,8 @@ class Link:
     channel: Channel
     under_way: dict[int, int] = field(default_factory=dict)
     """Rows of each frame sent and not answered, by sequence."""
+    extra: set[int] = field(default_factory=set)
+    """Those of them that were sent beside the turns and credits."""
     rows_sent: int = 0
     frames_sent: int = 0
     rows_done: int = 0
@@ -50,7 +52,7 @@ class Link:
         }
         news = {name: value - self._reported.get(name, 0) for name, value in counts.items()}
         self._reported = counts
-        return news
+        return news | {"incarnation": self.incarnation}
 
     def __str__(self) -> str:
         return f"worker {self.worker} (pid {self.pid}, {self.channel.peer})"

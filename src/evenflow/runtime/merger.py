@@ -93,10 +93,6 @@ class Merger:
         """The workers that have the first frame not answered yet, which everything behind it waits for."""
         return next((set(slot.parts) for slot in self._slots.values() if slot.answer is None), set())
 
-    def rows(self, sequence: int) -> int:
-        """Rows sent under a sequence."""
-        return self._slots[sequence].rows
-
     def waiting(self) -> dict[int, set[int]]:
         """Unanswered sequences, oldest first, and who has been asked."""
         return {sequence: set(slot.parts) for sequence, slot in self._slots.items() if slot.answer is None}

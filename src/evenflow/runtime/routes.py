@@ -36,10 +36,6 @@ class Route(Protocol):
         """A frame came back over the link."""
         ...
 
-    def give_back(self, link: Link) -> None:
-        """The link that `next` gave was not used."""
-        ...
-
     def dropped(self, link: Link) -> None:
         """The link is gone."""
         ...
@@ -74,9 +70,6 @@ class Blocking:
         pass
 
     def answered(self, link: Link) -> None:
-        pass
-
-    def give_back(self, link: Link) -> None:
         pass
 
     def dropped(self, link: Link) -> None:
@@ -146,9 +139,6 @@ class Credits:
     def answered(self, link: Link) -> None:
         self._earned.extend([link] * (1 + DEPTH - self._depth[link]))
         self._depth[link] = DEPTH
-
-    def give_back(self, link: Link) -> None:
-        self._earned.append(link)
 
     def dropped(self, link: Link) -> None:
         self._depth.pop(link, None)

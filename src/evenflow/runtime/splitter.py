@@ -69,6 +69,8 @@ class _Known:
     """Rows of its largest frame."""
     least_s: float
     """The shortest time a frame took lately: no call costs more."""
+    frames: int = 0
+    """Frames it has answered to this feeder."""
     last: tuple[int, float] | None = None
     """Rows and seconds of its last frame."""
 
@@ -98,6 +100,7 @@ class FrameSize:
         self._weigh(known, rows, seconds)
         cost = seconds / (rows + (self.overhead or 0.0))
         known.cost = cost if known.cost == inf else min(cost, (known.cost + cost) / 2)
+        known.frames += 1
         known.largest = max(known.largest, rows)
         known.least_s = min(seconds, known.least_s * 1.05)
         known.last = (rows, seconds)
@@ -132,7 +135,7 @@ class FrameSize:
 
     def _fit(self, aim: float, known: _Known) -> int:
         if self.overhead is None:
-            if known.last is not None and known.last[1] < RAMP_S:
+            if known.frames == 1 or (known.last is not None and known.last[1] < RAMP_S):
                 return known.largest * GROWTH
             return int(aim / max(known.cost, 1e-9))
         call = min(self.overhead * known.cost, known.least_s)
@@ -144,9 +147,9 @@ class FrameSize:
             return
         before, took = known.last
         slope = (seconds - took) / (rows - before)
-        if slope > 0:
-            overhead = max(0.0, took / slope - before)
-            self.overhead = overhead if self.overhead is None else (self.overhead + overhead) / 2
+        most = float(GROWTH * rows)  # from frames of this size no more can be concluded
+        overhead = min(most, max(0.0, took / slope - before)) if slope > 0 else most
+        self.overhead = overhead if self.overhead is None else (self.overhead + overhead) / 2
 
 
 def aim_s(workers: int, shared: bool = False) -> float:

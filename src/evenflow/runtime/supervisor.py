@@ -13,6 +13,7 @@ from collections.abc import Callable
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from evenflow.errors import EvenflowError
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.worker import WorkerTask
 
@@ -48,7 +49,7 @@ class Supervisor:
         self._cancel()
         if not self._join(patience / 2):
             stuck = [thread.name for thread in self._threads if thread.is_alive()]
-            raise TimeoutError(f"Spark did not end the jobs of {', '.join(stuck)} within {patience:.0f} s")
+            raise EvenflowError(f"Spark did not end the jobs of {', '.join(stuck)} within {patience:.0f} s")
 
     def release(self) -> None:
         """Start no more jobs: the cluster is about to be stopped."""

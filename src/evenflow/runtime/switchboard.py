@@ -18,9 +18,9 @@ from evenflow.runtime.handshake import NONCE_BYTES, Handshake
 HANDSHAKE_S = 5.0
 """How long a stranger that connected may take to prove itself."""
 CONNECT_S = 60.0
-"""How long a peer of ours may take to answer our connection: it may be in the middle of a long function call."""
+"""How long the controller may take to answer our connection."""
 MAX_HALF_OPEN = 256
-"""More strangers than this at once are turned away at the door."""
+"""When there are more strangers than this at once, those that have been silent longest are turned out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Switchboard:
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._masks: dict[Channel, int] = {}
-        self._half_open: set[Channel] = set()
+        self._half_open: dict[Channel, None] = {}
         self._listener: socket.socket | None = None
         self._bell, self._button = socket.socketpair()
         self._bell.setblocking(False)
@@ -76,7 +76,7 @@ class Switchboard:
         self._selector.register(listener, selectors.EVENT_READ, None)
         return int(listener.getsockname()[1])
 
-    def connect(self, host: str, port: int, peer: str) -> Channel:
+    def connect(self, host: str, port: int, peer: str, patience: float = CONNECT_S) -> Channel:
         """Begin to connect; `Opened` or `Lost` tells how it went."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -85,7 +85,7 @@ class Switchboard:
         if status not in (0, errno.EINPROGRESS):
             sock.close()
             raise PeerGone(f"{peer} at {host}:{port} cannot be reached: {os.strerror(status)}")
-        return self._add(sock, server=False, peer=f"{peer} at {host}:{port}", patience=CONNECT_S)
+        return self._add(sock, server=False, peer=f"{peer} at {host}:{port}", patience=patience)
 
     def poll(self, timeout: float, most: int = 8) -> Iterator[Happening]:
         """What happens within `timeout` seconds; at most `most` frames a channel. Returns as soon as anything does."""
@@ -111,7 +111,7 @@ class Switchboard:
         if channel in self._masks:
             if self._masks.pop(channel):
                 self._selector.unregister(channel)
-            self._half_open.discard(channel)
+            self._half_open.pop(channel, None)
             channel.close()
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class Switchboard:
         except (PeerGone, ProtocolError) as error:
             reason = str(error)
         if channel.open and not was_open:
-            self._half_open.discard(channel)
+            self._half_open.pop(channel, None)
             yield Opened(channel)
         for frame in frames:
             if channel in self._masks:
@@ -168,16 +168,15 @@ class Switchboard:
         except OSError:  # the stranger left before we looked, or descriptors ran out: nothing to hold on to
             return
         if len(self._half_open) >= MAX_HALF_OPEN:
-            sock.close()
-            return
+            self.drop(next(iter(self._half_open)))  # who has been silent longest makes room
         configure(sock)
         self._add(sock, server=True, peer=f"{address[0]}:{address[1]}", patience=HANDSHAKE_S)
 
     def _add(self, sock: socket.socket, *, server: bool, peer: str, patience: float) -> Channel:
         handshake = Handshake(self._secret, os.urandom(NONCE_BYTES), server)
-        channel = Channel(sock, handshake, peer=peer, deadline=self._clock() + patience, clock=self._clock)
+        channel = Channel(sock, handshake, peer=peer, patience=patience, clock=self._clock)
         self._masks[channel] = 0
-        self._half_open.add(channel)
+        self._half_open[channel] = None
         return channel
 
     def _expire(self) -> Iterator[Happening]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 import traceback
 from collections.abc import Iterable, Iterator
@@ -109,7 +108,7 @@ class Worker:
             return
         port = self._board.listen(channel.address)
         hello = {"type": "worker", "worker": self._id, "host": channel.address, "port": port, "pid": os.getpid()}
-        channel.send(control(hello | {"node": socket.gethostname(), "task": list(self._task)}))
+        channel.send(control(hello | {"task": list(self._task)}))
 
     def _lost(self, channel: Channel, reason: str) -> None:
         self._sessions.pop(channel, None)
@@ -184,7 +183,7 @@ class Worker:
         batch = _read_batch(frame, session.schema)
         try:
             parts = list(_parts(self._operators[session.operator].process(batch)))
-        except (Exception, SystemExit) as error:  # whatever the user's code throws is the user's to see
+        except BaseException as error:  # whatever the user's code throws is the user's to see
             self._fail(channel, frame, error)
             return
         service = time.perf_counter() - started
@@ -200,7 +199,7 @@ class Worker:
 
     def _fail(self, channel: Channel, frame: Frame, error: BaseException) -> None:
         trace = "".join(traceback.format_exception(error))
-        body = {"worker": self._id, "error": _summary(error), "traceback": trace[-20_000:]}
+        body = {"worker": self._id, "error": _printable(_summary(error)), "traceback": _printable(trace[-20_000:])}
         channel.send(Frame(Kind.ERROR, json.dumps(body).encode(), frame.sequence, frame.epoch, frame.unit))
 
     def _report(self) -> None:
@@ -230,7 +229,7 @@ def _load(code: bytes) -> Any:
 
     try:
         return pickle.loads(code)
-    except Exception as error:  # a missing module, a newer Python: anything the pickle runs into
+    except BaseException as error:  # a missing module, a newer Python: anything the pickle runs into
         return _Broken(error)
 
 
@@ -257,6 +256,11 @@ def _summary(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # an exception whose own text fails
         return type(error).__name__
+
+
+def _printable(text: str) -> str:
+    """Without lone surrogates, which Spark cannot pass on."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[memoryview]:
