@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from evenflow.errors import InvalidArgument
@@ -57,7 +56,7 @@ def read(path: Path, region: str | None = None) -> Series:
     rows = np.diff([0, *(event["rows_out"] for event in samples)])
     spans = np.diff([times[0] - max(1e-9, fed[0]), *times])
     decided = [event for event in mine if event["event"] == "weights" and event.get("detail", {}).get("clusters")]
-    clusters = np.array([[e["detail"]["clusters"].get(str(w), -1) for w in workers] for e in decided], dtype=int)
+    clusters = np.array([_ranked(event, workers) for event in decided], dtype=int)
     return Series(
         region=name,
         balance=opened.get("balance", ""),
@@ -110,13 +109,26 @@ def _maps(series: Series) -> Figure:
     if clustered:
         right = figure.add_subplot(grid[0, 1])
         edges = np.append(series.cluster_seconds, series.cluster_seconds[-1] + 1)
-        colours = ListedColormap([f"C{n}" for n in range(10)])
-        right.pcolormesh(np.arange(len(series.workers) + 1), edges, series.clusters % 10, cmap=colours, vmin=0, vmax=9)
+        top = max(1, int(series.clusters.max()))
+        image = right.pcolormesh(
+            np.arange(len(series.workers) + 1), edges, series.clusters, cmap="nipy_spectral", vmin=0, vmax=top
+        )
         right.invert_yaxis()
-        right.set(xlabel="worker", ylabel="seconds", title="cluster (one colour each)")
+        right.set(xlabel="worker", ylabel="seconds", title="cluster, by its mean weight")
+        figure.colorbar(image, ax=right)
     _throughput(figure.add_subplot(grid[1, :]), series)
     figure.suptitle(_title(series))
     return figure
+
+
+def _ranked(event: dict[str, Any], workers: list[int]) -> list[int]:
+    """Each worker's cluster at one decision, numbered by its mean weight, so that colours keep their meaning."""
+    member = {int(worker): cluster for worker, cluster in event["detail"]["clusters"].items()}
+    shares: dict[int, list[int]] = {}
+    for worker, cluster in member.items():
+        shares.setdefault(cluster, []).append(event["weights"].get(str(worker), 0))
+    order = sorted(shares, key=lambda cluster: sum(shares[cluster]) / len(shares[cluster]))
+    return [order.index(member[worker]) if worker in member else -1 for worker in workers]
 
 
 def _throughput(axes: Axes, series: Series) -> None:
@@ -137,10 +149,16 @@ def _grid(samples: list[dict[str, Any]], workers: list[int], key: str) -> np.nda
 def _events(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise InvalidArgument(f"there is no event log {path}: give Cluster an event_log to write one")
-    events = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    events: list[dict[str, Any]] = []
+    lines = path.read_text().splitlines()
+    for number, line in enumerate(lines, 1):
         try:
-            events.append(json.loads(line))
+            event = json.loads(line)
         except ValueError as error:
+            if number == len(lines):  # a driver that was killed leaves half a line
+                break
             raise InvalidArgument(f"line {number} of {path} is not JSON: {error}") from None
+        if events and event["time"] < events[-1]["time"] - 1:  # another run was appended: the last one counts
+            events.clear()
+        events.append(event)
     return events

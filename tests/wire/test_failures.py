@@ -153,6 +153,28 @@ def test_killed_worker(rig, balance, tmp_path):
     assert serves(cluster)
 
 
+@pytest.mark.parametrize("balance", BALANCES)
+def test_workers_lost_together(rig, balance):
+    """An executor that dies takes all of its workers with it: their frames must not be sent from one to the other."""
+    cluster = rig(4, start=False)
+    got = [threading.Event() for _ in range(3)]
+    silent = [
+        Impostor(cluster, number, lambda _channel, _frame, seen=seen: seen.set()) for number, seen in enumerate(got)
+    ]
+    cluster.start_thread(3)
+    cluster.await_live(4)
+
+    def rows():
+        yield from rows_until(lambda: all(seen.is_set() for seen in got))
+        for impostor in silent:
+            impostor.die()
+        for number in range(3):
+            cluster.threads[number].join(PATIENCE_S)
+
+    made = cluster.map(identity, rows(), balance=balance())
+    assert whole(made, made.num_rows)
+
+
 def test_function_that_kills_its_process(rig):
     cluster = rig(3, processes=True)
 

@@ -17,7 +17,7 @@ class Credits:
     each completion earns it the next. Frames are sized for their worker, rows = aim / cost, so that a frame takes
     aim = max(5 ms, N ms) on each of N workers whatever its speed: a worker 100 times slower gets a hundredth of the
     rows, holds the merge back no longer than any other, and the reorder buffer stays at about two frames a worker. A
-    frame not answered after ten times its aim, while results behind it wait, is given to another worker as well.
+    frame five times later than usual, while results behind it wait, is given to another worker as well.
 
     There is nothing to decide here: `decide` reports each worker's share of the rows done since it was last asked.
     """

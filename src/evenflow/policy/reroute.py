@@ -13,8 +13,9 @@ from evenflow.policy.balance import Splitting, even_weights
 class Reroute:
     """w_j = R/N for all j; the splitter tries the others before it waits.
 
-    A baseline. A connection is full only when its buffers are, and everything in them still has to be worked off by
-    the slow worker before the in-order merge can go on: re-routing comes too late, and learns nothing from it.
+    A baseline. What has been sent to a slow worker still has to be worked off by it before the in-order merge can go
+    on, so re-routing is as late as the buffers are deep, and learns nothing from it. With our window of two frames
+    that is not very late; with kernel buffers alone, as in the paper, it is.
     """
 
     name: ClassVar[str] = "reroute"
