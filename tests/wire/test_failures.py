@@ -164,15 +164,23 @@ def test_workers_lost_together(rig, balance):
     cluster.start_thread(3)
     cluster.await_live(4)
 
-    def rows():
-        yield from rows_until(lambda: all(seen.is_set() for seen in got))
+    def lose_them():
+        for seen in got:
+            seen.wait(PATIENCE_S)
         for impostor in silent:
             impostor.die()
         for number in range(3):
             cluster.threads[number].join(PATIENCE_S)
 
-    made = cluster.map(identity, rows(), balance=balance())
-    assert whole(made, made.num_rows)
+    def rows():
+        yield from ROWS
+        helper.join()  # in one go for the feeder, which does not look while it waits for input
+        yield ids(2000, 3000)
+
+    helper = threading.Thread(target=lose_them)
+    helper.start()
+    assert whole(cluster.map(identity, rows(), balance=balance()), 3000)
+    helper.join()
 
 
 def test_function_that_kills_its_process(rig):

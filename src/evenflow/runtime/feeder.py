@@ -35,6 +35,8 @@ YIELD_ROWS = 10_000
 """Small results are joined up to this many rows before Spark gets them."""
 OVERDUE = 5
 """Under credits, a frame not answered after this many times what is usual is given to another worker as well."""
+RESEND_S = 0.1
+"""Frames of a lost worker wait this long for another: an executor takes all its workers with it, not all at once."""
 LOSSES = 2
 """A frame that was lost with this many workers is taken to be the cause."""
 SLOW_PULL_S = 0.005
@@ -76,7 +78,7 @@ class Feeder:
         self._size = FrameSize()
         self._merger = Merger()
         self._spans: dict[int, Span] = {}
-        self._again: dict[int, None] = {}
+        self._again: dict[int, float] = {}
         self._in_flight_bytes = 0
         self._row = 0
         self._round_trip_s = 0.0
@@ -177,7 +179,8 @@ class Feeder:
 
     def _send_again(self) -> None:
         """Give frames that wait for it to another worker: whoever has least to do, beside its turn or its credits."""
-        for sequence in list(self._again):
+        now = time.perf_counter()
+        for sequence in [sequence for sequence, due in self._again.items() if due <= now]:
             span = self._spans.get(sequence)
             open_ones = [link for link in self._links.values() if link.channel.open]
             others = [link for link in open_ones if span and link.worker not in span.tried]
@@ -200,6 +203,8 @@ class Feeder:
         try:
             link.channel.send(Frame(Kind.DATA, span.body, sequence, self._identity["epoch"]))
         except PeerGone as error:
+            del link.under_way[sequence]  # it never got there
+            span.tried.discard(link.worker)
             self._drop(link, str(error))
 
     # -- the merger
@@ -246,7 +251,7 @@ class Feeder:
             span = self._spans[sequence]
             expected = max([usual, *(self._size.seconds(worker, span.rows) for worker in owners)])
             if owners and now - span.sent_at > OVERDUE ** len(owners) * expected:
-                self._again[sequence] = None
+                self._again.setdefault(sequence, now)
 
     def _function_error(self, frame: Frame, span: Span) -> FunctionError:
         report = parse(frame)
@@ -302,6 +307,7 @@ class Feeder:
                     self._lost(channel, reason)
                 case Opened(channel=channel):
                     self._opened(channel)
+        self._send_again()
         now = time.perf_counter()
         self._reconnect(now)
         if now - self._reported >= self._settings.period:
@@ -406,17 +412,17 @@ class Feeder:
         for sequence in link.under_way:
             if sequence in self._spans:
                 self._spans[sequence].tried.discard(link.worker)
+        suspect = next(iter(link.under_way), None)  # a worker takes frames in order: this is the one it was at
         for sequence in self._merger.lose(link.worker):
             span = self._spans[sequence]
-            span.losses += 1
+            span.losses += sequence == suspect
             if span.losses >= LOSSES:
                 self._hear_controller()
                 raise WorkerLost(
                     f"{self._rows_of(span)} were lost with {span.losses} workers, the last of them {link} ({reason}): "
                     "does the function end its process or run out of memory on these rows?"
                 )
-            self._again[sequence] = None
-        self._send_again()
+            self._again[sequence] = time.perf_counter() + RESEND_S
 
     # -- statistics and errors
 
