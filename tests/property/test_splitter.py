@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from evenflow.runtime.splitter import FRAME_BYTES, FRAME_S, GROWTH, OVERHEAD, RAMP_S, FrameSize, Turns
+from evenflow.runtime.splitter import FRAME_BYTES, GROWTH, OVERHEAD, RAMP_S, SHARED_FRAME_S, FrameSize, Turns
 
 weights = st.dictionaries(st.integers(0, 63), st.integers(0, 60), min_size=1, max_size=8).filter(
     lambda w: any(w.values())
@@ -125,6 +125,6 @@ def test_frames_settle_at_their_aim(cost, overhead):
     for _ in range(30):
         rows = size.rows(1)
         size.learn(0, rows, cost * (rows + overhead))
-    aim = max(FRAME_S, cost * overhead * (1 / OVERHEAD - 1)) / cost
+    aim = max(SHARED_FRAME_S, cost * overhead * (1 / OVERHEAD - 1)) / cost
     assert size.rows(1) == pytest.approx(max(1, aim), rel=0.25, abs=2)
     assert size.settled(1, 10**9)

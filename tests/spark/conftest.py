@@ -16,9 +16,15 @@ SLOTS = 6
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run these last: py4j's threads go on sleeping, and tests that must not sleep would be blamed for it."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if _needs_spark(item):
             item.add_marker("spark")
+    items.sort(key=_needs_spark)
+
+
+def _needs_spark(item: pytest.Item) -> bool:
+    return Path(__file__).parent in item.path.parents
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -15,7 +15,7 @@ class Credits:
 
     The merger sees every completion. A worker has two frames outstanding: one at work, one at hand when that is done;
     each completion earns it the next. Frames are sized for their worker, rows = aim / cost, so that a frame takes
-    aim = max(5 ms, N ms) on each of N workers whatever its speed: a worker 100 times slower gets a hundredth of the
+    aim = max(10 ms, N ms) on each of N workers whatever its speed: a worker 100 times slower gets a hundredth of the
     rows, holds the merge back no longer than any other, and the reorder buffer stays at about two frames a worker. A
     frame five times later than usual, while results behind it wait, is given to another worker as well.
 

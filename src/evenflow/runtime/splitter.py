@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-FRAME_S = 0.005
+FRAME_S = 0.01
 """A frame is at least this much work: long against its overhead, short against anything a person waits for."""
+SHARED_FRAME_S = 0.005
+"""The same where all workers get frames of one size."""
 FRAMES_PER_S = 1000
 """Many workers get longer frames, so that one feeder does not handle more frames a second than this."""
 SHARED_FRAMES_PER_S = 4000
@@ -154,4 +156,6 @@ class FrameSize:
 
 def aim_s(workers: int, shared: bool = False) -> float:
     """Seconds of work a frame should be in a region of `workers` workers; `shared`: one size for all of them."""
-    return max(FRAME_S, workers / (SHARED_FRAMES_PER_S if shared else FRAMES_PER_S))
+    if shared:
+        return max(SHARED_FRAME_S, workers / SHARED_FRAMES_PER_S)
+    return max(FRAME_S, workers / FRAMES_PER_S)
