@@ -1,5 +1,7 @@
 """`ordered_map` on batch DataFrames: every shape of input, compared with a plain `mapInArrow`."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -153,6 +155,26 @@ def test_self_join(spark, cluster):
         plain.alias("a").join(plain.alias("b"), col("a.id") == col("b.id")).selectExpr("a.id as id", "b.square as s")
     )
     assert_same(joined.orderBy("id"), wanted.orderBy("id"), 5_000)
+
+
+def test_many_threads_open_regions_at_once(spark, cluster):
+    """Each gets its own function and its own name."""
+
+    def run(number):
+        out = cluster.ordered_map(
+            spark.range(0, 300, 1, 1),
+            lambda batch: pa.record_batch({"id": pc.add(batch.column("id"), number)}),
+            "id long",
+            name="crowd",
+        )
+        return out.toArrow()["id"].to_pylist()
+
+    with ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(run, range(24)))
+    assert results == [list(range(number, number + 300)) for number in range(24)]
+    opened = [event["region"] for event in cluster.events() if event["event"] == "region-opened"]
+    crowd = [name for name in opened if name.startswith("crowd")]
+    assert len(crowd) == len(set(crowd)) == 24
 
 
 def test_more_partitions_than_slots(spark, cluster):

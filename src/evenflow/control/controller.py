@@ -110,6 +110,10 @@ class Controller:
         """A region by name."""
         return self._regions[name]
 
+    def is_worker(self, peer: Peer) -> bool:
+        """Whether a peer is one of the workers now."""
+        return peer in self._peers
+
     def operators(self) -> set[str]:
         """The operators that regions use."""
         return {region.operator for region in self._regions.values()}

@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import hashlib
 import secrets
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -72,6 +73,7 @@ class Cluster:
         self._context = _classic_context(spark)
         self._size = workers
         self._stopped = self._closed = False
+        self._opening = threading.Lock()
         bind, host = driver_host(self._context)
         secret = secrets.token_bytes(32)
         name = uuid.uuid4().hex[:8]
@@ -133,9 +135,10 @@ class Cluster:
         arrow = _arrow_schema(self._spark, declared)
         code = _pickled(MapOperator(function, arrow, input))
         operator = hashlib.sha256(code).hexdigest()[:16]
-        self._driver.add_code(operator, code)
-        region = self._driver.ask(lambda controller: controller.free_name(name or "region"))
-        self._driver.open_region(RegionOpened(self._driver.now(), region, operator, chosen))
+        with self._opening:  # one at a time: until its region is open, a name is free and an operator unused
+            self._driver.add_code(operator, code)
+            region = self._driver.ask(lambda controller: controller.free_name(name or "region"))
+            self._driver.open_region(RegionOpened(self._driver.now(), region, operator, chosen))
         feed = Feed(self._settings, region, operator, arrow.serialize().to_pybytes(), chosen.splitting)
         return df.mapInArrow(feed, declared)
 

@@ -154,7 +154,7 @@ class Driver:
         elif peer is None:
             raise ProtocolError(f"'{kind}' came before the peer said who it is")
         elif kind == "code":
-            self._send_code(channel, str(message["operator"]))
+            self._send_code(channel, peer, str(message["operator"]))
         elif kind == "heartbeat":
             report = WorkerReport(now, peer, int(message["rows"]), int(message["frames"]), float(message["busy_s"]))
             self._carry_out(self._controller.handle(report))
@@ -166,10 +166,13 @@ class Driver:
         else:
             raise ProtocolError(f"there is no message '{kind}'")
 
-    def _send_code(self, channel: Channel, operator: str) -> None:
-        if operator not in self._code:
+    def _send_code(self, channel: Channel, peer: int, operator: str) -> None:
+        if operator in self._code:
+            self._tell(channel, Frame(Kind.CODE, operator.encode() + b"\n" + self._code[operator]))
+        elif self._controller.is_worker(peer):  # the region was dropped since the worker was told to prepare for it
+            self._tell(channel, control({"type": "no-code", "operator": operator}))
+        else:
             raise ProtocolError(f"there is no operator {operator}")
-        self._tell(channel, Frame(Kind.CODE, operator.encode() + b"\n" + self._code[operator]))
 
     def _lost(self, channel: Channel, reason: str, known: bool) -> None:
         peer = self._peers.pop(channel, None)

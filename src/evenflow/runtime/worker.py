@@ -137,6 +137,8 @@ class Worker:
             case "prepare":
                 for operator in message["operators"][-KEPT_OPERATORS:]:
                     self._fetch(operator)
+            case "no-code":
+                self._asked.discard(str(message["operator"]))
             case "clock" if self._pace is not None:
                 self._pace.set_clock(float(message["elapsed"]))
 
