@@ -13,6 +13,7 @@ from evenflow.policy.balance import Splitting
 from evenflow.policy.clustering import clusters, traits
 from evenflow.policy.function import BlockingFunction, Vector, pool
 from evenflow.policy.pace import Pace
+from evenflow.policy.recall import Recall
 
 SHORT = 0.25
 """A sample shorter than this share of the usual one waits for the next to be added to it."""
@@ -71,6 +72,8 @@ class BlockingRate:
     - A small share rises by large steps, each of them a risk: F_j / w'_j ** size_power makes the region the more
       patient with one, the smaller it is. It also keeps a slow worker, which blocks rarely and for long, from being
       traded against fast ones, which block often and do no harm by it.
+    - Weights that follow the blame wander, even from a split that cannot be bettered: when the pace falls behind what
+      earlier weights gave, these are taken back (`Recall`).
 
     Workers that join start with an even share and no function; those that leave are forgotten; the rest keep theirs.
     """
@@ -108,6 +111,7 @@ class BlockingRate:
                 raise InvalidArgument(f"{name} is {value}: give a number from {least} to {most:g}")
         self._links: dict[Key, _Link] = {}
         self._pace = Pace()
+        self._recall = Recall()
         self._fed_s = self._done = self._usual_s = 0.0
 
     def decide(self, snapshot: Snapshot) -> list[SetWeights]:
@@ -127,7 +131,7 @@ class BlockingRate:
         if blocked < Pace.IDLE:
             return []
         groups = self._groups()
-        weights = self._choose(groups)
+        weights = self._proven() or self._choose(groups)
         self._stretch(weights)
         if weights == [link.weight for link in self._links.values()]:
             return []
@@ -151,6 +155,7 @@ class BlockingRate:
         )
         for link, weight in zip(self._links.values(), weights, strict=True):
             link.weight = weight
+        self._recall.reset()
         self._pace.resize(len(before), len(self._links), set(self._links))
         self._rebase(snapshot)
         new = dict(zip(here, weights, strict=True))
@@ -188,6 +193,13 @@ class BlockingRate:
             if self.explore and blocked >= Pace.IDLE:
                 function = function.decay(link.weight, self.decay)
             link.function = function
+
+    def _proven(self) -> list[int] | None:
+        """The weights to keep or to go back to, because the region runs or ran best with them."""
+        if self._pace.learning or self._pace.held:  # somebody is too slow for their share: that is for F to say
+            self._recall.reset()
+            return None
+        return self._recall.keep([link.weight for link in self._links.values()], self._pace.now)
 
     def _groups(self) -> list[list[int]] | None:
         """Clusters of alike connections by place, if there are enough connections for that (§5.3)."""
