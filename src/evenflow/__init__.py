@@ -14,19 +14,77 @@ from evenflow._version import __version__
 if TYPE_CHECKING:
     from evenflow import errors, policy, testing
     from evenflow.errors import EvenflowError
+    from evenflow.operators.distinct import DistinctCount
+    from evenflow.operators.join import WindowJoin
+    from evenflow.operators.keyed import KeyedOperator
+    from evenflow.operators.last import LastValue
+    from evenflow.operators.rolling import (
+        RollingCount,
+        RollingMax,
+        RollingMean,
+        RollingMin,
+        RollingStd,
+        RollingSum,
+        RunningCount,
+        RunningMax,
+        RunningMean,
+        RunningMin,
+        RunningStd,
+        RunningSum,
+    )
     from evenflow.runtime.cluster import Cluster
     from evenflow.runtime.session import local_session
 
 _HOMES = {
     "Cluster": "evenflow.runtime.cluster",
+    "DistinctCount": "evenflow.operators.distinct",
     "EvenflowError": "evenflow.errors",
+    "KeyedOperator": "evenflow.operators.keyed",
+    "LastValue": "evenflow.operators.last",
+    "RollingCount": "evenflow.operators.rolling",
+    "RollingMax": "evenflow.operators.rolling",
+    "RollingMean": "evenflow.operators.rolling",
+    "RollingMin": "evenflow.operators.rolling",
+    "RollingStd": "evenflow.operators.rolling",
+    "RollingSum": "evenflow.operators.rolling",
+    "RunningCount": "evenflow.operators.rolling",
+    "RunningMax": "evenflow.operators.rolling",
+    "RunningMean": "evenflow.operators.rolling",
+    "RunningMin": "evenflow.operators.rolling",
+    "RunningStd": "evenflow.operators.rolling",
+    "RunningSum": "evenflow.operators.rolling",
+    "WindowJoin": "evenflow.operators.join",
     "errors": "",
     "local_session": "evenflow.runtime.session",
     "policy": "",
     "testing": "",
 }
 
-__all__ = ["Cluster", "EvenflowError", "__version__", "errors", "local_session", "policy", "testing"]
+__all__ = [
+    "Cluster",
+    "DistinctCount",
+    "EvenflowError",
+    "KeyedOperator",
+    "LastValue",
+    "RollingCount",
+    "RollingMax",
+    "RollingMean",
+    "RollingMin",
+    "RollingStd",
+    "RollingSum",
+    "RunningCount",
+    "RunningMax",
+    "RunningMean",
+    "RunningMin",
+    "RunningStd",
+    "RunningSum",
+    "WindowJoin",
+    "__version__",
+    "errors",
+    "local_session",
+    "policy",
+    "testing",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,8 @@ from evenflow._version import __version__
 from evenflow.errors import EvenflowError
 
 if TYPE_CHECKING:
+    from evenflow.bench.keyed import Outcome as KeyedOutcome
+    from evenflow.bench.keyed import Setting as KeyedSetting
     from evenflow.bench.ordered import Outcome, Setting
 
 app = typer.Typer(help="Keeps streaming pipelines on Apache Spark balanced while they run.", no_args_is_help=True)
@@ -98,26 +100,12 @@ def bench_ordered(
         with console.status("starting Spark"):
             spark = local_session(workers, slots=1, conf=ordered.FINE)
         outcomes = []
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[rows]}"),
-            TimeElapsedColumn(),
-        )
         try:
             ordered.warm_up(spark)
-            with Progress(*columns, console=console, transient=True) as progress:
+            with _progress() as progress:
                 for chosen in balances:
-                    goal = progress.add_task(chosen, total=setting.ideal(0, seconds) * seconds, rows="")
-                    log = event_log / f"{chosen}.jsonl" if event_log else None
-                    if log is not None:
-                        log.unlink(missing_ok=True)
-
-                    def watch(rows: float, goal: object = goal) -> None:
-                        progress.update(goal, completed=rows, rows=f"{rows:,.0f} rows")  # type: ignore[arg-type]
-
-                    outcomes.append(ordered.run(spark, setting, chosen, log, watch))
-                    progress.remove_task(goal)
+                    watch = _bar(progress, chosen, setting.ideal(0, seconds) * seconds)
+                    outcomes.append(ordered.run(spark, setting, chosen, _log(event_log, chosen), watch))
         finally:
             spark.stop()
         _show(setting, outcomes)
@@ -126,6 +114,84 @@ def bench_ordered(
             console.print(f"written: {json_file}")
 
     _guard(work)
+
+
+@bench.command("keyed")
+def bench_keyed(
+    workers: Annotated[int, typer.Option(help="Workers.", min=1)] = 4,
+    keys: Annotated[int, typer.Option(help="Distinct keys.", min=1)] = 16_384,
+    zipf: Annotated[float, typer.Option(help="Exponent of Zipf's law for the keys; 0: uniform.", min=0)] = 0.0,
+    rows: Annotated[int, typer.Option(help="Rows.", min=1)] = 5_000_000,
+    units: Annotated[int, typer.Option(help="Units the keys are hashed into.", min=1)] = 1024,
+    cost_us: Annotated[float, typer.Option(help="Emulated microseconds a row; 0: none.", min=0)] = 0.0,
+    slow: Annotated[int, typer.Option(help="How many workers are slow (emulated).", min=0)] = 0,
+    factor: Annotated[float, typer.Option(help="How many times slower.", min=1)] = 1.0,
+    since: Annotated[float, typer.Option(help="Second at which the slow workers become slow.", min=0)] = 0.0,
+    until: Annotated[float, typer.Option(help="Second at which they recover; 0: never.", min=0)] = 0.0,
+    balance: Annotated[str, typer.Option(help="Balances to compare, separated by commas.")] = "hash,flux,flux-auto",
+    event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+) -> None:
+    """A rolling mean by key: rows a second over plain Spark, or over the bound if capacities are emulated."""
+
+    def work() -> None:
+        from evenflow.bench import keyed
+        from evenflow.policy import keyed_balance_named
+        from evenflow.runtime.session import local_session
+
+        if slow > workers or ((slow or since or until) and not cost_us):
+            raise typer.BadParameter("slow workers need --cost-us, and be no more than --workers", param_hint="--slow")
+        setting = keyed.Setting(workers, keys, zipf, rows, units, cost_us, slow, factor, since, until)
+        balances = [name.strip() for name in balance.split(",")]
+        for name in balances:
+            keyed_balance_named(name)
+        if json_file is not None:
+            json_file.parent.mkdir(parents=True, exist_ok=True)
+            json_file.touch()
+        with console.status("starting Spark"):
+            spark = local_session(workers, slots=2)
+        outcomes = []
+        try:
+            keyed.warm_up(spark)
+            with keyed.data(spark, setting) as made, _progress() as progress:
+                against = keyed.baselines(spark, setting, made.path) if not cost_us else None
+                for chosen in balances:
+                    watch = _bar(progress, chosen, rows)
+                    log = _log(event_log, chosen)
+                    outcomes.append(keyed.run(spark, setting, chosen, made, against, log, watch))
+        finally:
+            spark.stop()
+        _show_keyed(setting, outcomes)
+        if json_file is not None:
+            json_file.write_text(json.dumps(keyed.report(setting, outcomes, against), indent=2) + "\n")
+            console.print(f"written: {json_file}")
+
+    _guard(work)
+
+
+def _progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rows]}"), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True)
+
+
+def _bar(progress: Progress, name: str, total: float) -> Callable[[float], None]:
+    """A bar for one run in place of the last one's; tell it how many rows are through."""
+    for old in progress.task_ids:
+        progress.remove_task(old)
+    goal = progress.add_task(name, total=total, rows="")
+
+    def watch(rows: float) -> None:
+        progress.update(goal, completed=rows, rows=f"{rows:,.0f} rows")
+
+    return watch
+
+
+def _log(directory: Path | None, name: str) -> Path | None:
+    """The event log of one run, started afresh."""
+    log = directory / f"{name}.jsonl" if directory else None
+    if log is not None:
+        log.unlink(missing_ok=True)
+    return log
 
 
 def _class(text: str) -> tuple[int, float]:
@@ -156,6 +222,36 @@ def _show(setting: Setting, outcomes: list[Outcome]) -> None:
             "-" if outcome.reaction_s is None else f"{outcome.reaction_s:.1f} s",
             f"{outcome.delay_ms['p50']:,.0f} / {outcome.delay_ms['p99']:,.0f} ms",
             "yes" if outcome.in_order else "[red]NO[/red]",
+        )
+    console.print(table)
+
+
+def _show_keyed(setting: KeyedSetting, outcomes: list[KeyedOutcome]) -> None:
+    data = f"{setting.rows:,} rows of {setting.keys:,} keys, " + (
+        f"Zipf {setting.zipf:g}" if setting.zipf else "uniform"
+    )
+    load = f", {setting.cost_us:g} us a row (emulated)" if setting.cost_us else ""
+    if setting.slow:
+        load += f", {setting.slow} of {setting.workers} workers {setting.factor:g}x slower"
+    table = Table(title=f"{data} on {setting.workers} workers{load}")
+    against = ["of bound", "steady"] if setting.cost_us else ["of identity", "of shuffle"]
+    for heading in ("balance", "rows/s", *against, "rstd", "moves", "pause p50/p99", "correct"):
+        table.add_column(heading, justify="left" if heading == "balance" else "right")
+    for outcome in outcomes:
+        pair = (
+            (outcome.of_bound, outcome.steady_of_bound)
+            if setting.cost_us
+            else (outcome.of_identity, outcome.of_shuffle)
+        )
+        pause = outcome.pause_ms
+        table.add_row(
+            outcome.balance,
+            f"{outcome.rows_per_s:,.0f}",
+            *("-" if value is None else f"{value:.3f}" for value in pair),
+            f"{outcome.rstd:.1f} %",
+            f"{outcome.moves:,}",
+            f"{pause['p50']:.0f} / {pause['p99']:.0f} ms" if pause else "-",
+            "yes" if outcome.correct else "[red]NO[/red]",
         )
     console.print(table)
 

@@ -37,3 +37,7 @@ class ProtocolError(EvenflowError):
 
 class HandshakeError(ProtocolError):
     """A peer does not hold the cluster's secret, or is too slow to show it."""
+
+
+class StateLost(EvenflowError):
+    """The state of a keyed operator is not what it must be: rows of it would be counted twice, or not at all."""

@@ -9,13 +9,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from evenflow.control.events import (
+    ConsumerReport,
     Event,
+    FeederBegan,
+    FeederEnded,
     FeederJoined,
     FeederReport,
     Instruction,
+    MoveAsked,
+    MoveReport,
     Peer,
     PeerLeft,
     Record,
@@ -27,8 +32,12 @@ from evenflow.control.events import (
     WorkerJoined,
     WorkerReport,
 )
+from evenflow.control.keyed import KeyedRegion
+from evenflow.control.movement import Site
 from evenflow.control.region import Region
 from evenflow.model import RESOLUTION, SetWeights, WorkerStatus
+from evenflow.policy.balance import Balance
+from evenflow.policy.keyed import KeyedBalance
 
 KEPT_REGIONS = 1000
 """Of regions that nobody feeds, only the latest of this many are kept: a query may open one a micro-batch."""
@@ -41,6 +50,8 @@ class _Worker:
     peer: Peer | None = None
     host: str = ""
     port: int = 0
+    mover: int = 0
+    deep: int = 0
     pid: int = 0
     task: tuple[int, int] = (0, 0)
     incarnation: int = 0
@@ -57,7 +68,8 @@ class Controller:
         self._workers = {number: _Worker(number) for number in range(workers)}
         self._peers: dict[Peer, int] = {}
         self._feeders: dict[Peer, FeederJoined] = {}
-        self._regions: dict[str, Region] = {}
+        self._ended: set[Peer] = set()
+        self._regions: dict[str, Region | KeyedRegion] = {}
         self._clock_zero: float | None = None
         self._stopping = False
 
@@ -70,6 +82,18 @@ class Controller:
                 return list(self._worker_joined(event))
             case FeederJoined():
                 return list(self._feeder_joined(event))
+            case FeederBegan():
+                return list(self._feeder_began(event))
+            case FeederEnded():
+                self._ended.add(event.peer)
+                return []
+            case ConsumerReport():
+                return list(self._consumer_report(event))
+            case MoveReport():
+                return list(self._move_report(event))
+            case MoveAsked():
+                region = self._regions.get(event.move.region)
+                return list(region.carry_out(event.time, [event.move])) if isinstance(region, KeyedRegion) else []
             case WorkerReport():
                 return list(self._worker_report(event))
             case FeederReport():
@@ -106,7 +130,7 @@ class Controller:
         """Stage id and task attempt id of the Spark task that is this worker."""
         return self._workers[worker].task
 
-    def region(self, name: str) -> Region:
+    def region(self, name: str) -> Region | KeyedRegion:
         """A region by name."""
         return self._regions[name]
 
@@ -130,19 +154,38 @@ class Controller:
     def _live(self) -> dict[int, int]:
         return {w.id: w.incarnation for w in self._workers.values() if w.state == "live"}
 
+    def _sites(self) -> dict[int, Site]:
+        return {w.id: Site(w.peer, w.host, w.mover) for w in self._workers.values() if w.peer is not None}
+
     def _region_opened(self, event: RegionOpened) -> Iterable[Instruction]:
-        region = Region(event.region, event.operator, event.balance)
-        region.set_workers(self._live())
+        region = self._new_region(event)
         self._regions[event.region] = region
         idle = [old.name for old in self._regions.values() if not old.feeders and old is not region]
         for name in idle[: max(0, len(self._regions) - KEPT_REGIONS)]:
-            del self._regions[name]
-        balance = event.balance
-        fields = {"region": event.region, "balance": balance.name, "splitting": balance.splitting}
-        yield Record(event.time, "region-opened", fields)
-        yield from self._rebalance(region, event.time)
+            yield from self._close_region(event.time, name)
+        fields = {"region": event.region, "balance": event.balance.name}
+        if isinstance(region, KeyedRegion):
+            yield Record(event.time, "region-opened", fields | {"units": event.units})
+        else:
+            yield Record(event.time, "region-opened", fields | {"splitting": region.balance.splitting})
+            yield from self._rebalance(region, event.time)
         for peer in self._peers:  # so that nobody waits for imports when the first row comes
             yield Tell(peer, {"type": "prepare", "operators": [event.operator]})
+
+    def _new_region(self, event: RegionOpened) -> Region | KeyedRegion:
+        if event.units:
+            keyed = KeyedRegion(event.region, event.operator, cast(KeyedBalance, event.balance), event.units)
+            keyed.set_workers(event.time, self._live(), self._sites())
+            return keyed
+        region = Region(event.region, event.operator, cast(Balance, event.balance))
+        region.set_workers(self._live())
+        return region
+
+    def _close_region(self, time: float, name: str) -> Iterable[Instruction]:
+        region = self._regions.pop(name)
+        if isinstance(region, KeyedRegion):
+            for evaluation in region.evaluations.ids:
+                yield from region.end(time, evaluation, f"region {name} is long out of use")
 
     def _worker_joined(self, event: WorkerJoined) -> Iterable[Instruction]:
         worker = self._workers.get(event.worker)
@@ -157,6 +200,7 @@ class Controller:
         self._peers[event.peer] = worker.id
         worker.state, worker.peer, worker.task = "live", event.peer, event.task
         worker.host, worker.port, worker.pid = event.host, event.port, event.pid
+        worker.mover, worker.deep = event.mover, event.deep
         worker.rows, worker.frames, worker.busy_s, worker.heard = 0, 0, 0.0, event.time
         worker.incarnation += 1
         yield Record(
@@ -182,8 +226,12 @@ class Controller:
             for worker in self._workers.values():
                 if worker.peer is not None:
                     yield Tell(worker.peer, {"type": "clock", "elapsed": 0.0})
+        if isinstance(region, KeyedRegion):
+            why = region.register(event)
+            if why:
+                yield from self._refuse(event, why)
+                return
         self._feeders[event.peer] = event
-        region.feeders.add(event.peer)
         yield Record(
             event.time,
             "feeder-joined",
@@ -195,7 +243,61 @@ class Controller:
                 "epoch": event.epoch,
             },
         )
-        yield Tell(event.peer, self._directory(region))
+        if isinstance(region, Region):
+            region.feeders.add(event.peer)
+            yield Tell(event.peer, self._directory(region, event.peer))
+
+    def _refuse(self, feeder: FeederJoined, why: str) -> Iterable[Instruction]:
+        yield Record(feeder.time, "feeder-refused", {"region": feeder.region, "reason": why})
+        yield Tell(feeder.peer, {"type": "lost", "reason": why})
+
+    def _feeder_began(self, event: FeederBegan) -> Iterable[Instruction]:
+        feeder = self._feeders.get(event.peer)
+        region = self._regions.get(feeder.region) if feeder is not None else None
+        if feeder is None or not isinstance(region, KeyedRegion):
+            return
+        why = region.begin(feeder)
+        if why:
+            yield from self._refuse(feeder, why)
+        else:
+            yield Tell(event.peer, self._directory(region, event.peer))
+
+    def _consumer_report(self, event: ConsumerReport) -> Iterable[Instruction]:
+        number = self._peers.get(event.peer)
+        region = self._regions.get(event.region)
+        if number is None or not isinstance(region, KeyedRegion):
+            return
+        region.report(number, event)
+        if region.due:
+            yield from region.sample(event.time)
+            yield from self._move(region, event.time)
+
+    def _move(self, region: KeyedRegion, time: float) -> Iterable[Instruction]:
+        """Ask a keyed operator's balance; one that fails costs its own region this round."""
+        try:
+            moves = region.decide(time)
+        except Exception as error:
+            fields = {"region": region.name, "balance": region.balance.name}
+            yield Record(time, "balance-failed", fields | {"error": f"{type(error).__name__}: {error}"})
+        else:
+            yield from region.carry_out(time, moves)
+
+    def _move_report(self, event: MoveReport) -> Iterable[Instruction]:
+        number = self._peers.get(event.peer)
+        region = self._regions.get(event.region)
+        if number is None or not isinstance(region, KeyedRegion):
+            return
+        movements = region.movements
+        match event.outcome:
+            case "installed":
+                yield from movements.installed(event.time, event.move, number, event.bytes, region.feeders)
+            case "failed" | "undelivered":
+                final = event.outcome == "failed"
+                yield from movements.failed(event.time, event.move, number, event.reason, final)
+            case "discarded":
+                yield from movements.discarded(event.time, event.move, number)
+            case "restored":
+                yield from movements.restored(event.time, event.move, number, region.feeders)
 
     def _worker_report(self, event: WorkerReport) -> Iterable[Instruction]:
         number = self._peers.get(event.peer)
@@ -210,20 +312,25 @@ class Controller:
         if feeder is not None:
             region = self._regions[feeder.region]
             region.add(event.feeding_s, event.rows_out, event.connections)
-            region.resent += event.resent
             region.overhead = event.overhead if event.overhead is not None else region.overhead
-            region.rerouted += event.rerouted
+            if isinstance(region, Region):
+                region.resent += event.resent
+                region.rerouted += event.rerouted
         return ()
 
     def _peer_left(self, event: PeerLeft) -> Iterable[Instruction]:
         feeder = self._feeders.pop(event.peer, None)
         if feeder is not None:
-            self._regions[feeder.region].feeders.discard(event.peer)
+            region = self._regions[feeder.region]
+            region.feeders.discard(event.peer)
             yield Record(
                 event.time,
                 "feeder-left",
                 {"region": feeder.region, "partition": feeder.partition, "attempt": feeder.attempt},
             )
+            if isinstance(region, KeyedRegion):
+                yield from region.leave(event.time, feeder, event.peer in self._ended)
+            self._ended.discard(event.peer)
         number = self._peers.pop(event.peer, None)
         if number is not None:
             worker = self._workers[number]
@@ -242,7 +349,9 @@ class Controller:
 
     def _tick(self, event: Tick) -> Iterable[Instruction]:
         for region in self._regions.values():
-            if region.fresh:
+            if isinstance(region, KeyedRegion):
+                yield from region.tick(event.time)
+            elif region.fresh:
                 yield self._sample(region, event.time)
                 yield from self._rebalance(region, event.time)
 
@@ -258,10 +367,13 @@ class Controller:
         """Tell every region and its feeders who is there now."""
         live = self._live()
         for region in self._regions.values():
-            region.set_workers(live)
-            yield from self._rebalance(region, time, tell=False)
+            if isinstance(region, KeyedRegion):
+                yield from region.set_workers(time, live, self._sites())
+            else:
+                region.set_workers(live)
+                yield from self._rebalance(region, time, tell=False)
             for peer in region.feeders:
-                yield Tell(peer, self._directory(region))
+                yield Tell(peer, self._directory(region, peer))
 
     def _rebalance(self, region: Region, time: float, tell: bool = True) -> Iterable[Instruction]:
         """Ask the region's balance; one that fails costs its own region this round, and nobody else anything."""
@@ -286,12 +398,21 @@ class Controller:
                 for peer in region.feeders:
                     yield Tell(peer, {"type": "weights", "weights": _keys(region.weights)})
 
-    def _directory(self, region: Region) -> dict[str, Any]:
+    def _directory(self, region: Region | KeyedRegion, peer: Peer) -> dict[str, Any]:
+        keyed = isinstance(region, KeyedRegion)
         workers = [
-            {"id": w.id, "incarnation": w.incarnation, "host": w.host, "port": w.port, "pid": w.pid}
+            {
+                "id": w.id,
+                "incarnation": w.incarnation,
+                "host": w.host,
+                "port": w.deep if keyed else w.port,
+                "pid": w.pid,
+            }
             for w in self._workers.values()
             if w.state == "live"
         ]
+        if isinstance(region, KeyedRegion):
+            return {"type": "directory", "workers": workers, **region.directory(peer)}
         costs = {str(worker): cost for worker, cost in region.costs.items()}
         known = {"weights": _keys(region.weights), "costs": costs, "overhead": region.overhead}
         return {"type": "directory", "workers": workers, **known}

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.model import MoveUnits
 from evenflow.policy.balance import Balance
+from evenflow.policy.keyed import KeyedBalance
 
 Peer = int
 """Whoever is behind one control connection, by a number the I/O around the controller gives out."""
@@ -24,6 +29,10 @@ class WorkerJoined:
     pid: int
     task: tuple[int, int] = (0, 0)
     """Spark's stage id and task attempt id, by which its executor is found."""
+    mover: int = 0
+    """The port on which other workers bring it units."""
+    deep: int = 0
+    """The port for feeders of keyed operators, whose connections have deep buffers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +42,9 @@ class RegionOpened:
     time: float
     region: str
     operator: str
-    balance: Balance
+    balance: Balance | KeyedBalance
+    units: int = 0
+    """How many units a keyed operator has; 0 for an ordered region."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,59 @@ class FeederJoined:
     attempt: int = 0
     query: str = ""
     epoch: int = 0
+    stage: str = ""
+    """Spark's stage id and attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeederBegan:
+    """A feeder of a keyed operator has its first row."""
+
+    time: float
+    peer: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class FeederEnded:
+    """A feeder of a keyed operator has had answers to all its rows."""
+
+    time: float
+    peer: Peer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConsumerReport:
+    """What a worker did for one keyed operator since its last report."""
+
+    time: float
+    peer: Peer
+    region: str
+    seconds: float
+    idle_s: float
+    busy_s: float
+    rows: int
+    bytes: int
+    units: npt.NDArray[np.int32]
+    unit_rows: npt.NDArray[np.int64]
+    sized: npt.NDArray[np.int32]
+    sizes: npt.NDArray[np.int64]
+    """Bytes of state of the units in `sized`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveReport:
+    """What a worker has to say about a movement.
+
+    `installed`, `undelivered`, `failed` (for good), `discarded` or `restored`.
+    """
+
+    time: float
+    peer: Peer
+    region: str
+    move: int
+    outcome: str
+    reason: str = ""
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +139,14 @@ class FeederReport:
     """Frames that did not go to the worker whose turn it was."""
     overhead: float | None = None
     """What a call of the function costs beside its rows, in rows; None if not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAsked:
+    """Somebody beside the policy wants units moved."""
+
+    time: float
+    move: MoveUnits
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +181,22 @@ class Stop:
     time: float
 
 
-Event = RegionOpened | WorkerJoined | FeederJoined | WorkerReport | FeederReport | PeerLeft | TaskEnded | Tick | Stop
+Event = (
+    RegionOpened
+    | WorkerJoined
+    | FeederJoined
+    | FeederBegan
+    | FeederEnded
+    | WorkerReport
+    | FeederReport
+    | ConsumerReport
+    | MoveReport
+    | MoveAsked
+    | PeerLeft
+    | TaskEnded
+    | Tick
+    | Stop
+)
 
 
 @dataclass(frozen=True, slots=True)

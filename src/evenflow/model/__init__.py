@@ -1,6 +1,17 @@
 """Frozen values that every other layer may import."""
 
-from evenflow.model.moves import SetWeights
-from evenflow.model.statistics import RESOLUTION, Connection, Snapshot, WorkerStatus
+from evenflow.model.moves import MoveUnits, SetWeights
+from evenflow.model.routing import RoutingTable
+from evenflow.model.statistics import RESOLUTION, Connection, Consumer, KeyedSnapshot, Snapshot, WorkerStatus
 
-__all__ = ["RESOLUTION", "Connection", "SetWeights", "Snapshot", "WorkerStatus"]
+__all__ = [
+    "RESOLUTION",
+    "Connection",
+    "Consumer",
+    "KeyedSnapshot",
+    "MoveUnits",
+    "RoutingTable",
+    "SetWeights",
+    "Snapshot",
+    "WorkerStatus",
+]

@@ -16,3 +16,14 @@ class SetWeights:
     reason: str = ""
     detail: Mapping[str, Any] = field(default_factory=dict)
     """What the policy saw, as JSON values; it goes to the event log."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveUnits:
+    """Take units of a keyed operator, with their state, from one worker to another."""
+
+    region: str
+    units: tuple[int, ...]
+    source: int
+    target: int
+    reason: str = ""

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evenflow.model.routing import RoutingTable
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Counts = npt.NDArray[np.int64]
 
 RESOLUTION = 1000
 """Weights are whole numbers in units of 1/RESOLUTION (0.1 %) and sum to RESOLUTION."""
@@ -42,6 +51,47 @@ class Snapshot:
     connections: tuple[Connection, ...]
     rows_out: int = 0
     """Rows the mergers have yielded, cumulative."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """One worker as one keyed operator sees it. Counters are cumulative since its present incarnation joined."""
+
+    worker: int
+    incarnation: int
+    seconds: float = 0.0
+    """What the other counters cover."""
+    idle_s: float = 0.0
+    """Time spent waiting for rows."""
+    busy_s: float = 0.0
+    """Service time spent on this operator's rows."""
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedSnapshot:
+    """A keyed operator in one round."""
+
+    time: float
+    """Seconds on the controller's clock."""
+    region: str
+    feeders: int
+    """Feeders alive now."""
+    table: RoutingTable
+    consumers: tuple[Consumer, ...]
+    """The live workers."""
+    unit_rows: Counts
+    """Rows processed of each unit, cumulative."""
+    unit_bytes: Counts
+    """Bytes of state of each unit, as last reported."""
+    moving: int = 0
+    """Units under way now."""
+    moved: int = 0
+    """Units moved so far."""
+    bytes_moved: int = 0
+    pause_s: float = 0.0
+    """Sum over the units moved so far of how long their rows had to wait."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from evenflow.runtime.handshake import Handshake
 
 SOCKET_BUFFER = 32 * 1024
 """SO_SNDBUF and SO_RCVBUF: deep kernel buffers would hide imbalance (ordered-regions §4.4)."""
+DEEP_BUFFER = 1024 * 1024
+"""The same where frames are counted out, so that nothing hides in the kernel: fewer wake-ups a frame."""
 KEEPALIVE = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3}
 """A host that vanishes without a word is noticed in 5 s; a process that is merely busy is not disturbed."""
 READ_BYTES = 1024 * 1024
@@ -65,7 +67,7 @@ class Meter:
         return self._total + (now - self._since if self._since is not None else 0.0)
 
 
-def configure(sock: socket.socket) -> None:
+def configure(sock: socket.socket, buffer: int = SOCKET_BUFFER) -> None:
     """The options every connection of ours has."""
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -74,7 +76,7 @@ def configure(sock: socket.socket) -> None:
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-        sock.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER)
+        sock.setsockopt(socket.SOL_SOCKET, option, buffer)
 
 
 class Channel:

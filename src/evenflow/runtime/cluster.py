@@ -10,28 +10,41 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, get_args
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened, TaskEnded
+from evenflow.control.keyed import KeyedRegion
+from evenflow.control.region import Region
 from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument
-from evenflow.model import Snapshot, WorkerStatus
+from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
+from evenflow.operators.hosted import Hosted
+from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input, MapOperator
-from evenflow.policy import BALANCES, Balance, balance_named
+from evenflow.policy import (
+    BALANCES,
+    KEYED_BALANCES,
+    Balance,
+    KeyedBalance,
+    balance_named,
+    keyed_balance_named,
+)
 from evenflow.policy.balance import Splitting
 from evenflow.runtime.driver import Driver
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.feeder import Feed
 from evenflow.runtime.frames import MAX_BODY
+from evenflow.runtime.keyed_feeder import KeyedFeed
+from evenflow.runtime.keys import MOST_UNITS, routed
 from evenflow.runtime.session import driver_host, executor_of, slot_count, slots_may_grow
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.supervisor import Supervisor
@@ -133,14 +146,79 @@ class Cluster:
         chosen = _balance(balance, options)
         declared = _schema(self._spark, schema)
         arrow = _arrow_schema(self._spark, declared)
-        code = _pickled(MapOperator(function, arrow, input))
+        region, operator = self._open_region(_pickled(MapOperator(function, arrow, input)), name or "region", chosen)
+        feed = Feed(self._settings, region, operator, arrow.serialize().to_pybytes(), chosen.splitting)
+        return df.mapInArrow(feed, declared)
+
+    def keyed(
+        self,
+        df: DataFrame,
+        key: str | Column | Sequence[str | Column],
+        operator: KeyedOperator,
+        schema: StructType | str | None = None,
+        *,
+        units: int = 1024,
+        balance: str | KeyedBalance = "flux-auto",
+        ordered: bool = False,
+        name: str = "",
+        **options: Any,
+    ) -> DataFrame:
+        """Apply a stateful operator to the rows of `df` on the workers, each key's rows where that key's state is.
+
+        Keys are hashed into `units`; workers own units, and `balance` moves units with their state from busy workers to
+        idle ones while rows flow. Rows of one key from one Spark partition are processed in their order; results come
+        as they are ready, or with `ordered=True` in the order of the rows they come from. Rows whose key is null have a
+        unit of their own. `schema` is what the operator returns; ready-made operators know it.
+
+        State lasts as long as the streaming query, or one evaluation of a batch DataFrame. `balance` is a name, whose
+        parameters are given as `options` (`balance="flux", th_imb=1.1`), or an object from `evenflow.policy`.
+        """
+        self._check_running()
+        if not hasattr(df, "mapInArrow"):
+            raise InvalidArgument(f"df is a {type(df).__name__}: give a DataFrame")
+        if not isinstance(operator, KeyedOperator):
+            raise InvalidArgument(f"the operator is {operator!r}: give an object of a subclass of KeyedOperator")
+        chosen = _keyed_balance(balance, options)
+        if not chosen.by_content and operator.content_sensitive:
+            raise InvalidArgument(
+                f"balance {chosen.name!r} sends rows of one key to any worker, and {type(operator).__name__} is "
+                "content sensitive: use another balance, or set content_sensitive = False if rows need not meet by key"
+            )
+        if not isinstance(units, int) or isinstance(units, bool) or not self._size <= units <= MOST_UNITS:
+            raise InvalidArgument(f"units={units!r}: give a number from {self._size} (the workers) to {MOST_UNITS:,}")
+        rows = routed(df, key, operator.hashed, units)
+        declared = _schema(self._spark, schema) if schema is not None else self._returned(df, operator)
+        arrow = _arrow_schema(self._spark, declared)
+        visible = _arrow_schema(self._spark, StructType(rows.schema.fields[:-2]))
+        code = _pickled(Hosted(operator, visible, arrow))
+        region, digest = self._open_region(code, name or "keyed", chosen, units + 1)
+        settings = self._settings
+        feed = KeyedFeed(settings, region, digest, arrow.serialize().to_pybytes(), chosen.by_content, ordered)
+        return rows.mapInArrow(feed, declared)
+
+    def _returned(self, df: DataFrame, operator: KeyedOperator) -> StructType:
+        """What the operator says it returns; columns that are the input's stay as Spark knows them."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        given = _arrow_schema(self._spark, df.schema)
+        try:
+            returned = operator.schema(given)
+        except NotImplementedError as error:
+            raise InvalidArgument(str(error)) from None
+        fields = []
+        for field, made in zip(returned, from_arrow_schema(returned).fields, strict=True):
+            same = field.name in given.names and given.field(field.name).type == field.type
+            fields.append(df.schema[field.name] if same else made)
+        return StructType(fields)
+
+    def _open_region(self, code: bytes, name: str, balance: Balance | KeyedBalance, units: int = 0) -> tuple[str, str]:
+        """Open a region; its name, and its operator's."""
         operator = hashlib.sha256(code).hexdigest()[:16]
         with self._opening:  # one at a time: until its region is open, a name is free and an operator unused
             self._driver.add_code(operator, code)
-            region = self._driver.ask(lambda controller: controller.free_name(name or "region"))
-            self._driver.open_region(RegionOpened(self._driver.now(), region, operator, chosen))
-        feed = Feed(self._settings, region, operator, arrow.serialize().to_pybytes(), chosen.splitting)
-        return df.mapInArrow(feed, declared)
+            region = self._driver.ask(lambda controller: controller.free_name(name))
+            self._driver.open_region(RegionOpened(self._driver.now(), region, operator, balance, units))
+        return region, operator
 
     def workers(self) -> list[WorkerStatus]:
         """The workers: id, executor, host, pid, state, restarts and what they did so far."""
@@ -154,8 +232,41 @@ class Cluster:
         ]
 
     def snapshot(self, region: str) -> Snapshot:
-        """A region's statistics now."""
-        return self._driver.ask(lambda controller: controller.region(region).snapshot(self._driver.now()))
+        """An ordered region's statistics now."""
+        known = self._region(region)
+        if not isinstance(known, Region):
+            raise InvalidArgument(f"region {region} is keyed: ask for its keyed_snapshot")
+        return self._driver.ask(lambda _: known.snapshot(self._driver.now()))
+
+    def keyed_snapshot(self, region: str) -> KeyedSnapshot:
+        """A keyed operator's statistics now."""
+        known = self._keyed_region(region)
+        return self._driver.ask(lambda _: known.snapshot(self._driver.now()))
+
+    def move(self, region: str, units: Sequence[int], target: int) -> None:
+        """Ask for units of a keyed operator to be moved to a worker; the event log tells what becomes of it."""
+        owners = self._keyed_region(region).movements.table.owners
+        wrong = [unit for unit in units if not 0 <= unit < len(owners)]
+        if wrong or not 0 <= target < self._size:
+            raise InvalidArgument(
+                f"units {wrong or list(units)} to worker {target}: units go to {len(owners) - 1}, "
+                f"workers to {self._size - 1}"
+            )
+        for source in sorted({int(owners[unit]) for unit in units} - {target}):
+            mine = tuple(int(unit) for unit in units if owners[unit] == source)
+            self._driver.move(MoveUnits(region, mine, source, target, "asked for"))
+
+    def _region(self, name: str) -> Region | KeyedRegion:
+        try:
+            return self._driver.ask(lambda controller: controller.region(name))
+        except KeyError:
+            raise InvalidArgument(f"this cluster has no region {name!r}") from None
+
+    def _keyed_region(self, name: str) -> KeyedRegion:
+        known = self._region(name)
+        if not isinstance(known, KeyedRegion):
+            raise InvalidArgument(f"region {name} is not keyed: it has no units")
+        return known
 
     def events(self) -> list[dict[str, Any]]:
         """The latest entries of the event log, oldest first."""
@@ -228,6 +339,19 @@ def _balance(balance: str | Balance, options: dict[str, Any]) -> Balance:
     return copy.deepcopy(balance)
 
 
+def _keyed_balance(balance: str | KeyedBalance, options: dict[str, Any]) -> KeyedBalance:
+    """The operator's own balance."""
+    if isinstance(balance, str):
+        return keyed_balance_named(balance, **options)
+    if isinstance(balance, type) or not isinstance(getattr(balance, "by_content", None), bool):
+        raise InvalidArgument(
+            f"balance={balance!r}: give one of {', '.join(sorted(KEYED_BALANCES))}, or an object of evenflow.policy"
+        )
+    if options:
+        raise InvalidArgument(f"{', '.join(options)}: give these to {type(balance).__name__}(...) itself")
+    return copy.deepcopy(balance)
+
+
 def _check_numbers(workers: int, **seconds: float) -> None:
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
         raise InvalidArgument(f"workers={workers!r}: a cluster needs at least 1 worker")
@@ -279,7 +403,7 @@ def _arrow_schema(spark: SparkSession, schema: StructType) -> Any:
     )
 
 
-def _pickled(operator: MapOperator) -> bytes:
+def _pickled(operator: MapOperator | Hosted) -> bytes:
     from pyspark import cloudpickle
 
     try:

@@ -10,25 +10,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import (
-    Event,
-    FeederJoined,
-    FeederReport,
-    Instruction,
-    PeerLeft,
-    Record,
-    RegionOpened,
-    Stop,
-    Tell,
-    Tick,
-    WorkerJoined,
-    WorkerReport,
-)
+from evenflow.control.events import Event, Instruction, MoveAsked, PeerLeft, Record, RegionOpened, Stop, Tell, Tick
 from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError
+from evenflow.model import MoveUnits
 from evenflow.runtime.channel import Channel, PeerGone
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.frames import Frame, Kind
 from evenflow.runtime.messages import control, parse
+from evenflow.runtime.reports import event_of
 from evenflow.runtime.switchboard import Lost, Received, Switchboard
 
 T = TypeVar("T")
@@ -90,6 +79,10 @@ class Driver:
         if not done.wait(OPEN_S):
             raise ClusterStopped(f"the controller did not open region {event.region} within {OPEN_S:.0f} s")
 
+    def move(self, move: MoveUnits) -> None:
+        """Have units moved."""
+        self.post(MoveAsked(self.now(), move))
+
     def stop(self) -> None:
         """Tell everyone to stop; connections stay until `close`."""
         self.post(Stop(self.now()))
@@ -148,23 +141,15 @@ class Driver:
             if peer is not None:
                 raise ProtocolError("it has said before who it is")
             peer = next(self._numbers)
-            joined = _joined(now, peer, message)
+            joined = event_of(now, peer, message)
             self._peers[channel], self._channels[peer] = peer, channel
             self._carry_out(self._controller.handle(joined))
         elif peer is None:
             raise ProtocolError(f"'{kind}' came before the peer said who it is")
         elif kind == "code":
             self._send_code(channel, peer, str(message["operator"]))
-        elif kind == "heartbeat":
-            report = WorkerReport(now, peer, int(message["rows"]), int(message["frames"]), float(message["busy_s"]))
-            self._carry_out(self._controller.handle(report))
-        elif kind == "fed":
-            connections = {int(worker): counts for worker, counts in message["connections"].items()}
-            again = (int(message["resent"]), int(message["rerouted"]), message["overhead"])
-            fed = FeederReport(now, peer, float(message["feeding_s"]), int(message["rows_out"]), connections, *again)
-            self._carry_out(self._controller.handle(fed))
         else:
-            raise ProtocolError(f"there is no message '{kind}'")
+            self._carry_out(self._controller.handle(event_of(now, peer, message)))
 
     def _send_code(self, channel: Channel, peer: int, operator: str) -> None:
         if operator in self._code:
@@ -197,26 +182,3 @@ class Driver:
             channel.send(frame)
         except PeerGone:
             channel.reading = True  # the poller will find it gone and tell us in its own time
-
-
-def _joined(now: float, peer: int, message: dict[str, Any]) -> WorkerJoined | FeederJoined:
-    if message["type"] == "worker":
-        stage, attempt = message["task"]
-        return WorkerJoined(
-            now,
-            peer,
-            int(message["worker"]),
-            str(message["host"]),
-            int(message["port"]),
-            int(message["pid"]),
-            (int(stage), int(attempt)),
-        )
-    return FeederJoined(
-        now,
-        peer,
-        str(message["region"]),
-        int(message["partition"]),
-        int(message["attempt"]),
-        str(message["query"]),
-        int(message["epoch"]),
-    )

@@ -17,31 +17,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from evenflow.errors import ClusterStopped, FunctionError, ProtocolError, RegionStalled, WorkerLost
+from evenflow.errors import FunctionError, ProtocolError, WorkerLost
 from evenflow.policy.balance import Splitting
 from evenflow.runtime.channel import Channel, PeerGone
+from evenflow.runtime.feeding import Feeding
 from evenflow.runtime.frames import MAX_BODY, Frame, Kind
 from evenflow.runtime.link import Link
 from evenflow.runtime.merger import Merger
-from evenflow.runtime.messages import control, parse
+from evenflow.runtime.messages import parse
 from evenflow.runtime.routes import DEPTH, ROUTES, Route
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.splitter import FRAME_BYTES, FrameSize, aim_s
-from evenflow.runtime.switchboard import Lost, Opened, Received, Switchboard
 
 WINDOW_BYTES = 64 * 1024 * 1024
 REORDER_BYTES = 64 * 1024 * 1024
-YIELD_ROWS = 10_000
-"""Small results are joined up to this many rows before Spark gets them."""
 OVERDUE = 5
 """Under credits, a frame not answered after this many times what is usual is given to another worker as well."""
 RESEND_S = 0.1
 """Frames of a lost worker wait this long for another: an executor takes all its workers with it, not all at once."""
 LOSSES = 2
 """A frame that was lost with this many workers is taken to be the cause."""
-SLOW_PULL_S = 0.005
-"""A source that kept us waiting this long is asked again only when everything has gone out."""
-LEAVE_S = 5.0
 RECONNECT_S = 0.5
 
 
@@ -57,33 +52,24 @@ class Span:
     tried: set[int] = field(default_factory=set)
 
 
-class Feeder:
+class Feeder(Feeding):
     """One task's splitter and merger."""
 
     def __init__(self, settings: Settings, region: str, operator: str, schema: pa.Schema, splitting: Splitting) -> None:
-        self._settings = settings
-        self._region = region
+        super().__init__(settings, region)
         self._operator = operator
         self._schema = schema
-        self._identity = _identity()
-        self._board = Switchboard(settings.secret)
-        self._controller: Channel | None = None
-        self._input_schema: pa.Schema | None = None
-        self._links: dict[int, Link] = {}
-        self._by_channel: dict[Channel, Link] = {}
         self._route: Route = ROUTES[splitting](self._links, time.perf_counter)
-        self._directory: dict[int, dict[str, Any]] = {}
         self._weights: dict[int, int] = {}
         self._reconnect_at = 0.0
-        self._size = FrameSize()
         self._merger = Merger()
         self._spans: dict[int, Span] = {}
         self._again: dict[int, float] = {}
         self._in_flight_bytes = 0
         self._row = 0
         self._round_trip_s = 0.0
-        self._rows_out = self._resent = self._rerouted = 0
-        self._progress = self._reported = time.perf_counter()
+        self._draining = False
+        self._resent = self._rerouted = 0
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results of all rows, in the order of the rows."""
@@ -91,52 +77,15 @@ class Feeder:
             if batch.num_rows:
                 self._join(batch.schema)
                 yield from self._split(batch)
+        self._draining = True
         while len(self._merger):
-            self._wait(draining=True)
+            self._wait()
             yield from self._merged()
         self._leave()
 
-    def close(self) -> None:
-        """Close every connection."""
-        self._board.close()
-
-    # -- Spark on either side
-
-    def _pulled(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The input. Waiting for it is no connection's fault, and while we wait nothing is sent or received."""
-        slow = False
-        while True:
-            while slow and any(link.channel.unsent for link in self._links.values()):
-                self._wait()  # the next batch may be long in coming: let go of this one first
-            started = self._away()
-            batch = next(batches, None)
-            slow = self._back() - started > SLOW_PULL_S
-            if batch is None:
-                return
-            yield batch
-
     def _merged(self) -> Iterator[pa.RecordBatch]:
-        """What may leave now; time that Spark takes to take it is not the workers'."""
-        parts = self._merger.ready()
-        if not parts:
-            return
-        for batch in _joined(parts):
-            self._rows_out += batch.num_rows
-            self._away()
-            yield batch
-            self._back()
-
-    def _away(self) -> float:
-        now = time.perf_counter()
-        for link in self._links.values():
-            link.channel.meter.pause(now)
-        return now
-
-    def _back(self) -> float:
-        self._progress = now = time.perf_counter()
-        for link in self._links.values():
-            link.channel.meter.resume(now)
-        return now
+        """What may leave now."""
+        return self._yielded(self._merger.ready())
 
     # -- the splitter
 
@@ -220,10 +169,7 @@ class Feeder:
             del link.under_way[frame.sequence]
             self._route.answered(link)
             return
-        try:
-            batch = pa.ipc.read_record_batch(pa.py_buffer(frame.body), self._schema)
-        except (pa.ArrowException, OSError, EOFError) as error:
-            raise ProtocolError(f"{link} sent rows that do not fit the schema: {error}") from None
+        batch = self._read_result(link, frame, self._schema)
         first = self._merger.add(link.worker, frame.sequence, batch, len(frame.body), not frame.more)
         if frame.more:
             return
@@ -270,48 +216,27 @@ class Feeder:
         if self._controller is not None:
             return
         self._input_schema = schema
-        self._reported = self._progress = time.perf_counter()
-        try:
-            self._controller = self._board.connect(self._settings.host, self._settings.port, "the controller")
-        except PeerGone as error:
-            raise self._cluster_gone(str(error)) from None
-        self._controller.send(control({"type": "feeder", "region": self._region} | self._identity))
+        self._call_controller()
         while not self._links:
             self._wait()
 
-    def _leave(self) -> None:
-        if self._controller is None:
-            return
-        self._report(time.perf_counter())
-        deadline = time.perf_counter() + LEAVE_S
-        while self._controller.unsent and time.perf_counter() < deadline:
-            self._poll(0.1)
+    def _opening(self) -> dict[str, Any]:
+        return {"operator": self._operator}
 
-    def _wait(self, draining: bool = False) -> None:
-        """Wait for the next thing to happen, not for ever."""
-        self._poll(min(self._settings.period, 2 * OVERDUE * aim_s(len(self._links)), 1.0))
-        now = time.perf_counter()
-        self._hedge(now, draining)
+    def _patience(self) -> float:
+        return min(super()._patience(), 2 * OVERDUE * aim_s(len(self._links)))
+
+    def _wait(self) -> None:
+        super()._wait()
+        self._hedge(time.perf_counter(), self._draining)
         self._send_again()
-        idle = now - self._progress
-        if idle > self._settings.stall_timeout:
-            raise self._stalled(idle)
 
-    def _poll(self, timeout: float) -> None:
+    def _before_poll(self) -> None:
         self._throttle()
-        for happening in self._board.poll(timeout):
-            match happening:
-                case Received(channel=channel, frame=frame):
-                    self._received(channel, frame)
-                case Lost(channel=channel, reason=reason):
-                    self._lost(channel, reason)
-                case Opened(channel=channel):
-                    self._opened(channel)
+
+    def _after_poll(self, now: float) -> None:
         self._send_again()
-        now = time.perf_counter()
         self._reconnect(now)
-        if now - self._reported >= self._settings.period:
-            self._report(now)
 
     def _throttle(self) -> None:
         """While the reorder buffer is full, read only from workers that everybody waits for.
@@ -322,29 +247,13 @@ class Feeder:
         for link in self._links.values():
             link.channel.reading = not heads or link.worker in heads
 
-    def _opened(self, channel: Channel) -> None:
-        self._progress = time.perf_counter()
-        link = self._by_channel.get(channel)
-        if link is not None:
-            self._route.opened(link, self._size.knows(link.worker))
+    def _opened(self, link: Link) -> None:
+        self._route.opened(link, self._size.knows(link.worker))
 
     def _received(self, channel: Channel, frame: Frame) -> None:
-        if channel is self._controller:
-            self._obey(parse(frame))
-        elif channel in self._by_channel:
-            self._progress = time.perf_counter()
-            self._answer(self._by_channel[channel], frame)
-            if self._merger.held_bytes >= REORDER_BYTES:
-                self._throttle()
-
-    def _hear_controller(self) -> None:
-        """Take what the controller has said already: workers that were told to stop are not lost."""
-        assert self._controller is not None
-        try:
-            for frame in self._controller.receive(most=8):
-                self._obey(parse(frame))
-        except PeerGone as error:
-            raise self._cluster_gone(str(error)) from None
+        super()._received(channel, frame)
+        if self._merger.held_bytes >= REORDER_BYTES:
+            self._throttle()
 
     def _obey(self, message: dict[str, Any]) -> None:
         match message.get("type"):
@@ -355,19 +264,8 @@ class Feeder:
                 self._set_weights(message["weights"])
             case "weights":
                 self._set_weights(message["weights"])
-            case "refused":
-                raise self._cluster_gone(str(message["reason"]))
-
-    def _meet(self, workers: list[dict[str, Any]]) -> None:
-        """Connect to workers not known yet; those that left are noticed by their own connections."""
-        self._directory = {entry["id"]: entry for entry in workers}
-        for entry in workers:
-            known = self._links.get(entry["id"])
-            if known is not None and known.incarnation == entry["incarnation"]:
-                continue
-            if known is not None:
-                self._drop(known, "it was replaced")
-            self._connect(entry)
+            case _:
+                super()._obey(message)
 
     def _reconnect(self, now: float) -> None:
         """Try again those that the controller still takes to be live."""
@@ -379,29 +277,9 @@ class Feeder:
                 self._connect(entry)
         self._route.set_weights(self._weights)
 
-    def _connect(self, entry: dict[str, Any]) -> None:
-        assert self._input_schema is not None
-        try:
-            channel = self._board.connect(
-                entry["host"], entry["port"], f"worker {entry['id']}", self._settings.stall_timeout
-            )
-        except PeerGone:
-            return  # it died since the controller heard of it; its replacement will be announced
-        channel.send(Frame(Kind.OPEN, control({"operator": self._operator}).body))
-        channel.send(Frame(Kind.SCHEMA, memoryview(self._input_schema.serialize())))
-        link = Link(entry["id"], entry["incarnation"], entry["pid"], channel)
-        self._links[link.worker] = self._by_channel[channel] = link
-
     def _set_weights(self, weights: dict[str, int]) -> None:
         self._weights = {int(worker): weight for worker, weight in weights.items()}
         self._route.set_weights(self._weights)
-
-    def _lost(self, channel: Channel, reason: str) -> None:
-        if channel is self._controller:
-            raise self._cluster_gone(reason)
-        link = self._by_channel.get(channel)
-        if link is not None:
-            self._drop(link, reason)
 
     def _drop(self, link: Link, reason: str) -> None:
         """A worker is gone: go on without it, and give its frames to others."""
@@ -424,69 +302,10 @@ class Feeder:
                 )
             self._again[sequence] = time.perf_counter() + RESEND_S
 
-    # -- statistics and errors
-
-    def _report(self, now: float) -> None:
-        if self._controller is None:
-            return
-        body: dict[str, Any] = {"type": "fed", "feeding_s": now - self._reported, "rows_out": self._rows_out}
-        body |= {
-            "overhead": self._size.overhead,
-            "resent": self._resent,
-            "rerouted": self._route.rerouted - self._rerouted,
-        }
-        body["connections"] = {str(link.worker): link.news(now) for link in self._links.values()}
-        self._reported, self._rows_out, self._resent, self._rerouted = now, 0, 0, self._route.rerouted
-        try:
-            self._controller.send(control(body))
-        except PeerGone as error:
-            raise self._cluster_gone(str(error)) from None
-
-    def _cluster_gone(self, reason: str) -> ClusterStopped:
-        return ClusterStopped(
-            f"cluster {self._settings.cluster} does not serve region {self._region} any more: {reason}. "
-            "Start the query again on a running Cluster"
-        )
-
-    def _stalled(self, idle: float) -> RegionStalled:
-        stuck = [link for link in self._links.values() if link.under_way or not link.channel.open]
-        what = "; ".join(f"{link} has {len(link.under_way)} frames" for link in stuck) or (
-            f"workers {sorted(self._directory)} do not answer" if self._directory else "no worker is live"
-        )
-        return RegionStalled(
-            f"region {self._region}: nothing heard for {idle:.0f} s: {what}. If the function may take this long on a "
-            f"frame, give Cluster a stall_timeout above {self._settings.stall_timeout:g} s"
-        )
-
-
-def _joined(parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The parts in order, runs of small ones joined."""
-    run: list[pa.RecordBatch] = []
-    rows = 0
-    for part in parts:
-        if run and rows + part.num_rows > YIELD_ROWS:
-            yield run[0] if len(run) == 1 else pa.concat_batches(run)
-            run, rows = [], 0
-        if part.num_rows:
-            run.append(part)
-            rows += part.num_rows
-    if run:
-        yield run[0] if len(run) == 1 else pa.concat_batches(run)
-
-
-def _identity() -> dict[str, Any]:
-    """Who this task is, as Spark tells it."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    if context is None:
-        return {"partition": 0, "attempt": 0, "query": "", "epoch": 0}
-    return {
-        "partition": context.partitionId(),
-        "attempt": context.attemptNumber(),
-        "query": context.getLocalProperty("sql.streaming.queryId") or "",
-        "epoch": int(context.getLocalProperty("streaming.sql.batchId") or 0),
-    }
+    def _news(self) -> dict[str, Any]:
+        news = {"resent": self._resent, "rerouted": self._route.rerouted - self._rerouted}
+        self._resent, self._rerouted = 0, self._route.rerouted
+        return news
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,10 @@ class Kind(IntEnum):
     """Rows back from a worker, under the sequence of the DATA frame they answer."""
     ERROR = 7
     """JSON: why a worker could not process the DATA frame of this sequence."""
+    MARKER = 8
+    """From a feeder to a worker and back: all that went before it on this connection is through. Sequence: the move."""
+    STATE = 9
+    """Units on their way from one worker to another. Sequence: the move."""
 
 
 _KINDS = {int(kind): kind for kind in Kind}

@@ -53,26 +53,31 @@ Happening = Opened | Received | Lost
 class Switchboard:
     """Accepts, connects and polls channels; every one of them is closed by `close()` at the latest."""
 
-    def __init__(self, secret: bytes, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, secret: bytes, clock: Callable[[], float] = time.perf_counter, buffer: int = SOCKET_BUFFER
+    ) -> None:
+        self.waited_s = 0.0
+        """Time spent with nothing to do."""
         self._secret = secret
         self._clock = clock
+        self._buffer = buffer
         self._selector = selectors.DefaultSelector()
         self._masks: dict[Channel, int] = {}
         self._half_open: dict[Channel, None] = {}
-        self._listener: socket.socket | None = None
+        self._listeners: dict[socket.socket, int] = {}
         self._bell, self._button = socket.socketpair()
         self._bell.setblocking(False)
         self._selector.register(self._bell, selectors.EVENT_READ, None)
 
-    def listen(self, host: str) -> int:
-        """Accept connections on `host`; the port the system chose."""
+    def listen(self, host: str, buffer: int | None = None) -> int:
+        """Accept connections on `host`, with socket buffers of `buffer` bytes; the port the system chose."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer or self._buffer)
         listener.bind((host, 0))
         listener.listen(MAX_HALF_OPEN)
         listener.setblocking(False)
-        self._listener = listener
+        self._listeners[listener] = buffer or self._buffer
         self._selector.register(listener, selectors.EVENT_READ, None)
         return int(listener.getsockname()[1])
 
@@ -80,7 +85,7 @@ class Switchboard:
         """Begin to connect; `Opened` or `Lost` tells how it went."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
-        configure(sock)
+        configure(sock, self._buffer)
         status = sock.connect_ex((host, port))
         if status not in (0, errno.EINPROGRESS):
             sock.close()
@@ -93,11 +98,14 @@ class Switchboard:
             self._watch(channel)
         if self._half_open:
             timeout = min(timeout, 0.5)
-        for key, mask in self._selector.select(timeout):
+        began = self._clock()
+        ready = self._selector.select(timeout)
+        self.waited_s += self._clock() - began
+        for key, mask in ready:
             if key.fileobj is self._bell:
                 self._bell.recv(4096)
-            elif key.fileobj is self._listener:
-                self._accept()
+            elif key.fileobj in self._listeners:
+                self._accept(key.fileobj)
             elif isinstance(key.fileobj, Channel) and key.fileobj in self._masks:
                 yield from self._serve(key.fileobj, mask, most)
         yield from self._expire()
@@ -118,9 +126,8 @@ class Switchboard:
         """Close everything."""
         for channel in list(self._masks):
             self.drop(channel)
-        for sock in (self._listener, self._bell, self._button):
-            if sock is not None:
-                sock.close()
+        for sock in (*self._listeners, self._bell, self._button):
+            sock.close()
         self._selector.close()
 
     def _serve(self, channel: Channel, mask: int, most: int) -> Iterator[Happening]:
@@ -161,15 +168,14 @@ class Switchboard:
         else:
             self._selector.unregister(channel)
 
-    def _accept(self) -> None:
-        assert self._listener is not None
+    def _accept(self, listener: socket.socket) -> None:
         try:
-            sock, address = self._listener.accept()
+            sock, address = listener.accept()
         except OSError:  # the stranger left before we looked, or descriptors ran out: nothing to hold on to
             return
         if len(self._half_open) >= MAX_HALF_OPEN:
             self.drop(next(iter(self._half_open)))  # who has been silent longest makes room
-        configure(sock)
+        configure(sock, self._listeners[listener])
         self._add(sock, server=True, peer=f"{address[0]}:{address[1]}", patience=HANDSHAKE_S)
 
     def _add(self, sock: socket.socket, *, server: bool, peer: str, patience: float) -> Channel:

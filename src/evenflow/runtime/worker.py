@@ -16,21 +16,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evenflow.errors import FunctionError, ProtocolError
-from evenflow.runtime.channel import Channel
+from evenflow.runtime.channel import DEEP_BUFFER, Channel
 from evenflow.runtime.emulation import Pace
 from evenflow.runtime.frames import MAX_BODY, Frame, Kind
 from evenflow.runtime.messages import control, parse
+from evenflow.runtime.mover import Mover
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.switchboard import Lost, Opened, Received, Switchboard
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from evenflow.runtime.host import Host
+
 OUTBOX_BYTES = 1024 * 1024
 """A feeder with more than this unsent is not served until it has read."""
 RESULT_BYTES = 8 * 1024 * 1024
 """Larger results are sent in parts."""
 
+KEYED_POLL_S = 0.05
+"""How long to wait at most while a keyed operator's statistics are to be sent."""
 KEPT_OPERATORS = 16
 """Operators no feeder uses now that stay loaded; others are fetched again when they are needed."""
 
@@ -61,6 +66,11 @@ class _Session:
 
     operator: str = ""
     schema: pa.Schema | None = None
+    region: str = ""
+    """Of a keyed operator; empty otherwise."""
+    evaluation: str = ""
+    feeder: int = 0
+    ordered: bool = False
 
 
 class Worker:
@@ -74,6 +84,8 @@ class Worker:
         self._controller = self._board.connect(settings.host, settings.port, "the controller")
         self._sessions: dict[Channel, _Session] = {}
         self._operators: dict[str, Any] = {}
+        self._mover = Mover(settings.secret, self._board.wake)
+        self._host: Host | None = None
         self._asked: set[str] = set()
         self._pace = Pace(settings.emulate, worker) if settings.emulate else None
         self._rows = self._frames = 0
@@ -84,7 +96,7 @@ class Worker:
     def run(self) -> str:
         """Serve until the controller says stop or is gone; why it ended."""
         while not self._stopped:
-            for happening in self._board.poll(self._settings.period, most=1):
+            for happening in self._board.poll(self._patience(), most=1):
                 match happening:
                     case Opened(channel=channel):
                         self._opened(channel)
@@ -94,24 +106,36 @@ class Worker:
                         self._lost(channel, reason)
             for channel in self._sessions:
                 channel.reading = channel.unsent <= OUTBOX_BYTES and self._ready(channel)
+            if self._host is not None:
+                self._host.collect()
             self._report()
         return self._stopped
 
+    def _patience(self) -> float:
+        keyed = self._host is not None and self._host.active
+        return min(self._settings.period, KEYED_POLL_S) if keyed else self._settings.period
+
     def close(self) -> None:
         """Close every connection and forget every operator."""
-        self._board.close()
-        self._operators.clear()
+        try:
+            self._mover.close()
+        finally:
+            self._board.close()
+            self._operators.clear()
 
     def _opened(self, channel: Channel) -> None:
         if channel is not self._controller:
             self._sessions[channel] = _Session()
             return
-        port = self._board.listen(channel.address)
+        port, deep = self._board.listen(channel.address), self._board.listen(channel.address, DEEP_BUFFER)
+        self._mover.start(channel.address)
         hello = {"type": "worker", "worker": self._id, "host": channel.address, "port": port, "pid": os.getpid()}
-        channel.send(control(hello | {"task": list(self._task)}))
+        channel.send(control(hello | {"task": list(self._task), "deep": deep, "mover": self._mover.port}))
 
     def _lost(self, channel: Channel, reason: str) -> None:
-        self._sessions.pop(channel, None)
+        session = self._sessions.pop(channel, None)
+        if session is not None and session.region:
+            self._keyed().leave(session.region, time.perf_counter(), self._board.waited_s)
         if channel is self._controller:
             self._stopped = reason
 
@@ -141,21 +165,52 @@ class Worker:
                 self._asked.discard(str(message["operator"]))
             case "clock" if self._pace is not None:
                 self._pace.set_clock(float(message["elapsed"]))
+            case "move" | "moved" | "restore" | "discard" | "forget" | "feeder-gone":
+                self._keyed().obey(message)
 
     def _serve(self, channel: Channel, frame: Frame) -> None:
         session = self._sessions[channel]
         match frame.kind:
             case Kind.OPEN:
-                session.operator = str(parse(frame).get("operator", ""))
-                if not session.operator:
-                    raise ProtocolError("an OPEN frame names no operator")
-                self._fetch(session.operator)
+                self._open(session, parse(frame))
             case Kind.SCHEMA:
                 session.schema = _read_schema(frame)
             case Kind.DATA:
                 self._process(channel, session, frame)
+            case Kind.MARKER if session.region:
+                self._keyed().marker(frame.sequence, session.feeder)
+                channel.send(Frame(Kind.MARKER, b"", frame.sequence))
             case _:
                 raise ProtocolError(f"a feeder sent a {frame.kind.name} frame")
+
+    def _open(self, session: _Session, request: dict[str, Any]) -> None:
+        session.operator = str(request.get("operator", ""))
+        if not session.operator:
+            raise ProtocolError("an OPEN frame names no operator")
+        self._fetch(session.operator)
+        if request.get("region"):
+            session.region, session.evaluation = str(request["region"]), str(request["evaluation"])
+            session.feeder, session.ordered = int(request["feeder"]), bool(request["ordered"])
+            self._keyed().open(session.region, session.operator, time.perf_counter(), self._board.waited_s)
+
+    def _keyed(self) -> Host:
+        if self._host is None:
+            from evenflow.runtime.host import Host  # numpy and pyarrow: not before they are needed
+
+            self._host = Host(self._tell, self._mover, self._hosted)
+        return self._host
+
+    def _hosted(self, operator: str) -> Any:
+        """A keyed operator's code, or None while it is on its way."""
+        self._fetch(operator)
+        return self._operators.get(operator)
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        """Tell the controller something; if it is gone, so is our reason to be."""
+        try:
+            self._controller.send(control(message))
+        except ConnectionError as error:
+            self._stopped = str(error)
 
     def _fetch(self, operator: str) -> None:
         """Ask the controller for an operator unless it is here or on its way."""
@@ -170,6 +225,7 @@ class Worker:
         self._operators[operator] = _load(code)
         self._asked.discard(operator)
         used = {session.operator for session in self._sessions.values()}
+        used |= self._host.operators if self._host is not None else set()
         spare = [name for name in self._operators if name not in used]
         for name in spare[:-KEPT_OPERATORS]:
             del self._operators[name]
@@ -184,9 +240,12 @@ class Worker:
         started = time.perf_counter()
         batch = _read_batch(frame, session.schema)
         try:
-            parts = list(_parts(self._operators[session.operator].process(batch)))
+            out, flag = self._run_operator(session, batch)
+            parts = list(_parts(out))
+        except ProtocolError:
+            raise
         except BaseException as error:  # whatever the user's code throws is the user's to see
-            self._fail(channel, frame, error)
+            self._fail(channel, frame, error, self._blame(session, batch, error))
             return
         service = time.perf_counter() - started
         if self._pace is not None:
@@ -194,26 +253,39 @@ class Worker:
         self._rows += batch.num_rows
         self._frames += 1
         self._busy_s += service
+        if session.region:
+            self._keyed().served(session.region, service)
         for place, part in enumerate(parts):
             more = place + 1 < len(parts)
             micros = 0 if more else int(service * 1e6)
-            channel.send(Frame(Kind.RESULT, part, frame.sequence, frame.epoch, frame.unit, micros, more))
+            channel.send(Frame(Kind.RESULT, part, frame.sequence, frame.epoch, flag, micros, more))
 
-    def _fail(self, channel: Channel, frame: Frame, error: BaseException) -> None:
+    def _run_operator(self, session: _Session, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        """The operator's answer, and what its frame says of it: 1 if the last column tells where rows come from."""
+        operator = self._operators[session.operator]
+        if not session.region or isinstance(operator, _Broken):
+            return operator.process(batch), 0
+        out, told = self._keyed().process(session.region, session.evaluation, batch, session.ordered)
+        return out, int(told)
+
+    def _blame(self, session: _Session, batch: pa.RecordBatch, error: BaseException) -> str:
+        keyed = session.region and not isinstance(self._operators[session.operator], _Broken)
+        return self._keyed().blame(session.region, batch) if keyed and isinstance(error, Exception) else ""
+
+    def _fail(self, channel: Channel, frame: Frame, error: BaseException, where: str) -> None:
         trace = "".join(traceback.format_exception(error))
-        body = {"worker": self._id, "error": _printable(_summary(error)), "traceback": _printable(trace[-20_000:])}
+        said = {"error": _printable(_summary(error)), "traceback": _printable(trace[-20_000:])}
+        body = {"worker": self._id, "where": where} | said
         channel.send(Frame(Kind.ERROR, json.dumps(body).encode(), frame.sequence, frame.epoch, frame.unit))
 
     def _report(self) -> None:
         now = time.perf_counter()
+        if self._host is not None and not self._stopped and self._controller.open:
+            self._host.report(now, self._board.waited_s)
         if self._stopped or not self._controller.open or now - self._reported < self._settings.period:
             return
         self._reported = now
-        body = {"type": "heartbeat", "rows": self._rows, "frames": self._frames, "busy_s": self._busy_s}
-        try:
-            self._controller.send(control(body))
-        except ConnectionError as error:
-            self._stopped = str(error)
+        self._tell({"type": "heartbeat", "rows": self._rows, "frames": self._frames, "busy_s": self._busy_s})
 
 
 class _Broken:
@@ -230,7 +302,10 @@ def _load(code: bytes) -> Any:
     import pickle
 
     try:
-        return pickle.loads(code)
+        operator = pickle.loads(code)
+        if hasattr(operator, "warm_up"):
+            operator.warm_up()
+        return operator
     except BaseException as error:  # a missing module, a newer Python: anything the pickle runs into
         return _Broken(error)
 

@@ -1,0 +1,303 @@
+"""`evenflow bench keyed`: a rolling mean by key, balance by balance, against plain Spark and against the bound."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from evenflow.model import KeyedSnapshot
+from evenflow.model.capacity import Emulate, Slowdown
+from evenflow.operators.rolling import RollingMean
+from evenflow.runtime.cluster import Cluster
+from evenflow.runtime.keys import UNIT, routed
+
+WINDOW = 100
+"""Rows in the rolling mean."""
+REACTED = 0.95
+REACTION_WINDOW_S = 1.0
+POLL_S = 0.1
+NEAR = 1e-9
+"""Relative error in a sum of many means that rounding may cause."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`rows` rows of `keys` keys; emulated if `cost_us` is given, and then `slow` workers are `factor` times slower."""
+
+    workers: int = 4
+    keys: int = 16_384
+    zipf: float = 0.0
+    """0: uniform."""
+    rows: int = 5_000_000
+    units: int = 1024
+    cost_us: float = 0.0
+    slow: int = 0
+    factor: float = 1.0
+    since: float = 0.0
+    until: float = 0.0
+    seed: int = 1
+
+    def emulate(self) -> Emulate | None:
+        """The capacities, if any are emulated."""
+        if not self.cost_us:
+            return None
+        load = [(0.0, 1.0), (self.since, self.factor)] if self.since else [(0.0, self.factor)]
+        if self.until:
+            load.append((self.until, 1.0))
+        slowdown: dict[int, Slowdown] = dict.fromkeys(range(self.slow), load)
+        return Emulate(self.cost_us, slowdown)
+
+    def bound(self, loads: npt.NDArray[np.int64], second: float) -> float:
+        """Rows a second that the best assignment of units can do: the hottest unit is somewhere, on one worker."""
+        emulate = self.emulate()
+        assert emulate is not None
+        costs = np.array([emulate.row_s(worker, second) for worker in range(self.workers)])
+        share = loads.max() / loads.sum()
+        return float(min((1.0 / costs).sum(), 1.0 / (share * costs.min())))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one balance did."""
+
+    balance: str
+    rows_per_s: float
+    correct: bool
+    seconds: float
+    of_identity: float | None = None
+    """Over an identity `mapInArrow` in the same run."""
+    of_shuffle: float | None = None
+    """Over Spark's `repartition` and an identity `mapInArrow`."""
+    of_bound: float | None = None
+    steady_of_bound: float | None = None
+    """The same in the second half of the time."""
+    reaction_s: float | None = None
+    """From the last change of load until REACTED of the bound is reached for good."""
+    rstd: float = 0.0
+    """Relative standard deviation of the workers' busy time in the second half, in percent."""
+    moves: int = 0
+    late_moves: int = 0
+    """Those in the second half."""
+    bytes_moved: int = 0
+    pause_ms: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Data:
+    """The rows on disk, what should come of them, and how they fall on units."""
+
+    path: str
+    total: float
+    check: float
+    loads: npt.NDArray[np.int64]
+
+
+Watch = Callable[[float], None]
+
+
+@contextmanager
+def data(spark: SparkSession, setting: Setting) -> Iterator[Data]:
+    """Make the rows; gone again afterwards."""
+    directory = tempfile.mkdtemp(prefix="evenflow-bench-")
+    try:
+        path = str(Path(directory) / "rows.parquet")
+        keys, values = draw(setting)
+        seq = np.arange(setting.rows)
+        pq.write_table(pa.table({"seq": seq, "key": keys, "value": values}), path, row_group_size=1 << 20)
+        means = rolling_means(keys, values, WINDOW)
+        counts = routed(rows_of(spark, path), "key", (), setting.units).groupBy(UNIT).count().collect()
+        loads = np.zeros(setting.units + 1, np.int64)
+        for row in counts:
+            loads[row[UNIT]] = row["count"]
+        yield Data(path, float(means.sum()), float((means * (seq % 1009)).sum()), loads)
+    finally:
+        shutil.rmtree(directory)
+
+
+def draw(setting: Setting) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Keys by Zipf's law (or evenly) and values."""
+    random = np.random.default_rng(setting.seed)
+    if setting.zipf:
+        shares = np.cumsum(1.0 / np.arange(1, setting.keys + 1) ** setting.zipf)
+        keys = np.searchsorted(shares, random.random(setting.rows) * shares[-1]).astype(np.int64)
+    else:
+        keys = random.integers(0, setting.keys, setting.rows)
+    return keys, random.random(setting.rows) * 100
+
+
+def rolling_means(keys: npt.NDArray[np.int64], values: npt.NDArray[np.float64], window: int) -> npt.NDArray[np.float64]:
+    """The reference: the mean of the last `window` values of each row's key, by sums over sorted keys."""
+    order = np.argsort(keys, kind="stable")
+    sums = np.concatenate([[0.0], np.cumsum(values[order])])
+    place = np.arange(len(keys))
+    first = np.concatenate([[0], np.flatnonzero(np.diff(keys[order])) + 1])
+    start = np.repeat(first, np.diff(np.concatenate([first, [len(keys)]])))
+    low = np.maximum(start, place - window + 1)
+    means = np.empty(len(keys))
+    means[order] = (sums[place + 1] - sums[low]) / (place + 1 - low)
+    return means
+
+
+def rows_of(spark: SparkSession, path: str) -> DataFrame:
+    """The rows in their order, in one partition."""
+    return spark.read.parquet(path).coalesce(1)
+
+
+def identity(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows as they are."""
+    yield from batches
+
+
+def timed_sum(df: DataFrame, column: str) -> tuple[float, tuple[float, float, int]]:
+    """Evaluate all of a DataFrame; seconds, and two checksums and a count of what came."""
+    started = time.perf_counter()
+    row = df.agg(F.sum(column), F.sum(F.col(column) * (F.col("seq") % 1009)), F.count("*")).collect()[0]
+    return time.perf_counter() - started, (float(row[0]), float(row[1]), int(row[2]))
+
+
+def baselines(spark: SparkSession, setting: Setting, path: str) -> tuple[float, float]:
+    """Rows a second of an identity `mapInArrow`, and of a shuffle before it."""
+    rows = rows_of(spark, path)
+    plain, _ = timed_sum(rows.mapInArrow(identity, rows.schema), "value")
+    shuffled = rows.repartition(setting.workers, "key")
+    moved, _ = timed_sum(shuffled.mapInArrow(identity, rows.schema), "value")
+    return setting.rows / plain, setting.rows / moved
+
+
+def run(
+    spark: SparkSession,
+    setting: Setting,
+    balance: str,
+    made: Data,
+    against: tuple[float, float] | None,
+    event_log: Path | None = None,
+    watch: Watch = lambda rows: None,
+) -> Outcome:
+    """One balance over all rows; `watch` is told now and then how many are through."""
+    with Cluster(spark, setting.workers, event_log=event_log, emulate=setting.emulate()) as cluster:
+        operator = RollingMean("value", rows=WINDOW, into="mean")
+        out = cluster.keyed(
+            rows_of(spark, made.path), "key", operator, units=setting.units, balance=balance, name="bench"
+        )
+        seen: list[KeyedSnapshot] = []
+        with ThreadPoolExecutor(1) as pool:
+            job = pool.submit(timed_sum, out, "mean")
+            while not job.done():
+                wait([job], timeout=POLL_S)
+                seen.append(cluster.keyed_snapshot("bench"))
+                watch(sum(consumer.rows for consumer in seen[-1].consumers))
+        seconds, (total, check, count) = job.result()
+        events = cluster.events()
+    near = bool(np.isclose(total, made.total, rtol=NEAR) and np.isclose(check, made.check, rtol=NEAR))
+    timeline = Timeline(seen, next((e["time"] for e in events if e["event"] == "feeder-joined"), 0.0))
+    pauses = [
+        e["seconds"] * 1e3 for e in events if e["event"] == "moved" and e["region"] == "bench" for _ in e["units"]
+    ]
+    return Outcome(
+        balance=balance,
+        rows_per_s=setting.rows / seconds,
+        correct=near and count == setting.rows,
+        seconds=seconds,
+        of_identity=setting.rows / seconds / against[0] if against else None,
+        of_shuffle=setting.rows / seconds / against[1] if against else None,
+        **_emulated(setting, made, timeline),
+        rstd=timeline.rstd(),
+        moves=seen[-1].moved,
+        late_moves=timeline.late_moves(),
+        bytes_moved=seen[-1].bytes_moved,
+        pause_ms={f"p{q}": float(np.percentile(pauses, q)) for q in (50, 99)} | {"max": max(pauses)} if pauses else {},
+    )
+
+
+class Timeline:
+    """Rows through by second, counted from when the feeder joined."""
+
+    def __init__(self, seen: list[KeyedSnapshot], began: float) -> None:
+        self._seen = seen
+        self.times = np.array([snapshot.time - began for snapshot in seen])
+        self.rows = np.array([sum(consumer.rows for consumer in snapshot.consumers) for snapshot in seen], float)
+        flowing = np.flatnonzero(np.diff(self.rows) > 0)
+        self.start = float(self.times[flowing[0]]) if len(flowing) else 0.0
+        self.end = float(self.times[flowing[-1] + 1]) if len(flowing) else 0.0
+        self.half = (self.start + self.end) / 2
+
+    def rate(self, start: float, end: float) -> float:
+        """Rows a second between two seconds."""
+        low, high = np.interp((start, end), self.times, self.rows)
+        return float((high - low) / (end - start)) if end > start else 0.0
+
+    def _late(self) -> list[KeyedSnapshot]:
+        late = [snapshot for snapshot, time in zip(self._seen, self.times, strict=True) if time >= self.half]
+        return late or self._seen
+
+    def rstd(self) -> float:
+        """How unevenly the workers were busy in the second half, in percent."""
+        late = self._late()
+        busy = np.array([c.busy_s for c in late[-1].consumers]) - np.array([c.busy_s for c in late[0].consumers])
+        return float(100 * busy.std() / busy.mean()) if busy.mean() > 0 else 0.0
+
+    def late_moves(self) -> int:
+        """Units moved in the second half."""
+        late = self._late()
+        return late[-1].moved - late[0].moved
+
+
+def _emulated(setting: Setting, made: Data, timeline: Timeline) -> dict[str, Any]:
+    """Throughput against the bound, which is known only where capacities are emulated."""
+    if not setting.cost_us:
+        return {}
+    edges = np.arange(timeline.start, timeline.end, POLL_S)
+    could = sum(setting.bound(made.loads, second) * POLL_S for second in edges)
+    late = [second for second in edges if second >= timeline.half]
+    could_late = sum(setting.bound(made.loads, second) * POLL_S for second in late)
+    done_late = timeline.rate(timeline.half, timeline.end) * (timeline.end - timeline.half)
+    return {
+        "of_bound": setting.rows / could,
+        "steady_of_bound": done_late / could_late,
+        "reaction_s": _reaction(setting, made, timeline),
+    }
+
+
+def _reaction(setting: Setting, made: Data, timeline: Timeline) -> float | None:
+    """Seconds from the last change until every later window of two seconds runs at REACTED of the bound."""
+    change = max(setting.until, setting.since)
+    wide = 2 * REACTION_WINDOW_S
+    starts = np.arange(max(change, timeline.start), timeline.end - wide, POLL_S)
+    good = [timeline.rate(s, s + wide) >= REACTED * setting.bound(made.loads, s + wide / 2) for s in starts]
+    if not good or not good[-1]:
+        return None
+    last_bad = max((place for place, ok in enumerate(good) if not ok), default=-1)
+    return round(float(starts[last_bad + 1] - starts[0]), 1)
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Start Spark's Python processes and compile what they need, so that the first run does not pay for it."""
+    small = Setting(workers=1, keys=100, rows=100_000)
+    with data(spark, small) as made:
+        baselines(spark, small, made.path)
+        run(spark, small, "hash", made, None)
+
+
+def report(setting: Setting, outcomes: list[Outcome], against: tuple[float, float] | None) -> dict[str, object]:
+    """The JSON the command writes."""
+    plain = {"identity_rows_per_s": against[0], "shuffle_rows_per_s": against[1]} if against else {}
+    return {
+        "emulated": bool(setting.cost_us),
+        "setting": asdict(setting),
+        **plain,
+        "results": [asdict(outcome) for outcome in outcomes],
+    }

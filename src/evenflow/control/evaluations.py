@@ -1,0 +1,124 @@
+"""Evaluations: which feeders may apply rows to which state, so that none is applied twice, or to half of the state.
+
+An evaluation is one use of one keyed operator's state: a streaming query, batch after batch; or, for a batch DataFrame,
+one run of one Spark stage, with fresh state. Without a store nothing can be taken back. So a task whose rows are in
+state already, wholly or in part, may not come again, and a query whose state is lost or never was here may not go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from evenflow.control.events import FeederJoined, Peer
+
+IDLE_S = 60.0
+"""State of a batch evaluation that nobody has fed for this long is dropped."""
+REMEMBERED = 1000
+"""Evaluations whose end is remembered, so that latecomers are refused and not given fresh state."""
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """One use of the operator's state."""
+
+    id: str
+    streaming: bool
+    feeders: set[Peer] = field(default_factory=set)
+    epoch: int = 0
+    begun: set[int] = field(default_factory=set)
+    """Partitions of the present epoch whose rows went into state."""
+    idle_since: float = 0.0
+
+
+class Evaluations:
+    """All evaluations of one region."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, Evaluation] = {}
+        self._over: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    @property
+    def ids(self) -> list[str]:
+        """The live ones."""
+        return list(self._live)
+
+    def register(self, feeder: FeederJoined) -> str:
+        """A task has started, which may or may not have rows; why it must not, or nothing."""
+        name = evaluation_of(feeder)
+        if name in self._over:
+            return self._over[name]
+        streaming = bool(feeder.query)
+        known = self._live.get(name)
+        if known is None:
+            if streaming and feeder.epoch > 0:
+                return (
+                    f"batch {feeder.epoch} of query {feeder.query} comes to a cluster that has no state of the batches "
+                    "before it: start the query with a new checkpointLocation"
+                )
+            known = self._live[name] = Evaluation(name, streaming)
+        if feeder.epoch < known.epoch or (feeder.epoch == known.epoch and feeder.partition in known.begun):
+            return (
+                f"partition {feeder.partition} of {_what(feeder)} is here again (attempt {feeder.attempt}), and its "
+                "rows are in the operator's state already, which cannot be taken back. If foreachBatch evaluates its "
+                "DataFrame more than once, persist() it first; if a task failed, start again from the beginning"
+            )
+        if feeder.epoch > known.epoch:
+            known.epoch = feeder.epoch
+            known.begun.clear()
+        known.feeders.add(feeder.peer)
+        return ""
+
+    def begin(self, feeder: FeederJoined) -> str:
+        """The task has its first row; why it must not go on, or nothing."""
+        name = evaluation_of(feeder)
+        known = self._live.get(name)
+        if known is None:
+            return self._over.get(name, "its evaluation is over")
+        if feeder.epoch != known.epoch or feeder.partition in known.begun:
+            known.feeders.discard(feeder.peer)
+            return f"another attempt of partition {feeder.partition} of {_what(feeder)} has begun: only one may count"
+        known.begun.add(feeder.partition)
+        return ""
+
+    def leave(self, feeder: FeederJoined, time: float, begun: bool, ended: bool) -> str:
+        """A task is over; if it broke off with some of its rows applied, why the evaluation cannot go on."""
+        known = self._live.get(evaluation_of(feeder))
+        if known is None or feeder.peer not in known.feeders:
+            return ""
+        known.feeders.discard(feeder.peer)
+        known.idle_since = time
+        if begun and not ended and known.streaming:
+            return f"partition {feeder.partition} of {_what(feeder)} broke off, and some of its rows are in state"
+        return ""
+
+    def end(self, name: str, why: str) -> set[Peer]:
+        """Close an evaluation for good; the feeders it had."""
+        known = self._live.pop(name, None)
+        self._over[name] = why
+        while len(self._over) > REMEMBERED:
+            del self._over[next(iter(self._over))]
+        return known.feeders if known else set()
+
+    def idle(self, time: float) -> Iterator[str]:
+        """Batch evaluations that seem to be over."""
+        for known in self._live.values():
+            if not known.streaming and not known.feeders and time - known.idle_since > IDLE_S:
+                yield known.id
+
+    @property
+    def feeding(self) -> bool:
+        """Whether anybody feeds, or a query may go on feeding."""
+        return any(known.feeders or known.streaming for known in self._live.values())
+
+
+def evaluation_of(feeder: FeederJoined) -> str:
+    """The evaluation a task belongs to."""
+    return f"query {feeder.query}" if feeder.query else f"stage {feeder.stage}"
+
+
+def _what(feeder: FeederJoined) -> str:
+    return f"batch {feeder.epoch} of query {feeder.query}" if feeder.query else f"stage {feeder.stage}"

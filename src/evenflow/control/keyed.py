@@ -1,0 +1,246 @@
+"""What the controller keeps of one keyed operator: its routing table, its movements, who feeds it, its statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from evenflow.control.evaluations import Evaluations, evaluation_of
+from evenflow.control.events import ConsumerReport, FeederJoined, Instruction, Peer, Record, Tell
+from evenflow.control.movement import Movements, Site
+from evenflow.model import Consumer, KeyedSnapshot, MoveUnits, RoutingTable
+from evenflow.policy.keyed import KeyedBalance
+
+SAMPLE_S = 1.0
+"""Statistics go to the event log this often."""
+
+
+@dataclass
+class KeyedRegion:
+    """One keyed operator. Its table and its model outlive the feeders, which come and go with micro-batches."""
+
+    name: str
+    operator: str
+    balance: KeyedBalance
+    units: int
+    feeders: set[Peer] = field(default_factory=set)
+    incarnations: dict[int, int] = field(default_factory=dict)
+    costs: dict[int, float] = field(default_factory=dict)
+    overhead: float | None = None
+    rows_out: int = 0
+
+    def __post_init__(self) -> None:
+        self.movements = Movements(self.name, RoutingTable(0, np.zeros(self.units, np.int32)))
+        self.evaluations = Evaluations()
+        self._begun: set[Peer] = set()
+        self._unit_rows = np.zeros(self.units, np.int64)
+        self._unit_bytes = np.zeros(self.units, np.int64)
+        self._consumers: dict[int, Consumer] = {}
+        self._fresh: set[int] = set()
+        self._sampled = 0.0
+
+    # -- who is there
+
+    def set_workers(self, time: float, incarnations: Mapping[int, int], sites: Mapping[int, Site]) -> list[Instruction]:
+        """Take the live workers. The state of units whose worker is gone is lost, and with it every evaluation."""
+        out: list[Instruction] = []
+        gone = [w for w, number in self.incarnations.items() if incarnations.get(w) != number]
+        self.incarnations = dict(sorted(incarnations.items()))
+        for worker in gone:
+            self._consumers.pop(worker, None)
+            self.costs.pop(worker, None)
+            self._fresh.discard(worker)
+            owned = len(self.movements.table.units_of(worker))
+            moving = any(m.source == worker for m in self.movements.under_way.values())
+            if (owned or moving) and len(self.evaluations):
+                out += self._lose(time, worker, owned)
+            out += self.movements.worker_lost(time, worker)
+        self.movements.sites = dict(sites)
+        if self.incarnations and (gone or not self.evaluations.feeding):
+            self._deal()
+        return out
+
+    def _lose(self, time: float, worker: int, owned: int) -> Iterator[Instruction]:
+        why = (
+            f"worker {worker} was lost, and with it the state of {owned} of {self.units} units of {self.name}. Without "
+            "a checkpoint it cannot be brought back: start the query again from the beginning"
+        )
+        for name in self.evaluations.ids:
+            yield from self.end(time, name, why)
+        self.movements.abandon()
+
+    def _deal(self) -> None:
+        """Give units nobody owns to those who are there; all of them, if no state is anywhere."""
+        table = self.movements.table
+        live = np.array(list(self.incarnations), np.int32)
+        if not len(self.evaluations):
+            even = RoutingTable.even(self.units, list(self.incarnations))
+            if not np.array_equal(even.owners, table.owners):
+                self.movements.table = RoutingTable(table.version + 1, even.owners)
+            return
+        orphans = np.flatnonzero(~np.isin(table.owners, live))
+        for worker in live:
+            mine = orphans[orphans % len(live) == np.flatnonzero(live == worker)[0]]
+            if len(mine):
+                self.movements.table = self.movements.table.moved(mine.tolist(), int(worker))
+
+    # -- feeders
+
+    def register(self, feeder: FeederJoined) -> str:
+        """A task has started; why it is refused, or nothing."""
+        return self.evaluations.register(feeder)
+
+    def begin(self, feeder: FeederJoined) -> str:
+        """A task has its first row; why it is refused, or nothing."""
+        if not self.evaluations.feeding:
+            self._deal()
+        why = self.evaluations.begin(feeder)
+        if not why:
+            self.feeders.add(feeder.peer)
+            self._begun.add(feeder.peer)
+        return why
+
+    def leave(self, time: float, feeder: FeederJoined, ended: bool) -> Iterator[Instruction]:
+        """A task is over."""
+        self.feeders.discard(feeder.peer)
+        begun = feeder.peer in self._begun
+        self._begun.discard(feeder.peer)
+        why = self.evaluations.leave(feeder, time, begun, ended)
+        yield from self.movements.feeder_left(feeder.peer)
+        if why:
+            yield from self.end(time, evaluation_of(feeder), f"{why}, which cannot be taken back: start again")
+
+    def end(self, time: float, name: str, why: str) -> Iterator[Instruction]:
+        """Close an evaluation: its feeders are told, its state is dropped everywhere."""
+        yield Record(time, "evaluation-ended", {"region": self.name, "evaluation": name, "why": why})
+        for peer in sorted(self.evaluations.end(name, why)):
+            yield Tell(peer, {"type": "lost", "reason": why})
+        for site in self.movements.sites.values():
+            yield Tell(site.peer, {"type": "forget", "region": self.name, "evaluation": name})
+
+    # -- statistics and decisions
+
+    def add(self, feeding_s: float, rows_out: int, connections: Mapping[int, Mapping[str, float]]) -> None:
+        """A feeder's report: what the next feeder sizes its first frames by."""
+        self.rows_out += rows_out
+        for worker, counts in connections.items():
+            if worker in self.incarnations and counts.get("rows_done", 0) > 0:
+                calls = counts.get("frames_done", 0) * (self.overhead or 0.0)
+                self.costs[worker] = counts.get("busy_s", 0.0) / (counts["rows_done"] + calls)
+
+    def report(self, worker: int, event: ConsumerReport) -> None:
+        """A worker's statistics since its last report."""
+        known = self._consumers.get(worker) or Consumer(worker, self.incarnations[worker])
+        self._consumers[worker] = Consumer(
+            worker,
+            known.incarnation,
+            known.seconds + event.seconds,
+            known.idle_s + event.idle_s,
+            known.busy_s + event.busy_s,
+            known.rows + event.rows,
+            known.bytes + event.bytes,
+        )
+        np.add.at(self._unit_rows, event.units, event.unit_rows)
+        self._unit_bytes[event.sized] = event.sizes
+        self._fresh.add(worker)
+
+    @property
+    def due(self) -> bool:
+        """Whether every live worker has reported since the balance was last asked."""
+        return bool(self.incarnations) and self._fresh >= self.incarnations.keys()
+
+    def snapshot(self, time: float) -> KeyedSnapshot:
+        """The operator now."""
+        return KeyedSnapshot(
+            time=time,
+            region=self.name,
+            feeders=len(self.feeders),
+            table=self.movements.table,
+            consumers=tuple(
+                self._consumers.get(worker) or Consumer(worker, number) for worker, number in self.incarnations.items()
+            ),
+            unit_rows=self._unit_rows.copy(),
+            unit_bytes=self._unit_bytes.copy(),
+            moving=self.movements.moving,
+            moved=self.movements.moved,
+            bytes_moved=self.movements.bytes_moved,
+            pause_s=self.movements.pause_s,
+        )
+
+    def decide(self, time: float) -> list[MoveUnits]:
+        """Ask the balance."""
+        self._fresh.clear()
+        return self.balance.decide(self.snapshot(time))
+
+    def carry_out(self, time: float, moves: Iterable[MoveUnits]) -> Iterator[Instruction]:
+        """Begin the moves, or record why not."""
+        for move in moves:
+            sizes = {unit: int(self._unit_bytes[unit]) for unit in move.units if 0 <= unit < self.units}
+            yield from self.movements.ask(time, move, sizes, self.feeders)
+
+    def sample(self, time: float) -> Iterator[Instruction]:
+        """Statistics for the event log, now and then."""
+        if time - self._sampled < SAMPLE_S:
+            return
+        self._sampled = time
+        snapshot = self.snapshot(time)
+        owned = np.bincount(snapshot.table.owners, minlength=max(self.incarnations, default=0) + 1)
+        yield Record(
+            time,
+            "keyed-sample",
+            {
+                "region": self.name,
+                "feeders": snapshot.feeders,
+                "version": snapshot.table.version,
+                "moving": snapshot.moving,
+                "moved": snapshot.moved,
+                "bytes_moved": snapshot.bytes_moved,
+                "state_bytes": int(snapshot.unit_bytes.sum()),
+                "hottest": _hottest(snapshot.unit_rows),
+                "consumers": [
+                    {
+                        "worker": c.worker,
+                        "units": int(owned[c.worker]),
+                        "rows": c.rows,
+                        "bytes": c.bytes,
+                        "busy_s": round(c.busy_s, 6),
+                        "idle_s": round(c.idle_s, 6),
+                        "seconds": round(c.seconds, 6),
+                    }
+                    for c in snapshot.consumers
+                ],
+            },
+        )
+
+    def tick(self, time: float) -> Iterator[Instruction]:
+        """What only the passing of time brings about."""
+        yield from self.movements.tick(time)
+        late = self.movements.overdue(time)
+        if late is not None:
+            why = f"units {list(late.units)[:5]} could be neither moved nor taken back ({late.reason})"
+            for name in self.evaluations.ids:
+                yield from self.end(time, name, f"{why}; their workers do not answer. Start the query again")
+            self.movements.abandon()
+        for name in list(self.evaluations.idle(time)):
+            yield from self.end(time, name, "its state was dropped after a minute in which nobody fed it")
+
+    def directory(self, peer: Peer) -> dict[str, Any]:
+        """What a feeder needs beside the list of workers."""
+        table = self.movements.table
+        return {
+            "you": peer,
+            "owners": table.owners,
+            "version": table.version,
+            "paused": self.movements.paused(),
+            "costs": {str(worker): cost for worker, cost in self.costs.items()},
+            "overhead": self.overhead,
+        }
+
+
+def _hottest(rows: np.ndarray) -> list[list[int]]:
+    """The ten units with most rows so far."""
+    top = np.argsort(rows)[::-1][:10]
+    return [[int(unit), int(rows[unit])] for unit in top if rows[unit]]

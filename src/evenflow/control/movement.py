@@ -1,0 +1,263 @@
+"""Moving units from worker to worker while rows flow (flux §5.2), as a pure state machine.
+
+A movement takes some units of one region from a source to a target:
+
+    pause      to every feeder: the units' rows wait from now on; a marker goes down the connection to the source
+    move       to the source: once the markers of all these feeders are here, every row in flight has been seen;
+               it extracts the units and sends them to the target, and keeps a copy
+    installed  from the target: the routing table flips; feeders release the rows; the source drops its copy
+
+A movement that cannot be finished, because the target is lost, somebody fails or time is up, is taken back: `discard`
+to the target, and when that is answered, or the target gone, `restore` to the source, which puts its copy back. Feeders
+then release the rows to the source. Every message carries the movement's id; replies to movements that are over, or
+that do not fit their phase, are dropped. With the source gone the units are gone: that is for the region to deal with.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evenflow.control.events import Instruction, Peer, Record, Tell
+from evenflow.model import MoveUnits, RoutingTable
+
+PATIENCE_S = 30.0
+"""A movement that takes longer is taken back; one that cannot be taken back in this time is given up."""
+BATCH_BYTES = 8 * 1024 * 1024
+BATCH_UNITS = 64
+"""Units that go together: as many as this, or as have this much state, so that none waits long for the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a worker is found."""
+
+    peer: Peer
+    host: str
+    port: int
+    """Where its mover listens."""
+
+
+@dataclass(slots=True)
+class Movement:
+    """One movement under way."""
+
+    id: int
+    units: tuple[int, ...]
+    source: int
+    target: int
+    began: float
+    feeders: frozenset[Peer]
+    phase: str = "moving"
+    """`moving`, `discarding` or `restoring`."""
+    deadline: float = 0.0
+    reason: str = ""
+
+
+@dataclass
+class Movements:
+    """All movements of one region, and its routing table."""
+
+    region: str
+    table: RoutingTable
+    sites: dict[int, Site] = field(default_factory=dict)
+    under_way: dict[int, Movement] = field(default_factory=dict)
+    moved: int = 0
+    bytes_moved: int = 0
+    pause_s: float = 0.0
+    blocked_by: str = ""
+    """Why this region does not move any more; empty if it does."""
+    _queue: deque[MoveUnits] = field(default_factory=deque)
+    _queued: set[int] = field(default_factory=set)
+    _next: int = 1
+
+    @property
+    def moving(self) -> int:
+        """Units under way or about to be."""
+        return len(self._queued) + sum(len(movement.units) for movement in self.under_way.values())
+
+    def paused(self) -> list[dict[str, Any]]:
+        """The movements a feeder that arrives now must know of: it holds these units' rows and sends no marker."""
+        return [{"move": movement.id, "units": list(movement.units)} for movement in self.under_way.values()]
+
+    def ask(
+        self, time: float, move: MoveUnits, sizes: Mapping[int, int], feeders: Iterable[Peer]
+    ) -> Iterator[Instruction]:
+        """A policy wants a move: begin it, or say why not."""
+        why = self._problem(move)
+        if why:
+            fields = {"region": self.region, "units": list(move.units), "source": move.source, "target": move.target}
+            yield Record(time, "move-refused", fields | {"why": why})
+            return
+        for units in batches(move.units, sizes):
+            self._queue.append(MoveUnits(self.region, units, move.source, move.target, move.reason))
+            self._queued.update(units)
+        yield from self._begin(time, feeders)
+
+    def installed(
+        self, time: float, number: int, worker: int, size: int, feeders: Iterable[Peer]
+    ) -> Iterator[Instruction]:
+        """The target has the units."""
+        movement = self.under_way.get(number)
+        if movement is None or movement.phase != "moving" or worker != movement.target:
+            return
+        feeders = list(feeders)
+        del self.under_way[number]
+        self.table = self.table.moved(movement.units, movement.target)
+        self.moved += len(movement.units)
+        self.bytes_moved += size
+        took = time - movement.began
+        self.pause_s += took * len(movement.units)
+        yield from self._release(movement, movement.target, feeders)
+        source = self.sites.get(movement.source)
+        if source is not None:
+            yield Tell(source.peer, {"type": "moved", "move": number})
+        fields = _fields(self.region, movement)
+        yield Record(time, "moved", fields | {"bytes": size, "seconds": round(took, 6), "version": self.table.version})
+        yield from self._begin(time, feeders)
+
+    def failed(self, time: float, number: int, worker: int, reason: str, final: bool) -> Iterator[Instruction]:
+        """Source or target cannot do it; `final`: the units do not let themselves be moved, so do not try others."""
+        movement = self.under_way.get(number)
+        if movement is None or movement.phase != "moving" or worker not in (movement.source, movement.target):
+            return
+        if final:
+            self.blocked_by = reason
+        yield from self._take_back(time, movement, reason)
+
+    def discarded(self, time: float, number: int, worker: int) -> Iterator[Instruction]:
+        """The target does not have the units, and will not take them."""
+        movement = self.under_way.get(number)
+        if movement is not None and movement.phase == "discarding" and worker == movement.target:
+            yield from self._restore(time, movement)
+
+    def restored(self, time: float, number: int, worker: int, feeders: Iterable[Peer]) -> Iterator[Instruction]:
+        """The source has the units again."""
+        movement = self.under_way.get(number)
+        if movement is None or movement.phase != "restoring" or worker != movement.source:
+            return
+        feeders = list(feeders)
+        del self.under_way[number]
+        yield from self._release(movement, movement.source, feeders)
+        yield Record(time, "move-undone", _fields(self.region, movement) | {"why": movement.reason})
+        yield from self._begin(time, feeders)
+
+    def feeder_left(self, peer: Peer) -> Iterator[Instruction]:
+        """A feeder is gone: it has nothing in flight that still counts, and nobody must wait for its marker."""
+        for movement in self.under_way.values():
+            source = self.sites.get(movement.source)
+            if peer in movement.feeders and source is not None:
+                movement.feeders -= {peer}
+                yield Tell(source.peer, {"type": "feeder-gone", "move": movement.id, "feeder": peer})
+
+    def worker_lost(self, time: float, worker: int) -> Iterator[Instruction]:
+        """A worker that owned nothing is gone: what was to go there stays where it is."""
+        self.sites.pop(worker, None)
+        for move in [move for move in self._queue if worker in (move.source, move.target)]:
+            self._queue.remove(move)
+            self._queued -= set(move.units)
+        for movement in list(self.under_way.values()):
+            if movement.target == worker and movement.phase in ("moving", "discarding"):
+                movement.reason = movement.reason or f"worker {worker} was lost"
+                yield from self._restore(time, movement)
+
+    def abandon(self) -> None:
+        """State is gone, and with it all reason to move any: forget what is under way."""
+        self.under_way.clear()
+        self._queue.clear()
+        self._queued.clear()
+
+    def tick(self, time: float) -> Iterator[Instruction]:
+        """Take back what takes too long."""
+        for movement in [movement for movement in self.under_way.values() if time >= movement.deadline]:
+            if movement.phase == "moving":
+                yield from self._take_back(time, movement, f"not done within {PATIENCE_S:g} s")
+
+    def overdue(self, time: float) -> Movement | None:
+        """A movement that could not even be taken back in time: its source or target does not answer."""
+        late = (m for m in self.under_way.values() if m.phase != "moving" and time >= m.deadline)
+        return next(late, None)
+
+    def _begin(self, time: float, feeders: Iterable[Peer]) -> Iterator[Instruction]:
+        """Begin what is queued: one movement at a time for each source, others beside it."""
+        told = frozenset(feeders)
+        for move in list(self._queue):
+            if any(movement.source == move.source for movement in self.under_way.values()):
+                continue
+            self._queue.remove(move)
+            self._queued -= set(move.units)
+            number, self._next = self._next, self._next + 1
+            movement = Movement(number, move.units, move.source, move.target, time, told, deadline=time + PATIENCE_S)
+            self.under_way[number] = movement
+            yield Record(time, "move", _fields(self.region, movement) | {"why": move.reason})
+            message = {"move": number, "region": self.region, "units": list(move.units)}
+            for peer in sorted(told):
+                yield Tell(peer, {"type": "pause", "source": move.source} | message)
+            target = self.sites[move.target]
+            to = {"target": move.target, "host": target.host, "port": target.port, "feeders": sorted(told)}
+            yield Tell(self.sites[move.source].peer, {"type": "move"} | message | to)
+
+    def _take_back(self, time: float, movement: Movement, reason: str) -> Iterator[Instruction]:
+        movement.phase, movement.reason, movement.deadline = "discarding", reason, time + PATIENCE_S
+        target = self.sites.get(movement.target)
+        if target is None:
+            yield from self._restore(time, movement)
+        else:
+            yield Tell(target.peer, {"type": "discard", "move": movement.id, "region": self.region})
+
+    def _restore(self, time: float, movement: Movement) -> Iterator[Instruction]:
+        movement.phase, movement.deadline = "restoring", time + PATIENCE_S
+        source = self.sites.get(movement.source)
+        if source is not None:
+            yield Tell(source.peer, {"type": "restore", "move": movement.id, "region": self.region})
+
+    def _release(self, movement: Movement, worker: int, feeders: Iterable[Peer]) -> Iterator[Instruction]:
+        """To all feeders, those that came after the pause included."""
+        message = {"type": "release", "move": movement.id, "worker": worker, "version": self.table.version}
+        for peer in sorted(feeders):
+            yield Tell(peer, message)
+
+    def _problem(self, move: MoveUnits) -> str:
+        """Why a move cannot be; empty if it can."""
+        if self.blocked_by:
+            return f"units of this region cannot be moved: {self.blocked_by}"
+        if move.source == move.target:
+            return f"worker {move.source} is source and target"
+        if move.source not in self.sites or move.target not in self.sites:
+            return f"workers {move.source} and {move.target} are not both live"
+        if not move.units or len(set(move.units)) < len(move.units):
+            return "it names no unit, or one twice"
+        if any(not 0 <= unit < self.table.units for unit in move.units):
+            return f"units go from 0 to {self.table.units - 1}"
+        strays = [unit for unit in move.units if self.table.owners[unit] != move.source]
+        if strays:
+            return f"worker {move.source} does not own unit {strays[0]}"
+        busy = self._queued.union(*(movement.units for movement in self.under_way.values())) & set(move.units)
+        return f"unit {min(busy)} is under way already" if busy else ""
+
+
+def batches(units: Iterable[int], sizes: Mapping[int, int]) -> Iterator[tuple[int, ...]]:
+    """The units in groups that are moved together."""
+    group: list[int] = []
+    held = 0
+    for unit in units:
+        size = int(sizes.get(unit, 0))
+        if group and (held + size > BATCH_BYTES or len(group) == BATCH_UNITS):
+            yield tuple(group)
+            group, held = [], 0
+        group.append(int(unit))
+        held += size
+    if group:
+        yield tuple(group)
+
+
+def _fields(region: str, movement: Movement) -> dict[str, Any]:
+    return {
+        "region": region,
+        "move": movement.id,
+        "units": list(movement.units),
+        "source": movement.source,
+        "target": movement.target,
+    }

@@ -1,0 +1,89 @@
+"""A keyed operator as it travels to the workers, and what a worker does with it."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.errors import FunctionError
+from evenflow.operators.conform import conform
+from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
+
+ORIGIN = pa.field("__evenflow_origin", pa.int64())
+"""The column that tells of which row a row of the result comes."""
+
+
+class Hosted:
+    """The operator as the user gave it, never used itself: each evaluation works on a copy."""
+
+    def __init__(self, operator: KeyedOperator, rows: pa.Schema, schema: pa.Schema) -> None:
+        self.operator = operator
+        self._rows = rows
+        self._schema = schema
+
+    def warm_up(self) -> None:
+        """Let the operator compile what it needs."""
+        self.fresh().warm_up(self._rows)
+
+    def fresh(self) -> KeyedOperator:
+        """A copy without state."""
+        return copy.deepcopy(self.operator)
+
+    def process(
+        self, operator: KeyedOperator, batch: pa.RecordBatch, ordered: bool
+    ) -> tuple[pa.RecordBatch, Origin | None]:
+        """Rows as they come, engine columns last; the result, and where its rows come from if that is not plain."""
+        rows, units, keys = unpacked(batch)
+        result = operator.process(rows, units, keys)
+        given, origin = result if isinstance(result, tuple) else (result, None)
+        out = conform(given, self._schema)
+        if ordered and origin is None and out.num_rows != batch.num_rows:
+            raise FunctionError(
+                f"{type(operator).__name__}.process gave {out.num_rows} rows for {batch.num_rows} and did not say "
+                "which come from which: with ordered=True return the result and the places of its rows"
+            )
+        if origin is not None and ordered:
+            _check_origin(type(operator).__name__, np.asarray(origin), out.num_rows, batch.num_rows)
+        return out, np.asarray(origin, np.int64) if ordered and origin is not None else None
+
+    def blame(self, batch: pa.RecordBatch) -> tuple[int, int] | None:
+        """Unit and key hash of the first row with which the batch fails on empty state; None if it does not fail so."""
+        if not self._fails(batch):
+            return None
+        least, most = 0, batch.num_rows  # fails with `most` rows, not with `least`
+        while most - least > 1:
+            middle = (least + most) // 2
+            if self._fails(batch.slice(0, middle)):
+                most = middle
+            else:
+                least = middle
+        _, units, keys = unpacked(batch.slice(most - 1, 1))
+        return int(units[0]), int(keys[0])
+
+    def _fails(self, batch: pa.RecordBatch) -> bool:
+        try:
+            self.process(self.fresh(), batch, ordered=False)
+        except Exception:  # whatever it was: the first failure has been kept, this only looks for its row
+            return True
+        return False
+
+
+def unpacked(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Units, Keys]:
+    """The user's columns, the units, the keys: the engine's two columns come last."""
+    width = batch.num_columns - 2
+    rows = pa.RecordBatch.from_arrays(
+        batch.columns[:width], schema=pa.schema([batch.schema.field(i) for i in range(width)])
+    )
+    return rows, batch.column(width).to_numpy(), batch.column(width + 1).to_numpy()
+
+
+def _check_origin(name: str, origin: Origin, rows: int, given: int) -> None:
+    fits = len(origin) == rows and (
+        rows == 0 or (origin[0] >= 0 and origin[-1] < given and (np.diff(origin) >= 0).all())
+    )
+    if not fits:
+        raise FunctionError(
+            f"{name}.process gave {len(origin)} places for {rows} rows, to be among 0 to {given - 1} and not falling"
+        )

@@ -1,0 +1,81 @@
+"""Keyed operators: state per key, kept in units that can be taken out of one worker and put into another.
+
+A keyed operator is Python code with state, of which every worker has its own copy. Each copy sees the rows of the units
+its worker owns, all rows of one key from one Spark partition in their order. The smallest useful one:
+
+    class Running(KeyedOperator):
+        def __init__(self):
+            self.totals = {}                                  # unit -> key -> total
+
+        def process(self, rows, units, keys):
+            ...                                               # a batch with many keys
+            return result
+
+        def extract(self, unit):
+            return self.totals.pop(unit, None)
+
+        def install(self, unit, state):
+            self.totals[unit] = state
+
+`evenflow.testing.check_operator` tells whether extract and install fit together.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Units = npt.NDArray[np.int32]
+Keys = npt.NDArray[np.int64]
+Origin = npt.NDArray[np.int64]
+Result: TypeAlias = pa.RecordBatch | tuple[pa.RecordBatch, Origin]
+
+
+class KeyedOperator(ABC):
+    """What runs on the workers in `Cluster.keyed`; subclass it, and keep all state in units.
+
+    An object given to `Cluster.keyed` is pickled; every worker starts each evaluation from a copy as it was then.
+    """
+
+    content_sensitive: ClassVar[bool] = True
+    """Whether rows of one key must meet in one place. If not, any worker may take any row (`balance="river"`)."""
+    hashed: tuple[str, ...] = ()
+    """Columns whose 64-bit hashes the operator wants; they come with its rows as columns `xxhash64(name)`."""
+
+    def schema(self, rows: pa.Schema) -> pa.Schema:
+        """The columns of the result, given those of the rows. Needed where `Cluster.keyed` is not told a schema."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what columns it returns: give keyed a schema")
+
+    def warm_up(self, rows: pa.Schema) -> None:  # noqa: B027 - nothing to do is a fine default
+        """Compile and import whatever the first row would have to wait for; state must stay empty."""
+
+    @abstractmethod
+    def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> Result:
+        """Take rows in; the rows that come out.
+
+        `units` and `keys` tell, row by row, the unit and the key (as a 64-bit hash, the same for equal keys). Rows of
+        one key are in order. State must be kept so that `extract` finds all of it that belongs to a unit.
+
+        A result with as many rows as came in is taken to correspond to them one to one. Otherwise, where order matters
+        (`ordered=True`), return the result and, for each of its rows, the place of the row it comes from, not falling.
+        """
+
+    @abstractmethod
+    def extract(self, unit: int) -> Any:
+        """Take a unit's state out, a picklable value or None if empty; this copy knows nothing of the unit any more."""
+
+    @abstractmethod
+    def install(self, unit: int, state: Any) -> None:
+        """Put in what another copy's `extract` gave for this unit."""
+
+    def sizes(self, units: Units) -> npt.NDArray[np.int64]:
+        """Bytes of state of each of the units, roughly; zeros where that is not known."""
+        return np.array([self.size(int(unit)) for unit in units], dtype=np.int64)
+
+    def size(self, unit: int) -> int:
+        """Bytes of state of one unit, roughly."""
+        return 0

@@ -1,0 +1,279 @@
+"""What `evenflow.testing.check_operator` checks."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from evenflow.errors import InvalidArgument
+from evenflow.operators.keyed import KeyedOperator
+
+Places = npt.NDArray[np.int64]
+NULL_HASH = 42
+"""What Spark's xxhash64 makes of null."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result rows, sorted by the row they come from; `origin` is None if some batch did not tell."""
+
+    rows: pa.Table
+    origin: Places | None
+
+
+class Trial:
+    """One operator, one sample, and the runs that are compared."""
+
+    def __init__(
+        self,
+        operator: KeyedOperator,
+        rows: Any,
+        *,
+        key: str | Sequence[str],
+        units: int,
+        rounds: int,
+        copies: int,
+        seed: int,
+    ) -> None:
+        if not isinstance(operator, KeyedOperator):
+            raise InvalidArgument(
+                f"operator is {type(operator).__name__}: give an object of a subclass of KeyedOperator"
+            )
+        for name, value in (("units", units), ("rounds", rounds), ("copies", copies)):
+            if value < 1:
+                raise InvalidArgument(f"{name} is {value}: give at least 1")
+        self.operator, self.name = operator, type(operator).__name__
+        sample = _batch(rows)
+        names = [key] if isinstance(key, str) else list(key)
+        for name in [*names, *operator.hashed]:
+            if name not in sample.schema.names:
+                raise InvalidArgument(f"column '{name}' does not exist; there are: {', '.join(sample.schema.names)}")
+        hashes = sum((_hash(sample, name) * np.uint64(2 * place + 1) for place, name in enumerate(names)), np.uint64(0))
+        self.keys = np.asarray(hashes, np.uint64).view(np.int64)
+        self.units = (self.keys.view(np.uint64) % np.uint64(units)).astype(np.int32)
+        self.schema = sample.schema
+        for name in operator.hashed:
+            sample = sample.append_column(f"xxhash64({name})", pa.array(_hash(sample, name).view(np.int64)))
+        self.rows = sample
+        self.count, self.rounds, self.copies = units, rounds, copies
+        self.random = np.random.default_rng(seed)
+
+    def run(self) -> None:
+        """Check law by law, each against the one before."""
+        everything = np.arange(self.rows.num_rows)
+        whole = self._gather(self._process(self._copy(), everything))
+        self._check_schema(whole)
+        self._check_units(whole)
+        for _ in range(self.rounds):
+            lone = self._copy()
+            cut = self._gather(part for batch in self._cut(everything) for part in self._process(lone, batch))
+            self._compare(whole, cut, "batches", "its results change when the rows are cut into other batches")
+            moved = self._gather(self._moving(everything))
+            self._compare(
+                whole, moved, "move", "its results change when units are moved: extract or install loses state"
+            )
+
+    def _check_schema(self, whole: Outcome) -> None:
+        try:
+            schema = self.operator.schema(self.schema)
+        except NotImplementedError:
+            return
+        if self.rows.num_rows and not whole.rows.schema.equals(schema):
+            self._fail("operator", f"schema() tells\n{schema}\nand results have\n{whole.rows.schema}")
+
+    def _check_units(self, whole: Outcome) -> None:
+        alone = self._gather(
+            part
+            for unit in range(self.count)
+            for part in self._process(self._copy(), np.flatnonzero(self.units == unit))
+        )
+        self._compare(whole, alone, "units", "its results change with the rows of other units")
+
+    def _moving(self, places: Places) -> Iterator[tuple[pa.RecordBatch, Places | None]]:
+        """Results of copies that hand units to each other before every batch."""
+        copies = [self._copy() for _ in range(self.copies + 1)]
+        owner = self.random.integers(0, len(copies), self.count)
+        begun = np.zeros(self.count, np.bool_)
+        for batch in self._cut(places):
+            for unit in np.flatnonzero(self.random.random(self.count) < 0.5).tolist():
+                target = int(self.random.integers(0, len(copies)))
+                self._move(unit, copies[owner[unit]], copies[target], bool(begun[unit]))
+                owner[unit] = target
+            for place, copy in enumerate(copies):
+                yield from self._process(copy, batch[owner[self.units[batch]] == place])
+            begun[self.units[batch]] = True
+        for unit in range(self.count):
+            self._move(unit, copies[owner[unit]], copies[0], bool(begun[unit]))
+
+    def _move(self, unit: int, source: KeyedOperator, target: KeyedOperator, begun: bool) -> None:
+        self._check_sizes(source)
+        state = source.extract(unit)
+        if state is not None and not begun:
+            self._fail("empty", "extract gives something for a unit that has had no rows: return None", unit)
+        left = source.extract(unit)
+        if left is not None:
+            self._fail("empty", f"extract leaves state behind: called again it gives {left!r:.100}", unit)
+        if state is None:
+            return
+        try:
+            state = pickle.loads(pickle.dumps(state, pickle.HIGHEST_PROTOCOL))
+        except Exception as error:
+            self._fail("pickle", f"what extract gives, {type(state).__name__}, cannot be pickled: {error}", unit)
+        target.install(unit, state)
+
+    def _check_sizes(self, copy: KeyedOperator) -> None:
+        sizes = np.asarray(copy.sizes(np.arange(self.count, dtype=np.int32)))
+        if sizes.shape != (self.count,) or (sizes < 0).any():
+            self._fail(
+                "operator", f"sizes() of {self.count} units gives {sizes!r:.100}: give a number of bytes for each"
+            )
+
+    def _copy(self) -> KeyedOperator:
+        try:
+            copy: KeyedOperator = pickle.loads(pickle.dumps(self.operator, pickle.HIGHEST_PROTOCOL))
+        except Exception as error:
+            self._fail("operator", f"it cannot be pickled: {error}")
+        return copy
+
+    def _cut(self, places: Places) -> list[Places]:
+        """The places in order, in batches of random lengths; the first is empty."""
+        most = self.random.choice([1, 3, 10, 100, len(places) + 1])
+        lengths = [0]
+        while sum(lengths) < len(places):
+            lengths.append(int(self.random.integers(0, most + 1)) or 1)
+        return np.split(places, np.cumsum(lengths)[:-1])
+
+    def _process(self, copy: KeyedOperator, places: Places) -> Iterator[tuple[pa.RecordBatch, Places | None]]:
+        """The results for the rows at `places`, and from which of them they come; nothing if not told."""
+        result: Any = copy.process(self.rows.take(pa.array(places)), self.units[places], self.keys[places])
+        batch, origin = result if isinstance(result, tuple) else (result, None)
+        if not isinstance(batch, pa.RecordBatch):
+            self._fail("operator", f"process gives {type(batch).__name__}: give a pyarrow.RecordBatch")
+        if origin is not None:
+            yield batch, places[self._check_origin(batch, np.asarray(origin), len(places))]
+        else:
+            yield batch, places if batch.num_rows == len(places) else None
+
+    def _check_origin(self, batch: pa.RecordBatch, origin: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+        if len(origin) != batch.num_rows:
+            self._fail("origin", f"there are {batch.num_rows} result rows and {len(origin)} origins")
+        if not len(origin):
+            return np.empty(0, np.int64)
+        if origin.dtype.kind not in "iu":
+            self._fail("origin", f"origins are {origin.dtype}: give whole numbers")
+        if origin.min() < 0 or origin.max() >= count:
+            self._fail("origin", f"origins run from {origin.min()} to {origin.max()} in a batch of {count} rows")
+        if (np.diff(origin.astype(np.int64)) < 0).any():
+            self._fail("origin", "origins fall: give results in the order of the rows they come from")
+        return origin
+
+    def _gather(self, parts: Iterable[tuple[pa.RecordBatch, Places | None]]) -> Outcome:
+        batches, origins = zip(*parts, strict=True)
+        for batch in batches:
+            if not batch.schema.equals(batches[0].schema):
+                self._fail("operator", f"results differ in their columns:\n{batches[0].schema}\nand\n{batch.schema}")
+        rows = pa.Table.from_batches(list(batches))
+        if any(origin is None for origin in origins):
+            return Outcome(rows, None)
+        origin = np.concatenate(origins)
+        order = np.argsort(origin, kind="stable")
+        return Outcome(rows.take(pa.array(order)), origin[order])
+
+    def _compare(self, expected: Outcome, found: Outcome, law: str, wrong: str) -> None:
+        if expected.origin is None or found.origin is None:
+            if _bag(expected.rows) != _bag(found.rows):
+                self._fail(law, f"{wrong} (in some unit: results do not tell the rows they come from)")
+            return
+        if np.array_equal(expected.origin, found.origin) and _same_table(expected.rows, found.rows):
+            return
+        for unit in range(self.count):
+            ours, theirs = self._part(expected, unit), self._part(found, unit)
+            if not _same(ours, theirs):
+                if _bag(expected.rows) == _bag(found.rows):
+                    law, wrong = "origin", "the same results are said to come from other rows"
+                place = next(i for i in range(len(ours) + 1) if not _same(ours[i : i + 1], theirs[i : i + 1]))
+                one, other = (str(rows[place : place + 1])[1:-1] or "nothing" for rows in (ours, theirs))
+                self._fail(law, f"{wrong}; (row, result) {one:.300} became {other:.300}", unit)
+
+    def _part(self, outcome: Outcome, unit: int) -> list[Any]:
+        """(place, result) of a unit's rows."""
+        assert outcome.origin is not None
+        places = np.flatnonzero(self.units[outcome.origin] == unit)
+        rows = outcome.rows.take(pa.array(places)).to_pylist()
+        return list(zip(outcome.origin[places].tolist(), rows, strict=True))
+
+    def _fail(self, law: str, wrong: str, unit: int | None = None) -> Any:
+        where = "" if unit is None else f", unit {unit}"
+        raise AssertionError(f"{self.name} breaks law '{law}'{where}: {wrong}")
+
+
+def _batch(rows: Any) -> pa.RecordBatch:
+    if isinstance(rows, pd.DataFrame):
+        rows = pa.Table.from_pandas(rows, preserve_index=False)
+    if isinstance(rows, pa.Table):
+        rows = rows.combine_chunks()
+        return pa.RecordBatch.from_arrays(
+            [pa.concat_arrays(column.chunks or [pa.array([], column.type)]) for column in rows.columns],
+            schema=rows.schema,
+        )
+    if not isinstance(rows, pa.RecordBatch):
+        raise InvalidArgument(f"rows is {type(rows).__name__}: give a RecordBatch, a Table or a DataFrame")
+    return rows
+
+
+def _hash(rows: pa.RecordBatch, name: str) -> npt.NDArray[np.uint64]:
+    """A 64-bit hash of each value, equal for equal values."""
+    column = rows.column(name)
+    text = np.array([repr(value) for value in column.to_pylist()], dtype=object)
+    hashes: npt.NDArray[np.uint64] = pd.util.hash_array(text, categorize=False)
+    hashes[~column.is_valid().to_numpy(zero_copy_only=False)] = NULL_HASH
+    return hashes
+
+
+def _same_table(one: pa.Table, other: pa.Table) -> bool:
+    """Whether tables are equal at a glance; False says nothing."""
+    if one.schema != other.schema or one.num_rows != other.num_rows:
+        return False
+    return all(_same_column(a, b) for a, b in zip(one.columns, other.columns, strict=True))
+
+
+def _same_column(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    if not pa.types.is_floating(one.type):
+        return bool(one.equals(other))
+    a, b = one.to_numpy(), other.to_numpy()
+    return bool(one.is_valid().equals(other.is_valid()) and np.array_equal(a, b, equal_nan=True))
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, floats to nine digits; NaN equals NaN."""
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or (one != one and other != other) or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(part, other[name]) for name, part in one.items())
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(part) for part in value]
+    return value
+
+
+def _bag(rows: pa.Table) -> Counter[str]:
+    """The rows without their order, floats to six digits."""
+    return Counter(repr(_rounded(row)) for row in rows.to_pylist())

@@ -1,0 +1,367 @@
+"""Aggregates over the last rows of each key, exact whatever enters and leaves: no value is ever subtracted.
+
+A key's window is a ring of cells in one arena, oldest first, kept as two stacks. The first `FRONT` cells hold the
+aggregates of themselves and all front cells after them; the others, the back, hold single values, and `backs` their
+aggregate. The window's aggregate is that of its first cell combined with that of the back. A cell that leaves just
+leaves. When the front is used up the back becomes the front, which costs each row one more combination on average.
+
+An aggregate is (count, a, b): count of non-null values; a: sum, minimum, maximum or mean; b: sum of squared deviations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.operators.compiled import compiled, grown
+from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.slots import Longs, Slots
+
+Floats = npt.NDArray[np.float64]
+
+COUNT, SUM, MEAN, MIN, MAX, STD = range(6)
+START, ROOM, HEAD, LENGTH, FRONT, LATEST = range(6)
+TOP, LIVE = range(2)
+EVER = np.iinfo(np.int64).min
+ENDLESS = 1 << 62
+SMALLEST = 4
+AHEAD = 512
+
+
+class Totals:
+    """One aggregate per key, of all its values so far."""
+
+    def __init__(self, how: int) -> None:
+        self.how = how
+        self.slots = Slots()
+        self.totals = np.zeros((self.slots.capacity, 3))
+
+    def push(self, units: Units, keys: Keys, values: Floats, valid: npt.NDArray[np.bool_]) -> tuple[Floats, Any]:
+        """The result after each row, and which of the results exist."""
+        slots = self.slots.find(units, keys)
+        self.totals = fitted(self.totals, self.slots)
+        out, known = np.empty(len(keys)), np.empty(len(keys), np.bool_)
+        _run(self.how, slots, values, valid, self.totals, out, known)
+        return out, known
+
+    def extract(self, unit: int) -> Any:
+        slots = self.slots.of(np.array([unit]))
+        if not len(slots):
+            return None
+        state = self.slots.key[slots], self.totals[slots]
+        self.totals[slots] = 0
+        self.slots.drop(unit)
+        return state
+
+    def install(self, unit: int, state: Any) -> None:
+        keys, totals = state
+        slots = self.slots.add(unit, keys)
+        self.totals = fitted(self.totals, self.slots)
+        self.totals[slots] = totals
+
+    def sizes(self, units: Units) -> Longs:
+        return 32 * self.slots.counts(units)
+
+
+class Rings:
+    """A window per key: its last `rows` rows, or those less than `span` microseconds behind its latest."""
+
+    def __init__(self, how: int, rows: int = 0, span: int = 0) -> None:
+        self.how, self.rows, self.span = how, rows, span
+        self.slots = Slots()
+        self.rings = np.zeros((self.slots.capacity, 6), np.int64)
+        self.rings[:, LATEST] = EVER
+        self.backs = np.zeros((self.slots.capacity, 3))
+        self.cells = np.empty((1024, 3 if how == STD else 2))
+        self.clock = np.empty(1024 if span else 0, np.int64)
+        self.marks = np.zeros(2, np.int64)
+
+    def push(
+        self, units: Units, keys: Keys, values: Floats, valid: npt.NDArray[np.bool_], times: Longs
+    ) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        """The result after each row, and which of the results exist."""
+        slots = self.slots.find(units, keys)
+        self._fit()
+        out, known = np.empty(len(keys)), np.empty(len(keys), np.bool_)
+        most = self.rows or ENDLESS
+        done = 0
+        while True:
+            window = self.rings, self.backs, self.cells, self.clock, self.marks
+            done, _ = _slide(self.how, most, self.span, slots, values, valid, times, done, *window, out, known)
+            if done == len(keys):
+                return out, known
+            self._repack(2 * int(self.rings[slots[done], ROOM]) + SMALLEST)
+
+    def extract(self, unit: int) -> Any:
+        slots = self.slots.of(np.array([unit]))
+        if not len(slots):
+            return None
+        shape = self.rings[slots][:, LENGTH:]
+        length = int(shape[:, 0].sum())
+        cells, clock = np.empty((length, self.cells.shape[1])), np.empty(length if self.span else 0, np.int64)
+        _dump(slots, self.rings, self.cells, self.clock, cells, clock)
+        state = self.slots.key[slots], shape, self.backs[slots], cells, clock
+        self.marks[LIVE] -= self.rings[slots, ROOM].sum()
+        self.rings[slots], self.backs[slots] = (0, 0, 0, 0, 0, EVER), 0
+        self.slots.drop(unit)
+        if self.marks[TOP] > 4 * self.marks[LIVE] + 65536:
+            self._repack(0)
+        return state
+
+    def install(self, unit: int, state: Any) -> None:
+        keys, shape, backs, cells, clock = state
+        slots = self.slots.add(unit, keys)
+        self._fit()
+        room = np.maximum(shape[:, 0], min(SMALLEST, self.rows or SMALLEST))
+        if self.marks[TOP] + room.sum() > len(self.cells):
+            self._repack(int(room.sum()))
+        ends = np.cumsum(room)
+        self.rings[slots, START] = self.marks[TOP] + ends - room
+        self.rings[slots, ROOM] = room
+        self.rings[slots, LENGTH:] = shape
+        self.backs[slots] = backs
+        self.marks += ends[-1]
+        _load(slots, self.rings, self.cells, self.clock, cells, clock)
+
+    def sizes(self, units: Units) -> Longs:
+        cell = 8 * (self.cells.shape[1] + bool(self.span))
+        return self.slots.per_unit(units, 80 + cell * self.rings[self.slots.of(units), LENGTH])
+
+    def _fit(self) -> None:
+        old = len(self.rings)
+        self.rings, self.backs = fitted(self.rings, self.slots), fitted(self.backs, self.slots)
+        self.rings[old:, LATEST] = EVER
+
+    def _repack(self, more: int) -> None:
+        """Move the rings, without gaps, to an arena half of which is free and which has room for `more` cells."""
+        size = max(1024, 2 * (int(self.marks[LIVE]) + more))
+        cells, clock = np.empty((size, self.cells.shape[1])), np.empty(size if self.span else 0, np.int64)
+        self.marks[:] = _pack(self.rings, self.cells, self.clock, cells, clock)
+        self.cells, self.clock = cells, clock
+
+
+def fitted(array: npt.NDArray[Any], slots: Slots) -> npt.NDArray[Any]:
+    """`array` with a row for every slot."""
+    return array if len(array) == slots.capacity else grown(array, slots.capacity)
+
+
+@compiled
+def _combine(how, c1, a1, b1, c2, a2, b2):  # type: ignore[no-untyped-def]
+    """The aggregate of two aggregates. NaN is the greatest number, as in Spark."""
+    if c1 == 0:
+        return c2, a2, b2
+    if c2 == 0:
+        return c1, a1, b1
+    count = c1 + c2
+    if how == MIN:
+        return count, (a1 if a1 < a2 or a2 != a2 else a2), 0.0
+    if how == MAX:
+        return count, (a1 if a1 > a2 or a1 != a1 else a2), 0.0
+    if how == STD:
+        delta = a2 - a1
+        return count, a1 + delta * (c2 / count), b1 + b2 + delta * delta * (c1 * c2 / count)
+    return count, a1 + a2, 0.0
+
+
+@compiled
+def _result(how, count, a, b):  # type: ignore[no-untyped-def]
+    """The number asked for, and whether there is one."""
+    if how == COUNT:
+        return count, True
+    if how == MEAN:
+        return a / count, count > 0
+    if how == STD:
+        return np.sqrt(b / (count - 1)), count > 1
+    return a, count > 0
+
+
+@compiled
+def _copy(source, at, target, to):  # type: ignore[no-untyped-def]
+    for part in range(source.shape[1]):
+        target[to, part] = source[at, part]
+
+
+@compiled
+def _run(how, slots, values, valid, totals, out, known):  # type: ignore[no-untyped-def]
+    for row in range(len(slots)):
+        total = totals[slots[row]]
+        c, a, b = total[0], total[1], total[2]
+        if len(valid) == 0 or valid[row]:
+            value = values[row]
+            c, a, b = _combine(how, c, a, b, 1.0, value, value - value)  # NaN, of what is not finite
+            total[0], total[1], total[2] = c, a, b
+        out[row], known[row] = _result(how, c, a, b)
+
+
+@compiled
+def _slide(how, most, span, slots, values, valid, times, at, rings, backs, cells, clock, marks, out, known):  # type: ignore[no-untyped-def]
+    """Push rows from `at` on; the row for which the arena had no room, or the number of rows; and a mere number."""
+    read = 0.0
+    for row in range(at, len(slots)):
+        if (row - at) % AHEAD == 0:
+            read += _touch(slots[row : row + AHEAD], rings, cells, clock)
+        slot = slots[row]
+        ring, back = rings[slot], backs[slot]
+        here = len(valid) == 0 or valid[row]
+        keep = True
+        if span:
+            time = times[row]
+            ring[LATEST] = max(ring[LATEST], time)
+            cut = ring[LATEST] - span if ring[LATEST] > EVER + span else EVER
+            keep = here and time > cut
+            while ring[LENGTH] and clock[ring[START] + ring[HEAD]] <= cut:
+                _pop(how, ring, back, cells)
+        elif ring[LENGTH] == most:
+            _pop(how, ring, back, cells)
+        if keep:
+            if ring[LENGTH] == ring[ROOM] and not _enlarge(most, ring, cells, clock, marks):
+                return row, read
+            value = values[row] if here else 0.0
+            count = 1.0 if here else 0.0
+            place = _open(how, ring, back, cells, clock, times[row], count, value) if span else ring[LENGTH]
+            if place >= ring[FRONT]:
+                cell = cells[_where(ring, place)]
+                cell[0], cell[1] = count, value
+                if how == STD:
+                    cell[2] = value - value
+                back[0], back[1], back[2] = _combine(how, back[0], back[1], back[2], count, value, value - value)
+            ring[LENGTH] += 1
+        c, a, b = back[0], back[1], back[2]
+        if ring[FRONT]:
+            first = cells[ring[START] + ring[HEAD]]
+            c, a, b = _combine(how, first[0], first[1], first[2] if how == STD else 0.0, c, a, b)
+        out[row], known[row] = _result(how, c, a, b)
+    return len(slots), read
+
+
+@compiled
+def _touch(slots, rings, cells, clock):  # type: ignore[no-untyped-def]
+    """Read the cells that rows will need, so that memory fetches many at a time and not one after the other."""
+    read = 0.0
+    for slot in slots:
+        ring = rings[slot]
+        if ring[ROOM]:
+            first, free = ring[START] + ring[HEAD], _where(ring, ring[LENGTH])
+            read += cells[first, 0] + cells[free, 0]
+            if len(clock):
+                read += clock[first] + clock[free]
+    return read
+
+
+@compiled
+def _where(ring, place):  # type: ignore[no-untyped-def]
+    """The index in the arena of the ring's cell at `place`, counted from the oldest."""
+    place += ring[HEAD]
+    return ring[START] + (place if place < ring[ROOM] else place - ring[ROOM])
+
+
+@compiled
+def _pop(how, ring, back, cells):  # type: ignore[no-untyped-def]
+    """Let the oldest cell go; if the front is used up, make the back the front first."""
+    if ring[FRONT] == 0:
+        c, a, b = 0.0, 0.0, 0.0
+        for place in range(ring[LENGTH] - 1, -1, -1):
+            cell = cells[_where(ring, place)]
+            c, a, b = _combine(how, cell[0], cell[1], cell[2] if how == STD else 0.0, c, a, b)
+            cell[0], cell[1] = c, a
+            if how == STD:
+                cell[2] = b
+        ring[FRONT] = ring[LENGTH]
+        back[:] = 0.0
+    ring[HEAD] += 1
+    if ring[HEAD] == ring[ROOM]:
+        ring[HEAD] = 0
+    ring[LENGTH] -= 1
+    ring[FRONT] -= 1
+
+
+@compiled
+def _open(how, ring, back, cells, clock, time, count, value):  # type: ignore[no-untyped-def]
+    """Make way for a row by its time; its place. One that belongs into the front is entered there."""
+    place = ring[LENGTH]
+    while place and clock[_where(ring, place - 1)] > time:
+        source, target = _where(ring, place - 1), _where(ring, place)
+        _copy(cells, source, cells, target)
+        clock[target] = clock[source]
+        place -= 1
+    clock[_where(ring, place)] = time
+    if place < ring[FRONT]:
+        spread = value - value
+        ring[FRONT] += 1
+        _copy(cells, _where(ring, place + 1), cells, _where(ring, place))
+        for before in range(place + 1):
+            cell = cells[_where(ring, before)]
+            b = cell[2] if how == STD else 0.0
+            c, a, b = _combine(how, cell[0], cell[1], b, count, value, spread)
+            cell[0], cell[1] = c, a
+            if how == STD:
+                cell[2] = b
+        return np.int64(-1)
+    return place
+
+
+@compiled
+def _enlarge(most, ring, cells, clock, marks):  # type: ignore[no-untyped-def]
+    """Move a full ring to the top of the arena, with twice the room; whether there was space."""
+    room = min(max(SMALLEST, 2 * ring[ROOM]), most)
+    if marks[TOP] + room > len(cells):
+        return False
+    _move(ring, cells, clock, marks[TOP], cells, clock)
+    marks[TOP] += room
+    marks[LIVE] += room - ring[ROOM]
+    ring[ROOM] = room
+    return True
+
+
+@compiled
+def _move(ring, cells, clock, start, new_cells, new_clock):  # type: ignore[no-untyped-def]
+    """Copy a ring's cells in order to `start`, where it is from then on."""
+    for place in range(ring[LENGTH]):
+        source = _where(ring, place)
+        _copy(cells, source, new_cells, start + place)
+        if len(new_clock):
+            new_clock[start + place] = clock[source]
+    ring[START], ring[HEAD] = start, 0
+
+
+@compiled
+def _pack(rings, cells, clock, new_cells, new_clock):  # type: ignore[no-untyped-def]
+    """Copy all rings into a new arena, those mostly empty with less room; how much is used there, twice."""
+    top = 0
+    for slot in range(len(rings)):
+        ring = rings[slot]
+        if ring[ROOM]:
+            _move(ring, cells, clock, top, new_cells, new_clock)
+            if ring[ROOM] > SMALLEST and ring[LENGTH] * 4 < ring[ROOM]:
+                ring[ROOM] = max(SMALLEST, 2 * ring[LENGTH])
+            top += ring[ROOM]
+    return top, top
+
+
+@compiled
+def _dump(slots, rings, cells, clock, out_cells, out_clock):  # type: ignore[no-untyped-def]
+    """Copy the cells of some rings, in order, one ring after the other."""
+    top = 0
+    for slot in slots:
+        ring = rings[slot]
+        for place in range(ring[LENGTH]):
+            source = _where(ring, place)
+            _copy(cells, source, out_cells, top)
+            if len(out_clock):
+                out_clock[top] = clock[source]
+            top += 1
+
+
+@compiled
+def _load(slots, rings, cells, clock, in_cells, in_clock):  # type: ignore[no-untyped-def]
+    """The reverse of `_dump`, into rings that start where they should be."""
+    top = 0
+    for slot in slots:
+        ring = rings[slot]
+        for place in range(ring[LENGTH]):
+            _copy(in_cells, top, cells, ring[START] + place)
+            if len(in_clock):
+                clock[ring[START] + place] = in_clock[top]
+            top += 1

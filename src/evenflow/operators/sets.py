@@ -1,0 +1,75 @@
+"""A set of 64-bit hashes per key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.operators.compiled import compiled, grown
+from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.slots import Longs, Slots
+
+
+class Sets:
+    """All sets in one hash map, (slot of the key, hash) -> member: to the members a key is what a unit is to keys."""
+
+    def __init__(self) -> None:
+        self.slots = Slots()
+        self.members = Slots()
+        self.seen = np.zeros(self.members.capacity, np.bool_)
+        self.count = np.zeros(self.slots.capacity, np.int64)
+
+    def push(self, units: Units, keys: Keys, hashes: Longs, valid: npt.NDArray[np.bool_]) -> Longs:
+        """The size of the key's set after each row."""
+        slots = self.slots.find(units, keys)
+        some = valid if len(valid) else slice(None)
+        members = self.members.find(slots[some], hashes[some])
+        self._fit()
+        out = np.empty(len(slots), np.int64)
+        _count(slots, members, valid, self.seen, self.count, out)
+        return out
+
+    def extract(self, unit: int) -> Any:
+        slots = self.slots.of(np.array([unit]))
+        if not len(slots):
+            return None
+        members = self.members.of(slots)
+        state = self.slots.key[slots], self.count[slots], self.members.key[members]
+        self.seen[members] = False
+        self.count[slots] = 0
+        self.members.drop_all(slots)
+        self.slots.drop(unit)
+        return state
+
+    def install(self, unit: int, state: Any) -> None:
+        keys, count, hashes = state
+        slots = self.slots.add(unit, keys)
+        members = self.members.find(np.repeat(slots, count), hashes)
+        self._fit()
+        self.seen[members] = True
+        self.count[slots] = count
+
+    def sizes(self, units: Units) -> Longs:
+        return self.slots.per_unit(units, 32 + 24 * self.count[self.slots.of(units)])
+
+    def _fit(self) -> None:
+        if len(self.seen) < self.members.capacity:
+            self.seen = grown(self.seen, self.members.capacity)
+        if len(self.count) < self.slots.capacity:
+            self.count = grown(self.count, self.slots.capacity)
+
+
+@compiled
+def _count(slots, members, valid, seen, count, out):  # type: ignore[no-untyped-def]
+    """Count each member once; there is one for every row that is valid."""
+    at = 0
+    for row in range(len(slots)):
+        slot = slots[row]
+        if len(valid) == 0 or valid[row]:
+            if not seen[members[at]]:
+                seen[members[at]] = True
+                count[slot] += 1
+            at += 1
+        out[row] = count[slot]

@@ -1,0 +1,23 @@
+"""What every balance of a keyed operator is: a pure decision about which units go where."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Protocol
+
+from evenflow.model import KeyedSnapshot, MoveUnits
+
+
+class KeyedBalance(Protocol):
+    """Decides which units of one keyed operator move.
+
+    `decide` is called each time all workers have reported, some ten times a second while rows flow, also while moves
+    are under way. It reads no clock and does no I/O; what it learns it keeps in its own fields.
+    """
+
+    name: ClassVar[str]
+    by_content: ClassVar[bool]
+    """Whether rows go by their key. If not, any worker takes any row, and there is nothing to move."""
+
+    def decide(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:
+        """Moves to begin now; an empty list leaves things as they are."""
+        ...

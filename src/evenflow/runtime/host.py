@@ -1,0 +1,348 @@
+"""What a worker keeps of keyed operators: their copies with their state, units that leave and arrive, statistics."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.errors import ProtocolError
+from evenflow.operators.hosted import ORIGIN, Hosted
+from evenflow.operators.keyed import KeyedOperator
+from evenflow.runtime.mover import Mover, Parcel, Undelivered
+
+REPORT_S = 0.1
+"""Statistics go to the controller this often while feeders are there."""
+SIZED = 4096
+"""Units whose state is measured for one report, at most."""
+FORGOTTEN = 1000
+"""Evaluations remembered as over, so that state that arrives late for them is not kept."""
+
+Tell = Callable[[dict[str, Any]], None]
+States = dict[str, dict[int, Any]]
+"""By evaluation and unit."""
+
+
+@dataclass(slots=True)
+class Leaving:
+    """A movement of which this worker is the source."""
+
+    region: str
+    units: list[int]
+    host: str
+    port: int
+    waiting: set[int]
+    """Feeders whose markers are still to come."""
+    kept: bytes = b""
+    """What was sent, until the target has it."""
+    sent: bool = False
+
+
+@dataclass(slots=True)
+class _Region:
+    """One keyed operator on this worker."""
+
+    operator: str
+    feeders: int = 0
+    copies: dict[str, KeyedOperator] = field(default_factory=dict)
+    away: set[int] = field(default_factory=set)
+    """Units that have left: rows of theirs must not come here."""
+    seen: list[npt.NDArray[np.int32]] = field(default_factory=list)
+    busy_s: float = 0.0
+    rows: int = 0
+    bytes: int = 0
+    reported: float = 0.0
+    waited_s: float = 0.0
+
+
+class Host:
+    """All keyed operators of one worker."""
+
+    def __init__(self, tell: Tell, mover: Mover, code: Callable[[str], Hosted | None]) -> None:
+        self._tell = tell
+        self._mover = mover
+        self._code = code
+        self._regions: dict[str, _Region] = {}
+        self._leaving: dict[int, Leaving] = {}
+        self._markers: dict[int, set[int]] = {}
+        self._arrived: dict[int, bytes] = {}
+        self._installed: dict[int, tuple[str, list[tuple[str, int]]]] = {}
+        self._discarded: dict[int, None] = {}
+        self._forgotten: dict[tuple[str, str], None] = {}
+
+    @property
+    def active(self) -> bool:
+        """Whether any feeder is here."""
+        return any(region.feeders for region in self._regions.values())
+
+    @property
+    def operators(self) -> set[str]:
+        """The operators in use."""
+        return {region.operator for region in self._regions.values()}
+
+    # -- rows
+
+    def open(self, region: str, operator: str, now: float, waited_s: float) -> None:
+        """A feeder is here."""
+        known = self._regions.setdefault(region, _Region(operator))
+        if not known.feeders:
+            known.reported, known.waited_s = now, waited_s
+        known.feeders += 1
+
+    def leave(self, region: str, now: float, waited_s: float) -> None:
+        """A feeder is gone; after the last one nobody asks for statistics, so they go out now."""
+        known = self._regions.get(region)
+        if known is not None and known.feeders:
+            known.feeders -= 1
+            if not known.feeders:
+                self._send_report(region, known, now, waited_s)
+            if not known.feeders and not known.copies:
+                del self._regions[region]
+
+    def process(
+        self, region: str, evaluation: str, batch: pa.RecordBatch, ordered: bool
+    ) -> tuple[pa.RecordBatch, bool]:
+        """Apply rows to an evaluation's state; the result, and whether it tells where its rows come from."""
+        known = self._regions[region]
+        hosted = self._hosted(known)
+        units = batch.column(batch.num_columns - 2).to_numpy()
+        if known.away and np.isin(units, list(known.away)).any():
+            raise ProtocolError(f"rows of region {region} came for units that have left this worker")
+        out, origin = hosted.process(self._copy(known, evaluation), batch, ordered)
+        known.seen.append(units)
+        known.rows += batch.num_rows
+        known.bytes += batch.nbytes
+        if origin is None:
+            return out, False
+        return out.append_column(ORIGIN, pa.array(origin)), True
+
+    def served(self, region: str, seconds: float) -> None:
+        """So long did the rows just processed take."""
+        self._regions[region].busy_s += seconds
+
+    def blame(self, region: str, batch: pa.RecordBatch) -> str:
+        """Which row an operator's failure seems to come from."""
+        hosted = self._hosted(self._regions[region])
+        found = hosted.blame(batch)
+        units = np.unique(batch.column(batch.num_columns - 2).to_numpy())
+        if found is None:
+            return f"rows of {len(units)} units, unit {units[0]} to unit {units[-1]}; with empty state they do not fail"
+        return f"unit {found[0]}, key hash {found[1]}"
+
+    def _hosted(self, region: _Region) -> Hosted:
+        hosted = self._code(region.operator)
+        if hosted is None:
+            raise ProtocolError(f"operator {region.operator} is not here yet")
+        return hosted
+
+    def _copy(self, region: _Region, evaluation: str) -> KeyedOperator:
+        copy = region.copies.get(evaluation)
+        if copy is None:
+            copy = region.copies[evaluation] = self._hosted(region).fresh()
+        return copy
+
+    # -- moves
+
+    def obey(self, message: dict[str, Any]) -> None:
+        """Do what the controller says about moves and evaluations."""
+        match message["type"]:
+            case "move":
+                waiting = set(message["feeders"]) - self._markers.pop(int(message["move"]), set())
+                self._leaving[int(message["move"])] = Leaving(
+                    str(message["region"]), message["units"], str(message["host"]), int(message["port"]), waiting
+                )
+                self._send_if_quiet(int(message["move"]))
+            case "feeder-gone":
+                self._marked(int(message["move"]), int(message["feeder"]))
+            case "moved":
+                self._leaving.pop(int(message["move"]), None)
+            case "restore":
+                self._restore(int(message["move"]), str(message["region"]))
+            case "discard":
+                self._discard(int(message["move"]), str(message["region"]))
+            case "forget":
+                self._forget(str(message["region"]), str(message["evaluation"]))
+
+    def marker(self, move: int, feeder: int) -> None:
+        """A feeder's marker: all it had sent before is processed."""
+        if move in self._leaving:
+            self._marked(move, feeder)
+        else:  # it overtook the controller's message
+            self._markers.setdefault(move, set()).add(feeder)
+
+    def collect(self) -> None:
+        """Take what the mover has brought."""
+        while not self._mover.inbox.empty():
+            match self._mover.inbox.get():
+                case Parcel(move=move, body=body):
+                    if move not in self._discarded:
+                        self._arrived[move] = body
+                case Undelivered(move=move, reason=reason):
+                    leaving = self._leaving.get(move)
+                    if leaving is not None:
+                        self._report_move(leaving.region, move, "undelivered", reason)
+        for move in list(self._arrived):
+            self._install(move)
+
+    def _marked(self, move: int, feeder: int) -> None:
+        leaving = self._leaving.get(move)
+        if leaving is not None:
+            leaving.waiting.discard(feeder)
+            self._send_if_quiet(move)
+
+    def _send_if_quiet(self, move: int) -> None:
+        """Once every row in flight has been seen: take the units out and send them off."""
+        leaving = self._leaving[move]
+        if leaving.waiting or leaving.sent:
+            return
+        leaving.sent = True
+        known = self._regions.get(leaving.region)
+        states = self._extract(known, leaving, move) if known is not None else {}
+        if states is None:
+            return
+        operator = known.operator if known is not None else ""
+        try:
+            leaving.kept = pickle.dumps((leaving.region, operator, leaving.units, states), protocol=5)
+        except Exception as error:  # whatever the user's state runs into when it is pickled
+            self._put_back(leaving, states)
+            self._report_move(leaving.region, move, "failed", f"its state cannot be serialised: {error}")
+            return
+        if known is not None:
+            known.away.update(leaving.units)
+        self._mover.send(Parcel(move, leaving.kept, leaving.host, leaving.port))
+
+    def _extract(self, known: _Region, leaving: Leaving, move: int) -> States | None:
+        states: States = {}
+        try:
+            for evaluation, copy in known.copies.items():
+                taken = states.setdefault(evaluation, {})
+                for unit in leaving.units:
+                    state = copy.extract(unit)
+                    if state is not None:
+                        taken[unit] = state
+        except Exception as error:  # the user's code
+            self._put_back(leaving, states)
+            self._report_move(leaving.region, move, "failed", f"extract failed: {type(error).__name__}: {error}")
+            return None
+        return states
+
+    def _put_back(self, leaving: Leaving, states: States) -> None:
+        known = self._regions[leaving.region]
+        for evaluation, units in states.items():
+            for unit, state in units.items():
+                self._copy(known, evaluation).install(unit, state)
+
+    def _install(self, move: int) -> None:
+        """Put units in that have arrived, as soon as their operator is here."""
+        region, operator, units, states = pickle.loads(self._arrived[move])
+        if operator and self._code(operator) is None:
+            return
+        size = len(self._arrived.pop(move))
+        if not operator:  # its source has never seen a row of it either
+            self._report_move(region, move, "installed", bytes=size)
+            return
+        known = self._regions.setdefault(region, _Region(operator))
+        done: list[tuple[str, int]] = []
+        try:
+            for evaluation, taken in states.items():
+                if (region, evaluation) in self._forgotten:
+                    continue
+                for unit, state in taken.items():
+                    self._copy(known, evaluation).install(unit, state)
+                    done.append((evaluation, unit))
+        except Exception as error:  # the user's code; the source has a copy of it all
+            self._undo(known, done)
+            self._report_move(region, move, "failed", f"install failed: {type(error).__name__}: {error}")
+            return
+        known.away.difference_update(units)
+        self._installed[move] = (region, done)
+        while len(self._installed) > FORGOTTEN:
+            del self._installed[next(iter(self._installed))]
+        self._report_move(region, move, "installed", bytes=size)
+
+    def _discard(self, move: int, region: str) -> None:
+        """The movement is called off: what came of it goes, what comes yet is not taken."""
+        self._arrived.pop(move, None)
+        self._discarded[move] = None
+        while len(self._discarded) > FORGOTTEN:
+            del self._discarded[next(iter(self._discarded))]
+        name, done = self._installed.pop(move, (region, []))
+        if done:
+            self._undo(self._regions[name], done)
+            self._regions[name].away.update(unit for _, unit in done)
+        self._report_move(region, move, "discarded")
+
+    def _undo(self, known: _Region, done: list[tuple[str, int]]) -> None:
+        for evaluation, unit in done:
+            if evaluation in known.copies:
+                known.copies[evaluation].extract(unit)
+
+    def _restore(self, move: int, region: str) -> None:
+        leaving = self._leaving.pop(move, None)
+        if leaving is not None and leaving.kept:
+            _, _, units, states = pickle.loads(leaving.kept)
+            self._put_back(leaving, states)
+            self._regions[leaving.region].away.difference_update(units)
+        self._report_move(region, move, "restored")
+
+    def _forget(self, region: str, evaluation: str) -> None:
+        self._forgotten[region, evaluation] = None
+        while len(self._forgotten) > FORGOTTEN:
+            del self._forgotten[next(iter(self._forgotten))]
+        known = self._regions.get(region)
+        if known is not None:
+            known.copies.pop(evaluation, None)
+            if not known.copies:
+                known.away.clear()
+                self._leaving = {move: other for move, other in self._leaving.items() if other.region != region}
+            if not known.copies and not known.feeders:
+                del self._regions[region]
+
+    def _report_move(self, region: str, move: int, outcome: str, reason: str = "", bytes: int = 0) -> None:
+        self._tell(
+            {"type": "move", "region": region, "move": move, "outcome": outcome, "reason": reason, "bytes": bytes}
+        )
+
+    # -- statistics
+
+    def report(self, now: float, waited_s: float) -> None:
+        """Tell the controller what was done for each operator that is fed now."""
+        for name, known in self._regions.items():
+            if known.feeders and now - known.reported >= REPORT_S:
+                self._send_report(name, known, now, waited_s)
+
+    def _send_report(self, name: str, known: _Region, now: float, waited_s: float) -> None:
+        counts = np.bincount(np.concatenate(known.seen)) if known.seen else np.zeros(0, np.int64)
+        units = np.flatnonzero(counts).astype(np.int32)
+        sized = units[:SIZED]
+        self._tell(
+            {
+                "type": "consumed",
+                "region": name,
+                "seconds": now - known.reported,
+                "idle_s": waited_s - known.waited_s,
+                "busy_s": known.busy_s,
+                "rows": known.rows,
+                "bytes": known.bytes,
+                "units": units,
+                "unit_rows": counts[units],
+                "sized": sized,
+                "sizes": self._sizes(known, sized),
+            }
+        )
+        known.seen, known.busy_s, known.rows, known.bytes = [], 0.0, 0, 0
+        known.reported, known.waited_s = now, waited_s
+
+    def _sizes(self, known: _Region, units: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        sizes = np.zeros(len(units), np.int64)
+        for copy in known.copies.values():
+            try:
+                sizes += copy.sizes(units)
+            except Exception:  # the user's code: a size that cannot be told must not end a worker full of state
+                return np.zeros(len(units), np.int64)
+        return sizes

@@ -1,0 +1,307 @@
+"""The keyed feeder: sends each row to the worker that owns its unit, and keeps the rows of units that are being moved.
+
+It lives as long as one task of one micro-batch. Rows wait in the transient-skew buffer, at most SKEW_BYTES of them, and
+are sent only to workers with fewer than DEPTH frames to do; while the buffer is full, nothing is taken from Spark.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.errors import EvenflowError, FunctionError, ProtocolError, StateLost
+from evenflow.operators.hosted import ORIGIN
+from evenflow.runtime.channel import DEEP_BUFFER, PeerGone
+from evenflow.runtime.feeding import Feeding
+from evenflow.runtime.frames import MAX_BODY, Frame, Kind
+from evenflow.runtime.link import Link
+from evenflow.runtime.messages import parse
+from evenflow.runtime.reorder import Reorder
+from evenflow.runtime.settings import Settings
+from evenflow.runtime.skew import Piece, SkewBuffer
+from evenflow.runtime.splitter import FRAME_BYTES, FrameSize
+
+DEPTH = 2
+"""Frames outstanding a worker: one at work, one at hand when that is done."""
+SKEW_BYTES = 8 * 1024 * 1024
+"""Rows that wait here at most; what Spark gives in one batch may come on top."""
+REORDER_BYTES = 64 * 1024 * 1024
+"""With ordered=True: results that wait for earlier ones, at most, before no more rows are taken in."""
+
+
+@dataclass(slots=True)
+class _Paused:
+    """A movement this feeder knows of."""
+
+    awaiting: set[int]
+    """Movements whose marker is not back: until it is, results of the units' rows may be on their way from old owners,
+    and new ones must not be sent any."""
+    worker: int | None = None
+    """Where the units are now, once it is known."""
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A frame under way."""
+
+    pieces: list[Piece]
+    parts: list[pa.RecordBatch] = field(default_factory=list)
+
+
+class KeyedFeeder(Feeding):
+    """One task's splitter."""
+
+    def __init__(self, settings: Settings, feed: KeyedFeed, schema: pa.Schema) -> None:
+        super().__init__(settings, feed.region, DEEP_BUFFER)
+        self._feed = feed
+        self._schema = schema
+        self._told = pa.schema([*schema, ORIGIN])
+        self._skew: SkewBuffer | None = None
+        self._peer = 0
+        self._paused: dict[int, _Paused] = {}
+        self._frames: dict[int, _Sent] = {}
+        self._sequence = 0
+        self._chunks = 0
+        self._ready: list[pa.RecordBatch] = []
+        self._reorder = Reorder() if feed.ordered else None
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The results of all rows."""
+        self._call_controller()
+        for batch in self._pulled(iter(batches)):
+            if batch.num_rows:
+                skew = self._begin(batch.schema)
+                self._insert(skew, batch)
+                self._send_all()
+                self._poll(0.0)
+                yield from self._results()
+                while self._full(skew):
+                    self._wait()
+                    yield from self._results()
+        while self._skew is not None and (self._skew.rows or self._frames):
+            self._wait()
+            yield from self._results()
+        self._tell_controller({"type": "end"})
+        self._leave()
+
+    def _results(self) -> Iterator[pa.RecordBatch]:
+        ready, self._ready = self._ready, []
+        return self._yielded(ready)
+
+    # -- rows out
+
+    def _begin(self, schema: pa.Schema) -> SkewBuffer:
+        """On the first row: learn who owns what, and connect."""
+        if self._skew is None:
+            self._input_schema = schema
+            self._tell_controller({"type": "begin"})
+            while not self._links:
+                self._wait()
+            assert self._skew is not None
+        return self._skew
+
+    def _insert(self, skew: SkewBuffer, batch: pa.RecordBatch) -> None:
+        if self._reorder is not None:
+            self._reorder.expect(self._chunks, batch.num_rows)
+        skew.insert(batch, self._chunks, self._reorder is not None)
+        self._chunks += 1
+
+    def _full(self, skew: SkewBuffer) -> bool:
+        return skew.bytes >= SKEW_BYTES or (self._reorder is not None and self._reorder.held_bytes >= REORDER_BYTES)
+
+    def _send_all(self) -> None:
+        """Send what can be sent: to each worker that has room, rows of units it owns."""
+        skew = self._skew
+        if skew is None:
+            return
+        for link in list(self._links.values()):
+            while link.channel.open and len(link.under_way) < DEPTH and skew.waiting(link.worker):
+                pieces = skew.retrieve(link.worker, self._size.rows(len(self._links), link.worker))
+                for group in _frames(pieces):
+                    self._send(link, group)
+
+    def _send(self, link: Link, pieces: list[Piece]) -> None:
+        rows = pieces[0].rows if len(pieces) == 1 else pa.concat_batches([piece.rows for piece in pieces])
+        body = memoryview(rows.serialize())
+        if body.nbytes > MAX_BODY:
+            raise ProtocolError(
+                f"{rows.num_rows} rows of partition {self._identity['partition']} take {body.nbytes} bytes, over the "
+                f"{MAX_BODY} bytes a frame can hold: split such values before they reach keyed"
+            )
+        self._sequence += 1
+        self._frames[self._sequence] = _Sent(pieces)
+        link.sent(self._sequence, rows.num_rows)
+        try:
+            link.channel.send(Frame(Kind.DATA, body, self._sequence, self._identity["epoch"]))
+        except PeerGone as error:
+            self._drop(link, str(error))
+
+    # -- results in
+
+    def _answer(self, link: Link, frame: Frame) -> None:
+        if frame.kind is Kind.MARKER:
+            self._echo(frame.sequence)
+            return
+        if frame.kind is Kind.ERROR and frame.sequence in link.under_way:
+            raise self._operator_error(frame)
+        if frame.kind is not Kind.RESULT or frame.sequence not in link.under_way:
+            raise ProtocolError(f"{link} sent a {frame.kind.name} frame for sequence {frame.sequence}, unasked")
+        sent = self._frames[frame.sequence]
+        sent.parts.append(self._read_result(link, frame, self._told if frame.unit else self._schema))
+        if frame.more:
+            return
+        seconds = frame.micros * 1e-6
+        self._size.learn(link.worker, link.answered(frame.sequence, seconds), seconds)
+        self._place(self._frames.pop(frame.sequence), bool(frame.unit))
+
+    def _place(self, sent: _Sent, told: bool) -> None:
+        if self._reorder is None:
+            self._ready.extend(sent.parts)
+            return
+        self._reorder.place(sent.pieces, sent.parts, told)
+        self._ready.extend(self._reorder.ready())
+
+    def _operator_error(self, frame: Frame) -> FunctionError:
+        report = parse(frame)
+        where = f" ({report['where']})" if report.get("where") else ""
+        return FunctionError(
+            f"the operator of region {self._region} failed on worker {report['worker']}{where}, in partition "
+            f"{self._identity['partition']}: {report['error']}\n{report['traceback']}"
+        )
+
+    # -- movements
+
+    def _pause(self, move: int, units: list[int], source: int | None) -> None:
+        """Rows of these units wait from now on; `source` is to be told when all before is through."""
+        assert self._skew is not None
+        earlier = self._skew.pause(move, units)
+        awaiting = set().union(*(self._paused[other].awaiting for other in earlier))
+        link = self._links.get(source) if source is not None else None
+        self._paused[move] = _Paused(awaiting | {move} if link is not None else awaiting)
+        if link is not None:
+            try:
+                link.channel.send(Frame(Kind.MARKER, b"", move))
+            except PeerGone as error:
+                self._drop(link, str(error))
+
+    def _echo(self, move: int) -> None:
+        """All results that were to come before this movement are here."""
+        for paused in self._paused.values():
+            paused.awaiting.discard(move)
+        self._release()
+
+    def _release(self) -> None:
+        """Let go of rows whose units have arrived and whose earlier results are all here."""
+        assert self._skew is not None
+        for move, paused in list(self._paused.items()):
+            if paused.worker is not None and not paused.awaiting:
+                del self._paused[move]
+                self._skew.release(move, paused.worker)
+
+    # -- connections
+
+    def _obey(self, message: dict[str, Any]) -> None:
+        match message.get("type"):
+            case "directory":
+                self._learn(message)
+            case "pause":
+                self._pause(int(message["move"]), message["units"], int(message["source"]))
+            case "release":
+                paused = self._paused.get(int(message["move"]))
+                if paused is not None:
+                    paused.worker = int(message["worker"])
+                    self._release()
+            case "lost":
+                raise StateLost(f"region {self._region}: {message['reason']}")
+            case _:
+                super()._obey(message)
+
+    def _learn(self, message: dict[str, Any]) -> None:
+        if self._skew is None:
+            self._peer = int(message["you"])
+            self._size = FrameSize({int(w): cost for w, cost in message["costs"].items()}, message["overhead"])
+            assert self._input_schema is not None
+            owners: npt.NDArray[np.int32] = message["owners"]
+            self._skew = SkewBuffer(owners, len(self._input_schema) - 2, self._feed.by_content)
+            for movement in message["paused"]:
+                self._pause(int(movement["move"]), movement["units"], None)
+        self._meet(message["workers"])
+
+    def _opening(self) -> dict[str, Any]:
+        query, stage = self._identity["query"], self._identity["stage"]
+        return {
+            "operator": self._feed.operator,
+            "region": self._region,
+            "evaluation": f"query {query}" if query else f"stage {stage}",
+            "feeder": self._peer,
+            "ordered": self._feed.ordered,
+        }
+
+    def _after_poll(self, now: float) -> None:
+        self._send_all()
+
+    def _drop(self, link: Link, reason: str) -> None:
+        """A worker is gone, and its state with it."""
+        self._board.drop(link.channel)
+        del self._by_channel[link.channel], self._links[link.worker]
+        deadline = time.perf_counter() + 1.0
+        while time.perf_counter() < deadline:  # the controller knows better what happened: let it speak first
+            self._hear_controller()
+            time.sleep(0.02)
+        raise self._state_lost(link, reason)
+
+    def _state_lost(self, link: Link, reason: str) -> EvenflowError:
+        return StateLost(
+            f"region {self._region} lost {link} ({reason}) and the state it held. Without a checkpoint that cannot be "
+            "brought back: start the query again from the beginning"
+        )
+
+
+def _frames(pieces: list[Piece]) -> Iterator[list[Piece]]:
+    """The pieces in groups of about FRAME_BYTES at most; a piece that is larger by itself is cut."""
+    group: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        for part in _cut(piece):
+            if group and size + part.size > FRAME_BYTES:
+                yield group
+                group, size = [], 0
+            group.append(part)
+            size += part.size
+    if group:
+        yield group
+
+
+def _cut(piece: Piece) -> Iterator[Piece]:
+    step = max(1, piece.rows.num_rows * FRAME_BYTES // max(1, piece.size))
+    if step >= piece.rows.num_rows:
+        yield piece
+        return
+    for start in range(0, piece.rows.num_rows, step):
+        yield piece.cut(start, step)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedFeed:
+    """What `mapInArrow` is given: everything a keyed feeder needs, picklable."""
+
+    settings: Settings
+    region: str
+    operator: str
+    schema: bytes
+    by_content: bool
+    ordered: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run one feeder over one task's rows."""
+        feeder = KeyedFeeder(self.settings, self, pa.ipc.read_schema(pa.py_buffer(self.schema)))
+        try:
+            yield from feeder.run(batches)
+        finally:
+            feeder.close()
