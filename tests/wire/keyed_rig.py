@@ -17,7 +17,7 @@ from evenflow.runtime import feeding
 from evenflow.runtime.keyed_feeder import KeyedFeed
 
 UNITS = 16
-ROWS = pa.schema([("id", pa.int64()), ("__evenflow_unit", pa.int32()), ("__evenflow_key", pa.int64())])
+ROWS = pa.schema([("id", pa.int64()), ("__evenflow_key", pa.int64())])
 OUT = pa.schema([("id", pa.int64()), ("key", pa.int64()), ("nth", pa.int64())])
 """What Nth returns: the how manieth row of its key each row is."""
 
@@ -57,8 +57,7 @@ def rows(count, keys=50, size=100, seed=0, start=0):
     for at in range(0, count, size):
         part = drawn[at : at + size]
         ids = np.arange(start + at, start + at + len(part))
-        arrays = [pa.array(ids), pa.array((part % UNITS).astype(np.int32)), pa.array(part)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=ROWS)
+        yield pa.RecordBatch.from_arrays([pa.array(ids), pa.array(part)], schema=ROWS)
 
 
 _tasks = threading.local()
@@ -74,9 +73,9 @@ class Keyed:
         number = next(self._numbers)
         self.region = f"keyed-{number}"
         balance = balance or Hash()
-        code = cloudpickle.dumps(Hosted(operator or Nth(), pa.schema([ROWS.field(0)]), schema))
+        code = cloudpickle.dumps(Hosted(operator or Nth(), pa.schema([ROWS.field(0)]), schema, UNITS + 1))
         rig.driver.add_code(f"keyed-op{number}", code)
-        rig.driver.open_region(RegionOpened(rig.driver.now(), self.region, f"keyed-op{number}", balance, UNITS))
+        rig.driver.open_region(RegionOpened(rig.driver.now(), self.region, f"keyed-op{number}", balance, UNITS + 1))
         encoded = schema.serialize().to_pybytes()
         self.feed = KeyedFeed(rig.settings, self.region, f"keyed-op{number}", encoded, balance.by_content, ordered)
         monkeypatch.setattr(feeding, "identity", lambda: dict(_tasks.identity))

@@ -23,7 +23,7 @@ from evenflow.model import KeyedSnapshot
 from evenflow.model.capacity import Emulate, Slowdown
 from evenflow.operators.rolling import RollingMean
 from evenflow.runtime.cluster import Cluster
-from evenflow.runtime.keys import UNIT, routed
+from evenflow.runtime.keys import KEY, routed
 
 WINDOW = 100
 """Rows in the rolling mean."""
@@ -119,10 +119,10 @@ def data(spark: SparkSession, setting: Setting) -> Iterator[Data]:
         seq = np.arange(setting.rows)
         pq.write_table(pa.table({"seq": seq, "key": keys, "value": values}), path, row_group_size=1 << 20)
         means = rolling_means(keys, values, WINDOW)
-        counts = routed(rows_of(spark, path), "key", (), setting.units).groupBy(UNIT).count().collect()
+        unit = F.pmod(F.col(KEY), F.lit(setting.units)).cast("int").alias("unit")
         loads = np.zeros(setting.units + 1, np.int64)
-        for row in counts:
-            loads[row[UNIT]] = row["count"]
+        for row in routed(rows_of(spark, path), "key", ()).groupBy(unit).count().collect():
+            loads[row["unit"]] = row["count"]
         yield Data(path, float(means.sum()), float((means * (seq % 1009)).sum()), loads)
     finally:
         shutil.rmtree(directory)

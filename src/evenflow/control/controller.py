@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from evenflow.control.events import (
@@ -21,6 +21,7 @@ from evenflow.control.events import (
     Instruction,
     MoveAsked,
     MoveReport,
+    OperatorReady,
     Peer,
     PeerLeft,
     Record,
@@ -59,6 +60,7 @@ class _Worker:
     frames: int = 0
     busy_s: float = 0.0
     heard: float = 0.0
+    ready: set[str] = field(default_factory=set)
 
 
 class Controller:
@@ -94,6 +96,11 @@ class Controller:
             case MoveAsked():
                 region = self._regions.get(event.move.region)
                 return list(region.carry_out(event.time, [event.move])) if isinstance(region, KeyedRegion) else []
+            case OperatorReady():
+                number = self._peers.get(event.peer)
+                if number is not None:
+                    self._workers[number].ready.add(event.operator)
+                return []
             case WorkerReport():
                 return list(self._worker_report(event))
             case FeederReport():
@@ -146,6 +153,10 @@ class Controller:
         """`name`, or if a region has that, the first of name-2, name-3, ... that is free."""
         names = (f"{name}-{number}" if number > 1 else name for number in itertools.count(1))
         return next(free for free in names if free not in self._regions)
+
+    def ready(self, operator: str) -> bool:
+        """Whether every live worker has an operator loaded."""
+        return all(operator in self._workers[number].ready for number in self._live())
 
     def live(self) -> int:
         """How many workers are live."""
@@ -203,6 +214,7 @@ class Controller:
         worker.mover, worker.deep = event.mover, event.deep
         worker.rows, worker.frames, worker.busy_s, worker.heard = 0, 0, 0.0, event.time
         worker.incarnation += 1
+        worker.ready = set()
         yield Record(
             event.time,
             "worker-joined",

@@ -125,6 +125,15 @@ class WorkerReport:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorReady:
+    """A worker has loaded an operator, and compiled what that needs."""
+
+    time: float
+    peer: Peer
+    operator: str
+
+
+@dataclass(frozen=True, slots=True)
 class FeederReport:
     """What a feeder did since its last report: by worker, (rows sent, frames sent, rows done, frames done, ...)."""
 
@@ -188,6 +197,7 @@ Event = (
     | FeederBegan
     | FeederEnded
     | WorkerReport
+    | OperatorReady
     | FeederReport
     | ConsumerReport
     | MoveReport

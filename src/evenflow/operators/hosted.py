@@ -18,10 +18,12 @@ ORIGIN = pa.field("__evenflow_origin", pa.int64())
 class Hosted:
     """The operator as the user gave it, never used itself: each evaluation works on a copy."""
 
-    def __init__(self, operator: KeyedOperator, rows: pa.Schema, schema: pa.Schema) -> None:
+    def __init__(self, operator: KeyedOperator, rows: pa.Schema, schema: pa.Schema, units: int) -> None:
         self.operator = operator
         self._rows = rows
         self._schema = schema
+        self.units = units
+        """The last of them is that of null keys."""
 
     def warm_up(self) -> None:
         """Let the operator compile what it needs."""
@@ -35,7 +37,7 @@ class Hosted:
         self, operator: KeyedOperator, batch: pa.RecordBatch, ordered: bool
     ) -> tuple[pa.RecordBatch, Origin | None]:
         """Rows as they come, engine columns last; the result, and where its rows come from if that is not plain."""
-        rows, units, keys = unpacked(batch)
+        rows, units, keys = self.unpacked(batch)
         result = operator.process(rows, units, keys)
         given, origin = result if isinstance(result, tuple) else (result, None)
         out = conform(given, self._schema)
@@ -48,6 +50,14 @@ class Hosted:
             _check_origin(type(operator).__name__, np.asarray(origin), out.num_rows, batch.num_rows)
         return out, np.asarray(origin, np.int64) if ordered and origin is not None else None
 
+    def unpacked(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Units, Keys]:
+        """The user's columns, the units, the keys; the hashes of the keys come last."""
+        width = batch.num_columns - 1
+        schema = pa.schema([batch.schema.field(place) for place in range(width)])
+        rows = pa.RecordBatch.from_arrays(batch.columns[:width], schema=schema)
+        hashes = batch.column(width)
+        return rows, units_of(hashes, self.units), values_of(hashes)
+
     def blame(self, batch: pa.RecordBatch) -> tuple[int, int] | None:
         """Unit and key hash of the first row with which the batch fails on empty state; None if it does not fail so."""
         if not self._fails(batch):
@@ -59,7 +69,7 @@ class Hosted:
                 most = middle
             else:
                 least = middle
-        _, units, keys = unpacked(batch.slice(most - 1, 1))
+        _, units, keys = self.unpacked(batch.slice(most - 1, 1))
         return int(units[0]), int(keys[0])
 
     def _fails(self, batch: pa.RecordBatch) -> bool:
@@ -70,13 +80,20 @@ class Hosted:
         return False
 
 
-def unpacked(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Units, Keys]:
-    """The user's columns, the units, the keys: the engine's two columns come last."""
-    width = batch.num_columns - 2
-    rows = pa.RecordBatch.from_arrays(
-        batch.columns[:width], schema=pa.schema([batch.schema.field(i) for i in range(width)])
-    )
-    return rows, batch.column(width).to_numpy(), batch.column(width + 1).to_numpy()
+def units_of(hashes: pa.Array, units: int) -> Units:
+    """The unit of each row: pmod(hash, units - 1), and the last of the units where the key is null."""
+    least = units - 1
+    keys = values_of(hashes)
+    found = keys & (least - 1) if least & (least - 1) == 0 else keys % least  # a power of two needs no division
+    if hashes.null_count:
+        found[hashes.is_null().to_numpy(zero_copy_only=False)] = least
+    return found.astype(np.int32)
+
+
+def values_of(hashes: pa.Array) -> Keys:
+    """The hashes, those of null keys as 0."""
+    keys: Keys = (hashes.fill_null(0) if hashes.null_count else hashes).to_numpy()
+    return keys
 
 
 def _check_origin(name: str, origin: Origin, rows: int, given: int) -> None:

@@ -50,6 +50,7 @@ from evenflow.runtime.settings import Settings
 from evenflow.runtime.supervisor import Supervisor
 
 STOP_S = 20.0
+PREPARE_S = 60.0
 
 
 class Cluster:
@@ -186,12 +187,13 @@ class Cluster:
             )
         if not isinstance(units, int) or isinstance(units, bool) or not self._size <= units <= MOST_UNITS:
             raise InvalidArgument(f"units={units!r}: give a number from {self._size} (the workers) to {MOST_UNITS:,}")
-        rows = routed(df, key, operator.hashed, units)
+        rows = routed(df, key, operator.hashed)
         declared = _schema(self._spark, schema) if schema is not None else self._returned(df, operator)
         arrow = _arrow_schema(self._spark, declared)
-        visible = _arrow_schema(self._spark, StructType(rows.schema.fields[:-2]))
-        code = _pickled(Hosted(operator, visible, arrow))
+        visible = _arrow_schema(self._spark, StructType(rows.schema.fields[:-1]))
+        code = _pickled(Hosted(operator, visible, arrow, units + 1))
         region, digest = self._open_region(code, name or "keyed", chosen, units + 1)
+        self._await_operator(digest)
         settings = self._settings
         feed = KeyedFeed(settings, region, digest, arrow.serialize().to_pybytes(), chosen.by_content, ordered)
         return rows.mapInArrow(feed, declared)
@@ -307,6 +309,12 @@ class Cluster:
                 f"{self._size} workers hold all {slots} task slots of this session and leave none for the query: "
                 f"{_remedy(self._context.master, self._size + 1)}"
             )
+
+    def _await_operator(self, operator: str) -> None:
+        """Wait until the workers have compiled what the operator needs; if that takes long, rows wait for the rest."""
+        deadline = time.monotonic() + PREPARE_S
+        while not self._driver.ask(lambda controller: controller.ready(operator)) and time.monotonic() < deadline:
+            time.sleep(0.005)
 
     def _why_not_started(self, live: int, timeout: float) -> str:
         slots = slot_count(self._context)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import ProtocolError
-from evenflow.operators.hosted import ORIGIN, Hosted
+from evenflow.operators.hosted import ORIGIN, Hosted, units_of
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.runtime.mover import Mover, Parcel, Undelivered
 
@@ -110,7 +110,7 @@ class Host:
         """Apply rows to an evaluation's state; the result, and whether it tells where its rows come from."""
         known = self._regions[region]
         hosted = self._hosted(known)
-        units = batch.column(batch.num_columns - 2).to_numpy()
+        units = units_of(batch.column(batch.num_columns - 1), hosted.units)
         if known.away and np.isin(units, list(known.away)).any():
             raise ProtocolError(f"rows of region {region} came for units that have left this worker")
         out, origin = hosted.process(self._copy(known, evaluation), batch, ordered)
@@ -129,7 +129,7 @@ class Host:
         """Which row an operator's failure seems to come from."""
         hosted = self._hosted(self._regions[region])
         found = hosted.blame(batch)
-        units = np.unique(batch.column(batch.num_columns - 2).to_numpy())
+        units = np.unique(units_of(batch.column(batch.num_columns - 1), hosted.units))
         if found is None:
             return f"rows of {len(units)} units, unit {units[0]} to unit {units[-1]}; with empty state they do not fail"
         return f"unit {found[0]}, key hash {found[1]}"

@@ -226,9 +226,8 @@ class KeyedFeeder(Feeding):
         if self._skew is None:
             self._peer = int(message["you"])
             self._size = FrameSize({int(w): cost for w, cost in message["costs"].items()}, message["overhead"])
-            assert self._input_schema is not None
             owners: npt.NDArray[np.int32] = message["owners"]
-            self._skew = SkewBuffer(owners, len(self._input_schema) - 2, self._feed.by_content)
+            self._skew = SkewBuffer(owners, self._feed.by_content)
             for movement in message["paused"]:
                 self._pause(int(movement["move"]), movement["units"], None)
         self._meet(message["workers"])

@@ -1,4 +1,4 @@
-"""Keys to units, computed by Spark: the same on every machine, whatever the type of the key."""
+"""Keys to hashes, computed by Spark: the same on every machine, whatever the type of the key."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from pyspark.sql import functions as F
 
 from evenflow.errors import InvalidArgument
 
-UNIT = "__evenflow_unit"
 KEY = "__evenflow_key"
 MOST_UNITS = 1_000_000
 
 Key = str | Column | Sequence[str | Column]
 
 
-def routed(df: DataFrame, key: Key, hashed: Sequence[str], units: int) -> DataFrame:
-    """`df` with the hashes an operator wants, and last the unit and the 64-bit hash of each row's key.
+def routed(df: DataFrame, key: Key, hashed: Sequence[str]) -> DataFrame:
+    """`df` with the hashes an operator wants, and last the 64-bit hash of each row's key, null where the key is.
 
-    unit = pmod(xxhash64(key), units), and `units` itself where the key is null. xxhash64 of one number, date or
-    timestamp is one to one; of strings and several columns, two keys in 2 ** 64 are taken for one.
+    From that the unit follows: pmod(xxhash64(key), units), and `units` itself where the key is null. Feeders and
+    workers take the remainder themselves: another column through Spark would cost more than all they do with it.
+    xxhash64 of one number, date or timestamp is one to one; of strings and several columns, two keys in 2 ** 64 are
+    taken for one.
     """
     columns = _columns(df, key)
     nulls = [column.isNull() for column in columns]
     flags = nulls if len(columns) > 1 else []  # so that (null, a) and (a, null) are two keys
-    bucket = F.pmod(F.xxhash64(*columns), F.lit(units))
-    unit = F.when(reduce(Column.__and__, nulls), F.lit(units)).otherwise(bucket).cast("int")
+    hashed_key = F.when(~reduce(Column.__and__, nulls), F.xxhash64(*columns, *flags))
     wanted = [F.xxhash64(_column(df, name)).alias(f"xxhash64({name})") for name in hashed]
     try:
-        return df.select("*", *wanted, unit.alias(UNIT), F.xxhash64(*columns, *flags).alias(KEY))
+        return df.select("*", *wanted, hashed_key.alias(KEY))
     except PySparkException as error:
         raise InvalidArgument(f"key {key!r} cannot be hashed: {_first_line(error)}") from None
 

@@ -12,6 +12,7 @@ from evenflow.control.events import (
     FeederJoined,
     FeederReport,
     MoveReport,
+    OperatorReady,
     Peer,
     WorkerJoined,
     WorkerReport,
@@ -32,6 +33,8 @@ def event_of(now: float, peer: Peer, message: dict[str, Any]) -> Event:
             return FeederEnded(now, peer)
         case "heartbeat":
             return WorkerReport(now, peer, int(message["rows"]), int(message["frames"]), float(message["busy_s"]))
+        case "ready":
+            return OperatorReady(now, peer, str(message["operator"]))
         case "fed":
             connections = {int(worker): counts for worker, counts in message["connections"].items()}
             again = (int(message.get("resent", 0)), int(message.get("rerouted", 0)), message["overhead"])

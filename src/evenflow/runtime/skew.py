@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.operators.hosted import units_of
+
 Places = npt.NDArray[np.int64]
 
 ANYBODY = -1
@@ -57,12 +59,11 @@ class _Hold:
 
 
 class SkewBuffer:
-    """Rows by destination. `unit_column` is the place of the unit among the columns."""
+    """Rows by destination; the hashes of their keys are the last column."""
 
-    def __init__(self, owners: npt.NDArray[np.int32], unit_column: int, by_content: bool = True) -> None:
+    def __init__(self, owners: npt.NDArray[np.int32], by_content: bool = True) -> None:
         self.bytes = 0
         self.rows = 0
-        self._unit_column = unit_column
         self._by_content = by_content
         self._destination = owners.astype(np.int16)
         self._queues: dict[int, deque[Piece]] = {}
@@ -184,5 +185,4 @@ class SkewBuffer:
         return next(slot for slot in range(np.iinfo(np.int16).max, 0, -1) if slot not in used)
 
     def _units(self, batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
-        units: npt.NDArray[np.int32] = batch.column(self._unit_column).to_numpy()
-        return units
+        return units_of(batch.column(batch.num_columns - 1), len(self._destination))

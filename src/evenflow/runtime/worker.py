@@ -224,6 +224,7 @@ class Worker:
         """Load an operator; of those no feeder uses now, only the latest are kept."""
         self._operators[operator] = _load(code)
         self._asked.discard(operator)
+        self._tell({"type": "ready", "operator": operator})
         used = {session.operator for session in self._sessions.values()}
         used |= self._host.operators if self._host is not None else set()
         spare = [name for name in self._operators if name not in used]
