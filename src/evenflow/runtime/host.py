@@ -18,8 +18,10 @@ from evenflow.runtime.mover import Mover, Parcel, Undelivered
 
 REPORT_S = 0.1
 """Statistics go to the controller this often while feeders are there."""
+SIZES_S = 1.0
+"""State is measured this often."""
 SIZED = 4096
-"""Units whose state is measured for one report, at most."""
+"""Units whose state is measured at a time, at most."""
 FORGOTTEN = 1000
 """Evaluations remembered as over, so that state that arrives late for them is not kept."""
 
@@ -58,6 +60,9 @@ class _Region:
     bytes: int = 0
     reported: float = 0.0
     waited_s: float = 0.0
+    active: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    """Units with rows since their state was measured."""
+    measured: float = 0.0
 
 
 class Host:
@@ -317,9 +322,19 @@ class Host:
                 self._send_report(name, known, now, waited_s)
 
     def _send_report(self, name: str, known: _Region, now: float, waited_s: float) -> None:
+        if not len(known.active):
+            hosted = self._code(known.operator)
+            if not isinstance(hosted, Hosted):
+                return  # not here yet, or it could not be loaded: there is nothing to tell
+            known.active = np.zeros(hosted.units, np.bool_)
         counts = np.bincount(np.concatenate(known.seen)) if known.seen else np.zeros(0, np.int64)
         units = np.flatnonzero(counts).astype(np.int32)
-        sized = units[:SIZED]
+        known.active[units] = True
+        sized = units[:0]
+        if now - known.measured >= SIZES_S or not known.feeders:
+            sized = np.flatnonzero(known.active)[:SIZED].astype(np.int32)
+            known.active[sized] = False
+            known.measured = now
         self._tell(
             {
                 "type": "consumed",

@@ -11,6 +11,9 @@ from typing import Any
 from evenflow.errors import ProtocolError
 from evenflow.runtime.frames import MAX_BODY, Frame, Kind
 
+SMALL = 16 * 1024
+"""Arrays up to this many bytes are not worth compressing."""
+
 
 def control(message: Mapping[str, Any]) -> Frame:
     """A message to or from the controller."""
@@ -33,7 +36,8 @@ def _pack(value: Any) -> Any:
         raise TypeError(f"{type(value).__name__} does not go into a message")
     if value.ndim == 0:
         return value.item()
-    return {"array": value.dtype.str, "bytes": base64.b64encode(zlib.compress(value.tobytes(), 1)).decode()}
+    level = 1 if value.nbytes > SMALL else 0
+    return {"array": value.dtype.str, "bytes": base64.b64encode(zlib.compress(value.tobytes(), level)).decode()}
 
 
 def _unpack(value: dict[str, Any]) -> Any:
