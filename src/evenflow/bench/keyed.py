@@ -83,8 +83,9 @@ class Outcome:
     of_shuffle: float | None = None
     """Over Spark's `repartition` and an identity `mapInArrow`."""
     of_bound: float | None = None
+    """All rows over what the best assignment could have done from the first to the last row."""
     steady_of_bound: float | None = None
-    """The same in the second half of the time."""
+    """Rows through in the second half of the time in which rows came in; backlog may lift it above 1."""
     reaction_s: float | None = None
     """From the last change of load until REACTED of the bound is reached for good."""
     rstd: float = 0.0
@@ -203,7 +204,10 @@ def run(
         seconds, (total, check, count) = job.result()
         events = cluster.events()
     near = bool(np.isclose(total, made.total, rtol=NEAR) and np.isclose(check, made.check, rtol=NEAR))
-    timeline = Timeline(seen, next((e["time"] for e in events if e["event"] == "feeder-joined"), 0.0))
+    began, drained = (
+        next(e["time"] for e in events if e["event"] == f"feeder-{what}") for what in ("joined", "draining")
+    )
+    timeline = Timeline(seen, began, drained)
     pauses = [
         e["seconds"] * 1e3 for e in events if e["event"] == "moved" and e["region"] == "bench" for _ in e["units"]
     ]
@@ -224,15 +228,17 @@ def run(
 
 
 class Timeline:
-    """Rows through by second, counted from when the feeder joined."""
+    """Rows through by second, from when the feeder joined to when it had taken in all rows."""
 
-    def __init__(self, seen: list[KeyedSnapshot], began: float) -> None:
+    def __init__(self, seen: list[KeyedSnapshot], began: float, drained: float) -> None:
         self._seen = seen
         self.times = np.array([snapshot.time - began for snapshot in seen])
         self.rows = np.array([sum(consumer.rows for consumer in snapshot.consumers) for snapshot in seen], float)
         flowing = np.flatnonzero(np.diff(self.rows) > 0)
         self.start = float(self.times[flowing[0]]) if len(flowing) else 0.0
-        self.end = float(self.times[flowing[-1] + 1]) if len(flowing) else 0.0
+        self.over = float(self.times[flowing[-1] + 1]) if len(flowing) else 0.0
+        """When the last row was through."""
+        self.end = max(self.start, drained - began)
         self.half = (self.start + self.end) / 2
 
     def rate(self, start: float, end: float) -> float:
@@ -241,8 +247,8 @@ class Timeline:
         return float((high - low) / (end - start)) if end > start else 0.0
 
     def _late(self) -> list[KeyedSnapshot]:
-        late = [snapshot for snapshot, time in zip(self._seen, self.times, strict=True) if time >= self.half]
-        return late or self._seen
+        pairs = zip(self._seen, self.times, strict=True)
+        return [snapshot for snapshot, time in pairs if self.half <= time <= self.end] or self._seen
 
     def rstd(self) -> float:
         """How unevenly the workers were busy in the second half, in percent."""
@@ -261,7 +267,9 @@ def _emulated(setting: Setting, made: Data, timeline: Timeline) -> dict[str, Any
     if not setting.cost_us:
         return {}
     edges = np.arange(timeline.start, timeline.end, POLL_S)
-    could = sum(setting.bound(made.loads, second) * POLL_S for second in edges)
+    could = sum(
+        setting.bound(made.loads, second) * POLL_S for second in np.arange(timeline.start, timeline.over, POLL_S)
+    )
     late = [second for second in edges if second >= timeline.half]
     could_late = sum(setting.bound(made.loads, second) * POLL_S for second in late)
     done_late = timeline.rate(timeline.half, timeline.end) * (timeline.end - timeline.half)

@@ -14,7 +14,9 @@ from typing import Any, cast
 from evenflow.control.events import (
     ConsumerReport,
     Event,
+    FeederArrivals,
     FeederBegan,
+    FeederDraining,
     FeederEnded,
     FeederJoined,
     FeederReport,
@@ -86,6 +88,13 @@ class Controller:
                 return list(self._feeder_joined(event))
             case FeederBegan():
                 return list(self._feeder_began(event))
+            case FeederArrivals():
+                region = self._region_of(event.peer)
+                if isinstance(region, KeyedRegion):
+                    region.arrived(event)
+                return []
+            case FeederDraining():
+                return list(self._feeder_draining(event))
             case FeederEnded():
                 self._ended.add(event.peer)
                 return []
@@ -263,9 +272,13 @@ class Controller:
         yield Record(feeder.time, "feeder-refused", {"region": feeder.region, "reason": why})
         yield Tell(feeder.peer, {"type": "lost", "reason": why})
 
+    def _region_of(self, peer: Peer) -> Region | KeyedRegion | None:
+        """The region that a feeder feeds."""
+        feeder = self._feeders.get(peer)
+        return self._regions.get(feeder.region) if feeder is not None else None
+
     def _feeder_began(self, event: FeederBegan) -> Iterable[Instruction]:
-        feeder = self._feeders.get(event.peer)
-        region = self._regions.get(feeder.region) if feeder is not None else None
+        feeder, region = self._feeders.get(event.peer), self._region_of(event.peer)
         if feeder is None or not isinstance(region, KeyedRegion):
             return
         why = region.begin(feeder)
@@ -273,6 +286,12 @@ class Controller:
             yield from self._refuse(feeder, why)
         else:
             yield Tell(event.peer, self._directory(region, event.peer))
+
+    def _feeder_draining(self, event: FeederDraining) -> Iterable[Instruction]:
+        feeder, region = self._feeders.get(event.peer), self._region_of(event.peer)
+        if feeder is not None and isinstance(region, KeyedRegion):
+            region.draining.add(event.peer)
+            yield Record(event.time, "feeder-draining", {"region": feeder.region, "partition": feeder.partition})
 
     def _consumer_report(self, event: ConsumerReport) -> Iterable[Instruction]:
         number = self._peers.get(event.peer)

@@ -70,6 +70,24 @@ class FeederBegan:
     peer: Peer
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FeederArrivals:
+    """Rows by unit that a feeder of a keyed operator has taken in since it last said so."""
+
+    time: float
+    peer: Peer
+    units: npt.NDArray[np.int32]
+    unit_rows: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class FeederDraining:
+    """A feeder of a keyed operator has taken in all its rows, and waits for the last results."""
+
+    time: float
+    peer: Peer
+
+
 @dataclass(frozen=True, slots=True)
 class FeederEnded:
     """A feeder of a keyed operator has had answers to all its rows."""
@@ -195,6 +213,8 @@ Event = (
     | WorkerJoined
     | FeederJoined
     | FeederBegan
+    | FeederArrivals
+    | FeederDraining
     | FeederEnded
     | WorkerReport
     | OperatorReady

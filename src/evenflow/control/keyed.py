@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenflow.control.evaluations import Evaluations, evaluation_of
-from evenflow.control.events import ConsumerReport, FeederJoined, Instruction, Peer, Record, Tell
+from evenflow.control.events import ConsumerReport, FeederArrivals, FeederJoined, Instruction, Peer, Record, Tell
 from evenflow.control.movement import Movements, Site
 from evenflow.model import Consumer, KeyedSnapshot, MoveUnits, RoutingTable
 from evenflow.policy.keyed import KeyedBalance
@@ -27,6 +27,8 @@ class KeyedRegion:
     balance: KeyedBalance
     units: int
     feeders: set[Peer] = field(default_factory=set)
+    draining: set[Peer] = field(default_factory=set)
+    """Feeders that have taken in all their rows: workers fall idle now one by one, which says nothing of their load."""
     incarnations: dict[int, int] = field(default_factory=dict)
     costs: dict[int, float] = field(default_factory=dict)
     overhead: float | None = None
@@ -37,6 +39,7 @@ class KeyedRegion:
         self.evaluations = Evaluations()
         self._begun: set[Peer] = set()
         self._unit_rows = np.zeros(self.units, np.int64)
+        self._unit_arrived = np.zeros(self.units, np.int64)
         self._unit_bytes = np.zeros(self.units, np.int64)
         self._consumers: dict[int, Consumer] = {}
         self._fresh: set[int] = set()
@@ -106,6 +109,7 @@ class KeyedRegion:
     def leave(self, time: float, feeder: FeederJoined, ended: bool) -> Iterator[Instruction]:
         """A task is over."""
         self.feeders.discard(feeder.peer)
+        self.draining.discard(feeder.peer)
         begun = feeder.peer in self._begun
         self._begun.discard(feeder.peer)
         why = self.evaluations.leave(feeder, time, begun, ended)
@@ -147,6 +151,10 @@ class KeyedRegion:
         self._unit_bytes[event.sized] = event.sizes
         self._fresh.add(worker)
 
+    def arrived(self, event: FeederArrivals) -> None:
+        """Rows a feeder has taken in since it last said so."""
+        np.add.at(self._unit_arrived, event.units, event.unit_rows)
+
     @property
     def due(self) -> bool:
         """Whether every live worker has reported since the balance was last asked."""
@@ -164,6 +172,7 @@ class KeyedRegion:
             ),
             unit_rows=self._unit_rows.copy(),
             unit_bytes=self._unit_bytes.copy(),
+            unit_arrived=self._unit_arrived.copy(),
             moving=self.movements.moving,
             moved=self.movements.moved,
             bytes_moved=self.movements.bytes_moved,
@@ -171,9 +180,9 @@ class KeyedRegion:
         )
 
     def decide(self, time: float) -> list[MoveUnits]:
-        """Ask the balance."""
+        """Ask the balance, while rows come in."""
         self._fresh.clear()
-        return self.balance.decide(self.snapshot(time))
+        return self.balance.decide(self.snapshot(time)) if self.feeders - self.draining else []
 
     def carry_out(self, time: float, moves: Iterable[MoveUnits]) -> Iterator[Instruction]:
         """Begin the moves, or record why not."""

@@ -182,7 +182,7 @@ class FluxAuto:
         return True
 
     def _collect(self, report: _Report, before: KeyedSnapshot, snapshot: KeyedSnapshot) -> None:
-        rows = snapshot.unit_rows - before.unit_rows
+        rows = _asked(snapshot) - _asked(before)
         if rows.min(initial=0) >= 0:
             half_life = min(max((snapshot.time - self._since) / 2, HALF_LIFE_S[0]), HALF_LIFE_S[1])
             fading = 0.5 ** ((snapshot.time - before.time) / half_life)
@@ -206,7 +206,7 @@ class FluxAuto:
         load, chance = self._shares(owner, len(workers))
         hottest, even = int(np.argmax(load)), 1 / float((1 / cost).sum())
         hot = float(cost.min() * load[hottest])
-        if hot > 1.1 * even:  # see HIDDEN
+        if hot > 1.1 * even and snapshot.unit_arrived is None:  # see HIDDEN
             hidden = (used > SATURATED)[owner] & (owner >= 0)
             hidden[hottest] = False
             load = np.where(hidden, (1 + HIDDEN) * load, load)
@@ -320,6 +320,11 @@ class FluxAuto:
         if snapshot.bytes_moved > 0 and size > 0:
             return each * size / (snapshot.bytes_moved / snapshot.moved)
         return each * len(units)
+
+
+def _asked(snapshot: KeyedSnapshot) -> Ints:
+    """Rows of each unit: those that came in, which is what the workers have to do; if that is not known, those done."""
+    return snapshot.unit_rows if snapshot.unit_arrived is None else snapshot.unit_arrived
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -29,8 +29,10 @@ from evenflow.runtime.splitter import FRAME_BYTES, FrameSize
 
 DEPTH = 2
 """Frames outstanding a worker: one at work, one at hand when that is done."""
-SKEW_BYTES = 8 * 1024 * 1024
+SKEW_BYTES = 2 * 1024 * 1024
 """Rows that wait here at most; what Spark gives in one batch may come on top."""
+ARRIVALS_S = 0.1
+"""The controller is told what came in this often."""
 REORDER_BYTES = 64 * 1024 * 1024
 """With ordered=True: results that wait for earlier ones, at most, before no more rows are taken in."""
 
@@ -68,6 +70,7 @@ class KeyedFeeder(Feeding):
         self._frames: dict[int, _Sent] = {}
         self._sequence = 0
         self._chunks = 0
+        self._counted = 0.0
         self._ready: list[pa.RecordBatch] = []
         self._reorder = Reorder() if feed.ordered else None
 
@@ -84,6 +87,8 @@ class KeyedFeeder(Feeding):
                 while self._full(skew):
                     self._wait()
                     yield from self._results()
+        if self._skew is not None:
+            self._tell_controller({"type": "drain"})
         while self._skew is not None and (self._skew.rows or self._frames):
             self._wait()
             yield from self._results()
@@ -244,6 +249,14 @@ class KeyedFeeder(Feeding):
 
     def _after_poll(self, now: float) -> None:
         self._send_all()
+        if now - self._counted >= ARRIVALS_S:
+            self._counted = now
+            self._tell_arrivals()
+
+    def _tell_arrivals(self) -> None:
+        if self._skew is not None and self._feed.by_content:
+            units, rows = self._skew.arrivals()
+            self._tell_controller({"type": "arrived", "units": units, "unit_rows": rows})
 
     def _drop(self, link: Link, reason: str) -> None:
         """A worker is gone, and its state with it."""

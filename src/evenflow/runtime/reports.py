@@ -7,7 +7,9 @@ from typing import Any
 from evenflow.control.events import (
     ConsumerReport,
     Event,
+    FeederArrivals,
     FeederBegan,
+    FeederDraining,
     FeederEnded,
     FeederJoined,
     FeederReport,
@@ -29,6 +31,10 @@ def event_of(now: float, peer: Peer, message: dict[str, Any]) -> Event:
             return _feeder(now, peer, message)
         case "begin":
             return FeederBegan(now, peer)
+        case "arrived":
+            return FeederArrivals(now, peer, message["units"], message["unit_rows"])
+        case "drain":
+            return FeederDraining(now, peer)
         case "end":
             return FeederEnded(now, peer)
         case "heartbeat":

@@ -69,6 +69,7 @@ class SkewBuffer:
         self._queues: dict[int, deque[Piece]] = {}
         self._waiting: dict[int, int] = {}
         self._holds: dict[int, _Hold] = {}
+        self._arrived: list[npt.NDArray[np.int32]] = []
 
     def insert(self, batch: pa.RecordBatch, chunk: int = 0, ordered: bool = False) -> None:
         """Take rows in, sorted by where they go."""
@@ -77,7 +78,9 @@ class SkewBuffer:
         if not self._by_content:
             self._append(ANYBODY, whole)
             return
-        destination = self._destination[self._units(batch)]
+        units = self._units(batch)
+        self._arrived.append(units)
+        destination = self._destination[units]
         counts = np.bincount(destination)
         targets = np.flatnonzero(counts)
         if len(targets) == 1:
@@ -91,6 +94,13 @@ class SkewBuffer:
             places = order[start:end] if ordered else None
             self._put(target, Piece(taken.slice(start, end - start), row_bytes, chunk, places))
             start = end
+
+    def arrivals(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Units with rows taken in since the last call, and how many rows."""
+        counts = np.bincount(np.concatenate(self._arrived)) if self._arrived else np.zeros(0, np.int64)
+        self._arrived = []
+        units = np.flatnonzero(counts)
+        return units.astype(np.int32), counts[units].astype(np.int64)
 
     def waiting(self, worker: int) -> int:
         """Rows a worker could be sent now."""
