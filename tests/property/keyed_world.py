@@ -9,7 +9,6 @@ thread, which runs only while the scheduler waits for it.
 import contextlib
 import pickle
 import threading
-from collections import defaultdict
 from dataclasses import dataclass, field
 from math import inf
 from random import Random
@@ -20,20 +19,18 @@ import pyarrow as pa
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import MoveAsked, RegionOpened, Tick
-from evenflow.errors import StateLost
 from evenflow.model import MoveUnits
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime import driver, feeding, keyed_feeder, mover, worker
-from evenflow.runtime.driver import Driver
 from evenflow.runtime.keyed_feeder import KeyedFeed
-from evenflow.runtime.messages import parse
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.splitter import FrameSize
 from evenflow.runtime.switchboard import Lost, Received
 from evenflow.runtime.worker import Worker
 
 from ..wire.keyed_rig import OUT, ROWS, Nth
-from .keyed_network import Board, Network, Turn
+from .keyed_actors import Fails, Fiber, Fragile, Killed, Log, NoThread, Process, StrictDriver
+from .keyed_network import Board, Network
 
 UNITS = 9
 """Eight that have keys, and one for null keys, of which there are none."""
@@ -47,189 +44,6 @@ DRAIN_S = 400.0
 
 class Broken(AssertionError):
     """An invariant does not hold; the world's history so far is in `World.story`."""
-
-
-class Killed(BaseException):
-    """A feeder's process is killed."""
-
-
-# -- the user's code
-
-
-class Trouble(Exception):
-    """What the user's code runs into."""
-
-
-def _unpickle(counts, fails):
-    if fails.due():
-        raise Trouble("unpickling fails")
-    return Brittle(counts, fails)
-
-
-@dataclass
-class Fails:
-    """Where and how often an operator fails: the counter is shared by all of its copies, which are in one process."""
-
-    where: str
-    unit: int
-    times: float
-    number: int
-    left = {}  # noqa: RUF012 - by number
-
-    def due(self, where=None, unit=None):
-        if where is not None and (where, unit) != (self.where, self.unit):
-            return False
-        left = Fails.left.setdefault(self.number, self.times)
-        Fails.left[self.number] = left - 1
-        return left > 0
-
-
-@dataclass
-class Brittle:
-    """State that does not like to be pickled."""
-
-    counts: dict
-    fails: Fails
-
-    def __reduce__(self):
-        if self.fails.where == "pickle" and self.fails.due():
-            raise Trouble("pickling fails")
-        return (_unpickle, (self.counts, self.fails)) if self.fails.where == "unpickle" else (dict, (self.counts,))
-
-
-@dataclass
-class Fragile(Nth):
-    """Nth with a unit that fails."""
-
-    fails: Fails = None
-
-    def extract(self, unit):
-        if self.fails.due("extract", unit):
-            raise Trouble("extract fails")
-        state = super().extract(unit)
-        if state is None or unit != self.fails.unit:
-            return state
-        return Brittle(state[0], self.fails), b""
-
-    def install(self, unit, state):
-        if self.fails.due("install", unit):
-            raise Trouble("install fails")
-        counts = state[0].counts if isinstance(state[0], Brittle) else state[0]
-        super().install(unit, (counts, b""))
-
-
-# -- actors
-
-
-class Process:
-    """A process whose loop keeps nothing in local variables: a worker, or a worker's mover."""
-
-    def __init__(self, world, name):
-        self.world, self.name = world, name
-        self.board = None
-        self.run = None
-        self.until = 0.0
-        self.alive = True
-        self._polled = False
-
-    def turn(self, timeout):
-        if self._polled:
-            self.until = self.world.now + timeout
-            raise Turn
-        self._polled = True
-
-    @property
-    def ready(self):
-        return self.alive and (self.board.news or self.world.now >= self.until)
-
-    def step(self):
-        self._polled = False
-        with contextlib.suppress(Turn):
-            self.run()
-            self.alive = False
-        return self.alive
-
-
-class Fiber:
-    """A feeder: blocking code in a thread of its own that runs only when the scheduler says so."""
-
-    def __init__(self, world, name, body):
-        self.world, self.name = world, name
-        self.board = None
-        self.until = 0.0
-        self.alive, self.killed = True, False
-        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
-        self._body = body
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    @property
-    def ready(self):
-        return self.alive and (self.world.now >= self.until or (self.board is not None and self.board.news))
-
-    def step(self):
-        self.world.current = self
-        self._go.release()
-        self._back.acquire()
-        if not self.alive:
-            self._thread.join()
-
-    def turn(self, timeout):
-        """From inside: wait for news or for time to pass."""
-        self.until = self.world.now + timeout
-        self._back.release()
-        self._go.acquire()
-        if self.killed:
-            raise Killed
-
-    def kill(self):
-        if self.alive:
-            self.killed = True
-            if self.board is not None:
-                self.board.die()
-            self.step()
-
-    def _run(self):
-        self._go.acquire()
-        self._body()
-        self.alive = False
-        self._back.release()
-
-
-class StrictDriver(Driver):
-    """The real driver, without its thread, that lets no error pass."""
-
-    def _received(self, channel, frame):
-        self._take(channel, parse(frame))
-
-    def _handle(self, event):
-        self._carry_out(self._controller.handle(event))
-
-
-class Log(list):
-    """The event log."""
-
-    def write(self, record):
-        self.append({"time": record.time, "event": record.event, **record.fields})
-
-
-class NoThread:
-    """Instead of a thread: the scheduler calls the loop."""
-
-    def __init__(self, target, **_options):
-        pass
-
-    def start(self):
-        pass
-
-    def join(self, _timeout=None):
-        pass
-
-    def is_alive(self):
-        return False
-
-
-# -- what Spark runs
 
 
 @dataclass(eq=False)
@@ -352,7 +166,6 @@ class World:
         """What has happened that may cost state."""
         self.network = Network(self.rng)
         self.current = None
-        self.workers = {}
         self.processes = []
         self.fibers = []
         self.frozen = {}
@@ -446,15 +259,13 @@ class World:
 
     def start_worker(self, number):
         """Start a worker process, or another copy of it."""
-        process = Process(self, f"worker {number} #{sum(p.name.startswith(f'worker {number}') for p in self.processes)}")
-        self.current = process
-        process.number = number
+        copy = sum(process.number == number for process in self.processes)
+        process = self.current = Process(self, f"worker {number} #{copy}", number)
         made = Worker(self.settings, number, (0, 0))
         process.worker, process.run = made, made.run
         process.mover = self.processes[-1]
         process.mover.run = made._mover._run
         self.processes.append(process)
-        self.workers[number] = process
         self.note(f"start {process.name}")
 
     def kill_worker(self, process):
@@ -464,8 +275,12 @@ class World:
         process.board.die()
         process.mover.board.die()
 
+    def live(self):
+        """The worker processes that are running, two copies of one worker among them."""
+        return [process for process in self.processes if process.alive and process.number is not None]
+
     def missing(self):
-        return [n for n in range(self.plan.workers) if n not in self.workers or not self.workers[n].alive]
+        return sorted(set(range(self.plan.workers)) - {process.number for process in self.live()})
 
     # -- what Spark does
 
@@ -505,7 +320,7 @@ class World:
         return not any(pipe.name.startswith(mine) and (pipe.flight or pipe.arrived) for pipe in self.network.pipes)
 
     def _some_batches(self, keys=None):
-        drawn = [self.rng.randrange(KEYS) for _ in range(self.rng.choice((0, 1, self.plan.rows)))] if not keys else keys
+        drawn = keys or [self.rng.randrange(KEYS) for _ in range(self.rng.choice((0, 1, self.plan.rows)))]
         batches, at = [], 0
         while at < len(drawn):
             part = np.array(drawn[at : at + self.rng.choice((1, 5, 20))], np.int64)
@@ -567,7 +382,7 @@ class World:
         self.driver._handle(MoveAsked(self.now, move))
 
     def _fault(self, kind):
-        live = [process for process in self.workers.values() if process.alive]
+        live = self.live()
         feeders = [fiber for fiber in self.fibers if fiber.alive]
         if kind == "kill-worker" and live:
             self.kill_worker(self.rng.choice(live))
@@ -583,11 +398,11 @@ class World:
             self._freeze(live, feeders)
 
     def _freeze(self, live, feeders):
-        seconds = self.rng.choice((5.0, 29.0, 31.0, 62.0, 100.0))
+        seconds = self.rng.choice((4.0, 29.0, 31.0, 62.0, 100.0))
         movers = [process.mover for process in live]
         what = self.rng.choice([*live, *feeders, *movers, *self.network.pipes])
         self.frozen[what] = self.now + seconds
-        if seconds > 30:
+        if seconds > 5:
             self.harm.add("slow")
         self.note(f"freeze {what.name} for {seconds} s")
 
@@ -699,164 +514,3 @@ class World:
         tasks = [str(task) for task in self.tasks if not task.done]
         moves = [list(region.movements.under_way.values()) for region in self.regions.values()]
         return f"tasks {tasks}, moves {moves}, time {self.now:.1f}, steps {self.steps}"
-
-
-# -- invariants
-
-
-def check(world):
-    """Everything that must hold when all is quiet."""
-    _check_tasks(world)
-    _check_results(world)
-    _check_log(world)
-    _check_state(world)
-    _check_leaks(world)
-
-
-def _fail(world, what):
-    raise Broken(f"seed {world.seed}: {what}")
-
-
-def _check_tasks(world):
-    for task in world.tasks:
-        allowed = (StateLost, Killed) if world.harm else ()
-        if task.error is not None and not isinstance(task.error, allowed):
-            raise Broken(f"seed {world.seed}: {task} failed with {task.error!r}") from task.error
-
-
-def _check_results(world):
-    for task in world.tasks:
-        ids = [row[0] for row in task.rows()]
-        if task.error is None and sorted(ids) != task.input_ids:
-            _fail(world, f"{task} gave rows {ids} for {task.input_ids}")
-        if task.job.ordered and ids != task.input_ids[: len(ids)]:
-            _fail(world, f"{task} is to be ordered and gave {ids} for {task.input_ids}")
-        by_key = defaultdict(list)
-        for row, key, nth in task.rows():
-            by_key[key].append((row, nth))
-        for key, got in by_key.items():
-            if got != sorted(got) or [nth for _, nth in got] != sorted(nth for _, nth in got):
-                _fail(world, f"rows of key {key} of {task} changed their order: {got}")
-    for job in world.jobs:
-        _check_counts(world, job)
-
-
-def _check_counts(world, job):
-    """Of each key every number at most once; and where nothing failed, all of them."""
-    seen, given = defaultdict(list), defaultdict(set)
-    for task in job.tasks:
-        for batch in task.batches:
-            for row, key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                given[key].add(row)
-        for _, key, nth in task.rows():
-            seen[key].append(nth)
-    clean = all(task.error is None for task in job.tasks)
-    for key, rows in given.items():
-        numbers = sorted(seen[key])
-        if len(set(numbers)) < len(numbers) or (numbers and numbers[-1] > len(rows)):
-            _fail(world, f"{job.evaluation}: key {key} of {len(rows)} rows was counted {numbers}")
-        if clean and numbers != list(range(1, len(rows) + 1)):
-            _fail(world, f"{job.evaluation}: key {key} of {len(rows)} rows was counted {numbers}")
-
-
-def _check_log(world):
-    begun, over = set(), set()
-    for entry in world.log:
-        match entry["event"]:
-            case "move":
-                begun.add((entry["region"], entry["move"]))
-            case "moved":
-                over.add((entry["region"], entry["move"]))
-            case "move-undone" | "move-refused" | "evaluation-ended":
-                over.add((entry["region"], entry.get("move")))
-                if not entry["why"]:
-                    _fail(world, f"no reason in {entry}")
-            case "balance-failed" | "controller-error" | "peer-refused":
-                _fail(world, f"{entry}")
-    ended = {entry["region"] for entry in world.log if entry["event"] == "evaluation-ended"}
-    if any(region not in ended for region, _ in begun - over):
-        _fail(world, f"movements {begun - over} have no end in the log")
-
-
-def _hosts(world):
-    return {n: p.worker._host for n, p in world.workers.items() if p.alive and p.worker._host is not None}
-
-
-def _check_state(world):
-    """One live copy of every unit's state, where the table says it is, and with every row in it."""
-    for name, region in world.regions.items():
-        owners = region.movements.table.owners
-        alive = set(region.evaluations.ids)
-        found = defaultdict(list)
-        for number, host in _hosts(world).items():
-            known = host._regions.get(name)
-            if known is None:
-                continue
-            away = known.away if isinstance(known.away, dict) else dict.fromkeys(alive, known.away)
-            for evaluation, units in away.items():
-                wrong = [unit for unit in units if owners[unit] == number]
-                if wrong:
-                    _fail(world, f"worker {number} owns units {wrong} of {name} and takes them to be away")
-            for evaluation, copy in known.copies.items():
-                if evaluation not in alive:
-                    _fail(world, f"worker {number} has state of {evaluation}, which is over")
-                for unit, counts in copy.counts.items():
-                    found[evaluation, unit].append((number, sum(counts.values())))
-        for (evaluation, unit), places in found.items():
-            if [number for number, _ in places] != [owners[unit]]:
-                _fail(world, f"{evaluation}: unit {unit} is of worker {owners[unit]} and at {places}")
-        _check_totals(world, name, alive, found)
-
-
-def _check_totals(world, name, alive, found):
-    for job in world.jobs:
-        if job.region == name and job.evaluation in alive and all(task.error is None for task in job.tasks):
-            rows = sum(len(task.input_ids) for task in job.tasks)
-            held = sum(n for (evaluation, _), [(_, n)] in found.items() if evaluation == job.evaluation)
-            if held != rows:
-                _fail(world, f"{job.evaluation} has {held} of {rows} rows in its state")
-
-
-def _check_leaks(world):
-    for number, host in _hosts(world).items():
-        for name in ("_leaving", "_markers", "_arrived"):
-            if getattr(host, name):
-                _fail(world, f"worker {number} keeps {name} {getattr(host, name)}")
-        if any(known.feeders for known in host._regions.values()):
-            _fail(world, f"worker {number} thinks that feeders are there")
-    for number, process in world.workers.items():
-        mover_ = process.worker._mover
-        if process.alive and (mover_._parts or not mover_._outbox.empty() or not mover_.inbox.empty()):
-            _fail(world, f"the mover of worker {number} keeps {mover_._parts}")
-    controller = world.controller
-    left = (controller._feeders, controller._ended, *(r.feeders for r in world.regions.values()))
-    if any(left) or any(region._begun for region in world.regions.values()):
-        _fail(world, f"the controller keeps feeders: {left}")
-
-
-def live_again(world):
-    """What comes after works: the streaming queries that go on, and fresh state."""
-    harm, world.harm = world.harm, set()
-    before = len(world.tasks)
-    for job in world.jobs:
-        if job.streaming and not job.failed and job.evaluation in world.regions[job.region].evaluations.ids:
-            job.epochs += 1
-    for region in world.regions:
-        fresh = world.start_job(region, streaming=False, partitions=1)
-        fresh.epoch = 1
-        world._start_task(Task(fresh, 0, 0, 0, world._some_batches(list(range(KEYS)) * 2)))
-    world.run()
-    for task in world.tasks[before:]:
-        if task.error is not None:
-            raise Broken(f"seed {world.seed}: {task} failed after all was calm: {task.error!r}") from task.error
-    world.harm = harm
-
-
-def history(seed, plan=None):
-    """Run one history and check it; the world, for whoever wants to look."""
-    with World(seed, plan) as world:
-        world.run()
-        check(world)
-        live_again(world)
-        check(world)
-    return world

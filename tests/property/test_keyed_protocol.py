@@ -1,0 +1,126 @@
+"""Keyed operators whose units move, over thousands of histories: see keyed_world for what a history is.
+
+EVENFLOW_SCHEDULES=20000 runs more of them, EVENFLOW_SEED=7 begins elsewhere. A history that fails is run again by
+`history(seed)`, step by step the same; its `World.story` and `World.log` tell what happened.
+"""
+
+import os
+
+import pytest
+
+from .keyed_actors import Trouble
+from .keyed_invariants import history
+from .keyed_world import Plan, World
+
+SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "500"))
+FIRST = int(os.environ.get("EVENFLOW_SEED", "0"))
+PARTS = 10
+QUIET = Plan(moving=0.3, asks=0.05)
+
+
+@pytest.mark.timeout(0 if SCHEDULES > 5000 else 240)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_any_history(part):
+    for seed in range(FIRST + part, FIRST + SCHEDULES, PARTS):
+        history(seed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_seed_is_one_history(seed):
+    first, second = (history(seed) for _ in range(2))
+    assert [entry | {"pid": 0} for entry in first.log] == [entry | {"pid": 0} for entry in second.log]
+    assert first.story == second.story
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (),
+        ("kill-worker",),
+        ("kill-feeder",),
+        ("freeze",),
+        ("replace",),
+        ("kill-worker", "kill-worker", "kill-worker"),
+        ("kill-feeder", "freeze", "kill-worker"),
+    ],
+    ids=lambda faults: "+".join(faults) or "none",
+)
+@pytest.mark.parametrize("regions", [1, 2])
+def test_each_kind_of_fault(faults, regions):
+    for seed in range(5):
+        history(seed, Plan(faults=faults, regions=regions, moving=1.0, asks=0.1))
+
+
+@pytest.mark.parametrize("where", ["extract", "install", "pickle", "unpickle"])
+@pytest.mark.parametrize("times", [1, float("inf")])
+def test_operators_that_fail(where, times):
+    for seed in range(5):
+        history(seed, Plan(fails=(where, times), moving=1.0, asks=0.1))
+
+
+def test_workers_that_come_late():
+    for seed in range(10):
+        history(seed, Plan(workers=3, late=3, asks=0.05))
+
+
+def test_histories_have_what_they_are_to_have():
+    """A test that cannot fail is no test: units do move, under rows, and are undone and refused."""
+    events = {"moved": 0, "move-refused": 0, "move-undone": 0, "evaluation-ended": 0, "feeder-refused": 0}
+    rows = 0
+    for seed in range(60):
+        world = history(seed)
+        rows += sum(len(task.rows()) for task in world.tasks)
+        for entry in world.log:
+            if entry["event"] in events:
+                events[entry["event"]] += 1
+    assert rows > 3000
+    assert all(count > 10 for count in events.values()), events
+
+
+@pytest.mark.parametrize("what", ["double", "lose", "misroute"])
+def test_what_is_wrong_shows(what, monkeypatch):
+    """Break the engine on purpose: the invariants notice."""
+    from evenflow.runtime import host, skew
+
+    if what == "double":  # the source keeps what it sends
+        original = host.Host._send_if_quiet
+
+        def keeps(self, move):
+            original(self, move)
+            leaving = self._leaving.get(move)
+            if leaving is not None and leaving.sent:
+                self._restore(move, leaving.region)
+
+        monkeypatch.setattr(host.Host, "_send_if_quiet", keeps)
+    elif what == "lose":  # markers are not waited for
+        monkeypatch.setattr(host.Leaving, "__init__", _hasty(host.Leaving.__init__))
+    else:  # rows of a paused unit go out all the same
+        monkeypatch.setattr(skew.SkewBuffer, "pause", lambda _self, _move, _units: set())
+        monkeypatch.setattr(skew.SkewBuffer, "release", lambda _self, _move, _worker: None)
+    with pytest.raises((AssertionError, Trouble)):
+        _many(30)
+
+
+def _many(count):
+    for seed in range(count):
+        history(seed, QUIET)
+
+
+def _hasty(init):
+    def hasty(self, *args, **kwargs):
+        init(self, *args, **kwargs)
+        self.waiting = set()
+
+    return hasty
+
+
+def test_a_task_without_rows_is_heard_of():
+    """The first micro-batch of a query has no rows: its tasks must register all the same, or the second is refused."""
+    for seed in range(20):
+        with World(seed, Plan(jobs=0, asks=0.0, moving=0.0)) as world:
+            job = world.start_job("r0", streaming=True, partitions=1)
+            job.epochs = 2
+            drawn = iter([[], world._some_batches([1, 2, 3])])
+            world._some_batches = lambda drawn=drawn: next(drawn)
+            world.run()
+            assert [task.error for task in job.tasks] == [None, None]

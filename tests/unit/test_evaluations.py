@@ -1,0 +1,111 @@
+"""Evaluations: who may apply rows to which state."""
+
+import pytest
+
+from evenflow.control.evaluations import IDLE_S, REMEMBERED, Evaluations, evaluation_of
+from evenflow.control.events import FeederJoined
+
+
+def batch(partition=0, attempt=0, stage="1", peer=None):
+    return FeederJoined(0.0, peer or 100 + partition + 10 * attempt, "r", partition, attempt, stage=stage)
+
+
+def micro(epoch=0, partition=0, attempt=0, query="q"):
+    return FeederJoined(0.0, 1000 * epoch + 10 * partition + attempt, "r", partition, attempt, query, epoch, "9")
+
+
+def run(evaluations, feeder, time=0.0, *, ended=True):
+    """A task from its start to its end; why it, or its evaluation, may not go on."""
+    why = evaluations.register(feeder) or evaluations.begin(feeder)
+    return why or evaluations.leave(feeder, time, begun=True, ended=ended)
+
+
+def test_a_query_keeps_its_state_and_a_stage_has_its_own():
+    assert [evaluation_of(feeder) for feeder in (micro(0), micro(5), batch(), batch(stage="2"))] == [
+        "query q",
+        "query q",
+        "stage 1",
+        "stage 2",
+    ]
+
+
+def test_epochs_follow_each_other():
+    evaluations = Evaluations()
+    assert [run(evaluations, micro(epoch, partition)) for epoch in range(3) for partition in range(2)] == [""] * 6
+    assert evaluations.ids == ["query q"]
+    assert evaluations.feeding
+
+
+def test_a_query_whose_state_never_was_here_is_refused():
+    assert "no state of the batches before it" in Evaluations().register(micro(3))
+
+
+@pytest.mark.parametrize("make", [batch, micro])
+def test_a_task_that_comes_again_is_refused(make):
+    evaluations = Evaluations()
+    run(evaluations, make())
+    assert "is here again (attempt 1)" in evaluations.register(make(attempt=1))
+
+
+def test_an_earlier_epoch_is_refused():
+    evaluations = Evaluations()
+    run(evaluations, micro(0))
+    run(evaluations, micro(1))
+    assert "batch 0 of query q is here again" in evaluations.register(micro(0, partition=1))
+
+
+def test_a_task_that_had_no_row_yet_may_come_again():
+    evaluations = Evaluations()
+    assert evaluations.register(micro()) == ""
+    assert evaluations.leave(micro(), 0.0, begun=False, ended=False) == ""
+    assert run(evaluations, micro(attempt=1)) == ""
+
+
+def test_of_two_attempts_the_first_to_begin_counts():
+    evaluations = Evaluations()
+    assert [evaluations.register(batch(attempt=n)) for n in range(2)] == ["", ""]
+    assert evaluations.begin(batch(attempt=1)) == ""
+    assert "another attempt of partition 0 of stage 1 has begun" in evaluations.begin(batch())
+    assert evaluations.leave(batch(), 0.0, begun=False, ended=False) == ""
+
+
+def test_a_task_left_over_from_an_earlier_epoch_may_not_begin():
+    evaluations = Evaluations()
+    evaluations.register(micro(0, partition=1))
+    evaluations.register(micro(1))
+    assert "only one may count" in evaluations.begin(micro(0, partition=1))
+
+
+def test_a_query_that_breaks_off_cannot_go_on_but_a_stage_only_lacks_a_task():
+    assert "broke off" in run(Evaluations(), micro(), ended=False)
+    assert run(Evaluations(), batch(), ended=False) == ""
+
+
+def test_what_is_over_stays_over():
+    evaluations = Evaluations()
+    evaluations.register(batch())
+    evaluations.register(batch(partition=1))
+    assert evaluations.end("stage 1", "a worker was lost") == {100, 101}
+    assert evaluations.begin(batch()) == "a worker was lost"
+    assert evaluations.leave(batch(), 0.0, begun=False, ended=False) == ""
+    assert evaluations.register(batch(attempt=1)) == "a worker was lost"
+    assert evaluations.end("stage 1", "again") == set()
+    assert len(evaluations) == 0
+    assert not evaluations.feeding
+
+
+def test_ends_are_remembered_up_to_a_bound():
+    evaluations = Evaluations()
+    for number in range(REMEMBERED + 1):
+        evaluations.end(f"stage {number}", "over")
+    assert evaluations.register(batch(stage="0")) == ""
+    assert evaluations.register(batch(stage="1")) == "over"
+
+
+def test_a_stage_that_nobody_feeds_is_idle_in_time():
+    evaluations = Evaluations()
+    run(evaluations, batch(), time=10.0)
+    evaluations.register(batch(stage="2"))
+    run(evaluations, micro(), time=10.0)
+    assert list(evaluations.idle(10.0 + IDLE_S)) == []
+    assert list(evaluations.idle(10.1 + IDLE_S)) == ["stage 1"]

@@ -1,0 +1,216 @@
+"""What a worker keeps of keyed operators, when movements and evaluations end in other ways than they should."""
+
+import queue
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+
+from evenflow.errors import ProtocolError
+from evenflow.operators.hosted import Hosted
+from evenflow.runtime.host import Host
+from evenflow.runtime.mover import Parcel
+
+from ..property.keyed_actors import Fails, Fragile
+from ..wire.keyed_rig import OUT, ROWS, Nth
+
+UNITS = 9
+"""Key k is in unit k mod 8."""
+
+
+class Courier:
+    """A mover that only notes what it is to send."""
+
+    def __init__(self):
+        self.inbox = queue.SimpleQueue()
+        self.sent = []
+
+    def send(self, parcel):
+        self.sent.append(parcel)
+
+
+@dataclass
+class Site:
+    """A host alone."""
+
+    operator: Nth
+
+    def __post_init__(self):
+        self.told = []
+        self.courier = Courier()
+        code = Hosted(self.operator, pa.schema([ROWS.field(0)]), OUT, UNITS)
+        self.host = Host(self.told.append, self.courier, lambda _name: code)
+
+    def open(self, region="r"):
+        self.host.open(region, "op", 0.0, 0.0)
+
+    def leave(self, region="r"):
+        self.host.leave(region, 0.0, 0.0)
+
+    def feed(self, *keys, evaluation="query q", region="r"):
+        """The numbers that Nth gives these keys."""
+        arrays = [pa.array(range(len(keys)), pa.int64()), pa.array(keys, pa.int64())]
+        out, _ = self.host.process(region, evaluation, pa.RecordBatch.from_arrays(arrays, schema=ROWS), False)
+        return out.column(2).to_pylist()
+
+    def say(self, kind, move=0, region="r", **more):
+        self.host.obey({"type": kind, "move": move, "region": region} | more)
+
+    def move(self, move, units, feeders=(), region="r", evaluations=("query q",)):
+        to = {"host": "h", "port": 1, "feeders": list(feeders), "evaluations": list(evaluations)}
+        self.say("move", move, region, units=list(units), target=1, **to)
+
+    def take(self, parcel):
+        """Have a parcel brought."""
+        self.courier.inbox.put(Parcel(parcel.move, parcel.body))
+        self.host.collect()
+
+    def outcomes(self):
+        return [(each["move"], each["outcome"]) for each in self.told if each["type"] == "move"]
+
+
+def sites(operator=None):
+    return Site(operator or Nth()), Site(operator or Nth())
+
+
+def test_a_unit_goes_over_with_its_state():
+    source, target = sites()
+    source.open()
+    assert source.feed(1, 1, 2) == [1, 2, 1]
+    source.move(1, [1])
+    target.take(source.courier.sent[0])
+    assert target.outcomes() == [(1, "installed")]
+    target.open()
+    assert target.feed(1) == [3]
+    with pytest.raises(ProtocolError, match="have left"):
+        source.feed(1)
+    assert source.feed(2) == [2]
+
+
+def test_restored_units_are_as_they_were():
+    source, _ = sites()
+    source.open()
+    source.feed(1, 1)
+    source.move(1, [1])
+    source.say("restore", 1)
+    assert source.outcomes() == [(1, "restored")]
+    assert source.feed(1) == [3]
+
+
+def test_units_without_a_row_are_restored_too():
+    """Nobody has fed the operator here, so the worker does not know it: that is no reason to die."""
+    source, _ = sites()
+    source.move(1, [1])
+    source.say("restore", 1)
+    assert source.outcomes() == [(1, "restored")]
+
+
+def test_units_are_restored_after_the_last_feeder_left():
+    source, _ = sites()
+    source.open()
+    source.move(1, [1], feeders=[5])
+    source.host.marker(1, 5)
+    source.leave()
+    source.say("restore", 1)
+    assert source.outcomes() == [(1, "restored")]
+
+
+def test_a_movement_is_discarded_after_its_evaluation_ended():
+    source, target = sites()
+    source.open()
+    source.feed(1)
+    source.move(1, [1])
+    target.take(source.courier.sent[0])
+    target.say("forget", evaluation="query q")
+    target.say("discard", 1)
+    assert target.outcomes() == [(1, "installed"), (1, "discarded")]
+
+
+def test_rows_that_come_after_the_end_of_their_evaluation_make_no_state():
+    site, _ = sites()
+    site.open()
+    site.feed(1)
+    site.say("forget", evaluation="query q")
+    with pytest.raises(ProtocolError):
+        site.feed(1)
+    site.leave()
+    assert not site.host._regions
+
+
+def test_markers_of_movements_that_are_over_are_not_kept():
+    site, _ = sites()
+    site.open()
+    site.move(1, [1], feeders=[5])
+    site.say("feeder-gone", 1, feeder=5)
+    site.say("moved", 1)
+    site.host.marker(1, 5)
+    assert not site.host._markers
+
+
+def test_markers_may_overtake_the_controller():
+    site, _ = sites()
+    site.open()
+    site.host.marker(1, 5)
+    site.move(1, [1], feeders=[5])
+    assert len(site.courier.sent) == 1
+
+
+def test_a_unit_without_state_may_come_back():
+    """Its way: here, to a worker that has seen no row of the operator, and back."""
+    first, second = sites()
+    first.open()
+    first.feed(2)
+    first.move(1, [1])
+    second.take(first.courier.sent[0])
+    second.say("moved", 1)
+    second.leave()
+    second.host._regions.clear()  # as after the last feeder of a micro-batch
+    second.move(2, [1])
+    first.take(second.courier.sent[0])
+    assert first.feed(1) == [1]
+
+
+def test_the_end_of_one_evaluation_does_not_stop_a_movement():
+    source, _ = sites()
+    source.open()
+    source.feed(1)
+    source.move(1, [1], feeders=[5])
+    source.say("forget", evaluation="query q")
+    source.say("feeder-gone", 1, feeder=5)
+    assert len(source.courier.sent) == 1
+
+
+@pytest.mark.parametrize("where", ["extract", "pickle"])
+def test_state_that_cannot_leave_stays(where):
+    source, _ = sites(Fragile(fails=Fails(where, 1, 1, f"leaves-{where}")))
+    source.open()
+    source.feed(1, 1)
+    source.move(1, [1])
+    assert source.outcomes() == [(1, "failed")]
+    assert source.courier.sent == []
+    source.say("restore", 1)
+    assert source.feed(1) == [3]
+
+
+@pytest.mark.parametrize("where", ["install", "unpickle"])
+def test_state_that_cannot_arrive_is_put_back(where):
+    source, target = sites(Fragile(fails=Fails(where, 1, 1, f"arrives-{where}")))
+    source.open()
+    source.feed(1, 1)
+    source.move(1, [1])
+    target.take(source.courier.sent[0])
+    assert target.outcomes() == [(1, "failed")]
+    target.say("discard", 1)
+    source.say("restore", 1)
+    assert source.outcomes() == [(1, "restored")]
+    assert source.feed(1) == [3]
+
+
+def test_state_that_cannot_be_put_back_is_reported_and_costs_nobody_else():
+    source, _ = sites(Fragile(fails=Fails("install", 1, 100, "never")))
+    source.open()
+    source.feed(1, 2)
+    source.move(1, [1])
+    source.say("restore", 1)
+    assert source.outcomes() == [(1, "lost")]
+    assert source.feed(2) == [2]

@@ -1,0 +1,158 @@
+"""The controller and a keyed operator: who owns what when workers, feeders and moves come in an awkward order."""
+
+import pytest
+
+from evenflow.control.controller import Controller
+from evenflow.control.events import (
+    FeederBegan,
+    FeederEnded,
+    FeederJoined,
+    MoveAsked,
+    MoveReport,
+    PeerLeft,
+    RegionOpened,
+    Tell,
+    Tick,
+    WorkerJoined,
+)
+from evenflow.control.movement import PATIENCE_S
+from evenflow.model import MoveUnits
+from evenflow.policy import Hash
+
+UNITS = 6
+
+
+class Scene:
+    """A controller with one keyed region `r`; worker w is peer 10 + w, its second incarnation 20 + w, ..."""
+
+    def __init__(self, workers=3):
+        self.controller = Controller(3)
+        self.told = []
+        self.events = []
+        self.do(RegionOpened(0.0, "r", "op", Hash(), UNITS))
+        for worker in range(workers):
+            self.join(worker)
+
+    def do(self, event):
+        for each in self.controller.handle(event):
+            (self.told if isinstance(each, Tell) else self.events).append(each)
+
+    def join(self, worker, incarnation=1):
+        self.do(WorkerJoined(0.0, 10 * incarnation + worker, worker, "h", 1, 1, mover=900 + worker))
+
+    def lose(self, peer):
+        self.do(PeerLeft(0.0, peer, "killed"))
+
+    def feeder(self, peer, stage="1", partition=0, begin=True):
+        self.do(FeederJoined(0.0, peer, "r", partition, stage=stage))
+        if begin:
+            self.do(FeederBegan(0.0, peer))
+
+    def move(self, units, source, target):
+        self.do(MoveAsked(0.0, MoveUnits("r", tuple(units), source, target)))
+
+    def report(self, worker, outcome, move=1):
+        self.do(MoveReport(0.0, 10 + worker, "r", move, outcome))
+
+    def heard(self, peer, kind):
+        return [each.message for each in self.told if each.peer == peer and each.message["type"] == kind]
+
+    @property
+    def region(self):
+        return self.controller.region("r")
+
+    @property
+    def owners(self):
+        return self.region.movements.table.owners.tolist()
+
+
+def test_units_are_dealt_out_when_the_first_rows_come():
+    scene = Scene()
+    scene.feeder(100)
+    assert scene.heard(100, "directory")[-1]["owners"].tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_feeder_that_came_before_the_workers_learns_who_owns_what():
+    """Whatever feeders were told must be what later feeders are told, as long as there is state."""
+    scene = Scene(workers=0)
+    scene.feeder(100)
+    for worker in (2, 1):
+        scene.join(worker)
+    scene.lose(11)
+    scene.join(0)
+    told = [message for message in scene.heard(100, "directory") if message["workers"]]
+    assert set(told[0]["owners"].tolist()) <= {1, 2}
+    if not scene.heard(100, "lost"):
+        assert told[0]["owners"].tolist() == scene.owners
+
+
+def test_nothing_is_dealt_anew_while_it_is_moving():
+    scene = Scene(workers=2)
+    scene.move([2], 0, 1)
+    scene.join(2)
+    scene.feeder(100)
+    scene.report(0, "undelivered")
+    scene.report(1, "discarded")
+    scene.report(0, "restored")
+    assert scene.heard(100, "release")[-1]["worker"] == scene.owners[2] == 0
+
+
+def test_a_lost_source_ends_its_movements_even_if_nobody_feeds():
+    scene = Scene()
+    scene.move([0], 0, 1)
+    scene.lose(10)
+    assert scene.region.movements.moving == 0
+
+
+def test_movements_that_are_given_up_have_an_end_in_the_log_and_at_the_workers():
+    scene = Scene()
+    scene.feeder(100)
+    scene.move([0], 0, 1)
+    scene.lose(12)
+    assert [each.fields["move"] for each in scene.events if each.event in ("moved", "move-undone")] == [1]
+    assert all(any(1 in message["moves"] for message in scene.heard(peer, "abandon")) for peer in (10, 11))
+
+
+def test_a_feeder_whose_evaluation_is_over_may_begin_with_no_worker_there():
+    scene = Scene(workers=1)
+    scene.feeder(100)
+    scene.feeder(101, partition=1, begin=False)
+    scene.lose(10)
+    scene.do(FeederBegan(0.0, 101))
+    assert scene.heard(101, "lost")
+
+
+def test_a_refused_feeder_leaves_nothing():
+    scene = Scene()
+    scene.feeder(100)
+    scene.do(FeederEnded(0.0, 100))
+    scene.do(PeerLeft(0.0, 100, "done"))
+    scene.feeder(101, begin=False)
+    assert scene.heard(101, "lost")
+    scene.do(FeederEnded(0.0, 101))
+    scene.do(PeerLeft(0.0, 101, "done"))
+    assert not scene.controller._ended
+    assert not scene.controller._feeders
+
+
+def test_losing_a_worker_costs_every_evaluation():
+    scene = Scene()
+    scene.feeder(100, stage="1")
+    scene.feeder(101, stage="2")
+    scene.lose(11)
+    assert [len(scene.heard(peer, "lost")) for peer in (100, 101)] == [1, 1]
+    assert [message["evaluation"] for message in scene.heard(10, "forget")] == ["stage 1", "stage 2"]
+    assert set(scene.owners) == {0, 2}
+
+
+@pytest.mark.parametrize("silent", ["target", "source"])
+def test_workers_that_do_not_answer_cost_the_state(silent):
+    scene = Scene()
+    scene.feeder(100)
+    scene.move([0], 0, 1)
+    scene.do(Tick(PATIENCE_S))
+    if silent == "source":
+        scene.do(MoveReport(PATIENCE_S, 11, "r", 1, "discarded"))
+    scene.do(Tick(2 * PATIENCE_S))
+    assert "could be neither moved nor taken back" in scene.heard(100, "lost")[0]["reason"]
+    assert scene.region.movements.moving == 0

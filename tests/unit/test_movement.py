@@ -1,0 +1,218 @@
+"""The movement protocol as lists: what each event makes the controller tell whom."""
+
+import numpy as np
+import pytest
+
+from evenflow.control.events import Record
+from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, PATIENCE_S, Movements, Site, batches
+from evenflow.model import MoveUnits, RoutingTable
+
+FEEDERS = [21, 22]
+
+
+def movements(owners=(0, 0, 1, 1, 2, 2), workers=3):
+    """Worker w is peer 10 + w."""
+    sites = {worker: Site(10 + worker, f"h{worker}", 900 + worker) for worker in range(workers)}
+    return Movements("r", RoutingTable(0, np.array(owners, np.int32)), sites=sites)
+
+
+def move(units, source, target):
+    return MoveUnits("r", tuple(units), source, target, "it is hot")
+
+
+def ask(moves, units, source, target, time=0.0, feeders=FEEDERS, sizes=None):
+    return brief(moves.ask(time, move(units, source, target), sizes or {}, feeders))
+
+
+def brief(instructions):
+    """Instructions in short: (peer, message, move) and (event, move or units)."""
+    out = []
+    for each in instructions:
+        if isinstance(each, Record):
+            out.append((each.event, each.fields.get("move", each.fields.get("units"))))
+        else:
+            out.append((each.peer, each.message["type"], each.message["move"]))
+    return out
+
+
+BEGUN = [("move", 1), (21, "pause", 1), (22, "pause", 1), (10, "move", 1)]
+
+
+def test_a_move_pauses_and_moves():
+    moves = movements()
+    told = list(moves.ask(0.0, move([0, 1], 0, 2), {}, FEEDERS))
+    assert brief(told) == BEGUN
+    assert dict(told[1].message) == {"type": "pause", "move": 1, "region": "r", "units": [0, 1], "source": 0}
+    wanted = {"target": 2, "host": "h2", "port": 902, "feeders": FEEDERS, "units": [0, 1]}
+    assert wanted.items() <= told[3].message.items()
+    assert moves.moving == 2
+    assert moves.paused() == [{"move": 1, "units": [0, 1]}]
+
+
+def test_installed_flips_the_table_and_releases():
+    moves = movements()
+    ask(moves, [0, 1], 0, 2)
+    told = list(moves.installed(0.5, 1, 2, 1000, [*FEEDERS, 23]))
+    assert brief(told) == [(21, "release", 1), (22, "release", 1), (23, "release", 1), (10, "moved", 1), ("moved", 1)]
+    assert told[0].message["worker"] == 2
+    assert moves.table.owners.tolist() == [2, 2, 1, 1, 2, 2]
+    assert moves.table.version == 1
+    assert (moves.moving, moves.moved, moves.bytes_moved, moves.pause_s) == (0, 2, 1000, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("units", "source", "target", "why"),
+    [
+        ([0], 0, 0, "worker 0 is source and target"),
+        ([0], 0, 7, "workers 0 and 7 are not both live"),
+        ([0], 7, 0, "workers 7 and 0 are not both live"),
+        ([], 0, 1, "it names no unit, or one twice"),
+        ([0, 0], 0, 1, "it names no unit, or one twice"),
+        ([6], 0, 1, "units go from 0 to 5"),
+        ([-1], 0, 1, "units go from 0 to 5"),
+        ([0, 2], 0, 1, "worker 0 does not own unit 2"),
+        ([1], 0, 2, "unit 1 is under way already"),
+        ([3], 1, 2, "unit 3 is under way already"),
+    ],
+)
+def test_refusals_say_why(units, source, target, why):
+    moves = movements()
+    ask(moves, [1], 0, 2)
+    ask(moves, [2], 1, 0)
+    ask(moves, [3], 1, 0)  # waits for the one before
+    refused = list(moves.ask(0.0, move(units, source, target), {}, FEEDERS))
+    assert brief(refused) == [("move-refused", units)]
+    assert refused[0].fields["why"] == why
+    assert moves.moving == 3
+
+
+def test_one_movement_at_a_time_from_each_source():
+    moves = movements()
+    ask(moves, [0], 0, 1)
+    assert ask(moves, [1], 0, 2) == []
+    assert ask(moves, [2], 1, 0) == [("move", 2), (21, "pause", 2), (22, "pause", 2), (11, "move", 2)]
+    told = brief(moves.installed(1.0, 1, 1, 0, [21]))
+    assert told == [(21, "release", 1), (10, "moved", 1), ("moved", 1), ("move", 3), (21, "pause", 3), (10, "move", 3)]
+
+
+def test_many_units_go_in_batches():
+    moves = movements(owners=[0] * 100)
+    ask(moves, range(100), 0, 1)
+    assert [len(movement.units) for movement in moves.under_way.values()] == [BATCH_UNITS]
+    assert moves.moving == 100
+    assert list(batches([1, 2, 3], {1: BATCH_BYTES, 2: 1, 3: 1})) == [(1,), (2, 3)]
+    assert list(batches([], {})) == []
+
+
+def test_a_lost_target_makes_the_source_restore():
+    moves = movements()
+    ask(moves, [0], 0, 2)
+    assert brief(moves.worker_lost(1.0, 2)) == [(10, "restore", 1)]
+    undone = list(moves.restored(1.1, 1, 0, FEEDERS))
+    assert brief(undone) == [(21, "release", 1), (22, "release", 1), ("move-undone", 1)]
+    assert undone[0].message["worker"] == 0
+    assert undone[-1].fields["why"] == "worker 2 was lost"
+    assert moves.table.version == 0
+    assert moves.moving == 0
+
+
+def test_what_was_queued_for_a_lost_target_is_forgotten():
+    moves = movements()
+    ask(moves, [0], 0, 1)
+    ask(moves, [1], 0, 2)
+    assert brief(moves.worker_lost(1.0, 2)) == []
+    assert brief(moves.installed(2.0, 1, 1, 0, [])) == [(10, "moved", 1), ("moved", 1)]
+    assert moves.moving == 0
+
+
+def test_too_long_is_discarded_and_then_restored():
+    moves = movements()
+    ask(moves, [0], 0, 2)
+    assert brief(moves.tick(PATIENCE_S - 0.1)) == []
+    assert brief(moves.tick(PATIENCE_S)) == [(12, "discard", 1)]
+    assert brief(moves.tick(PATIENCE_S + 1)) == []
+    assert brief(moves.discarded(PATIENCE_S + 1, 1, 2)) == [(10, "restore", 1)]
+    assert brief(moves.restored(PATIENCE_S + 2, 1, 0, [21])) == [(21, "release", 1), ("move-undone", 1)]
+
+
+def test_one_that_cannot_be_taken_back_is_overdue():
+    moves = movements()
+    ask(moves, [0], 0, 2)
+    list(moves.tick(PATIENCE_S))
+    assert moves.overdue(2 * PATIENCE_S - 0.1) is None
+    assert moves.overdue(2 * PATIENCE_S).id == 1
+
+
+def test_the_target_dies_while_it_is_to_discard():
+    moves = movements()
+    ask(moves, [0], 0, 2)
+    list(moves.tick(PATIENCE_S))
+    assert brief(moves.worker_lost(31.0, 2)) == [(10, "restore", 1)]
+    assert list(moves.restored(32.0, 1, 0, []))[-1].fields["why"] == f"not done within {PATIENCE_S:g} s"
+
+
+def test_a_failure_is_taken_back_and_a_final_one_stops_all_moves():
+    moves = movements()
+    ask(moves, [0], 0, 2)
+    assert brief(moves.failed(1.0, 1, 0, "it cannot be pickled", final=True)) == [(12, "discard", 1)]
+    list(moves.discarded(1.0, 1, 2))
+    list(moves.restored(1.0, 1, 0, []))
+    refused = list(moves.ask(2.0, move([0], 0, 2), {}, []))
+    assert refused[0].fields["why"] == "units of this region cannot be moved: it cannot be pickled"
+
+
+def test_a_failure_on_the_way_does_not_stop_other_moves():
+    moves = movements()
+    ask(moves, [0], 0, 2)
+    list(moves.failed(1.0, 1, 0, "connection refused", final=False))
+    list(moves.discarded(1.0, 1, 2))
+    list(moves.restored(1.0, 1, 0, []))
+    assert ask(moves, [0], 0, 2, feeders=[]) == [("move", 2), (10, "move", 2)]
+
+
+def test_late_replies_are_dropped():
+    moves = movements()
+    ask(moves, [0], 0, 2)
+    wrong = [
+        moves.installed(0.1, 9, 2, 0, FEEDERS),  # no such movement
+        moves.installed(0.1, 1, 0, 0, FEEDERS),  # not by its target
+        moves.discarded(0.1, 1, 2),  # nobody asked
+        moves.restored(0.1, 1, 0, FEEDERS),
+        moves.failed(0.1, 1, 1, "a bystander", final=False),
+    ]
+    assert [brief(each) for each in wrong] == [[]] * 5
+    list(moves.failed(1.0, 1, 2, "full", final=False))
+    assert brief(moves.installed(1.1, 1, 2, 0, FEEDERS)) == []  # it crossed our discard
+    assert brief(moves.failed(1.1, 1, 0, "me too", final=False)) == []
+    assert brief(moves.discarded(1.2, 1, 0)) == []
+    list(moves.discarded(1.2, 1, 2))
+    assert brief(moves.discarded(1.3, 1, 2)) == []
+    list(moves.restored(1.4, 1, 0, FEEDERS))
+    assert brief(moves.restored(1.5, 1, 0, FEEDERS)) == []
+    assert brief(moves.installed(1.5, 1, 2, 0, FEEDERS)) == []
+    assert moves.table.version == 0
+
+
+def test_nobody_waits_for_a_feeder_that_left():
+    moves = movements()
+    ask(moves, [0], 0, 2)
+    assert brief(moves.feeder_left(22)) == [(10, "feeder-gone", 1)]
+    assert brief(moves.feeder_left(22)) == []
+    assert brief(moves.feeder_left(99)) == []
+
+
+def test_regions_number_their_movements_apart():
+    """A worker knows movements by their number alone: two regions must not use one."""
+    from evenflow.control.controller import Controller
+    from evenflow.control.events import MoveAsked, RegionOpened, WorkerJoined
+    from evenflow.policy import Hash
+
+    controller = Controller(2)
+    for worker in range(2):
+        controller.handle(WorkerJoined(0.0, 10 + worker, worker, "h", 1, 1, mover=900 + worker))
+    numbers = []
+    for region in ("a", "b"):
+        controller.handle(RegionOpened(0.0, region, "op", Hash(), 4))
+        told = controller.handle(MoveAsked(1.0, MoveUnits(region, (0,), 0, 1)))
+        numbers += [each.message["move"] for each in told if getattr(each, "message", {}).get("type") == "move"]
+    assert len(set(numbers)) == 2
