@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from evenflow.errors import InvalidArgument
+from evenflow.plot_keyed import KeyedSeries, draw_keyed, keyed_series
 
 MOST_PANELS = 12
 """More connections than this are drawn as heat maps instead of one panel each."""
@@ -36,15 +37,22 @@ class Series:
     """Cluster of each worker at each decision; empty if there was no clustering."""
 
 
-def read(path: Path, region: str | None = None) -> Series:
+def read(path: Path, region: str | None = None) -> Series | KeyedSeries:
     """One region of an event log; the first if none is named."""
     events = _events(path)
-    names = list(dict.fromkeys(event["region"] for event in events if event["event"] == "sample"))
+    sampled = [event for event in events if event["event"] in ("sample", "keyed-sample")]
+    names = list(dict.fromkeys(event["region"] for event in sampled))
     if not names:
         raise InvalidArgument(f"{path} has no samples: was anything fed while it was written?")
     if region is not None and region not in names:
         raise InvalidArgument(f"{path} has no region {region!r}: it has {', '.join(names)}")
     name = region or names[0]
+    if any(event["event"] == "keyed-sample" for event in sampled if event["region"] == name):
+        return keyed_series(name, events)
+    return _ordered_series(name, events)
+
+
+def _ordered_series(name: str, events: list[dict[str, Any]]) -> Series:
     mine = [event for event in events if event.get("region") == name]
     samples = [event for event in mine if event["event"] == "sample"]
     opened = next((event for event in mine if event["event"] == "region-opened"), {})
@@ -70,8 +78,10 @@ def read(path: Path, region: str | None = None) -> Series:
     )
 
 
-def draw(series: Series) -> Figure:
-    """Panels like Figure 8 for few connections, heat maps like Figure 12 for many."""
+def draw(series: Series | KeyedSeries) -> Figure:
+    """Panels like Figure 8 for few connections, heat maps like Figure 12 for many; keyed operators have their own."""
+    if isinstance(series, KeyedSeries):
+        return draw_keyed(series)
     return _panels(series) if len(series.workers) <= MOST_PANELS else _maps(series)
 
 

@@ -7,6 +7,7 @@ could not be delivered, waits in `inbox` for the worker's loop, which is woken.
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ BUFFER = 4 * 1024 * 1024
 """SO_SNDBUF and SO_RCVBUF of these connections."""
 PART_BYTES = 4 * 1024 * 1024
 """State is cut into frames of this size; a unit may be larger than any frame."""
+SWITCH_S = 0.0005
+"""The mover must not wait for the interpreter each time it has read a little: Python's own 5 ms made a move of 10 MB
+take a third of a second beside a busy loop."""
 CONNECT_S = 10.0
 CLOSE_S = 10.0
 
@@ -59,6 +63,7 @@ class Mover:
 
     def start(self, host: str) -> None:
         """Listen on `host`."""
+        sys.setswitchinterval(SWITCH_S)
         self.port = self._board.listen(host)
         self._thread = threading.Thread(target=self._run, name="evenflow-mover", daemon=True)
         self._thread.start()
