@@ -114,7 +114,9 @@ class Fiber:
         self.board = None
         self.until = 0.0
         self.alive, self.killed = True, False
-        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._go, self._back = threading.Lock(), threading.Lock()
+        self._go.acquire()
+        self._back.acquire()
         self._body = body
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()

@@ -2,10 +2,11 @@
 
 from collections import defaultdict
 
-from evenflow.errors import StateLost
+from evenflow.errors import ClusterStopped, StateLost
 
 from .keyed_actors import Killed
-from .keyed_world import KEYS, Broken, Task, World
+from .keyed_plan import Task
+from .keyed_world import KEYS, Broken, World
 
 
 def check(world):
@@ -24,6 +25,7 @@ def _fail(world, what):
 def _check_tasks(world):
     for task in world.tasks:
         allowed = (StateLost, Killed) if world.harm else ()
+        allowed += (ClusterStopped,) if "cut" in world.harm else ()
         if task.error is not None and not isinstance(task.error, allowed):
             raise Broken(f"seed {world.seed}: {task} failed with {task.error!r}") from task.error
 

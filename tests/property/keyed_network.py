@@ -28,11 +28,11 @@ class Pipe:
         self.laziness = laziness
         """How often the scheduler passes this pipe over."""
         self.out, self.flight, self.arrived = deque(), deque(), deque()
-        self.dead = False
-        """Nobody reads it any more."""
+        self.dead = self.over = False
+        """Nobody reads it any more; nobody writes it any more."""
 
     def put(self, item):
-        if not self.dead:
+        if not self.dead and not self.over:
             self.out.append(item)
             self.flush()
 
@@ -51,6 +51,9 @@ class Pipe:
 
     def end(self, kept=None):
         """The writer is gone: of what is in flight, the first `kept` items still come."""
+        if self.over:
+            return
+        self.over = True
         self.out.clear()
         while kept is not None and len(self.flight) > kept:
             self.flight.pop()
@@ -111,6 +114,11 @@ class Line:
                 frames.append(item)
         return frames
 
+    def cut(self, rng):
+        """The connection breaks, and neither side knows yet; some of what is in flight still comes."""
+        for pipe in (self.outgoing, self.incoming):
+            pipe.end(rng.randint(0, len(pipe.flight)))
+
     def _opened(self):
         self.open = True
         for frame in self._early:
@@ -123,6 +131,9 @@ class Line:
 
 class Network:
     """All pipes, and who listens where."""
+
+    capacities = (1, 3, 1000)
+    """Frames that a pipe takes before its sender has to wait."""
 
     def __init__(self, rng):
         self.rng = rng
@@ -151,7 +162,7 @@ class Network:
         return line
 
     def _pipe(self, name):
-        pipe = Pipe(name, self.rng.choice((1, 3, 1000)), self.rng.choice((0, 0, 0, 0.8, 0.97)))
+        pipe = Pipe(name, self.rng.choice(self.capacities), self.rng.choice((0, 0, 0, 0.8, 0.97)))
         self.pipes.append(pipe)
         return pipe
 

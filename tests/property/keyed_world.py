@@ -9,7 +9,6 @@ thread, which runs only while the scheduler waits for it.
 import contextlib
 import pickle
 import threading
-from dataclasses import dataclass, field
 from math import inf
 from random import Random
 from types import SimpleNamespace
@@ -31,6 +30,7 @@ from evenflow.runtime.worker import Worker
 from ..wire.keyed_rig import OUT, ROWS, Nth
 from .keyed_actors import Fails, Fiber, Fragile, Killed, Log, NoThread, Process, StrictDriver
 from .keyed_network import Board, Network
+from .keyed_plan import Job, Plan, Task
 
 UNITS = 9
 """Eight that have keys, and one for null keys, of which there are none."""
@@ -44,55 +44,6 @@ DRAIN_S = 400.0
 
 class Broken(AssertionError):
     """An invariant does not hold; the world's history so far is in `World.story`."""
-
-
-@dataclass(eq=False)
-class Task:
-    """One attempt at one partition."""
-
-    job: "Job"
-    partition: int
-    attempt: int
-    epoch: int
-    batches: list
-    results: list = field(default_factory=list)
-    error: BaseException | None = None
-    done: bool = False
-    fiber: Fiber | None = None
-
-    @property
-    def input_ids(self):
-        return [row for batch in self.batches for row in batch.column(0).to_pylist()]
-
-    def rows(self):
-        """(id, key, nth) of its results so far."""
-        return [row for batch in self.results for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)]
-
-    def __str__(self):
-        return f"{self.job.name}, epoch {self.epoch}, partition {self.partition}, attempt {self.attempt}"
-
-
-@dataclass(eq=False)
-class Job:
-    """A streaming query of some micro-batches, or one run of a batch stage."""
-
-    region: str
-    name: str
-    streaming: bool
-    epochs: int
-    partitions: int
-    ordered: bool
-    epoch: int = 0
-    tasks: list = field(default_factory=list)
-    failed: bool = False
-
-    @property
-    def evaluation(self):
-        return f"query {self.name}" if self.streaming else f"stage {self.name}"
-
-    @property
-    def done(self):
-        return self.failed or (self.epoch == self.epochs and all(task.done for task in self.tasks))
 
 
 class Stub:
@@ -110,47 +61,11 @@ class Stub:
         return [self.world.some_move(self.region, snapshot.table) for _ in range(self.world.rng.randint(1, 3))]
 
 
-@dataclass
-class Plan:
-    """What a history is made of."""
-
-    workers: int = 3
-    late: int = 0
-    """Workers that are not there at the start."""
-    regions: int = 1
-    jobs: int = 2
-    moving: float = 0.3
-    """How often the stub wants something."""
-    asks: float = 0.03
-    """Moves asked for beside it, a step."""
-    faults: tuple[str, ...] = ()
-    fails: tuple[str, float] | None = None
-    """Where an operator fails, and how often."""
-    ordered: float = 0.3
-    rows: int = 16
-
-    @classmethod
-    def drawn(cls, rng):
-        """A random plan."""
-        kinds = ("kill-worker", "kill-feeder", "freeze", "replace", "kill-worker", "kill-feeder", "freeze")
-        count = rng.choice((0, 0, 1, 1, 2, 4))
-        fails = (rng.choice(("extract", "install", "pickle", "unpickle")), rng.choice((1, 1, inf)))
-        return cls(
-            workers=rng.choice((2, 3, 3, 4)),
-            late=rng.choice((0, 0, 0, 1)),
-            regions=rng.choice((1, 1, 1, 2)),
-            jobs=rng.choice((1, 2, 2, 3)),
-            moving=rng.choice((0.0, 0.3, 1.0)),
-            asks=rng.choice((0.0, 0.02, 0.1)),
-            faults=tuple(rng.choice(kinds) for _ in range(count)),
-            fails=fails if rng.random() < 0.15 else None,
-            ordered=rng.choice((0.0, 0.0, 1.0)),
-            rows=rng.choice((4, 16, 40)),
-        )
-
-
 class World:
     """One history."""
+
+    pulls = (0.0, 0.0, 0.0, 0.1, 3.0)
+    """How long Spark takes to give the next batch."""
 
     def __init__(self, seed, plan=None):
         self.seed = seed
@@ -298,10 +213,7 @@ class World:
         """Start a job's next tasks, if those before are through."""
         if job.done or not all(task.done and self._settled(task) for task in job.tasks):
             return
-        latest = {}
-        for task in job.tasks:
-            latest[task.epoch, task.partition] = task
-        broken = [task for task in latest.values() if task.error is not None]
+        broken = job.broken
         if any(task.attempt for task in broken):
             job.failed = True
             if len(self.jobs) < 8:
@@ -317,7 +229,10 @@ class World:
     def _settled(self, task):
         """Whether all a task had to say has been heard: Spark takes a while before it starts the next."""
         mine = f"{task.fiber.name} > "
-        return not any(pipe.name.startswith(mine) and (pipe.flight or pipe.arrived) for pipe in self.network.pipes)
+        task.heard = task.heard or not any(
+            pipe.name.startswith(mine) and (pipe.flight or pipe.arrived) for pipe in self.network.pipes
+        )
+        return task.heard
 
     def _some_batches(self, keys=None):
         drawn = keys or [self.rng.randrange(KEYS) for _ in range(self.rng.choice((0, 1, self.plan.rows)))]
@@ -361,7 +276,7 @@ class World:
 
     def _source(self, task):
         for batch in task.batches:
-            task.fiber.turn(self.rng.choice((0.0, 0.0, 0.0, 0.1, 3.0)))
+            task.fiber.turn(self.rng.choice(self.pulls))
             yield batch
 
     # -- moves and faults
@@ -394,8 +309,20 @@ class World:
             self.note(f"kill {fiber.name}")
             self.harm.add("feeder")
             fiber.kill()
+        elif kind == "cut":
+            self._cut([*live, *feeders, *(process.mover for process in live)])
         elif kind == "freeze" and live:
             self._freeze(live, feeders)
+
+    def _cut(self, actors):
+        """Break a connection; between movers that costs nothing but a move."""
+        lines = [(actor, line) for actor in actors if actor.board is not None for line in actor.board.lines]
+        if lines:
+            actor, line = self.rng.choice(lines)
+            line.cut(self.rng)
+            if not actor.name.startswith("mover"):
+                self.harm.add("cut")
+            self.note(f"cut {actor.name} - {line.peer}")
 
     def _freeze(self, live, feeders):
         seconds = self.rng.choice((4.0, 29.0, 31.0, 62.0, 100.0))

@@ -9,8 +9,9 @@ import os
 import pytest
 
 from .keyed_actors import Trouble
-from .keyed_invariants import history
-from .keyed_world import Plan, World
+from .keyed_invariants import check, history
+from .keyed_plan import Plan
+from .keyed_world import World
 
 SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "500"))
 FIRST = int(os.environ.get("EVENFLOW_SEED", "0"))
@@ -39,6 +40,8 @@ def test_one_seed_is_one_history(seed):
         ("kill-worker",),
         ("kill-feeder",),
         ("freeze",),
+        ("cut",),
+        ("cut", "cut", "cut", "cut"),
         ("replace",),
         ("kill-worker", "kill-worker", "kill-worker"),
         ("kill-feeder", "freeze", "kill-worker"),
@@ -124,3 +127,14 @@ def test_a_task_without_rows_is_heard_of():
             world._some_batches = lambda drawn=drawn: next(drawn)
             world.run()
             assert [task.error for task in job.tasks] == [None, None]
+
+
+def test_results_that_come_while_the_source_is_waited_for():
+    """A slow source, and something unsent to a worker without rows: what arrives meanwhile is not dropped."""
+    for seed in range(60):
+        with World(seed, Plan(workers=4, jobs=0, asks=0.0, moving=0.0)) as world:
+            world.pulls, world.network.capacities = (3.0,), (1,)
+            world.start_job("r0", streaming=False, partitions=1)
+            world._some_batches = lambda made=world._some_batches: made([1])
+            world.run()
+            check(world)

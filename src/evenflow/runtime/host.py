@@ -75,7 +75,7 @@ class Host:
         self._regions: dict[str, _Region] = {}
         self._leaving: dict[int, Leaving] = {}
         self._markers: dict[int, set[int]] = {}
-        self._arrived: dict[int, bytes] = {}
+        self._arrived: dict[int, bytes | bytearray | memoryview] = {}
         self._installed: dict[int, tuple[str, list[tuple[str, int]]]] = {}
         self._discarded: dict[int, None] = {}
         self._forgotten: dict[tuple[str, str], None] = {}

@@ -19,7 +19,7 @@ from evenflow.runtime.switchboard import Lost, Received, Switchboard
 
 BUFFER = 4 * 1024 * 1024
 """SO_SNDBUF and SO_RCVBUF of these connections."""
-PART_BYTES = 4 * 1024 * 1024
+PART_BYTES = 64 * 1024 * 1024
 """State is cut into frames of this size; a unit may be larger than any frame."""
 SWITCH_S = 0.0005
 """The mover must not wait for the interpreter each time it has read a little: Python's own 5 ms made a move of 10 MB
@@ -33,7 +33,7 @@ class Parcel:
     """The units of one movement."""
 
     move: int
-    body: bytes
+    body: bytes | bytearray | memoryview
     host: str = ""
     port: int = 0
 
@@ -122,7 +122,7 @@ class Mover:
         parts.append(frame.body)
         if not frame.more:
             del self._parts[channel]
-            self._deliver(Parcel(frame.sequence, b"".join(parts)))
+            self._deliver(Parcel(frame.sequence, parts[0] if len(parts) == 1 else b"".join(parts)))
 
     def _lost(self, channel: Channel, reason: str) -> None:
         self._parts.pop(channel, None)

@@ -1,0 +1,319 @@
+"""`keyed` with bad input: one clear error on the side that can act, everyone else unharmed."""
+
+import re
+import threading
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+import evenflow as ef
+from evenflow.errors import ClusterStopped, InvalidArgument
+from evenflow.operators.keyed import KeyedOperator
+from evenflow.runtime.keys import MOST_UNITS
+from tests.spark.moving import Moving, Nth, nth_of, region, source
+
+BALANCES = "flux, flux-auto, hash, river"
+
+
+@pytest.fixture(scope="module")
+def df(spark):
+    return spark.range(0, 300, 1, 1).selectExpr("id", "id % 7 as k", "map('a', id) as m", "id / 2 as `x.y`")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unharmed(shared_cluster, df):
+    """After all of this the shared cluster goes on as if nothing had happened."""
+    yield
+    check(shared_cluster.keyed(df, "k", Nth()))
+
+
+def check(out):
+    got = out.select("id", "nth").toArrow().sort_by("id")
+    assert got["nth"].to_pylist() == nth_of(number % 7 for number in range(300))
+
+
+def error_of(out) -> str:
+    """The message that reaches whoever evaluates the DataFrame."""
+    with pytest.raises(Exception, match="evenflow") as caught:
+        out.collect()
+    return str(caught.value)
+
+
+# -- refused at once
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("nix", ["no column 'nix'", "id, k, m, x.y"]),
+        (["k", "nix"], ["no column 'nix'", "id, k, m, x.y"]),
+        (F.col("nix"), ["nix", "id, k, m, x.y"]),
+        ("m", ["m", "map"]),
+        (["k", "m"], ["m", "map"]),
+        ([], ["key is empty"]),
+        ((), ["key is empty"]),
+        ([3], ["key 3"]),
+        (3, ["key 3"]),
+        (None, ["key None"]),
+        ("", ["''", "id, k, m, x.y"]),
+    ],
+    ids=str,
+)
+def test_wrong_key(cluster, df, key, words):
+    with pytest.raises(InvalidArgument) as caught:
+        cluster.keyed(df, key, Nth())
+    assert [word for word in words if word.lower() not in str(caught.value).lower()] == []
+    assert "\n" not in str(caught.value).strip()
+
+
+@pytest.mark.parametrize("operator", [None, 3, Nth, lambda rows: rows, "RollingMean"])
+def test_operator_that_is_none(cluster, df, operator):
+    with pytest.raises(InvalidArgument, match="give an object of a subclass of KeyedOperator"):
+        cluster.keyed(df, "k", operator)
+
+
+class Silent(KeyedOperator):
+    """Does not tell what it returns."""
+
+    def process(self, rows, units, keys):
+        return rows
+
+    def extract(self, unit):
+        return None
+
+    def install(self, unit, state):
+        pass
+
+
+def test_operator_without_a_schema(cluster, df):
+    with pytest.raises(InvalidArgument, match="Silent does not say what columns it returns: give keyed a schema"):
+        cluster.keyed(df, "k", Silent())
+
+
+@pytest.mark.parametrize("schema", ["id lung", "", 3, "array<int>"], ids=repr)
+def test_wrong_schema(cluster, df, schema):
+    with pytest.raises(InvalidArgument, match="schema"):
+        cluster.keyed(df, "k", Silent(), schema)
+
+
+@pytest.mark.parametrize("units", [0, -1, 3, 2.5, "64", True, None, MOST_UNITS + 1], ids=repr)
+def test_wrong_units(cluster, df, units):
+    with pytest.raises(InvalidArgument, match=r"units=.*from 4 \(the workers\) to 1,000,000"):
+        cluster.keyed(df, "k", Nth(), units=units)
+
+
+@pytest.mark.parametrize("balance", ["fair", "credits", "round-robin", "", 3, None, ef.policy.Hash], ids=str)
+def test_wrong_balance(cluster, df, balance):
+    with pytest.raises(InvalidArgument, match=BALANCES):
+        cluster.keyed(df, "k", Nth(), balance=balance)
+
+
+def test_balances_of_the_other_kind(cluster, df):
+    with pytest.raises(InvalidArgument, match=BALANCES):
+        cluster.keyed(df, "k", Nth(), balance=ef.policy.Credits())
+    for balance in ("flux", ef.policy.Flux(), ef.policy.River()):
+        with pytest.raises(InvalidArgument, match=r"blocking-rate, credits, .*round-robin"):
+            cluster.ordered_map(df, lambda batch: batch, df.schema, balance=balance)
+
+
+def test_wrong_options(cluster, df):
+    with pytest.raises(InvalidArgument, match=r"does not take th_imbalance; it takes delta_min, th_imb, th_util"):
+        cluster.keyed(df, "k", Nth(), balance="flux", th_imbalance=2)
+    with pytest.raises(InvalidArgument, match=r"th_imb is 0\.5"):
+        cluster.keyed(df, "k", Nth(), balance="flux", th_imb=0.5)
+    with pytest.raises(InvalidArgument, match=r"give these to Flux\(\.\.\.\) itself"):
+        cluster.keyed(df, "k", Nth(), balance=ef.policy.Flux(), th_imb=2)
+
+
+@pytest.mark.parametrize("balance", ["river", ef.policy.River()], ids=["name", "object"])
+def test_river_for_an_operator_that_minds(cluster, df, balance):
+    with pytest.raises(InvalidArgument, match=r"Nth is content sensitive: use another balance"):
+        cluster.keyed(df, "k", Nth(), balance=balance)
+
+
+def test_operator_that_cannot_be_pickled(cluster, df):
+    operator = Nth()
+    operator.lock = threading.Lock()
+    with pytest.raises(InvalidArgument, match=r"cannot be shipped to the workers.*lock"):
+        cluster.keyed(df, "k", operator)
+
+
+@pytest.mark.parametrize(
+    ("operator", "words"),
+    [
+        (ef.RollingMean("nix", rows=3), "needs column 'nix', which does not exist; there are: 'id', 'k', 'm', 'x.y'"),
+        (ef.RollingMean("m", rows=3), "needs numbers, column 'm' is map"),
+        (ef.RollingMean("id", seconds=3, time="m"), "needs a time, column 'm' is map"),
+        (ef.RunningSum("id", into="k"), "adds column 'k', which the rows have already"),
+        (ef.DistinctCount("nix"), "'nix'"),
+        (ef.DistinctCount("m"), "DistinctCount.*'m'"),
+        (ef.WindowJoin("id", "L", "R", rows=3), "tells sides apart by strings, column 'id' is int64"),
+    ],
+    ids=str,
+)
+def test_operators_that_do_not_fit_the_rows(cluster, df, operator, words):
+    with pytest.raises(InvalidArgument, match=words):
+        cluster.keyed(df, "k", operator)
+
+
+def test_what_is_no_dataframe(cluster):
+    with pytest.raises(InvalidArgument, match="give a DataFrame"):
+        cluster.keyed([1, 2], "k", Nth())
+
+
+def test_moves_that_make_no_sense(cluster, df):
+    name = region("senseless")
+    cluster.keyed(df, "k", Nth(), units=8, name=name)
+    for units, target in (([9], 0), ([-1], 0), ([0], 4), ([0], -1)):
+        with pytest.raises(InvalidArgument, match="units go to 8, workers to 3"):
+            cluster.move(name, units, target)
+    with pytest.raises(InvalidArgument, match="no region 'nix'"):
+        cluster.move("nix", [0], 0)
+    with pytest.raises(InvalidArgument, match="no region 'nix'"):
+        cluster.keyed_snapshot("nix")
+    cluster.ordered_map(df, lambda batch: batch, df.schema, name=name + "-map")
+    with pytest.raises(InvalidArgument, match="is not keyed"):
+        cluster.keyed_snapshot(name + "-map")
+    with pytest.raises(InvalidArgument, match="ask for its keyed_snapshot"):
+        cluster.snapshot(name)
+
+
+# -- found out on the workers
+
+
+class Fails(Nth):
+    """Raises for one row."""
+
+    def process(self, rows, units, keys):
+        def deeper(value):
+            return 1 // (value - 222)
+
+        for value in rows.column("id").to_pylist():
+            deeper(value)
+        return super().process(rows, units, keys)
+
+
+def test_operator_that_raises(spark, cluster, df):
+    """Unit, key, worker and traceback reach the user, whatever Spark's retries run into."""
+    message = error_of(cluster.keyed(df, "k", Fails(), units=16, name=region("fails")))
+    assert "ZeroDivisionError" in message
+    assert "in deeper" in message
+    key = df.where("id = 222").select(F.xxhash64("k")).first()[0]
+    assert re.search(rf"failed on worker [0-3] \(unit {key % 16}, key hash {key}\), in partition 0", message)
+
+
+def test_operator_that_raises_in_a_stream(spark, cluster, tmp_path):
+    spark.range(0, 300, 1, 1).write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema("id long").parquet(str(tmp_path / "in"))
+    out = cluster.keyed(stream, F.col("id") % 7, Fails())
+    query = out.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        query.awaitTermination(60)
+    assert not query.isActive
+
+
+class Wrong(Nth):
+    """Returns something else than it says."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def process(self, rows, units, keys):
+        return self.change(super().process(rows, units, keys).select(["id", "nth"]))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda b: b.rename_columns(["id", "n"]), ["columns ['id', 'n']", "missing: ['nth']"]),
+        (lambda b: pa.record_batch({"id": b.column("id"), "nth": b.column("nth").cast("string")}), ["'nth' is string"]),
+        (lambda b: None, ["returned NoneType"]),
+        (lambda b: b.to_pandas(), ["returned DataFrame"]),
+        (lambda b: (b, [0]), ["gave 1 places for"]),
+        (lambda b: b.slice(0, 0), ["gave 0 rows for"]),
+    ],
+    ids=["renamed", "text", "none", "pandas", "places", "fewer"],
+)
+def test_wrong_result(cluster, df, change, words):
+    out = cluster.keyed(df, "k", Wrong(change), "id long, nth long", ordered=True)
+    message = error_of(out)
+    assert [word for word in words if word not in message] == []
+
+
+def test_null_times_are_an_error(cluster, df):
+    frame = df.selectExpr("id", "k", "if(id = 100, null, id) as t")
+    message = error_of(cluster.keyed(frame, "k", ef.RollingMean("id", seconds=3, time="t")))
+    assert "column 't' is the time and is null in" in message
+
+
+def test_unknown_tag_is_an_error(cluster, df):
+    frame = df.selectExpr("id", "k", "if(id = 100, 'M', 'L') as tag")
+    message = error_of(cluster.keyed(frame, "k", ef.WindowJoin("tag", "L", "R", rows=3)))
+    assert "column 'tag' is 'M' in a row" in message
+
+
+class Unpicklable(Nth):
+    def extract(self, unit):
+        counts = super().extract(unit)
+        return None if counts is None else (counts, threading.Lock())
+
+    def install(self, unit, state):
+        super().install(unit, state[0])
+
+
+class Stubborn(Nth):
+    def extract(self, unit):
+        raise ValueError("I will not go")
+
+
+class Picky(Nth):
+    def install(self, unit, state):
+        raise ValueError("I will not take it")
+
+
+@pytest.mark.parametrize(
+    ("operator", "reason"),
+    [(Unpicklable, "cannot be serialised: cannot pickle"), (Stubborn, "ValueError: I will not go")],
+)
+def test_state_that_cannot_be_moved(spark, cluster, conf, operator, reason):
+    """The query goes on and is right; the log says why nothing moves."""
+    conf("spark.sql.execution.arrow.maxRecordsPerBatch", "30")
+    rows = pa.table({"id": list(range(1_500)), "k": [number % 50 for number in range(1_500)]})
+    name = region("stays")
+    out = cluster.keyed(source(spark, rows, pause_s=0.02), "k", operator(), units=16, name=name)
+    with Moving(cluster, name, least=0):
+        got = out.toArrow().sort_by("id")
+    assert got["nth"].to_pylist() == nth_of(rows["k"].to_pylist())
+    events = [event for event in cluster.events() if event.get("region") == name]
+    undone = [event["why"] for event in events if event["event"] == "move-undone"]
+    refused = [event["why"] for event in events if event["event"] == "move-refused"]
+    assert any(reason in why for why in undone)
+    assert any("cannot be moved" in why and reason in why for why in refused)
+
+
+def test_install_that_raises(spark, cluster, conf):
+    """The source takes its state back. `Picky` cannot, so it fails with a reason and does not count wrongly."""
+    conf("spark.sql.execution.arrow.maxRecordsPerBatch", "30")
+    rows = pa.table({"id": list(range(1_500)), "k": [number % 50 for number in range(1_500)]})
+    name = region("picky")
+    out = cluster.keyed(source(spark, rows, pause_s=0.02), "k", Picky(), units=16, name=name)
+    try:
+        with Moving(cluster, name, least=0):
+            got = out.toArrow().sort_by("id")
+    except Exception as error:
+        assert "I will not take it" in str(error)  # noqa: PT017
+    else:
+        assert got["nth"].to_pylist() == nth_of(rows["k"].to_pylist())
+
+
+def test_stopped_cluster(spark, df):
+    with ef.Cluster(spark, workers=1) as cluster:
+        out = cluster.keyed(df, "k", Nth())
+        check(out)
+    with pytest.raises(ClusterStopped, match="start a new Cluster"):
+        cluster.keyed(df, "k", Nth())
+    message = error_of(out)
+    assert "does not serve region" in message
+    assert "Start the query again on a running Cluster" in message
