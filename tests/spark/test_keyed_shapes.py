@@ -108,12 +108,17 @@ def test_null_keys_have_a_unit_of_their_own(spark, cluster):
 
 
 @pytest.mark.parametrize(
-    "key",
-    [F.col("id") % 7, F.expr("id % 7"), [F.col("id") % 7, F.lit("x")], F.when(F.col("id") >= 0, F.col("id") % 7)],
+    "make",
+    [
+        lambda: F.col("id") % 7,
+        lambda: F.expr("id % 7"),
+        lambda: [F.col("id") % 7, F.lit("x")],
+        lambda: F.when(F.col("id") >= 0, F.col("id") % 7),
+    ],
     ids=["arithmetic", "expression", "list", "when"],
 )
-def test_key_as_an_expression(spark, cluster, key):
-    out = cluster.keyed(spark.range(0, 500, 1, 1), key, Nth())
+def test_key_as_an_expression(spark, cluster, make):
+    out = cluster.keyed(spark.range(0, 500, 1, 1), make(), Nth())
     assert out.columns == ["id", "nth"]
     assert nth_by_id(out) == nth_of(number % 7 for number in range(500))
 

@@ -73,6 +73,7 @@ class Controller:
         self._peers: dict[Peer, int] = {}
         self._feeders: dict[Peer, FeederJoined] = {}
         self._ended: set[Peer] = set()
+        self._moves = itertools.count(1)
         self._regions: dict[str, Region | KeyedRegion] = {}
         self._clock_zero: float | None = None
         self._stopping = False
@@ -194,7 +195,8 @@ class Controller:
 
     def _new_region(self, event: RegionOpened) -> Region | KeyedRegion:
         if event.units:
-            keyed = KeyedRegion(event.region, event.operator, cast(KeyedBalance, event.balance), event.units)
+            balance = cast(KeyedBalance, event.balance)
+            keyed = KeyedRegion(event.region, event.operator, balance, event.units, numbers=self._moves)
             keyed.set_workers(event.time, self._live(), self._sites())
             return keyed
         region = Region(event.region, event.operator, cast(Balance, event.balance))
@@ -284,7 +286,7 @@ class Controller:
         why = region.begin(feeder)
         if why:
             yield from self._refuse(feeder, why)
-        else:
+        elif self._live():  # or it waits: who owns what is settled when the first worker is here
             yield Tell(event.peer, self._directory(region, event.peer))
 
     def _feeder_draining(self, event: FeederDraining) -> Iterable[Instruction]:
@@ -329,6 +331,8 @@ class Controller:
                 yield from movements.discarded(event.time, event.move, number)
             case "restored":
                 yield from movements.restored(event.time, event.move, number, region.feeders)
+            case "lost":
+                yield from region.lose_units(event.time, event.move, number, event.reason)
 
     def _worker_report(self, event: WorkerReport) -> Iterable[Instruction]:
         number = self._peers.get(event.peer)
@@ -361,7 +365,7 @@ class Controller:
             )
             if isinstance(region, KeyedRegion):
                 yield from region.leave(event.time, feeder, event.peer in self._ended)
-            self._ended.discard(event.peer)
+        self._ended.discard(event.peer)
         number = self._peers.pop(event.peer, None)
         if number is not None:
             worker = self._workers[number]
@@ -403,7 +407,7 @@ class Controller:
             else:
                 region.set_workers(live)
                 yield from self._rebalance(region, time, tell=False)
-            for peer in region.feeders:
+            for peer in region.feeders if live or isinstance(region, Region) else ():
                 yield Tell(peer, self._directory(region, peer))
 
     def _rebalance(self, region: Region, time: float, tell: bool = True) -> Iterable[Instruction]:

@@ -28,6 +28,8 @@ class Evaluation:
     epoch: int = 0
     begun: set[int] = field(default_factory=set)
     """Partitions of the present epoch whose rows went into state."""
+    stateful: bool = False
+    """Whether any rows of it may be in state."""
     idle_since: float = 0.0
 
 
@@ -82,6 +84,7 @@ class Evaluations:
             known.feeders.discard(feeder.peer)
             return f"another attempt of partition {feeder.partition} of {_what(feeder)} has begun: only one may count"
         known.begun.add(feeder.partition)
+        known.stateful = True
         return ""
 
     def leave(self, feeder: FeederJoined, time: float, begun: bool, ended: bool) -> str:
@@ -108,6 +111,11 @@ class Evaluations:
         for known in self._live.values():
             if not known.streaming and not known.feeders and time - known.idle_since > IDLE_S:
                 yield known.id
+
+    @property
+    def stateful(self) -> list[str]:
+        """Those that may have rows in state."""
+        return [known.id for known in self._live.values() if known.stateful]
 
     @property
     def feeding(self) -> bool:

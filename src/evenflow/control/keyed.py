@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,14 @@ class KeyedRegion:
     costs: dict[int, float] = field(default_factory=dict)
     overhead: float | None = None
     rows_out: int = 0
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def __post_init__(self) -> None:
-        self.movements = Movements(self.name, RoutingTable(0, np.zeros(self.units, np.int32)))
         self.evaluations = Evaluations()
+        table = RoutingTable(0, np.zeros(self.units, np.int32))
+        self.movements = Movements(
+            self.name, table, numbers=self.numbers, evaluations=lambda: self.evaluations.stateful
+        )
         self._begun: set[Peer] = set()
         self._unit_rows = np.zeros(self.units, np.int64)
         self._unit_arrived = np.zeros(self.units, np.int64)
@@ -58,12 +63,11 @@ class KeyedRegion:
             self._fresh.discard(worker)
             owned = len(self.movements.table.units_of(worker))
             moving = any(m.source == worker for m in self.movements.under_way.values())
-            if (owned or moving) and len(self.evaluations):
+            if owned or moving:
                 out += self._lose(time, worker, owned)
             out += self.movements.worker_lost(time, worker)
         self.movements.sites = dict(sites)
-        if self.incarnations and (gone or not self.evaluations.feeding):
-            self._deal()
+        self._deal()
         return out
 
     def _lose(self, time: float, worker: int, owned: int) -> Iterator[Instruction]:
@@ -71,15 +75,29 @@ class KeyedRegion:
             f"worker {worker} was lost, and with it the state of {owned} of {self.units} units of {self.name}. Without "
             "a checkpoint it cannot be brought back: start the query again from the beginning"
         )
-        for name in self.evaluations.ids:
+        yield from self._give_up(time, why)
+
+    def _give_up(self, time: float, why: str) -> Iterator[Instruction]:
+        """Some state is lost: end every evaluation that has any, and what is under way with it."""
+        for name in self.evaluations.stateful:
             yield from self.end(time, name, why)
-        self.movements.abandon()
+        yield from self.movements.abandon(time, why)
+
+    def lose_units(self, time: float, number: int, worker: int, reason: str) -> Iterator[Instruction]:
+        """A movement's source could not put the units back that it had taken out."""
+        movement = self.movements.under_way.get(number)
+        if movement is not None and worker == movement.source:
+            yield from self._give_up(
+                time, f"units {list(movement.units)[:5]} are lost: {reason}. Start the query again"
+            )
 
     def _deal(self) -> None:
         """Give units nobody owns to those who are there; all of them, if no state is anywhere."""
+        if not self.incarnations:
+            return
         table = self.movements.table
         live = np.array(list(self.incarnations), np.int32)
-        if not len(self.evaluations):
+        if not self.evaluations.stateful and not self.movements.moving:
             even = RoutingTable.even(self.units, list(self.incarnations))
             if not np.array_equal(even.owners, table.owners):
                 self.movements.table = RoutingTable(table.version + 1, even.owners)
@@ -98,8 +116,7 @@ class KeyedRegion:
 
     def begin(self, feeder: FeederJoined) -> str:
         """A task has its first row; why it is refused, or nothing."""
-        if not self.evaluations.feeding:
-            self._deal()
+        self._deal()
         why = self.evaluations.begin(feeder)
         if not why:
             self.feeders.add(feeder.peer)
@@ -230,9 +247,7 @@ class KeyedRegion:
         late = self.movements.overdue(time)
         if late is not None:
             why = f"units {list(late.units)[:5]} could be neither moved nor taken back ({late.reason})"
-            for name in self.evaluations.ids:
-                yield from self.end(time, name, f"{why}; their workers do not answer. Start the query again")
-            self.movements.abandon()
+            yield from self._give_up(time, f"{why}; their workers do not answer. Start the query again")
         for name in list(self.evaluations.idle(time)):
             yield from self.end(time, name, "its state was dropped after a minute in which nobody fed it")
 

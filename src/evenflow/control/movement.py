@@ -16,8 +16,9 @@ that do not fit their phase, are dropped. With the source gone the units are gon
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from evenflow.control.events import Instruction, Peer, Record, Tell
@@ -62,6 +63,8 @@ class Movements:
 
     region: str
     table: RoutingTable
+    evaluations: Callable[[], list[str]] = list
+    """Those that have state now."""
     sites: dict[int, Site] = field(default_factory=dict)
     under_way: dict[int, Movement] = field(default_factory=dict)
     moved: int = 0
@@ -71,7 +74,8 @@ class Movements:
     """Why this region does not move any more; empty if it does."""
     _queue: deque[MoveUnits] = field(default_factory=deque)
     _queued: set[int] = field(default_factory=set)
-    _next: int = 1
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    """Of movements: rising, and no two regions of a cluster have the same, for workers know movements by them."""
 
     @property
     def moving(self) -> int:
@@ -163,8 +167,13 @@ class Movements:
                 movement.reason = movement.reason or f"worker {worker} was lost"
                 yield from self._restore(time, movement)
 
-    def abandon(self) -> None:
-        """State is gone, and with it all reason to move any: forget what is under way."""
+    def abandon(self, time: float, why: str) -> Iterator[Instruction]:
+        """State is gone, and with it all reason to move any: forget what is under way, and have workers forget it."""
+        for movement in self.under_way.values():
+            yield Record(time, "move-undone", _fields(self.region, movement) | {"why": why})
+        if self.under_way:
+            for site in self.sites.values():
+                yield Tell(site.peer, {"type": "abandon", "region": self.region, "moves": list(self.under_way)})
         self.under_way.clear()
         self._queue.clear()
         self._queued.clear()
@@ -188,7 +197,7 @@ class Movements:
                 continue
             self._queue.remove(move)
             self._queued -= set(move.units)
-            number, self._next = self._next, self._next + 1
+            number = next(self.numbers)
             movement = Movement(number, move.units, move.source, move.target, time, told, deadline=time + PATIENCE_S)
             self.under_way[number] = movement
             yield Record(time, "move", _fields(self.region, movement) | {"why": move.reason})
@@ -197,6 +206,7 @@ class Movements:
                 yield Tell(peer, {"type": "pause", "source": move.source} | message)
             target = self.sites[move.target]
             to = {"target": move.target, "host": target.host, "port": target.port, "feeders": sorted(told)}
+            to["evaluations"] = list(self.evaluations())
             yield Tell(self.sites[move.source].peer, {"type": "move"} | message | to)
 
     def _take_back(self, time: float, movement: Movement, reason: str) -> Iterator[Instruction]:

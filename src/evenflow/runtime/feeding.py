@@ -145,7 +145,7 @@ class Feeding(ABC):
             return
         self._report(time.perf_counter())
         deadline = time.perf_counter() + LEAVE_S
-        while self._controller.unsent and time.perf_counter() < deadline:
+        while (self._controller.unsent or not self._controller.open) and time.perf_counter() < deadline:
             self._poll(0.1)
 
     def _patience(self) -> float:

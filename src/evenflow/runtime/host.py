@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,9 +39,12 @@ class Leaving:
     units: list[int]
     host: str
     port: int
+    evaluations: list[str]
+    """Those whose state goes; whoever came later holds these units' rows back and has no state of them."""
     waiting: set[int]
     """Feeders whose markers are still to come."""
-    kept: bytes = b""
+    operator: str = ""
+    kept: States = field(default_factory=dict)
     """What was sent, until the target has it."""
     sent: bool = False
 
@@ -52,8 +56,8 @@ class _Region:
     operator: str
     feeders: int = 0
     copies: dict[str, KeyedOperator] = field(default_factory=dict)
-    away: set[int] = field(default_factory=set)
-    """Units that have left: rows of theirs must not come here."""
+    away: dict[str, set[int]] = field(default_factory=dict)
+    """By evaluation, units that have left: rows of theirs must not come here."""
     seen: list[npt.NDArray[np.int32]] = field(default_factory=list)
     busy_s: float = 0.0
     rows: int = 0
@@ -75,6 +79,8 @@ class Host:
         self._regions: dict[str, _Region] = {}
         self._leaving: dict[int, Leaving] = {}
         self._markers: dict[int, set[int]] = {}
+        self._latest = 0
+        """The latest movement the controller told us of as the source; they come in order."""
         self._arrived: dict[int, bytes | bytearray | memoryview] = {}
         self._installed: dict[int, tuple[str, list[tuple[str, int]]]] = {}
         self._discarded: dict[int, None] = {}
@@ -116,7 +122,10 @@ class Host:
         known = self._regions[region]
         hosted = self._hosted(known)
         units = units_of(batch.column(batch.num_columns - 1), hosted.units)
-        if known.away and np.isin(units, list(known.away)).any():
+        if (region, evaluation) in self._forgotten:
+            raise ProtocolError(f"rows of region {region} came for {evaluation}, which is over")
+        away = known.away.get(evaluation)
+        if away and np.isin(units, list(away)).any():
             raise ProtocolError(f"rows of region {region} came for units that have left this worker")
         out, origin = hosted.process(self._copy(known, evaluation), batch, ordered)
         known.seen.append(units)
@@ -157,11 +166,13 @@ class Host:
         """Do what the controller says about moves and evaluations."""
         match message["type"]:
             case "move":
-                waiting = set(message["feeders"]) - self._markers.pop(int(message["move"]), set())
-                self._leaving[int(message["move"])] = Leaving(
-                    str(message["region"]), message["units"], str(message["host"]), int(message["port"]), waiting
+                move = self._latest = int(message["move"])
+                waiting = set(message["feeders"]) - self._markers.pop(move, set())
+                where = (str(message["host"]), int(message["port"]))
+                self._leaving[move] = Leaving(
+                    str(message["region"]), message["units"], *where, message["evaluations"], waiting
                 )
-                self._send_if_quiet(int(message["move"]))
+                self._send_if_quiet(move)
             case "feeder-gone":
                 self._marked(int(message["move"]), int(message["feeder"]))
             case "moved":
@@ -170,6 +181,8 @@ class Host:
                 self._restore(int(message["move"]), str(message["region"]))
             case "discard":
                 self._discard(int(message["move"]), str(message["region"]))
+            case "abandon":
+                self._abandon(message["moves"])
             case "forget":
                 self._forget(str(message["region"]), str(message["evaluation"]))
 
@@ -177,7 +190,7 @@ class Host:
         """A feeder's marker: all it had sent before is processed."""
         if move in self._leaving:
             self._marked(move, feeder)
-        else:  # it overtook the controller's message
+        elif move > self._latest:  # it overtook the controller's message; others come too late to matter
             self._markers.setdefault(move, set()).add(feeder)
 
     def collect(self) -> None:
@@ -207,64 +220,84 @@ class Host:
             return
         leaving.sent = True
         known = self._regions.get(leaving.region)
-        states = self._extract(known, leaving, move) if known is not None else {}
-        if states is None:
+        leaving.operator = known.operator if known is not None else ""
+        if not self._extract(leaving, move):
             return
-        operator = known.operator if known is not None else ""
         try:
-            leaving.kept = pickle.dumps((leaving.region, operator, leaving.units, states), protocol=5)
+            body = pickle.dumps(leaving.kept, protocol=5)
         except Exception as error:  # whatever the user's state runs into when it is pickled
-            self._put_back(leaving, states)
-            self._report_move(leaving.region, move, "failed", f"its state cannot be serialised: {error}")
+            if self._put_back(leaving, move):
+                self._report_move(leaving.region, move, "failed", f"its state cannot be serialised: {error}")
             return
         if known is not None:
-            known.away.update(leaving.units)
-        self._mover.send(Parcel(move, leaving.kept, leaving.host, leaving.port))
+            for evaluation in leaving.evaluations:
+                if (leaving.region, evaluation) not in self._forgotten:
+                    known.away.setdefault(evaluation, set()).update(leaving.units)
+        label = (leaving.region, leaving.operator, leaving.units, body)
+        self._mover.send(Parcel(move, pickle.dumps(label, protocol=5), leaving.host, leaving.port))
 
-    def _extract(self, known: _Region, leaving: Leaving, move: int) -> States | None:
-        states: States = {}
+    def _extract(self, leaving: Leaving, move: int) -> bool:
+        """Take the units out; whether that went well."""
+        known = self._regions.get(leaving.region)
+        copies = known.copies if known is not None else {}
         try:
-            for evaluation, copy in known.copies.items():
-                taken = states.setdefault(evaluation, {})
+            for evaluation in leaving.evaluations:
+                if evaluation not in copies:
+                    continue
+                taken = leaving.kept.setdefault(evaluation, {})
                 for unit in leaving.units:
-                    state = copy.extract(unit)
+                    state = copies[evaluation].extract(unit)
                     if state is not None:
                         taken[unit] = state
         except Exception as error:  # the user's code
-            self._put_back(leaving, states)
-            self._report_move(leaving.region, move, "failed", f"extract failed: {type(error).__name__}: {error}")
-            return None
-        return states
+            if self._put_back(leaving, move):
+                self._report_move(leaving.region, move, "failed", f"extract failed: {type(error).__name__}: {error}")
+            return False
+        return True
 
-    def _put_back(self, leaving: Leaving, states: States) -> None:
-        known = self._regions[leaving.region]
-        for evaluation, units in states.items():
-            for unit, state in units.items():
-                self._copy(known, evaluation).install(unit, state)
+    def _put_back(self, leaving: Leaving, move: int) -> bool:
+        """Install what was taken out; if even that fails, the state is lost, and the controller is told."""
+        states, leaving.kept = leaving.kept, {}
+        known = self._regions.get(leaving.region)
+        if known is None and any(states.values()):
+            known = self._regions[leaving.region] = _Region(leaving.operator)
+        try:
+            for evaluation, units in states.items():
+                if (leaving.region, evaluation) in self._forgotten or known is None:
+                    continue
+                for unit, state in units.items():
+                    self._copy(known, evaluation).install(unit, state)
+        except Exception as error:  # the user's code
+            why = f"install failed where the state came from: {type(error).__name__}: {error}"
+            self._report_move(leaving.region, move, "lost", why)
+            return False
+        if known is not None:
+            _subtract(known.away, leaving.units)
+        return True
 
     def _install(self, move: int) -> None:
         """Put units in that have arrived, as soon as their operator is here."""
-        region, operator, units, states = pickle.loads(self._arrived[move])
+        region, operator, units, body = pickle.loads(self._arrived[move])
         if operator and self._code(operator) is None:
             return
         size = len(self._arrived.pop(move))
-        if not operator:  # its source has never seen a row of it either
-            self._report_move(region, move, "installed", bytes=size)
-            return
-        known = self._regions.setdefault(region, _Region(operator))
+        known = self._regions.get(region)
+        if known is None and operator:
+            known = self._regions[region] = _Region(operator)
         done: list[tuple[str, int]] = []
         try:
-            for evaluation, taken in states.items():
-                if (region, evaluation) in self._forgotten:
+            for evaluation, taken in pickle.loads(body).items():
+                if (region, evaluation) in self._forgotten or known is None:
                     continue
                 for unit, state in taken.items():
-                    self._copy(known, evaluation).install(unit, state)
                     done.append((evaluation, unit))
+                    self._copy(known, evaluation).install(unit, state)
         except Exception as error:  # the user's code; the source has a copy of it all
-            self._undo(known, done)
+            self._undo(region, done)
             self._report_move(region, move, "failed", f"install failed: {type(error).__name__}: {error}")
             return
-        known.away.difference_update(units)
+        if known is not None:
+            _subtract(known.away, units)
         self._installed[move] = (region, done)
         while len(self._installed) > FORGOTTEN:
             del self._installed[next(iter(self._installed))]
@@ -273,27 +306,38 @@ class Host:
     def _discard(self, move: int, region: str) -> None:
         """The movement is called off: what came of it goes, what comes yet is not taken."""
         self._arrived.pop(move, None)
-        self._discarded[move] = None
-        while len(self._discarded) > FORGOTTEN:
-            del self._discarded[next(iter(self._discarded))]
+        self._refuse(move)
         name, done = self._installed.pop(move, (region, []))
-        if done:
-            self._undo(self._regions[name], done)
-            self._regions[name].away.update(unit for _, unit in done)
+        self._undo(name, done)
         self._report_move(region, move, "discarded")
 
-    def _undo(self, known: _Region, done: list[tuple[str, int]]) -> None:
+    def _undo(self, region: str, done: list[tuple[str, int]]) -> None:
+        """Take out again what was installed, and throw it away."""
+        known = self._regions.get(region)
         for evaluation, unit in done:
-            if evaluation in known.copies:
+            if known is None or evaluation not in known.copies:
+                continue
+            with suppress(Exception):  # the user's code; the source has a copy
                 known.copies[evaluation].extract(unit)
+            known.away.setdefault(evaluation, set()).add(unit)
 
     def _restore(self, move: int, region: str) -> None:
         leaving = self._leaving.pop(move, None)
-        if leaving is not None and leaving.kept:
-            _, _, units, states = pickle.loads(leaving.kept)
-            self._put_back(leaving, states)
-            self._regions[leaving.region].away.difference_update(units)
-        self._report_move(region, move, "restored")
+        if leaving is None or self._put_back(leaving, move):
+            self._report_move(region, move, "restored")
+
+    def _abandon(self, moves: list[int]) -> None:
+        """All state these movements were about is gone: forget them, and do not take what comes of them yet."""
+        for move in moves:
+            for kept in (self._leaving, self._markers, self._arrived, self._installed):
+                kept.pop(move, None)
+            self._refuse(move)
+
+    def _refuse(self, move: int) -> None:
+        """Do not take what comes of a movement from now on."""
+        self._discarded[move] = None
+        while len(self._discarded) > FORGOTTEN:
+            del self._discarded[next(iter(self._discarded))]
 
     def _forget(self, region: str, evaluation: str) -> None:
         self._forgotten[region, evaluation] = None
@@ -302,9 +346,7 @@ class Host:
         known = self._regions.get(region)
         if known is not None:
             known.copies.pop(evaluation, None)
-            if not known.copies:
-                known.away.clear()
-                self._leaving = {move: other for move, other in self._leaving.items() if other.region != region}
+            known.away.pop(evaluation, None)
             if not known.copies and not known.feeders:
                 del self._regions[region]
 
@@ -361,3 +403,8 @@ class Host:
             except Exception:  # the user's code: a size that cannot be told must not end a worker full of state
                 return np.zeros(len(units), np.int64)
         return sizes
+
+
+def _subtract(away: dict[str, set[int]], units: list[int]) -> None:
+    for gone in away.values():
+        gone.difference_update(units)

@@ -92,6 +92,7 @@ class KeyedFeeder(Feeding):
         while self._skew is not None and (self._skew.rows or self._frames):
             self._wait()
             yield from self._results()
+        yield from self._results()  # what came while the input was waited for
         self._tell_controller({"type": "end"})
         self._leave()
 

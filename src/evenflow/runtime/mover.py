@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -24,6 +25,8 @@ PART_BYTES = 64 * 1024 * 1024
 SWITCH_S = 0.0005
 """The mover must not wait for the interpreter each time it has read a little: Python's own 5 ms made a move of 10 MB
 take a third of a second beside a busy loop."""
+REMEMBERED = 1000
+"""Movements sent over one connection that are reported undelivered when it breaks: the latest of them."""
 CONNECT_S = 10.0
 CLOSE_S = 10.0
 
@@ -56,7 +59,7 @@ class Mover:
         self._board = Switchboard(secret, buffer=BUFFER)
         self._outbox: queue.SimpleQueue[Parcel] = queue.SimpleQueue()
         self._channels: dict[tuple[str, int], Channel] = {}
-        self._sent: dict[Channel, list[int]] = {}
+        self._sent: dict[Channel, deque[int]] = {}
         self._parts: dict[Channel, list[bytes | bytearray | memoryview]] = {}
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -110,7 +113,7 @@ class Mover:
         if channel is None:
             channel = self._board.connect(host, port, "another worker's mover", CONNECT_S)
             self._channels[host, port] = channel
-            self._sent[channel] = []
+            self._sent[channel] = deque(maxlen=REMEMBERED)
         return channel
 
     def _received(self, channel: Channel, frame: Frame) -> None:

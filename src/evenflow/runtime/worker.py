@@ -130,7 +130,7 @@ class Worker:
         port, deep = self._board.listen(channel.address), self._board.listen(channel.address, DEEP_BUFFER)
         self._mover.start(channel.address)
         hello = {"type": "worker", "worker": self._id, "host": channel.address, "port": port, "pid": os.getpid()}
-        channel.send(control(hello | {"task": list(self._task), "deep": deep, "mover": self._mover.port}))
+        self._tell(hello | {"task": list(self._task), "deep": deep, "mover": self._mover.port})
 
     def _lost(self, channel: Channel, reason: str) -> None:
         session = self._sessions.pop(channel, None)
@@ -165,7 +165,7 @@ class Worker:
                 self._asked.discard(str(message["operator"]))
             case "clock" if self._pace is not None:
                 self._pace.set_clock(float(message["elapsed"]))
-            case "move" | "moved" | "restore" | "discard" | "forget" | "feeder-gone":
+            case "move" | "moved" | "restore" | "discard" | "abandon" | "forget" | "feeder-gone":
                 self._keyed().obey(message)
 
     def _serve(self, channel: Channel, frame: Frame) -> None:
@@ -218,7 +218,7 @@ class Worker:
             self._operators[operator] = self._operators.pop(operator)  # the latest used come last
         elif operator not in self._asked:
             self._asked.add(operator)
-            self._controller.send(control({"type": "code", "operator": operator}))
+            self._tell({"type": "code", "operator": operator})
 
     def _keep(self, operator: str, code: bytes) -> None:
         """Load an operator; of those no feeder uses now, only the latest are kept."""
