@@ -9,8 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from evenflow.policy.flux import Flux
-from evenflow.policy.flux_auto import FluxAuto, _plan
+from evenflow.policy.flux_auto import FluxAuto
 from evenflow.policy.hash_units import Hash
+from evenflow.policy.placement import plan
 from evenflow.policy.river import River
 
 from ..unit.keyed_model import snapshot
@@ -111,7 +112,7 @@ def test_plans_are_what_they_say(data, workers, loads, first):
     load = np.where(owner >= 0, np.array(loads, float), 0.0)
     assume(load.any())
     bound = max(load.sum() / (1 / cost).sum(), cost.min() * load.max())
-    steps = _plan(owner, load, cost, bound, first)
+    steps = plan(owner, load, cost, bound, first)
     placed = steps[0].placed.copy()
     for step in steps:
         placed[step.units] = step.placed if step is not steps[0] else placed[step.units]

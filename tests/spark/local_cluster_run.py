@@ -19,11 +19,13 @@ from pyspark.sql import SparkSession
 import evenflow as ef
 from tests.spark.background import Holding, Query
 from tests.spark.comparison import assert_same, committed, micro_batches, plain_map
+from tests.spark.moving import Moving, Nth, nth_of, region, source
 
 ROWS = 30_000
 WORKERS = 5
 """Of six slots: no executor can hold more than two of them, so all three have some."""
 SCHEMA = "id long, square long"
+KEYED_ROWS = 4_000
 
 
 def square(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -61,6 +63,24 @@ def stream(spark, cluster, folder: Path) -> None:
     assert list(got) == list(want) == [0, 1]
     for number in want:
         assert_same(got[number], want[number])
+
+
+def keyed(spark, cluster) -> dict[str, object]:
+    """Units go from executor to executor all the time; two partitions, each with keys of its own."""
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
+    keys = [f"{number * 2 // KEYED_ROWS}-{number % 60}" for number in range(KEYED_ROWS)]
+    rows = pa.table({"id": list(range(KEYED_ROWS)), "k": keys})
+    name = region("across")
+    out = cluster.keyed(source(spark, rows, partitions=2, pause_s=0.05), "k", Nth(), units=64, ordered=True, name=name)
+    with Moving(cluster, name):
+        got = out.toArrow()
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert got["id"].to_pylist() == list(range(KEYED_ROWS))
+    assert got["nth"].to_pylist() == nth_of(keys)
+    homes = {worker.id: worker.executor for worker in cluster.workers()}
+    moves = [event for event in cluster.events() if event["event"] == "moved" and event["region"] == name]
+    across = sum(homes[move["source"]] != homes[move["target"]] for move in moves)
+    return {"moved": cluster.keyed_snapshot(name).moved, "across": across}
 
 
 def lose_executor(spark, cluster, folder: Path) -> dict[str, object]:
@@ -108,9 +128,11 @@ def main(folder: Path) -> None:
         say("batch")
         stream(spark, cluster, folder)
         say("stream")
+        say("keyed", **keyed(spark, cluster))
         say("lost", **lose_executor(spark, cluster, folder))
         batch(spark, cluster)
         say("batch again")
+        say("keyed again", **keyed(spark, cluster))
     say("stopped")
     spark.stop()
     say("end")

@@ -18,7 +18,7 @@ BALANCES = "flux, flux-auto, hash, river"
 
 @pytest.fixture(scope="module")
 def df(spark):
-    return spark.range(0, 300, 1, 1).selectExpr("id", "id % 7 as k", "map('a', id) as m", "id / 2 as `x.y`")
+    return spark.range(0, 300, 1, 1).selectExpr("id", "id % 7 as k", "map('a', id) as m", "id / 2 as `x y`")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,9 +46,9 @@ def error_of(out) -> str:
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        ("nix", ["no column 'nix'", "id, k, m, x.y"]),
-        (["k", "nix"], ["no column 'nix'", "id, k, m, x.y"]),
-        (lambda: F.col("nix"), ["nix", "id, k, m, x.y"]),
+        ("nix", ["no column 'nix'", "id, k, m, x y"]),
+        (["k", "nix"], ["no column 'nix'", "id, k, m, x y"]),
+        (lambda: F.col("nix"), ["nix", "id, k, m, x y"]),
         ("m", ["m", "map"]),
         (["k", "m"], ["m", "map"]),
         ([], ["key is empty"]),
@@ -56,7 +56,7 @@ def error_of(out) -> str:
         ([3], ["key 3"]),
         (3, ["key 3"]),
         (None, ["key None"]),
-        ("", ["''", "id, k, m, x.y"]),
+        ("", ["''", "id, k, m, x y"]),
     ],
     ids=str,
 )
@@ -142,7 +142,7 @@ def test_operator_that_cannot_be_pickled(cluster, df):
 @pytest.mark.parametrize(
     ("operator", "words"),
     [
-        (ef.RollingMean("nix", rows=3), "needs column 'nix', which does not exist; there are: 'id', 'k', 'm', 'x.y'"),
+        (ef.RollingMean("nix", rows=3), "needs column 'nix', which does not exist; there are: 'id', 'k', 'm', 'x y'"),
         (ef.RollingMean("m", rows=3), "needs numbers, column 'm' is map"),
         (ef.RollingMean("id", seconds=3, time="m"), "needs a time, column 'm' is map"),
         (ef.RunningSum("id", into="k"), "adds column 'k', which the rows have already"),

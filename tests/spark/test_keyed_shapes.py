@@ -249,15 +249,18 @@ def test_coalesced_result(spark, cluster):
     assert got["nth"].to_pylist() == [number % 1_000 + 1 for number in range(4_000)]
 
 
-def test_union_with_itself(spark, cluster):
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_union_with_itself(spark, cluster, partitions):
     """Both halves are in one stage. Each has its own state, or it is refused: rows are never counted twice."""
-    out = cluster.keyed(spark.range(0, 70, 1, 1), F.col("id") % 7, Nth())
+    df = spark.range(0, 90, 1, partitions).selectExpr("id", "spark_partition_id() as p")
+    out = cluster.keyed(df, "p", Nth())
     try:
         got = out.unionAll(out).toArrow()
     except Exception as error:
         assert "StateLost" in str(error)  # noqa: PT017
     else:
-        assert sorted(got["nth"].to_pylist()) == sorted(2 * nth_of(number % 7 for number in range(70)))
+        size = 90 // partitions
+        assert sorted(got["nth"].to_pylist()) == sorted([*range(1, size + 1)] * 2 * partitions)
 
 
 def test_self_join(spark, cluster):

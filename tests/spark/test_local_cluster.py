@@ -48,6 +48,13 @@ def test_stream(steps):
     assert "stream" in steps
 
 
+def test_units_moved_between_executors(steps):
+    """Compared with the reference there, before and after an executor was lost."""
+    for step in ("keyed", "keyed again"):
+        assert steps[step]["moved"] > 0
+        assert steps[step]["across"] > 0
+
+
 def test_executor_killed(steps):
     """Noticed in time, all its workers replaced, the others untouched, the committed rows right."""
     lost = steps["lost"]

@@ -5,7 +5,8 @@ import inspect
 import numpy as np
 import pytest
 
-from evenflow.policy.flux_auto import FluxAuto, _plan, _smooth
+from evenflow.policy.flux_auto import FluxAuto, _smooth
+from evenflow.policy.placement import plan
 
 from .keyed_model import snapshot
 
@@ -260,4 +261,4 @@ def test_chance_is_taken_out_of_loads():
 def test_plans(owner, load, cost, after):
     load, cost = np.array(load, float), np.array(cost, float)
     bound = max(load.sum() / (1 / cost).sum(), cost.min() * load.max())
-    assert _plan(np.array(owner), load, cost, bound, False)[-1].worst == pytest.approx(after)
+    assert plan(np.array(owner), load, cost, bound, False)[-1].worst == pytest.approx(after)

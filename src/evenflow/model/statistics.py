@@ -90,10 +90,10 @@ class KeyedSnapshot:
     moved: int = 0
     """Units moved so far."""
     bytes_moved: int = 0
-    unit_arrived: Counts | None = None
-    """Rows of each unit that feeders took in, cumulative: what was asked for, where `unit_rows` is what was done."""
     pause_s: float = 0.0
     """Sum over the units moved so far of how long their rows had to wait."""
+    unit_arrived: Counts | None = None
+    """Rows of each unit that feeders took in, cumulative: what was asked for, where `unit_rows` is what was done."""
 
 
 @dataclass(frozen=True, slots=True)

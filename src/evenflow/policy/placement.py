@@ -1,0 +1,156 @@
+"""Where units should be: plans that even out how long the workers take, move by move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Units = npt.NDArray[np.intp]
+
+CLOSE = 1.003
+"""A plan is done when the slowest worker takes this much of the least possible time."""
+FORCED = 3
+"""How often a plan moves a unit that others have to make room for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A step of a plan: these units go there, after which the slowest worker takes `worst`. The first is the start."""
+
+    units: Units
+    placed: Ints
+    worst: float
+
+
+class _Level:
+    """Times by worker, and each worker's loaded units by falling load, while a plan is made."""
+
+    def __init__(self, owner: Ints, load: Floats, cost: Floats) -> None:
+        self.cost, self.load = cost, load
+        owned = np.flatnonzero((owner >= 0) & (load > 0))
+        self.times: Floats = np.bincount(owner[owned], load[owned], len(cost)) * cost
+        order = owned[np.argsort(owner[owned], kind="stable")]
+        self._ends = np.searchsorted(owner[order], np.arange(len(cost) + 1))
+        self._order, self._units, self._added = order, dict[int, Units](), dict[int, list[Units]]()
+        self._gone = np.zeros(len(owner), bool)
+        self.steps = [Step(order[:0], owner, float(self.times.max()))]
+
+    def units(self, worker: int) -> Units:
+        """A worker's units by falling load, sorted only when somebody asks."""
+        parts = self._added.pop(worker, [])
+        if worker not in self._units:
+            parts.append(self._order[self._ends[worker] : self._ends[worker + 1]])
+        if parts:
+            units = np.concatenate([self._units.get(worker, self._order[:0]), *parts])
+            self._units[worker] = units[np.argsort(-self.load[units], kind="stable")]
+        return self._units[worker]
+
+    def shift(self, moves: list[tuple[Units, int, int]]) -> None:
+        """One step: units, each lot from a worker to another."""
+        for units, giver, taker in moves:
+            amount = float(self.load[units].sum())
+            self.times[giver] -= self.cost[giver] * amount
+            self.times[taker] += self.cost[taker] * amount
+            left = self.units(giver)
+            self._gone[units] = True
+            self._units[giver] = left[~self._gone[left]]
+            self._gone[units] = False
+            self._added.setdefault(taker, []).append(units)
+        every = np.concatenate([units for units, _, _ in moves])
+        targets = np.concatenate([np.full(len(units), taker, np.int64) for units, _, taker in moves])
+        self.steps.append(Step(every, targets, float(self.times.max())))
+
+
+def plan(owner: Ints, load: Floats, cost: Floats, bound: float, hottest_first: bool) -> list[Step]:
+    """Steps that lower the slowest worker's time toward the bound; each takes units from whoever is slowest then.
+
+    When nothing is left that helps at once, a few times a unit is moved all the same, to where others can leave to make
+    room for it; `hottest_first` begins with that, and gives the hottest unit to the fastest worker. So a step may make
+    things worse; who takes the first steps of a plan must take care where to stop.
+    """
+    level = _Level(owner, load, cost)
+    if hottest_first:
+        hottest, fastest = int(np.argmax(np.where(owner >= 0, load, -1.0))), int(np.argmin(cost))
+        holder = int(owner[hottest])
+        if cost[fastest] > 0.95 * cost[holder] or cost[holder] * load[hottest] <= bound:
+            return level.steps
+        level.shift([(np.array([hottest]), holder, fastest)])
+    forced = 0
+    for _ in range(4 * len(cost) + 64):
+        donor = int(np.argmax(level.times))
+        if level.times[donor] <= bound * CLOSE:
+            break
+        lots = _run(level, donor, bound) or _single(level, donor) or _swap(level, donor)
+        if not lots and forced < FORCED:
+            lots, forced = _force(level, donor), forced + 1
+        if not lots:
+            break
+        level.shift(lots)
+    return level.steps
+
+
+def _run(level: _Level, donor: int, bound: float) -> list[tuple[Units, int, int]]:
+    """Units that fit both what the donor has too much and the most room there is below the bound, largest first."""
+    room = (bound - level.times) / level.cost
+    room[donor] = -1.0
+    receiver = int(np.argmax(room))
+    fits = min(float((level.times[donor] - bound) / level.cost[donor]), float(room[receiver]))
+    units = level.units(donor)
+    start = int(np.searchsorted(-level.load[units], -fits))
+    units = units[start:-1]  # the lightest stays: a worker without rows could not show that it is fast again
+    count = int(np.searchsorted(np.cumsum(level.load[units]), fits, side="right"))
+    return [(units[:count], donor, receiver)] if count else []
+
+
+def _single(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
+    """The unit and receiver that make the slower of donor and receiver fastest; nothing if that is no better."""
+    units, times, cost = level.units(donor), level.times, level.cost
+    if not len(units):
+        return []
+    ideal = (times[donor] - times) / (cost[donor] + cost)
+    at = np.searchsorted(-level.load[units], -ideal)
+    near = np.clip(np.stack([at - 1, at]), 0, len(units) - 1)
+    amount = level.load[units][near]
+    after = np.maximum(times[donor] - cost[donor] * amount, times + cost * amount)
+    after[:, donor] = inf
+    which, receiver = np.unravel_index(int(np.argmin(after)), after.shape)
+    if after[which, receiver] > 0.998 * times[donor]:
+        return []
+    return [(units[near[which, receiver]][None], donor, int(receiver))]
+
+
+def _swap(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
+    """A heavy unit of the donor's for a lighter one of a worker with time to spare; nothing if that is no better."""
+    times, cost = level.times, level.cost
+    mine = level.units(donor)[:256]
+    best, found = 0.995 * float(times[donor]), []
+    for other in np.argsort(times, kind="stable")[:4]:
+        theirs = level.units(int(other))
+        if other == donor or not len(theirs) or not len(mine):
+            continue
+        ideal = (times[donor] - times[other]) / (cost[donor] + cost[other])
+        at = np.searchsorted(-level.load[theirs], -(level.load[mine] - ideal))
+        near = np.clip(np.stack([at - 1, at]), 0, len(theirs) - 1)
+        amount = level.load[mine] - level.load[theirs][near]
+        after = np.maximum(times[donor] - cost[donor] * amount, times[other] + cost[other] * amount)
+        row, column = np.unravel_index(int(np.argmin(after)), after.shape)
+        if after[row, column] < best:
+            best = float(after[row, column])
+            taken = theirs[near[row, column]]
+            found = [(mine[column][None], donor, int(other)), (taken[None], int(other), donor)]
+    return found
+
+
+def _force(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
+    """The donor's lightest unit, to where the time after is least, though that is more than before."""
+    units = level.units(donor)[-1:]
+    if not len(units):
+        return []
+    after = level.times + level.cost * level.load[units[0]]
+    after[donor] = inf
+    return [(units, donor, int(np.argmin(after)))]
