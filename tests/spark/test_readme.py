@@ -1,16 +1,18 @@
-"""The README's example runs as pasted."""
+"""The README's examples run as pasted."""
 
 import re
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.spark.processes import ROOT, Script
 
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
-def test_readme_example(tmp_path):
-    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert blocks, "README.md shows no example"
-    with Script(blocks[0], tmp_path) as script:
+
+@pytest.mark.parametrize("block", [0, 1])
+def test_readme_example(tmp_path, block):
+    with Script(BLOCKS[block], tmp_path) as script:
         output = script.finish()
     assert "Traceback" not in output
     written = [folder for folder in tmp_path.iterdir() if folder.is_dir() and (folder / "_SUCCESS").exists()]
