@@ -275,7 +275,7 @@ def _emulated(setting: Setting, made: Data, timeline: Timeline) -> dict[str, Any
     done_late = timeline.rate(timeline.half, timeline.end) * (timeline.end - timeline.half)
     return {
         "of_bound": setting.rows / could,
-        "steady_of_bound": done_late / could_late,
+        "steady_of_bound": done_late / could_late if could_late else None,
         "reaction_s": _reaction(setting, made, timeline),
     }
 
