@@ -14,7 +14,7 @@ import evenflow as ef
 from tests.spark.background import Query
 from tests.spark.moving import Nth, nth_of, region, source, stop_quietly
 
-ROWS = 4_000
+ROWS = 3_000
 LOST = r"(?s)StateLost.*worker \d.*lost.*start the query again from the beginning"
 
 
@@ -37,7 +37,9 @@ def kill(cluster, eventually, worker=0):
 
 
 def numbers(count=ROWS):
-    return pa.table({"id": pa.array(np.arange(count)), "k": pa.array(np.arange(count) % 50)})
+    """Wide rows: Spark hands them on 64 KB at a time, so narrow ones would all come at once, at the end."""
+    pad = pa.array(["x" * 2_000] * count)
+    return pa.table({"id": pa.array(np.arange(count)), "k": pa.array(np.arange(count) % 50), "pad": pad})
 
 
 def check(table, count=ROWS):
@@ -54,7 +56,7 @@ def check_batch(spark, cluster):
 def test_worker_killed_in_the_middle_of_a_batch(spark, small, conf, eventually, ordered):
     conf("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
     name = region("killed")
-    df = source(spark, numbers(), pause_s=0.1)
+    df = source(spark, numbers(), pause_s=0.05)
     out = small.keyed(df, "k", Nth(), name=name, ordered=ordered)
     query = Query(out.toArrow)
     eventually(lambda: small.keyed_snapshot(name).unit_rows.sum() > 0, what="rows are in state")
@@ -70,7 +72,7 @@ def test_worker_killed_in_the_middle_of_a_batch(spark, small, conf, eventually, 
 def test_worker_killed_while_units_go_there(spark, small, conf, eventually):
     conf("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
     name = region("target")
-    out = small.keyed(source(spark, numbers(), pause_s=0.1), "k", Nth(), units=64, name=name)
+    out = small.keyed(source(spark, numbers(), pause_s=0.05), "k", Nth(), units=64, name=name)
     query = Query(out.toArrow)
     eventually(lambda: small.keyed_snapshot(name).unit_rows.sum() > 0, what="rows are in state")
     small.move(name, list(range(64)), 2)
@@ -84,7 +86,7 @@ def test_worker_without_units_killed(spark, small, conf, eventually):
     """No state is lost with it: the query goes on."""
     conf("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
     name = region("bystander")
-    out = small.keyed(source(spark, numbers(), pause_s=0.1), "k", Nth(), units=9, balance="hash", name=name)
+    out = small.keyed(source(spark, numbers(), pause_s=0.05), "k", Nth(), units=9, balance="hash", name=name)
     query = Query(out.toArrow)
     eventually(lambda: small.keyed_snapshot(name).unit_rows.sum() > 0, what="rows are in state")
     small.move(name, list(range(10)), 1)
@@ -221,14 +223,14 @@ def test_task_that_fails_once_is_not_counted_twice(spark, small, tmp_path):
 
     def fail_once(batches):
         for number, batch in enumerate(batches):
-            if number == 3 and not os.path.exists(once):
+            if number == 15 and not os.path.exists(once):
                 with open(once, "w"):
                     raise RuntimeError("only this time")
             yield batch
 
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
     try:
-        df = source(spark, numbers(), pause_s=0.02).mapInArrow(fail_once, "id long, k long")
+        df = source(spark, numbers(), pause_s=0.05).mapInArrow(fail_once, "id long, k long, pad string")
         out = small.keyed(df, "k", Nth())
         with pytest.raises(Exception, match=r"only this time|start again from the beginning"):
             out.toArrow()

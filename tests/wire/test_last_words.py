@@ -1,0 +1,39 @@
+"""What a peer said before it left is heard, also by one that was just about to tell it something."""
+
+import time
+
+from evenflow.runtime.channel import PeerGone
+from evenflow.runtime.messages import control, parse
+from evenflow.runtime.switchboard import Lost, Opened, Received, Switchboard
+
+SECRET = b"s" * 32
+
+
+def test_frames_before_the_end_are_handed_out_though_sending_failed():
+    here, there = Switchboard(SECRET), Switchboard(SECRET)
+    try:
+        channel = there.connect("127.0.0.1", here.listen("127.0.0.1"), "here")
+        met = []
+        while not met:
+            list(there.poll(0.01))
+            met = [happening.channel for happening in here.poll(0.01) if isinstance(happening, Opened)]
+        for number in range(20):
+            channel.send(control({"type": "word", "number": number}))
+        there.close()
+        refused = 0
+        deadline = time.monotonic() + 10
+        while not refused and time.monotonic() < deadline:
+            try:
+                met[0].send(control({"type": "pause"}))
+            except PeerGone:
+                refused += 1
+            time.sleep(0.01)
+        assert refused
+        heard = []
+        while not any(isinstance(happening, Lost) for happening in heard):
+            heard += here.poll(0.1)
+        words = [parse(happening.frame)["number"] for happening in heard if isinstance(happening, Received)]
+        assert words == list(range(20))
+    finally:
+        here.close()
+        there.close()
