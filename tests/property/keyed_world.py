@@ -27,7 +27,7 @@ from evenflow.runtime.splitter import FrameSize
 from evenflow.runtime.switchboard import Lost, Received
 from evenflow.runtime.worker import Worker
 
-from ..wire.keyed_rig import OUT, ROWS, Nth
+from ..wire.keyed_rig import OUT, ROWS, Nth, numbered
 from .keyed_actors import Fails, Fiber, Fragile, Killed, Log, NoThread, Process, StrictDriver
 from .keyed_network import Board, Network
 from .keyed_plan import Job, Plan, Task
@@ -275,7 +275,7 @@ class World:
         self.note(f"done {task.fiber.name}: {task.error!r}")
 
     def _source(self, task):
-        for batch in task.batches:
+        for batch in numbered(task.batches, task.partition):
             task.fiber.turn(self.rng.choice(self.pulls))
             yield batch
 

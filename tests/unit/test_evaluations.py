@@ -44,7 +44,8 @@ def test_a_query_whose_state_never_was_here_is_refused():
 def test_a_task_that_comes_again_is_refused(make):
     evaluations = Evaluations()
     run(evaluations, make())
-    assert "is here again (attempt 1)" in evaluations.register(make(attempt=1))
+    assert evaluations.register(make(attempt=1)) == ""
+    assert "is here again (attempt 1)" in evaluations.begin(make(attempt=1))
 
 
 def test_an_earlier_epoch_is_refused():
@@ -65,7 +66,7 @@ def test_of_two_attempts_the_first_to_begin_counts():
     evaluations = Evaluations()
     assert [evaluations.register(batch(attempt=n)) for n in range(2)] == ["", ""]
     assert evaluations.begin(batch(attempt=1)) == ""
-    assert "another attempt of partition 0 of stage 1 has begun" in evaluations.begin(batch())
+    assert "partition 0 of stage 1 is here again" in evaluations.begin(batch())
     assert evaluations.leave(batch(), 0.0, begun=False, ended=False) == ""
 
 
@@ -73,7 +74,7 @@ def test_a_task_left_over_from_an_earlier_epoch_may_not_begin():
     evaluations = Evaluations()
     evaluations.register(micro(0, partition=1))
     evaluations.register(micro(1))
-    assert "only one may count" in evaluations.begin(micro(0, partition=1))
+    assert "partition 1 of batch 0 of query q is here again" in evaluations.begin(micro(0, partition=1))
 
 
 def test_a_query_that_breaks_off_cannot_go_on_but_a_stage_only_lacks_a_task():

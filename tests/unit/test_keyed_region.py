@@ -46,7 +46,7 @@ class Scene:
     def feeder(self, peer, stage="1", partition=0, begin=True):
         self.do(FeederJoined(0.0, peer, "r", partition, stage=stage))
         if begin:
-            self.do(FeederBegan(0.0, peer))
+            self.do(FeederBegan(0.0, peer, partition))
 
     def move(self, units, source, target):
         self.do(MoveAsked(0.0, MoveUnits("r", tuple(units), source, target)))
@@ -118,7 +118,7 @@ def test_a_feeder_whose_evaluation_is_over_may_begin_with_no_worker_there():
     scene.feeder(100)
     scene.feeder(101, partition=1, begin=False)
     scene.lose(10)
-    scene.do(FeederBegan(0.0, 101))
+    scene.do(FeederBegan(0.0, 101, 0))
     assert scene.heard(101, "lost")
 
 
@@ -127,7 +127,7 @@ def test_a_refused_feeder_leaves_nothing():
     scene.feeder(100)
     scene.do(FeederEnded(0.0, 100))
     scene.do(PeerLeft(0.0, 100, "done"))
-    scene.feeder(101, begin=False)
+    scene.feeder(101)
     assert scene.heard(101, "lost")
     scene.do(FeederEnded(0.0, 101))
     scene.do(PeerLeft(0.0, 101, "done"))

@@ -60,6 +60,12 @@ def rows(count, keys=50, size=100, seed=0, start=0):
         yield pa.RecordBatch.from_arrays([pa.array(ids), pa.array(part)], schema=ROWS)
 
 
+def numbered(batches, partition):
+    """The batches as they come from Spark: the partition is their last column."""
+    for batch in batches:
+        yield batch.append_column("__evenflow_partition", pa.array(np.full(batch.num_rows, partition, np.int32)))
+
+
 _tasks = threading.local()
 
 
@@ -89,7 +95,7 @@ class Keyed:
             "epoch": epoch,
             "stage": stage,
         }
-        return list(self.feed(iter(batches)))
+        return list(self.feed(numbered(batches, partition)))
 
     def table(self):
         return self.known().movements.table

@@ -21,9 +21,10 @@ from pyspark.sql import functions as F
 
 from evenflow.model import KeyedSnapshot
 from evenflow.model.capacity import Emulate, Slowdown
+from evenflow.operators.hosted import units_of
 from evenflow.operators.rolling import RollingMean
 from evenflow.runtime.cluster import Cluster
-from evenflow.runtime.keys import KEY, routed
+from evenflow.runtime.keys import hashes
 
 WINDOW = 100
 """Rows in the rolling mean."""
@@ -120,10 +121,7 @@ def data(spark: SparkSession, setting: Setting) -> Iterator[Data]:
         seq = np.arange(setting.rows)
         pq.write_table(pa.table({"seq": seq, "key": keys, "value": values}), path, row_group_size=1 << 20)
         means = rolling_means(keys, values, WINDOW)
-        unit = F.pmod(F.col(KEY), F.lit(setting.units)).cast("int").alias("unit")
-        loads = np.zeros(setting.units + 1, np.int64)
-        for row in routed(rows_of(spark, path), "key", ()).groupBy(unit).count().collect():
-            loads[row["unit"]] = row["count"]
+        loads = np.bincount(units_of(hashes(pa.array(keys)), setting.units + 1), minlength=setting.units + 1)
         yield Data(path, float(means.sum()), float((means * (seq % 1009)).sum()), loads)
     finally:
         shutil.rmtree(directory)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from evenflow.control.evaluations import evaluation_of
 from evenflow.control.events import (
     ConsumerReport,
     Event,
@@ -18,6 +19,7 @@ from evenflow.control.events import (
     FeederBegan,
     FeederDraining,
     FeederEnded,
+    FeederFailed,
     FeederJoined,
     FeederReport,
     Instruction,
@@ -96,6 +98,11 @@ class Controller:
                 return []
             case FeederDraining():
                 return list(self._feeder_draining(event))
+            case FeederFailed():
+                feeder, region = self._feeders.get(event.peer), self._region_of(event.peer)
+                if feeder is None or not isinstance(region, KeyedRegion):
+                    return []
+                return list(region.end(event.time, evaluation_of(feeder), event.reason))
             case FeederEnded():
                 self._ended.add(event.peer)
                 return []
@@ -283,6 +290,7 @@ class Controller:
         feeder, region = self._feeders.get(event.peer), self._region_of(event.peer)
         if feeder is None or not isinstance(region, KeyedRegion):
             return
+        feeder = self._feeders[event.peer] = replace(feeder, partition=event.partition)
         why = region.begin(feeder)
         if why:
             yield from self._refuse(feeder, why)

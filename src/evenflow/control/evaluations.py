@@ -62,12 +62,8 @@ class Evaluations:
                     "before it: start the query with a new checkpointLocation"
                 )
             known = self._live[name] = Evaluation(name, streaming)
-        if feeder.epoch < known.epoch or (feeder.epoch == known.epoch and feeder.partition in known.begun):
-            return (
-                f"partition {feeder.partition} of {_what(feeder)} is here again (attempt {feeder.attempt}), and its "
-                "rows are in the operator's state already, which cannot be taken back. If foreachBatch evaluates its "
-                "DataFrame more than once, persist() it first; if a task failed, start again from the beginning"
-            )
+        if feeder.epoch < known.epoch:
+            return self._again(feeder)
         if feeder.epoch > known.epoch:
             known.epoch = feeder.epoch
             known.begun.clear()
@@ -82,10 +78,17 @@ class Evaluations:
             return self._over.get(name, "its evaluation is over")
         if feeder.epoch != known.epoch or feeder.partition in known.begun:
             known.feeders.discard(feeder.peer)
-            return f"another attempt of partition {feeder.partition} of {_what(feeder)} has begun: only one may count"
+            return self._again(feeder)
         known.begun.add(feeder.partition)
         known.stateful = True
         return ""
+
+    def _again(self, feeder: FeederJoined) -> str:
+        return (
+            f"partition {feeder.partition} of {_what(feeder)} is here again (attempt {feeder.attempt}), and its rows "
+            "are in the operator's state already, which cannot be taken back. If a DataFrame is used more than once, "
+            "in foreachBatch or in a union with itself, persist() it first; if a task failed, start again"
+        )
 
     def leave(self, feeder: FeederJoined, time: float, begun: bool, ended: bool) -> str:
         """A task is over; if it broke off with some of its rows applied, why the evaluation cannot go on."""

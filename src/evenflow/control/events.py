@@ -68,6 +68,17 @@ class FeederBegan:
 
     time: float
     peer: Peer
+    partition: int
+    """Of the operator's input, which need not be the task's own number."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeederFailed:
+    """A feeder's rows made the operator fail: the evaluation is over."""
+
+    time: float
+    peer: Peer
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,6 +227,7 @@ Event = (
     | FeederArrivals
     | FeederDraining
     | FeederEnded
+    | FeederFailed
     | WorkerReport
     | OperatorReady
     | FeederReport

@@ -187,15 +187,16 @@ class Cluster:
             )
         if not isinstance(units, int) or isinstance(units, bool) or not self._size <= units <= MOST_UNITS:
             raise InvalidArgument(f"units={units!r}: give a number from {self._size} (the workers) to {MOST_UNITS:,}")
-        rows = routed(df, key, operator.hashed)
+        rows, key_place = routed(df, key, operator.hashed)
         declared = _schema(self._spark, schema) if schema is not None else self._returned(df, operator)
         arrow = _arrow_schema(self._spark, declared)
-        visible = _arrow_schema(self._spark, StructType(rows.schema.fields[:-1]))
+        added = 1 if key_place is not None else 2
+        visible = _arrow_schema(self._spark, StructType(rows.schema.fields[:-added]))
         code = _pickled(Hosted(operator, visible, arrow, units + 1))
         region, digest = self._open_region(code, name or "keyed", chosen, units + 1)
         self._await_operator(digest)
-        settings = self._settings
-        feed = KeyedFeed(settings, region, digest, arrow.serialize().to_pybytes(), chosen.by_content, ordered)
+        encoded = arrow.serialize().to_pybytes()
+        feed = KeyedFeed(self._settings, region, digest, encoded, chosen.by_content, ordered, key_place)
         return rows.mapInArrow(feed, declared)
 
     def _returned(self, df: DataFrame, operator: KeyedOperator) -> StructType:

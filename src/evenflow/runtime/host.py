@@ -66,6 +66,8 @@ class _Region:
     waited_s: float = 0.0
     active: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     """Units with rows since their state was measured."""
+    arrived: set[int] = field(default_factory=set)
+    """Units that came from elsewhere since state was measured."""
     measured: float = 0.0
 
 
@@ -298,6 +300,7 @@ class Host:
             return
         if known is not None:
             _subtract(known.away, units)
+            known.arrived.update(unit for _, unit in done)
         self._installed[move] = (region, done)
         while len(self._installed) > FORGOTTEN:
             del self._installed[next(iter(self._installed))]
@@ -374,6 +377,9 @@ class Host:
         known.active[units] = True
         sized = units[:0]
         if now - known.measured >= SIZES_S or not known.feeders:
+            known.active[list(known.arrived)] = True
+            known.arrived.clear()
+            known.active[[unit for gone in known.away.values() for unit in gone]] = False
             sized = np.flatnonzero(known.active)[:SIZED].astype(np.int32)
             known.active[sized] = False
             known.measured = now

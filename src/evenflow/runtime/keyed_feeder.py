@@ -20,6 +20,7 @@ from evenflow.operators.hosted import ORIGIN
 from evenflow.runtime.channel import DEEP_BUFFER, PeerGone
 from evenflow.runtime.feeding import Feeding
 from evenflow.runtime.frames import MAX_BODY, Frame, Kind
+from evenflow.runtime.keys import partition_of, with_hashes
 from evenflow.runtime.link import Link
 from evenflow.runtime.messages import parse
 from evenflow.runtime.reorder import Reorder
@@ -77,10 +78,14 @@ class KeyedFeeder(Feeding):
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results of all rows."""
         self._call_controller()
+        assert self._controller is not None
+        while not self._controller.open:  # or it would take us for a stranger if the first row is long in coming
+            self._wait()
         for batch in self._pulled(iter(batches)):
             if batch.num_rows:
-                skew = self._begin(batch.schema)
-                self._insert(skew, batch)
+                rows = with_hashes(batch, self._feed.key_place)
+                skew = self._begin(rows.schema, partition_of(batch))
+                self._insert(skew, rows)
                 self._send_all()
                 self._poll(0.0)
                 yield from self._results()
@@ -88,6 +93,7 @@ class KeyedFeeder(Feeding):
                     self._wait()
                     yield from self._results()
         if self._skew is not None:
+            self._tell_arrivals()
             self._tell_controller({"type": "drain"})
         while self._skew is not None and (self._skew.rows or self._frames):
             self._wait()
@@ -102,11 +108,12 @@ class KeyedFeeder(Feeding):
 
     # -- rows out
 
-    def _begin(self, schema: pa.Schema) -> SkewBuffer:
+    def _begin(self, schema: pa.Schema, partition: int) -> SkewBuffer:
         """On the first row: learn who owns what, and connect."""
         if self._skew is None:
             self._input_schema = schema
-            self._tell_controller({"type": "begin"})
+            self._identity["partition"] = partition
+            self._tell_controller({"type": "begin", "partition": partition})
             while not self._links:
                 self._wait()
             assert self._skew is not None
@@ -174,12 +181,16 @@ class KeyedFeeder(Feeding):
         self._ready.extend(self._reorder.ready())
 
     def _operator_error(self, frame: Frame) -> FunctionError:
+        """What went wrong; the controller is told too, so that Spark's retries, which are refused, say the same."""
         report = parse(frame)
         where = f" ({report['where']})" if report.get("where") else ""
-        return FunctionError(
+        text = (
             f"the operator of region {self._region} failed on worker {report['worker']}{where}, in partition "
             f"{self._identity['partition']}: {report['error']}\n{report['traceback']}"
         )
+        self._tell_controller({"type": "failed", "reason": text})
+        self._leave()
+        return FunctionError(text)
 
     # -- movements
 
@@ -310,6 +321,8 @@ class KeyedFeed:
     schema: bytes
     by_content: bool
     ordered: bool
+    key_place: int | None = None
+    """The place of the key among the columns if the feeder is to hash it; None if Spark has."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one feeder over one task's rows."""

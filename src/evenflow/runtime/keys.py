@@ -1,51 +1,173 @@
-"""Keys to hashes, computed by Spark: the same on every machine, whatever the type of the key."""
+"""Keys to 64-bit hashes, as Spark's xxhash64 has them: the same on every machine, whatever the type of the key.
+
+The engine adds columns to the rows that go through Spark, and each costs up to a tenth of an identity `mapInArrow`. So
+where the key is one number, date or timestamp, the feeder computes its hash from the column that is there anyway.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from evenflow.errors import InvalidArgument
 
 KEY = "__evenflow_key"
+PARTITION = "__evenflow_partition"
 MOST_UNITS = 1_000_000
+SEED = 42
+"""Spark's."""
+
+SHORT = (ByteType, ShortType, IntegerType, DateType)
+LONG = (LongType, TimestampType, TimestampNTZType)
 
 Key = str | Column | Sequence[str | Column]
+Hashes = npt.NDArray[np.uint64]
+
+P1, P2, P3, P4, P5 = (
+    np.uint64(prime)
+    for prime in (
+        0x9E3779B185EBCA87,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5,
+    )
+)
 
 
-def routed(df: DataFrame, key: Key, hashed: Sequence[str]) -> DataFrame:
-    """`df` with the hashes an operator wants, and last the 64-bit hash of each row's key, null where the key is.
+def routed(df: DataFrame, key: Key, hashed: Sequence[str]) -> tuple[DataFrame, int | None]:
+    """`df` with the columns the engine adds, and the place of the key if feeders are to hash it themselves.
 
-    From that the unit follows: pmod(xxhash64(key), units), and `units` itself where the key is null. Feeders and
-    workers take the remainder themselves: another column through Spark would cost more than all they do with it.
-    xxhash64 of one number, date or timestamp is one to one; of strings and several columns, two keys in 2 ** 64 are
-    taken for one.
+    Added are the hashes an operator wants, the hash of the key if Spark is to compute it, null where the key is null,
+    and last the partition of the input, by which a row that comes twice is told from one that comes once: in a union
+    of a DataFrame with itself, or after coalesce, that is not the task's own number.
     """
+    for name in (KEY, PARTITION):
+        if name in df.columns:
+            raise InvalidArgument(f"df has a column {name}, a name the engine needs itself: rename it")
     columns = _columns(df, key)
-    nulls = [column.isNull() for column in columns]
-    flags = nulls if len(columns) > 1 else []  # so that (null, a) and (a, null) are two keys
-    hashed_key = F.when(~reduce(Column.__and__, nulls), F.xxhash64(*columns, *flags))
-    wanted = [F.xxhash64(_column(df, name)).alias(f"xxhash64({name})") for name in hashed]
+    place = _plain(df, key)
+    wanted = [hash_of(df, [_column(df, name)]).alias(f"xxhash64({name})") for name in hashed]
+    own = [] if place is not None else [hash_of(df, columns).alias(KEY)]
     try:
-        return df.select("*", *wanted, hashed_key.alias(KEY))
+        return df.select("*", *wanted, *own, F.spark_partition_id().alias(PARTITION)), place
     except PySparkException as error:
         raise InvalidArgument(f"key {key!r} cannot be hashed: {_first_line(error)}") from None
 
 
+def hash_of(df: DataFrame, columns: list[Column]) -> Column:
+    """xxhash64 of the columns, null if all are null; two keys in 2 ** 64 are taken for one.
+
+    xxhash64 skips nulls and knows no borders: (null, a) and (a, null) are told apart by flags, values in arrays and
+    structs by hashing their JSON.
+    """
+    nulls = [column.isNull() for column in columns]
+    kinds = [df.select(column).schema[0].dataType for column in columns]
+    if any(_holds(kind, MapType) for kind in kinds):
+        raise InvalidArgument(f"{columns} cannot be a key: maps have no order, so equal ones may look different")
+    if any(_holds(kind, (ArrayType, StructType)) for kind in kinds):
+        columns = [F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})]
+    elif len(columns) > 1:
+        columns = [*columns, *nulls]
+    return F.when(~reduce(Column.__and__, nulls), F.xxhash64(*columns))
+
+
+def with_hashes(batch: pa.RecordBatch, place: int | None) -> pa.RecordBatch:
+    """The batch as workers get it: without the partition, with the hash of the key as the last column."""
+    rows = batch.select(batch.schema.names[:-1])
+    return rows if place is None else rows.append_column(KEY, hashes(batch.column(place)))
+
+
+def partition_of(batch: pa.RecordBatch) -> int:
+    """The partition of the input that a batch with rows is from."""
+    return int(batch.column(batch.num_columns - 1)[0].as_py())
+
+
+def hashes(column: pa.Array) -> pa.Array:
+    """Spark's xxhash64 of a column of whole numbers, dates or timestamps; null where it is null."""
+    short = pa.types.is_date32(column.type) or column.type.bit_width < 64
+    plain = column.cast(pa.int32()) if short else column.cast(pa.int64())
+    values = (plain.fill_null(0) if plain.null_count else plain).to_numpy()
+    found = _hash_ints(values) if short else _hash_longs(values)
+    mask = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    return pa.array(found.view(np.int64), mask=mask)
+
+
+def _hash_longs(values: npt.NDArray[np.int64]) -> Hashes:
+    mixed = _rotated(values.view(np.uint64) * P2, 31) * P1
+    mixed ^= np.uint64(SEED) + P5 + np.uint64(8)
+    return _finished(_rotated(mixed, 27) * P1 + P4)
+
+
+def _hash_ints(values: npt.NDArray[np.int32]) -> Hashes:
+    mixed = values.view(np.uint32).astype(np.uint64) * P1
+    mixed ^= np.uint64(SEED) + P5 + np.uint64(4)
+    return _finished(_rotated(mixed, 23) * P2 + P3)
+
+
+def _rotated(values: Hashes, bits: int) -> Hashes:
+    return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
+
+
+def _finished(mixed: Hashes) -> Hashes:
+    mixed ^= mixed >> np.uint64(33)
+    mixed *= P2
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= P3
+    mixed ^= mixed >> np.uint64(32)
+    return mixed
+
+
+def _plain(df: DataFrame, key: Key) -> int | None:
+    """The place of the key's column, if the key is one column that `hashes` can take."""
+    only = key if isinstance(key, str | Column) or len(key) != 1 else key[0]
+    if not isinstance(only, str) or df.columns.count(only) != 1:
+        return None
+    place = df.columns.index(only)
+    return place if isinstance(df.schema[place].dataType, SHORT + LONG) else None
+
+
+def _holds(kind: DataType, what: Any) -> bool:
+    """Whether a type is, or has inside it, one of these."""
+    if isinstance(kind, what):
+        return True
+    if isinstance(kind, ArrayType):
+        return _holds(kind.elementType, what)
+    return isinstance(kind, StructType) and any(_holds(field.dataType, what) for field in kind.fields)
+
+
 def _columns(df: DataFrame, key: Key) -> list[Column]:
-    given = [key] if isinstance(key, str | Column) else list(key)
-    if not given:
-        raise InvalidArgument("key is empty: name at least one column")
-    return [_column(df, one) for one in given]
+    if isinstance(key, str | Column):
+        return [_column(df, key)]
+    if not isinstance(key, Sequence) or not key:
+        raise InvalidArgument(f"key={key!r}: name a column, or several in a list")
+    return [_column(df, one) for one in key]
 
 
 def _column(df: DataFrame, one: str | Column) -> Column:
     if isinstance(one, str) and one in df.columns:
-        return F.col(f"`{one}`")
+        return F.col("`" + one.replace("`", "``") + "`")
     if not isinstance(one, str | Column):
         raise InvalidArgument(f"key {one!r} is neither a column's name nor a Column")
     column = F.col(one) if isinstance(one, str) else one

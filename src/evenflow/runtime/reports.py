@@ -11,6 +11,7 @@ from evenflow.control.events import (
     FeederBegan,
     FeederDraining,
     FeederEnded,
+    FeederFailed,
     FeederJoined,
     FeederReport,
     MoveReport,
@@ -30,7 +31,9 @@ def event_of(now: float, peer: Peer, message: dict[str, Any]) -> Event:
         case "feeder":
             return _feeder(now, peer, message)
         case "begin":
-            return FeederBegan(now, peer)
+            return FeederBegan(now, peer, int(message["partition"]))
+        case "failed":
+            return FeederFailed(now, peer, str(message["reason"]))
         case "arrived":
             return FeederArrivals(now, peer, message["units"], message["unit_rows"])
         case "drain":

@@ -19,6 +19,8 @@ HANDSHAKE_S = 5.0
 """How long a stranger that connected may take to prove itself."""
 CONNECT_S = 60.0
 """How long the controller may take to answer our connection."""
+LAST_WORDS = 1000
+"""Frames taken at most from a peer that is gone."""
 MAX_HALF_OPEN = 256
 """When there are more strangers than this at once, those that have been silent longest are turned out."""
 
@@ -133,14 +135,18 @@ class Switchboard:
     def _serve(self, channel: Channel, mask: int, most: int) -> Iterator[Happening]:
         was_open = channel.open
         frames: list[Frame] = []
+        reason = ""
         try:
             if mask & selectors.EVENT_WRITE:
                 channel.flush()
-            if mask & selectors.EVENT_READ and (channel.reading or not channel.open):
-                frames = channel.receive(most)
-            reason = ""
         except (PeerGone, ProtocolError) as error:
             reason = str(error)
+            most = LAST_WORDS  # what the peer said before it went counts, and will not be there later
+        try:
+            if reason or (mask & selectors.EVENT_READ and (channel.reading or not channel.open)):
+                frames = channel.receive(most)
+        except (PeerGone, ProtocolError) as error:
+            reason = reason or str(error)
         if channel.open and not was_open:
             self._half_open.pop(channel, None)
             yield Opened(channel)
