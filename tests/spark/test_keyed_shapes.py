@@ -205,7 +205,7 @@ def test_operator_given_twice_is_two(spark, cluster):
 def test_limit_take_and_show(spark, cluster, conf, eventually):
     conf("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
     name = region("limited")
-    out = cluster.keyed(spark.range(0, 500_000, 1, 2), F.col("id") % 7, Nth(), ordered=True, name=name)
+    out = cluster.keyed(spark.range(0, 500_000, 1, 1), F.col("id") % 7, Nth(), ordered=True, name=name)
     assert [row.id for row in out.limit(5).collect()] == [0, 1, 2, 3, 4]
     assert [row.nth for row in out.take(8)] == [1] * 7 + [2]
     assert out.first().id == 0

@@ -83,7 +83,9 @@ class Keyed:
         rig.driver.add_code(f"keyed-op{number}", code)
         rig.driver.open_region(RegionOpened(rig.driver.now(), self.region, f"keyed-op{number}", balance, UNITS + 1))
         encoded = schema.serialize().to_pybytes()
-        self.feed = KeyedFeed(rig.settings, self.region, f"keyed-op{number}", encoded, balance.by_content, ordered)
+        self.feed = KeyedFeed(
+            rig.settings, self.region, f"keyed-op{number}", encoded, balance.by_content, ordered, tuple(ROWS.names)
+        )
         monkeypatch.setattr(feeding, "identity", lambda: dict(_tasks.identity))
 
     def run(self, batches, partition=0, epoch=0, query="", stage="1", attempt=0):

@@ -87,7 +87,8 @@ class Evaluations:
         return (
             f"partition {feeder.partition} of {_what(feeder)} is here again (attempt {feeder.attempt}), and its rows "
             "are in the operator's state already, which cannot be taken back. If a DataFrame is used more than once, "
-            "in foreachBatch or in a union with itself, persist() it first; if a task failed, start again"
+            "in foreachBatch or in a union with itself, persist() it first; if a task failed, start again "
+            "from the beginning"
         )
 
     def leave(self, feeder: FeederJoined, time: float, begun: bool, ended: bool) -> str:

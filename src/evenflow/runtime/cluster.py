@@ -18,7 +18,7 @@ from typing import Any, get_args
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened, TaskEnded
@@ -187,17 +187,21 @@ class Cluster:
             )
         if not isinstance(units, int) or isinstance(units, bool) or not self._size <= units <= MOST_UNITS:
             raise InvalidArgument(f"units={units!r}: give a number from {self._size} (the workers) to {MOST_UNITS:,}")
-        rows, key_place = routed(df, key, operator.hashed)
+        route = routed(df, key, operator.hashed)
         declared = _schema(self._spark, schema) if schema is not None else self._returned(df, operator)
         arrow = _arrow_schema(self._spark, declared)
-        added = 1 if key_place is not None else 2
-        visible = _arrow_schema(self._spark, StructType(rows.schema.fields[:-added]))
+        seen = zip(route.names[:-1], route.rows.schema.fields, strict=False)
+        visible = _arrow_schema(
+            self._spark, StructType([StructField(name, f.dataType, f.nullable) for name, f in seen])
+        )
         code = _pickled(Hosted(operator, visible, arrow, units + 1))
         region, digest = self._open_region(code, name or "keyed", chosen, units + 1)
         self._await_operator(digest)
         encoded = arrow.serialize().to_pybytes()
-        feed = KeyedFeed(self._settings, region, digest, encoded, chosen.by_content, ordered, key_place)
-        return rows.mapInArrow(feed, declared)
+        feed = KeyedFeed(
+            self._settings, region, digest, encoded, chosen.by_content, ordered, tuple(route.names), route.key_place
+        )
+        return route.rows.mapInArrow(feed, declared)
 
     def _returned(self, df: DataFrame, operator: KeyedOperator) -> StructType:
         """What the operator says it returns; columns that are the input's stay as Spark knows them."""

@@ -83,7 +83,7 @@ class KeyedFeeder(Feeding):
             self._wait()
         for batch in self._pulled(iter(batches)):
             if batch.num_rows:
-                rows = with_hashes(batch, self._feed.key_place)
+                rows = with_hashes(batch, self._feed.names, self._feed.key_place)
                 skew = self._begin(rows.schema, partition_of(batch))
                 self._insert(skew, rows)
                 self._send_all()
@@ -321,6 +321,8 @@ class KeyedFeed:
     schema: bytes
     by_content: bool
     ordered: bool
+    names: tuple[str, ...]
+    """Of the columns as workers get them, the hash of the key last."""
     key_place: int | None = None
     """The place of the key among the columns if the feeder is to hash it; None if Spark has."""
 

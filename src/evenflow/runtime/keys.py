@@ -7,6 +7,7 @@ where the key is one number, date or timestamp, the feeder computes its hash fro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -33,7 +34,6 @@ from pyspark.sql.types import (
 from evenflow.errors import InvalidArgument
 
 KEY = "__evenflow_key"
-PARTITION = "__evenflow_partition"
 MOST_UNITS = 1_000_000
 SEED = 42
 """Spark's."""
@@ -56,27 +56,38 @@ P1, P2, P3, P4, P5 = (
 )
 
 
-def routed(df: DataFrame, key: Key, hashed: Sequence[str]) -> tuple[DataFrame, int | None]:
-    """`df` with the columns the engine adds, and the place of the key if feeders are to hash it themselves.
+@dataclass(frozen=True)
+class Routed:
+    """Rows on their way through Spark."""
+
+    rows: DataFrame
+    """Columns c0, c1, ...: `mapInArrow` resolves names, and stumbles over those with dots in them."""
+    names: list[str]
+    """What workers know the columns by, the hash of the key last."""
+    key_place: int | None
+    """The place of the key if feeders are to hash it themselves."""
+
+
+def routed(df: DataFrame, key: Key, hashed: Sequence[str]) -> Routed:
+    """`df` with the columns the engine adds.
 
     Added are the hashes an operator wants, the hash of the key if Spark is to compute it, null where the key is null,
     and last the partition of the input, by which a row that comes twice is told from one that comes once: in a union
     of a DataFrame with itself, or after coalesce, that is not the task's own number.
     """
-    for name in (KEY, PARTITION):
-        if name in df.columns:
-            raise InvalidArgument(f"df has a column {name}, a name the engine needs itself: rename it")
     columns = _columns(df, key)
     place = _plain(df, key)
-    wanted = [hash_of(df, [_column(df, name)]).alias(f"xxhash64({name})") for name in hashed]
-    own = [] if place is not None else [hash_of(df, columns).alias(KEY)]
+    wanted = [F.coalesce(hash_of(df, [_column(df, name)], f"column {name!r}"), F.lit(0)) for name in hashed]
+    own = [] if place is not None else [hash_of(df, columns, f"key {key!r}")]
+    names = [*df.columns, *(f"xxhash64({name})" for name in hashed), KEY]
     try:
-        return df.select("*", *wanted, *own, F.spark_partition_id().alias(PARTITION)), place
+        rows = df.select("*", *wanted, *own, F.spark_partition_id())
     except PySparkException as error:
         raise InvalidArgument(f"key {key!r} cannot be hashed: {_first_line(error)}") from None
+    return Routed(rows.toDF(*(f"c{number}" for number in range(len(rows.columns)))), names, place)
 
 
-def hash_of(df: DataFrame, columns: list[Column]) -> Column:
+def hash_of(df: DataFrame, columns: list[Column], what: str) -> Column:
     """xxhash64 of the columns, null if all are null; two keys in 2 ** 64 are taken for one.
 
     xxhash64 skips nulls and knows no borders: (null, a) and (a, null) are told apart by flags, values in arrays and
@@ -85,7 +96,7 @@ def hash_of(df: DataFrame, columns: list[Column]) -> Column:
     nulls = [column.isNull() for column in columns]
     kinds = [df.select(column).schema[0].dataType for column in columns]
     if any(_holds(kind, MapType) for kind in kinds):
-        raise InvalidArgument(f"{columns} cannot be a key: maps have no order, so equal ones may look different")
+        raise InvalidArgument(f"{what} cannot be hashed: maps have no order, so equal ones may look different")
     if any(_holds(kind, (ArrayType, StructType)) for kind in kinds):
         columns = [F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})]
     elif len(columns) > 1:
@@ -93,10 +104,12 @@ def hash_of(df: DataFrame, columns: list[Column]) -> Column:
     return F.when(~reduce(Column.__and__, nulls), F.xxhash64(*columns))
 
 
-def with_hashes(batch: pa.RecordBatch, place: int | None) -> pa.RecordBatch:
-    """The batch as workers get it: without the partition, with the hash of the key as the last column."""
-    rows = batch.select(batch.schema.names[:-1])
-    return rows if place is None else rows.append_column(KEY, hashes(batch.column(place)))
+def with_hashes(batch: pa.RecordBatch, names: Sequence[str], place: int | None) -> pa.RecordBatch:
+    """The batch as workers get it: by name, without the partition, with the hash of the key as the last column."""
+    columns = batch.columns[:-1]
+    if place is not None:
+        columns.append(hashes(columns[place]))
+    return pa.RecordBatch.from_arrays(columns, names=names)
 
 
 def partition_of(batch: pa.RecordBatch) -> int:
@@ -160,8 +173,10 @@ def _holds(kind: DataType, what: Any) -> bool:
 def _columns(df: DataFrame, key: Key) -> list[Column]:
     if isinstance(key, str | Column):
         return [_column(df, key)]
-    if not isinstance(key, Sequence) or not key:
-        raise InvalidArgument(f"key={key!r}: name a column, or several in a list")
+    if not isinstance(key, Sequence):
+        raise InvalidArgument(f"key {key!r} is neither a column's name nor a Column, nor a list of them")
+    if not key:
+        raise InvalidArgument("key is empty: name at least one column")
     return [_column(df, one) for one in key]
 
 
