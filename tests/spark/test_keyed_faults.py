@@ -260,3 +260,36 @@ def test_restarted_worker_takes_part(spark, small, eventually):
     assert [c.worker for c in snapshot.consumers] == [0, 1, 2]
     assert min(np.bincount(snapshot.table.owners)) > 0
     assert all(c.rows > 0 for c in snapshot.consumers)
+
+
+def test_rate_source_whose_first_batch_is_empty(spark, small, tmp_path, eventually):
+    """Batch 0 of a rate source has no tasks at all: batch 1 is the first that anybody sees."""
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
+    out = small.keyed(rows.selectExpr("value id", "value % 3 k"), "k", Nth())
+    query = out.writeStream.format("memory").queryName("rated").outputMode("append").start()
+    try:
+        eventually(lambda: spark.table("rated").count() > 60 or query.exception(), what="rows or an error")
+        assert query.exception() is None
+    finally:
+        query.stop()
+
+
+def test_batch_operator_inside_a_stream_starts_afresh(spark, small, tmp_path):
+    """The static side of a stream runs in every micro-batch, and each time from the beginning."""
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "0.parquet")
+    seen = []
+
+    def each(batch, number):
+        static = small.keyed(spark.range(0, 30, 1, 1).selectExpr("id", "id % 3 k"), "k", Nth())
+        seen.append(static.agg(F.max("nth")).collect()[0][0])
+        pq.write_table(pa.table({"id": [number]}), tmp_path / f"{number + 1}.parquet")
+
+    stream = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).parquet(str(tmp_path))
+    query = stream.writeStream.foreachBatch(each).start()
+    try:
+        deadline = time.monotonic() + 60
+        while len(seen) < 3 and query.isActive and time.monotonic() < deadline:
+            time.sleep(0.1)
+    finally:
+        query.stop()
+    assert seen[:3] == [10, 10, 10]

@@ -158,6 +158,11 @@ class Controller:
         """A region by name."""
         return self._regions[name]
 
+    def unknown(self, feeder: FeederJoined) -> bool:
+        """Whether a task is the first of its query that a keyed operator sees."""
+        region = self._regions.get(feeder.region)
+        return bool(feeder.query) and isinstance(region, KeyedRegion) and not region.evaluations.knows(feeder)
+
     def is_worker(self, peer: Peer) -> bool:
         """Whether a peer is one of the workers now."""
         return peer in self._peers
@@ -188,7 +193,7 @@ class Controller:
     def _region_opened(self, event: RegionOpened) -> Iterable[Instruction]:
         region = self._new_region(event)
         self._regions[event.region] = region
-        idle = [old.name for old in self._regions.values() if not old.feeders and old is not region]
+        idle = [old.name for old in self._regions.values() if not _in_use(old) and old is not region]
         for name in idle[: max(0, len(self._regions) - KEPT_REGIONS)]:
             yield from self._close_region(event.time, name)
         fields = {"region": event.region, "balance": event.balance.name}
@@ -215,6 +220,7 @@ class Controller:
         if isinstance(region, KeyedRegion):
             for evaluation in region.evaluations.ids:
                 yield from region.end(time, evaluation, f"region {name} is long out of use")
+            yield from region.movements.abandon(time, "the region is closed")
 
     def _worker_joined(self, event: WorkerJoined) -> Iterable[Instruction]:
         worker = self._workers.get(event.worker)
@@ -353,7 +359,9 @@ class Controller:
     def _feeder_report(self, event: FeederReport) -> Iterable[Instruction]:
         feeder = self._feeders.get(event.peer)
         if feeder is not None:
-            region = self._regions[feeder.region]
+            region = self._regions.get(feeder.region)
+            if region is None:
+                return ()
             region.add(event.feeding_s, event.rows_out, event.connections)
             region.overhead = event.overhead if event.overhead is not None else region.overhead
             if isinstance(region, Region):
@@ -364,8 +372,9 @@ class Controller:
     def _peer_left(self, event: PeerLeft) -> Iterable[Instruction]:
         feeder = self._feeders.pop(event.peer, None)
         if feeder is not None:
-            region = self._regions[feeder.region]
-            region.feeders.discard(event.peer)
+            region = self._regions.get(feeder.region)
+            if region is not None:
+                region.feeders.discard(event.peer)
             yield Record(
                 event.time,
                 "feeder-left",
@@ -485,6 +494,11 @@ class Controller:
                 ],
             },
         )
+
+
+def _in_use(region: Region | KeyedRegion) -> bool:
+    """Whether anybody feeds a region, or a query may go on feeding it."""
+    return region.evaluations.feeding if isinstance(region, KeyedRegion) else bool(region.feeders)
 
 
 def _problem(move: SetWeights, region: Region) -> str:

@@ -56,7 +56,7 @@ class Evaluations:
         streaming = bool(feeder.query)
         known = self._live.get(name)
         if known is None:
-            if streaming and feeder.epoch > 0:
+            if streaming and feeder.epoch > 0 and not feeder.untouched:
                 return (
                     f"batch {feeder.epoch} of query {feeder.query} comes to a cluster that has no state of the batches "
                     "before it: start the query with a new checkpointLocation"
@@ -120,6 +120,11 @@ class Evaluations:
     def stateful(self) -> list[str]:
         """Those that may have rows in state."""
         return [known.id for known in self._live.values() if known.stateful]
+
+    def knows(self, feeder: FeederJoined) -> bool:
+        """Whether the evaluation a task belongs to has been here before."""
+        name = evaluation_of(feeder)
+        return name in self._live or name in self._over
 
     @property
     def feeding(self) -> bool:

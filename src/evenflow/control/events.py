@@ -59,7 +59,9 @@ class FeederJoined:
     query: str = ""
     epoch: int = 0
     stage: str = ""
-    """Spark's stage id and attempt."""
+    """Spark's stage id."""
+    untouched: bool = False
+    """Whether the batches of the query before this one had no rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,10 @@ class KeyedRegion:
     def end(self, time: float, name: str, why: str) -> Iterator[Instruction]:
         """Close an evaluation: its feeders are told, its state is dropped everywhere."""
         yield Record(time, "evaluation-ended", {"region": self.name, "evaluation": name, "why": why})
-        for peer in sorted(self.evaluations.end(name, why)):
+        feeders = self.evaluations.end(name, why)
+        if not self.evaluations.stateful:
+            self._unit_bytes[:] = 0
+        for peer in sorted(feeders):
             yield Tell(peer, {"type": "lost", "reason": why})
         for site in self.movements.sites.values():
             yield Tell(site.peer, {"type": "forget", "region": self.name, "evaluation": name})
@@ -194,6 +197,7 @@ class KeyedRegion:
             moved=self.movements.moved,
             bytes_moved=self.movements.bytes_moved,
             pause_s=self.movements.pause_s,
+            undone=self.movements.undone,
         )
 
     def decide(self, time: float) -> list[MoveUnits]:

@@ -68,6 +68,7 @@ class Movements:
     sites: dict[int, Site] = field(default_factory=dict)
     under_way: dict[int, Movement] = field(default_factory=dict)
     moved: int = 0
+    undone: int = 0
     bytes_moved: int = 0
     pause_s: float = 0.0
     blocked_by: str = ""
@@ -144,6 +145,7 @@ class Movements:
             return
         feeders = list(feeders)
         del self.under_way[number]
+        self.undone += len(movement.units)
         yield from self._release(movement, movement.source, feeders)
         yield Record(time, "move-undone", _fields(self.region, movement) | {"why": movement.reason})
         yield from self._begin(time, feeders)

@@ -92,6 +92,8 @@ class KeyedSnapshot:
     bytes_moved: int = 0
     pause_s: float = 0.0
     """Sum over the units moved so far of how long their rows had to wait."""
+    undone: int = 0
+    """Units whose move was taken back, so far."""
     unit_arrived: Counts | None = None
     """Rows of each unit that feeders took in, cumulative: what was asked for, where `unit_rows` is what was done."""
 

@@ -163,6 +163,8 @@ class FluxAuto:
             rows = max(0.0, float(snapshot.unit_rows.sum() - began.unit_rows.sum()))
             self._lost_s = self._lost_s / 2 + min(took, max(0.1 * took, took - rows / self._rate))
             self._lost_units = self._lost_units / 2 + units
+        if snapshot.undone > began.undone:  # somebody does not answer: the same again would fare no better
+            self._patience = min(2 * max(self._patience, 1.0), PATIENCE_S[1])
         self._reports.clear()
         self._fresh[:] = 0
         self._since, self._phase = snapshot.time + min(max(took, 0.1), 1.0), None

@@ -92,7 +92,7 @@ class Cluster:
         secret = secrets.token_bytes(32)
         name = uuid.uuid4().hex[:8]
         log = EventLog(event_log)
-        self._driver = Driver(Controller(workers), secret, bind, period, log)
+        self._driver = Driver(Controller(workers), secret, bind, period, log, self._untouched)
         settings = Settings(name, host, self._driver.port, secret, period, stall_timeout, emulate)
         self._settings = settings
         self._supervisor = Supervisor(self._context, settings, workers, self._task_ended)
@@ -171,8 +171,11 @@ class Cluster:
         as they are ready, or with `ordered=True` in the order of the rows they come from. Rows whose key is null have a
         unit of their own. `schema` is what the operator returns; ready-made operators know it.
 
-        State lasts as long as the streaming query, or one evaluation of a batch DataFrame. `balance` is a name, whose
-        parameters are given as `options` (`balance="flux", th_imb=1.1`), or an object from `evenflow.policy`.
+        State lasts as long as the streaming query and the cluster, or one evaluation of a batch DataFrame by one Spark
+        job: actions that run several jobs (take, show, toLocalIterator) evaluate each part by itself, so persist first.
+
+        `balance` is a name, whose parameters are given as `options` (`balance="flux", th_imb=1.1`), or an object from
+        `evenflow.policy`.
         """
         self._check_running()
         if not hasattr(df, "mapInArrow"):
@@ -199,7 +202,15 @@ class Cluster:
         self._await_operator(digest)
         encoded = arrow.serialize().to_pybytes()
         feed = KeyedFeed(
-            self._settings, region, digest, encoded, chosen.by_content, ordered, tuple(route.names), route.key_place
+            self._settings,
+            region,
+            digest,
+            encoded,
+            chosen.by_content,
+            ordered,
+            tuple(route.names),
+            df.isStreaming,
+            route.key_place,
         )
         return route.rows.mapInArrow(feed, declared)
 
@@ -252,7 +263,10 @@ class Cluster:
 
     def move(self, region: str, units: Sequence[int], target: int) -> None:
         """Ask for units of a keyed operator to be moved to a worker; the event log tells what becomes of it."""
-        owners = self._keyed_region(region).movements.table.owners
+        known = self._keyed_region(region)
+        if not known.balance.by_content:
+            raise InvalidArgument(f"region {region} has balance {known.balance.name!r}: its rows go to any worker")
+        owners = known.movements.table.owners
         wrong = [unit for unit in units if not 0 <= unit < len(owners)]
         if wrong or not 0 <= target < self._size:
             raise InvalidArgument(
@@ -314,6 +328,12 @@ class Cluster:
                 f"{self._size} workers hold all {slots} task slots of this session and leave none for the query: "
                 f"{_remedy(self._context.master, self._size + 1)}"
             )
+
+    def _untouched(self, query: str, epoch: int) -> bool:
+        """Whether no batch of a query before this one had any rows; batch 0 often has none, and no tasks."""
+        stream = self._spark.streams.get(query)
+        rows = {progress["batchId"]: progress["numInputRows"] for progress in stream.recentProgress} if stream else {}
+        return all(rows.get(earlier) == 0 for earlier in range(epoch))
 
     def _await_operator(self, operator: str) -> None:
         """Wait until the workers have compiled what the operator needs; if that takes long, rows wait for the rest."""

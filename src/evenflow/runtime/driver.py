@@ -7,10 +7,22 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import Event, Instruction, MoveAsked, PeerLeft, Record, RegionOpened, Stop, Tell, Tick
+from evenflow.control.events import (
+    Event,
+    FeederJoined,
+    Instruction,
+    MoveAsked,
+    PeerLeft,
+    Record,
+    RegionOpened,
+    Stop,
+    Tell,
+    Tick,
+)
 from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError
 from evenflow.model import MoveUnits
 from evenflow.runtime.channel import Channel, PeerGone
@@ -30,7 +42,16 @@ class Driver:
     Other threads hand it events through `post` and read it through `ask`; only its own thread touches sockets.
     """
 
-    def __init__(self, controller: Controller, secret: bytes, host: str, period: float, log: EventLog) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        secret: bytes,
+        host: str,
+        period: float,
+        log: EventLog,
+        untouched: Callable[[str, int], bool] = lambda query, epoch: False,
+    ) -> None:
+        self._untouched = untouched
         self._controller = controller
         self._log = log
         self._period = period
@@ -142,6 +163,8 @@ class Driver:
                 raise ProtocolError("it has said before who it is")
             peer = next(self._numbers)
             joined = event_of(now, peer, message)
+            if isinstance(joined, FeederJoined) and joined.epoch and self._controller.unknown(joined):
+                joined = replace(joined, untouched=self._untouched(joined.query, joined.epoch))
             self._peers[channel], self._channels[peer] = peer, channel
             self._carry_out(self._controller.handle(joined))
         elif peer is None:
@@ -163,7 +186,7 @@ class Driver:
         peer = self._peers.pop(channel, None)
         if peer is not None:
             del self._channels[peer]
-            self._carry_out(self._controller.handle(PeerLeft(self.now(), peer, reason)))
+            self._handle(PeerLeft(self.now(), peer, reason))
         elif not known:
             self._log.write(Record(self.now(), "stranger-refused", {"reason": reason}))
 

@@ -62,6 +62,8 @@ class KeyedFeeder(Feeding):
 
     def __init__(self, settings: Settings, feed: KeyedFeed, schema: pa.Schema) -> None:
         super().__init__(settings, feed.region, DEEP_BUFFER)
+        if not feed.streaming:  # a batch DataFrame inside a stream: the query's number is there, but is not its own
+            self._identity |= {"query": "", "epoch": 0}
         self._feed = feed
         self._schema = schema
         self._told = pa.schema([*schema, ORIGIN])
@@ -323,6 +325,7 @@ class KeyedFeed:
     ordered: bool
     names: tuple[str, ...]
     """Of the columns as workers get them, the hash of the key last."""
+    streaming: bool = True
     key_place: int | None = None
     """The place of the key among the columns if the feeder is to hash it; None if Spark has."""
 

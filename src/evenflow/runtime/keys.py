@@ -38,6 +38,13 @@ MOST_UNITS = 1_000_000
 SEED = 42
 """Spark's."""
 
+AS_JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Every value to the last digit: Spark's own format stops at milliseconds."""
 SHORT = (ByteType, ShortType, IntegerType, DateType)
 LONG = (LongType, TimestampType, TimestampNTZType)
 
@@ -98,7 +105,7 @@ def hash_of(df: DataFrame, columns: list[Column], what: str) -> Column:
     if any(_holds(kind, MapType) for kind in kinds):
         raise InvalidArgument(f"{what} cannot be hashed: maps have no order, so equal ones may look different")
     if any(_holds(kind, (ArrayType, StructType)) for kind in kinds):
-        columns = [F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})]
+        columns = [F.to_json(F.struct(*columns), AS_JSON)]
     elif len(columns) > 1:
         columns = [*columns, *nulls]
     return F.when(~reduce(Column.__and__, nulls), F.xxhash64(*columns))

@@ -36,7 +36,7 @@ class Reorder:
         rows = sum(piece.rows.num_rows for piece in pieces)
         origin = whole.column(whole.num_columns - 1).to_numpy() if told else np.arange(rows)
         if told:
-            whole = whole.select(whole.schema.names[:-1])
+            whole = whole.select(list(range(whole.num_columns - 1)))
         start = 0
         for piece in pieces:
             end = start + piece.rows.num_rows
