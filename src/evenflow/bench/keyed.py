@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from evenflow.model import KeyedSnapshot
-from evenflow.model.capacity import Emulate, Slowdown
+from evenflow.model.capacity import Emulate
 from evenflow.operators.hosted import units_of
 from evenflow.operators.rolling import RollingMean
 from evenflow.runtime.cluster import Cluster
@@ -56,11 +56,8 @@ class Setting:
         """The capacities, if any are emulated."""
         if not self.cost_us:
             return None
-        load = [(0.0, 1.0), (self.since, self.factor)] if self.since else [(0.0, self.factor)]
-        if self.until:
-            load.append((self.until, 1.0))
-        slowdown: dict[int, Slowdown] = dict.fromkeys(range(self.slow), load)
-        return Emulate(self.cost_us, slowdown)
+        load = Emulate.load(self.factor, self.since, self.until)
+        return Emulate(self.cost_us, dict.fromkeys(range(self.slow), load))
 
     def bound(self, loads: npt.NDArray[np.int64], second: float) -> float:
         """Rows a second that the best assignment of units can do: the hottest unit is somewhere, on one worker."""

@@ -42,9 +42,7 @@ class Setting:
 
     def emulate(self) -> Emulate:
         """The capacities."""
-        load = [(0.0, 1.0), (self.since, self.factor)] if self.since else [(0.0, self.factor)]
-        if self.until:
-            load.append((self.until, 1.0))
+        load = Emulate.load(self.factor, self.since, self.until)
         slowdown: dict[int, Slowdown] = dict.fromkeys(range(self.slow), load)
         for count, factor in self.also:
             slowdown |= dict.fromkeys(range(len(slowdown), len(slowdown) + count), factor)

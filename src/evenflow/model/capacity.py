@@ -42,6 +42,12 @@ class Emulate:
                         "seconds start at 0 and factors are above 0"
                     )
 
+    @staticmethod
+    def load(factor: float, since: float = 0.0, until: float = 0.0) -> list[tuple[float, float]]:
+        """The schedule of a load that comes at second `since` and, unless `until` is 0, goes again."""
+        steps = [(0.0, 1.0), (since, factor)] if since else [(0.0, factor)]
+        return [*steps, (until, 1.0)] if until else steps
+
     def factor(self, worker: int, second: float) -> float:
         """The worker's slowdown at `second`."""
         steps = self._steps(worker)

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
+from evenflow.operators.delegating import Delegating
 from evenflow.operators.keyed import KeyedOperator, Keys, Units
 
 
-class Adding(KeyedOperator):
+class Adding(Delegating):
     """All columns of the rows, and after them one more, `into`, computed from the rows of the key so far."""
 
     def __init__(self, column: str, into: str) -> None:

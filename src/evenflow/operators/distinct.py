@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.operators.adding import Adding, rehearse, sample
@@ -37,15 +33,6 @@ class DistinctCount(Adding):
     def warm_up(self, rows: pa.Schema) -> None:
         some = sample(self._kept(rows))
         rehearse(self, some.append_column(self._hash, pa.array([0, 0], pa.int64())))
-
-    def extract(self, unit: int) -> Any:
-        return self._state.extract(unit)
-
-    def install(self, unit: int, state: Any) -> None:
-        self._state.install(unit, state)
-
-    def sizes(self, units: Units) -> npt.NDArray[np.int64]:
-        return self._state.sizes(units)
 
     @property
     def _hash(self) -> str:

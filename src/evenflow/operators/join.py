@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,11 +11,12 @@ import pyarrow.compute as pc
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.adding import column_type, rehearse, sample
 from evenflow.operators.columns import locked, microseconds, require_time
-from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
+from evenflow.operators.delegating import Delegating
+from evenflow.operators.keyed import Keys, Origin, Units
 from evenflow.operators.rolling import NO_TIMES, check_window
 
 
-class WindowJoin(KeyedOperator):
+class WindowJoin(Delegating):
     """Joins two inputs that come as one, told apart by the string in column `tag`: `left` or `right`.
 
     Each row is paired with the rows of its key from the other side that are still in the window, oldest first.
@@ -74,15 +74,6 @@ class WindowJoin(KeyedOperator):
         some = sample(rows).take(pa.array([1, 1]))
         tags = pa.array([self.left, self.right]).cast(rows.field(self.tag).type)
         rehearse(self, some.set_column(rows.get_field_index(self.tag), rows.field(self.tag), tags))
-
-    def extract(self, unit: int) -> Any:
-        return self._state.extract(unit)
-
-    def install(self, unit: int, state: Any) -> None:
-        self._state.install(unit, state)
-
-    def sizes(self, units: Units) -> npt.NDArray[np.int64]:
-        return self._state.sizes(units)
 
     def _sides(self, tags: pa.Array) -> npt.NDArray[Any]:
         sides = pc.index_in(tags, pa.array([self.left, self.right], tags.type))

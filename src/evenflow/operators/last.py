@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.operators.adding import Adding
@@ -28,12 +24,3 @@ class LastValue(Adding):
     def add(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.Array:
         column = rows.column(self.column)
         return self._state.push(units, keys, column, validity(column))
-
-    def extract(self, unit: int) -> Any:
-        return self._state.extract(unit)
-
-    def install(self, unit: int, state: Any) -> None:
-        self._state.install(unit, state)
-
-    def sizes(self, units: Units) -> npt.NDArray[np.int64]:
-        return self._state.sizes(units)

@@ -6,7 +6,6 @@ import math
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
@@ -44,16 +43,6 @@ class _Aggregate(Adding):
     def _push(self, rows: pa.RecordBatch, units: Units, keys: Keys, values: Any, valid: Any) -> tuple[Any, Any]:
         pushed: tuple[Any, Any] = self._state.push(units, keys, values, valid)
         return pushed
-
-    def extract(self, unit: int) -> Any:
-        return self._state.extract(unit)
-
-    def install(self, unit: int, state: Any) -> None:
-        self._state.install(unit, state)
-
-    def sizes(self, units: Units) -> npt.NDArray[np.int64]:
-        sizes: npt.NDArray[np.int64] = self._state.sizes(units)
-        return sizes
 
 
 class Running(_Aggregate):
