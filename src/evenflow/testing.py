@@ -28,6 +28,7 @@ def check_operator(
     `rows` is a sample, a RecordBatch, Table or DataFrame, with key column or columns `key`. The laws:
 
     - operator: it can be pickled, and `schema`, if it has one, tells the columns of its results;
+    - columns: with `adds`, results begin with their rows; `process` needs no column that `reads` does not name;
     - origin: results that are not one for each row come with the place of the row they come from, not falling;
     - units: the results of a unit depend on its rows only;
     - batches: the results do not depend on how the rows are cut into batches;

@@ -98,9 +98,8 @@ def _check_state(world):
             known = host._regions.get(name)
             if known is None:
                 continue
-            away = known.away if isinstance(known.away, dict) else dict.fromkeys(alive, known.away)
-            for units in away.values():
-                wrong = [unit for unit in units if owners[unit] == number]
+            for gone in known.away.values():
+                wrong = [unit for unit in gone.nonzero()[0].tolist() if owners[unit] == number]
                 if wrong:
                     _fail(world, f"worker {number} owns units {wrong} of {name} and takes them to be away")
             for evaluation, copy in known.copies.items():

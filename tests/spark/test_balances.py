@@ -64,11 +64,12 @@ def test_the_model_outlives_the_query(spark):
     with ef.Cluster(spark, WORKERS, period=0.1, emulate=EMULATE) as cluster:
         out = cluster.ordered_map(df, same, df.schema, balance="blocking-rate", name="r")
         assert_same(out, df, least=60_000)
-        first = cluster.snapshot("r").connections[0]
+        before = [event["connections"][0]["weight"] for event in cluster.events() if event["event"] == "sample"]
         assert_same(out, df, least=60_000)
-        second = cluster.snapshot("r").connections[0]
-    assert first.weight < 250
-    assert second.rows_sent - first.rows_sent < first.rows_sent
+        samples = [event["connections"][0]["weight"] for event in cluster.events() if event["event"] == "sample"]
+    assert before[0] == pytest.approx(1000 * EVEN, abs=1)
+    assert before[-1] < 250
+    assert samples[len(before)] < 250
 
 
 def test_event_log_can_be_drawn(spark, tmp_path):

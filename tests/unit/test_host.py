@@ -42,7 +42,7 @@ class Site:
         self.host = Host(self.told.append, self.courier, lambda _name: code)
 
     def open(self, region="r"):
-        self.host.open(region, "op", 0.0, 0.0)
+        self.host.open(region, "op", UNITS, 0.0, 0.0)
 
     def leave(self, region="r"):
         self.host.leave(region, 0.0, 0.0)
@@ -62,7 +62,7 @@ class Site:
 
     def take(self, parcel):
         """Have a parcel brought."""
-        self.courier.inbox.put(Parcel(parcel.move, parcel.body))
+        self.courier.inbox.put(Parcel(parcel.move, parcel.parts))
         self.host.collect()
 
     def outcomes(self):

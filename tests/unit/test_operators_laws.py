@@ -127,6 +127,48 @@ class OnlyOddLosesState(OnlyOdd):
         pass
 
 
+class Adds(Counting):
+    """Gives its rows back with their count; needs none of their columns."""
+
+    adds = True
+
+    def reads(self, rows):
+        return []
+
+    def schema(self, rows):
+        return rows.append(pa.field("n", pa.int64()))
+
+    def process(self, rows, units, keys):
+        counts = super().process(rows, units, keys).column("n")
+        return pa.RecordBatch.from_arrays([*rows.columns, counts], schema=self.schema(rows.schema))
+
+
+class AddsInFront(Adds):
+    def schema(self, rows):
+        return pa.schema([("n", pa.int64()), *rows])
+
+    def process(self, rows, units, keys):
+        counts = Counting.process(self, rows, units, keys).column("n")
+        return pa.RecordBatch.from_arrays([counts, *rows.columns], schema=self.schema(rows.schema))
+
+
+class ReadsMore(Adds):
+    def process(self, rows, units, keys):
+        assert len(rows.column("v")) == len(keys)
+        return super().process(rows, units, keys)
+
+
+class ReadsWhatIsNot(Adds):
+    def reads(self, rows):
+        return ["x"]
+
+
+class CountsColumns(Adds):
+    def process(self, rows, units, keys):
+        counts = pa.array([rows.num_columns] * rows.num_rows, pa.int64())
+        return pa.RecordBatch.from_arrays([*rows.columns, counts], schema=self.schema(rows.schema))
+
+
 def sample(count=200, seed=0):
     random = np.random.default_rng(seed)
     return pa.table(
@@ -146,6 +188,7 @@ def sample(count=200, seed=0):
     [
         Counting(),
         OnlyOdd(),
+        Adds(),
         RollingMean("v", rows=5),
         RollingStd("v", seconds=3.0, time="t"),
         RunningSum("v"),
@@ -178,6 +221,10 @@ def test_what_keeps_the_laws_passes(operator, key):
         (NotABatch, "law 'operator': process gives DataFrame"),
         (NegativeSizes, r"law 'operator': sizes\(\) of 8 units gives"),
         (HoldsALock, "law 'operator': it cannot be pickled"),
+        (AddsInFront, "law 'columns': it says that it only adds columns"),
+        (ReadsMore, r"law 'columns': process needs a column that reads\(\) does not name"),
+        (ReadsWhatIsNot, r"law 'columns': reads\(\) names 'x'; there are: k, j"),
+        (CountsColumns, r"law 'columns', unit \d: its results change when it is given only the columns it reads"),
         (OnlyOddLosesState, r"law 'move': its results change.*\(in some unit"),
     ],
 )

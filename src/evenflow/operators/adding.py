@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +17,17 @@ from evenflow.operators.keyed import KeyedOperator, Keys, Units
 class Adding(Delegating):
     """All columns of the rows, and after them one more, `into`, computed from the rows of the key so far."""
 
+    adds = True
+
     def __init__(self, column: str, into: str) -> None:
         for argument, name in (("column", column), ("into", into)):
             if not isinstance(name, str) or not name:
                 raise InvalidArgument(f"{argument} is {name!r}: give the name of a column")
         self.column = column
         self.into = into
+
+    def reads(self, rows: pa.Schema) -> Sequence[str]:
+        return [self.column]
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
         kind = column_type(self, rows, self.column)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from evenflow.operators.adding import Adding, rehearse, sample
@@ -22,6 +24,9 @@ class DistinctCount(Adding):
         from evenflow.operators.sets import Sets  # numba comes with it: only those who use it pay
 
         self._state = Sets()
+
+    def reads(self, rows: pa.Schema) -> Sequence[str]:
+        return [self.column, self._hash]
 
     def result_type(self, kind: pa.DataType) -> pa.DataType:
         return pa.int64()

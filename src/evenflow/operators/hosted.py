@@ -18,10 +18,14 @@ ORIGIN = pa.field("__evenflow_origin", pa.int64())
 class Hosted:
     """The operator as the user gave it, never used itself: each evaluation works on a copy."""
 
-    def __init__(self, operator: KeyedOperator, rows: pa.Schema, schema: pa.Schema, units: int) -> None:
+    def __init__(
+        self, operator: KeyedOperator, rows: pa.Schema, schema: pa.Schema, units: int, adds: bool = False
+    ) -> None:
         self.operator = operator
         self._rows = rows
         self._schema = schema
+        """Of what travels back: with `adds`, the columns the operator adds to its rows."""
+        self._adds = adds
         self.units = units
         """The last of them is that of null keys."""
 
@@ -34,29 +38,37 @@ class Hosted:
         return copy.deepcopy(self.operator)
 
     def process(
-        self, operator: KeyedOperator, batch: pa.RecordBatch, ordered: bool
+        self, operator: KeyedOperator, rows: pa.RecordBatch, units: Units, keys: Keys, ordered: bool
     ) -> tuple[pa.RecordBatch, Origin | None]:
-        """Rows as they come, engine columns last; the result, and where its rows come from if that is not plain."""
-        rows, units, keys = self.unpacked(batch)
+        """The result, and where its rows come from if that is not plain."""
         result = operator.process(rows, units, keys)
         given, origin = result if isinstance(result, tuple) else (result, None)
-        out = conform(given, self._schema)
-        if ordered and origin is None and out.num_rows != batch.num_rows:
+        out = conform(self._new_columns(given) if self._adds else given, self._schema)
+        if self._adds and (origin is not None or out.num_rows != rows.num_rows):
             raise FunctionError(
-                f"{type(operator).__name__}.process gave {out.num_rows} rows for {batch.num_rows} and did not say "
+                f"{type(operator).__name__}.process gave {out.num_rows} rows for {rows.num_rows}: an operator that "
+                "only adds columns (adds = True) gives its rows back one by one, without their places"
+            )
+        if ordered and origin is None and out.num_rows != rows.num_rows:
+            raise FunctionError(
+                f"{type(operator).__name__}.process gave {out.num_rows} rows for {rows.num_rows} and did not say "
                 "which come from which: with ordered=True return the result and the places of its rows"
             )
         if origin is not None and ordered:
-            _check_origin(type(operator).__name__, np.asarray(origin), out.num_rows, batch.num_rows)
+            _check_origin(type(operator).__name__, np.asarray(origin), out.num_rows, rows.num_rows)
         return out, np.asarray(origin, np.int64) if ordered and origin is not None else None
+
+    def _new_columns(self, given: object) -> object:
+        """The last columns, as many as are declared; what is no batch is left to `conform` to refuse."""
+        if not isinstance(given, pa.RecordBatch | pa.Table):
+            return given
+        return given.select(list(range(max(0, given.num_columns - len(self._schema)), given.num_columns)))
 
     def unpacked(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Units, Keys]:
         """The user's columns, the units, the keys; the hashes of the keys come last."""
         width = batch.num_columns - 1
-        schema = pa.schema([batch.schema.field(place) for place in range(width)])
-        rows = pa.RecordBatch.from_arrays(batch.columns[:width], schema=schema)
         hashes = batch.column(width)
-        return rows, units_of(hashes, self.units), values_of(hashes)
+        return batch.select(list(range(width))), units_of(hashes, self.units), values_of(hashes)
 
     def blame(self, batch: pa.RecordBatch) -> tuple[int, int] | None:
         """Unit and key hash of the first row with which the batch fails on empty state; None if it does not fail so."""
@@ -74,7 +86,7 @@ class Hosted:
 
     def _fails(self, batch: pa.RecordBatch) -> bool:
         try:
-            self.process(self.fresh(), batch, ordered=False)
+            self.process(self.fresh(), *self.unpacked(batch), ordered=False)
         except Exception:  # whatever it was: the first failure has been kept, this only looks for its row
             return True
         return False

@@ -23,6 +23,7 @@ its worker owns, all rows of one key from one Spark partition in their order. Th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -45,6 +46,14 @@ class KeyedOperator(ABC):
     """Whether rows of one key must meet in one place. If not, any worker may take any row (`balance="river"`)."""
     hashed: tuple[str, ...] = ()
     """Columns whose 64-bit hashes the operator wants; they come with its rows as columns `xxhash64(name)`."""
+
+    adds: ClassVar[bool] = False
+    """Whether the result is always the rows as they came, in their order, with further columns. Then only those columns
+    travel back, and the rows' own stay where they are."""
+
+    def reads(self, rows: pa.Schema) -> Sequence[str]:
+        """The columns that `process` needs, all unless overridden; others do not travel to the workers."""
+        return list(rows.names)
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
         """The columns of the result, given those of the rows. Needed where `Cluster.keyed` is not told a schema."""

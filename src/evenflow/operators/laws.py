@@ -72,6 +72,7 @@ class Trial:
         everything = np.arange(self.rows.num_rows)
         whole = self._gather(self._process(self._copy(), everything))
         self._check_schema(whole)
+        self._check_columns(whole)
         self._check_units(whole)
         for _ in range(self.rounds):
             lone = self._copy()
@@ -89,6 +90,30 @@ class Trial:
             return
         if self.rows.num_rows and not whole.rows.schema.equals(schema):
             self._fail("operator", f"schema() tells\n{schema}\nand results have\n{whole.rows.schema}")
+
+    def _check_columns(self, whole: Outcome) -> None:
+        """What `reads` and `adds` promise; without them there is nothing to check."""
+        rows, read = self.rows, list(self.operator.reads(self.rows.schema))
+        if self.operator.adds:
+            own = whole.rows.select(list(range(min(len(self.schema), whole.rows.num_columns))))
+            if not _same_table(own, pa.Table.from_batches([rows.select(range(len(self.schema)))])):
+                self._fail("columns", "it says that it only adds columns, and its results do not begin with its rows")
+        if len(read) == rows.num_columns:
+            return
+        missing = [name for name in read if name not in rows.schema.names]
+        if missing:
+            self._fail("columns", f"reads() names {missing[0]!r}; there are: {', '.join(rows.schema.names)}")
+        self.rows = rows.select([name for name in rows.schema.names if name in read])
+        try:
+            partial = self._gather(self._process(self._copy(), np.arange(rows.num_rows)))
+        except KeyError as error:
+            self._fail("columns", f"process needs a column that reads() does not name: {error}")
+        finally:
+            self.rows = rows
+        if self.operator.adds:
+            whole = Outcome(_after(whole.rows, self.schema.names), whole.origin)
+            partial = Outcome(_after(partial.rows, self.schema.names), partial.origin)
+        self._compare(whole, partial, "columns", "its results change when it is given only the columns it reads")
 
     def _check_units(self, whole: Outcome) -> None:
         alone = self._gather(
@@ -214,6 +239,11 @@ class Trial:
     def _fail(self, law: str, wrong: str, unit: int | None = None) -> Any:
         where = "" if unit is None else f", unit {unit}"
         raise AssertionError(f"{self.name} breaks law '{law}'{where}: {wrong}")
+
+
+def _after(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Without the columns of these names."""
+    return rows.drop_columns([name for name in names if name in rows.column_names])
 
 
 def _batch(rows: Any) -> pa.RecordBatch:

@@ -5,6 +5,9 @@ aggregates of themselves and all front cells after them; the others, the back, h
 aggregate. The window's aggregate is that of its first cell combined with that of the back. A cell that leaves just
 leaves. When the front is used up the back becomes the front, which costs each row one more combination on average.
 
+Rings have room for 4, 8, 16, ... cells, or for as many as a window can have. Room that is given up is kept in lists by
+size, each linked through its first cells, and used again; so units come and go without the arena being copied.
+
 An aggregate is (count, a, b): count of non-null values; a: sum, minimum, maximum or mean; b: sum of squared deviations.
 """
 
@@ -15,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.operators.compiled import compiled, grown
+from evenflow.operators.compiled import compiled, grown, readable
 from evenflow.operators.keyed import Keys, Units
 from evenflow.operators.slots import Longs, Slots
 
@@ -77,6 +80,7 @@ class Rings:
         self.cells = np.empty((1024, 3 if how == STD else 2))
         self.clock = np.empty(1024 if span else 0, np.int64)
         self.marks = np.zeros(2, np.int64)
+        self.spare = np.full(64, -1, np.int64)
 
     def push(
         self, units: Units, keys: Keys, values: Floats, valid: npt.NDArray[np.bool_], times: Longs
@@ -85,11 +89,10 @@ class Rings:
         slots = self.slots.find(units, keys)
         self._fit()
         out, known = np.empty(len(keys)), np.empty(len(keys), np.bool_)
-        most = self.rows or ENDLESS
         done = 0
         while True:
-            window = self.rings, self.backs, self.cells, self.clock, self.marks
-            done, _ = _slide(self.how, most, self.span, slots, values, valid, times, done, *window, out, known)
+            window = self.rings, self.backs, *self._arena
+            done, _ = _slide(self.how, self._most, self.span, slots, values, valid, times, done, *window, out, known)
             if done == len(keys):
                 return out, known
             self._repack(2 * int(self.rings[slots[done], ROOM]) + SMALLEST)
@@ -98,12 +101,11 @@ class Rings:
         slots = self.slots.of(np.array([unit]))
         if not len(slots):
             return None
-        shape = self.rings[slots][:, LENGTH:]
+        shape = self.rings[slots, LENGTH:]
         length = int(shape[:, 0].sum())
         cells, clock = np.empty((length, self.cells.shape[1])), np.empty(length if self.span else 0, np.int64)
-        _dump(slots, self.rings, self.cells, self.clock, cells, clock)
+        _dump(slots, self.rings, *self._arena, cells, clock)
         state = self.slots.key[slots], shape, self.backs[slots], cells, clock
-        self.marks[LIVE] -= self.rings[slots, ROOM].sum()
         self.rings[slots], self.backs[slots] = (0, 0, 0, 0, 0, EVER), 0
         self.slots.drop(unit)
         if self.marks[TOP] > 4 * self.marks[LIVE] + 65536:
@@ -111,23 +113,33 @@ class Rings:
         return state
 
     def install(self, unit: int, state: Any) -> None:
-        keys, shape, backs, cells, clock = state
+        keys, shape, backs, *contents = state
         slots = self.slots.add(unit, keys)
         self._fit()
-        room = np.maximum(shape[:, 0], min(SMALLEST, self.rows or SMALLEST))
-        if self.marks[TOP] + room.sum() > len(self.cells):
-            self._repack(int(room.sum()))
-        ends = np.cumsum(room)
-        self.rings[slots, START] = self.marks[TOP] + ends - room
-        self.rings[slots, ROOM] = room
-        self.rings[slots, LENGTH:] = shape
+        shape, cells, clock = (
+            readable(shape, np.int64),
+            readable(contents[0], np.float64),
+            readable(contents[1], np.int64),
+        )
         self.backs[slots] = backs
-        self.marks += ends[-1]
-        _load(slots, self.rings, self.cells, self.clock, cells, clock)
+        done = read = 0
+        while True:
+            done, read = _load(slots, done, read, shape, self._most, self.rings, *self._arena, cells, clock)
+            if done == len(slots):
+                return
+            self._repack(int(2 * shape[done:, 0].sum()) + SMALLEST * (len(slots) - done))
 
     def sizes(self, units: Units) -> Longs:
         cell = 8 * (self.cells.shape[1] + bool(self.span))
         return self.slots.per_unit(units, 80 + cell * self.rings[self.slots.of(units), LENGTH])
+
+    @property
+    def _most(self) -> int:
+        return self.rows or ENDLESS
+
+    @property
+    def _arena(self) -> tuple[Floats, Longs, Longs, Longs]:
+        return self.cells, self.clock, self.marks, self.spare
 
     def _fit(self) -> None:
         old = len(self.rings)
@@ -138,7 +150,8 @@ class Rings:
         """Move the rings, without gaps, to an arena half of which is free and which has room for `more` cells."""
         size = max(1024, 2 * (int(self.marks[LIVE]) + more))
         cells, clock = np.empty((size, self.cells.shape[1])), np.empty(size if self.span else 0, np.int64)
-        self.marks[:] = _pack(self.rings, self.cells, self.clock, cells, clock)
+        self.marks[:] = _pack(self._most, self.rings, self.cells, self.clock, cells, clock)
+        self.spare[:] = -1
         self.cells, self.clock = cells, clock
 
 
@@ -196,7 +209,7 @@ def _run(how, slots, values, valid, totals, out, known):  # type: ignore[no-unty
 
 
 @compiled
-def _slide(how, most, span, slots, values, valid, times, at, rings, backs, cells, clock, marks, out, known):  # type: ignore[no-untyped-def]
+def _slide(how, most, span, slots, values, valid, times, at, rings, backs, cells, clock, marks, spare, out, known):  # type: ignore[no-untyped-def]
     """Push rows from `at` on; the row for which the arena had no room, or the number of rows; and a mere number."""
     read = 0.0
     for row in range(at, len(slots)):
@@ -216,7 +229,7 @@ def _slide(how, most, span, slots, values, valid, times, at, rings, backs, cells
         elif ring[LENGTH] == most:
             _pop(how, ring, back, cells)
         if keep:
-            if ring[LENGTH] == ring[ROOM] and not _enlarge(most, ring, cells, clock, marks):
+            if ring[LENGTH] == ring[ROOM] and not _enlarge(most, ring, cells, clock, marks, spare):
                 return row, read
             value = values[row] if here else 0.0
             count = 1.0 if here else 0.0
@@ -303,14 +316,60 @@ def _open(how, ring, back, cells, clock, time, count, value):  # type: ignore[no
 
 
 @compiled
-def _enlarge(most, ring, cells, clock, marks):  # type: ignore[no-untyped-def]
-    """Move a full ring to the top of the arena, with twice the room; whether there was space."""
-    room = min(max(SMALLEST, 2 * ring[ROOM]), most)
-    if marks[TOP] + room > len(cells):
+def _fitting(length, most):  # type: ignore[no-untyped-def]
+    """The room for a ring of so many cells."""
+    room = SMALLEST
+    while room < length:
+        room *= 2
+    return min(room, most)
+
+
+@compiled
+def _grade(room):  # type: ignore[no-untyped-def]
+    """The number of the list of spare rooms of this size: no two sizes that rings have in one arena share one."""
+    grade = 0
+    while 1 << grade < room:
+        grade += 1
+    return grade
+
+
+@compiled
+def _reserve(room, cells, marks, spare):  # type: ignore[no-untyped-def]
+    """Where there is room; -1 if nowhere."""
+    grade = _grade(room)
+    start = spare[grade]
+    if start >= 0:
+        spare[grade] = np.int64(cells[start, 0])
+    elif marks[TOP] + room <= len(cells):
+        start = marks[TOP]
+        marks[TOP] += room
+    else:
+        return np.int64(-1)
+    marks[LIVE] += room
+    return start
+
+
+@compiled
+def _give_up(ring, cells, marks, spare):  # type: ignore[no-untyped-def]
+    """Let others have a ring's room."""
+    if ring[ROOM]:
+        grade = _grade(ring[ROOM])
+        cells[ring[START], 0] = spare[grade]
+        spare[grade] = ring[START]
+        marks[LIVE] -= ring[ROOM]
+        ring[ROOM] = 0
+
+
+@compiled
+def _enlarge(most, ring, cells, clock, marks, spare):  # type: ignore[no-untyped-def]
+    """Move a full ring to where it has twice the room; whether there was space."""
+    room = _fitting(ring[LENGTH] + 1, most)
+    start = _reserve(room, cells, marks, spare)
+    if start < 0:
         return False
-    _move(ring, cells, clock, marks[TOP], cells, clock)
-    marks[TOP] += room
-    marks[LIVE] += room - ring[ROOM]
+    old = ring.copy()
+    _move(ring, cells, clock, start, cells, clock)
+    _give_up(old, cells, marks, spare)
     ring[ROOM] = room
     return True
 
@@ -327,22 +386,22 @@ def _move(ring, cells, clock, start, new_cells, new_clock):  # type: ignore[no-u
 
 
 @compiled
-def _pack(rings, cells, clock, new_cells, new_clock):  # type: ignore[no-untyped-def]
+def _pack(most, rings, cells, clock, new_cells, new_clock):  # type: ignore[no-untyped-def]
     """Copy all rings into a new arena, those mostly empty with less room; how much is used there, twice."""
     top = 0
     for slot in range(len(rings)):
         ring = rings[slot]
         if ring[ROOM]:
             _move(ring, cells, clock, top, new_cells, new_clock)
-            if ring[ROOM] > SMALLEST and ring[LENGTH] * 4 < ring[ROOM]:
-                ring[ROOM] = max(SMALLEST, 2 * ring[LENGTH])
+            if ring[LENGTH] * 4 < ring[ROOM]:
+                ring[ROOM] = _fitting(2 * ring[LENGTH], most)
             top += ring[ROOM]
     return top, top
 
 
 @compiled
-def _dump(slots, rings, cells, clock, out_cells, out_clock):  # type: ignore[no-untyped-def]
-    """Copy the cells of some rings, in order, one ring after the other."""
+def _dump(slots, rings, cells, clock, marks, spare, out_cells, out_clock):  # type: ignore[no-untyped-def]
+    """Copy the cells of some rings, in order, one ring after the other, and give up their room."""
     top = 0
     for slot in slots:
         ring = rings[slot]
@@ -352,16 +411,23 @@ def _dump(slots, rings, cells, clock, out_cells, out_clock):  # type: ignore[no-
             if len(out_clock):
                 out_clock[top] = clock[source]
             top += 1
+        _give_up(ring, cells, marks, spare)
 
 
 @compiled
-def _load(slots, rings, cells, clock, in_cells, in_clock):  # type: ignore[no-untyped-def]
-    """The reverse of `_dump`, into rings that start where they should be."""
-    top = 0
-    for slot in slots:
-        ring = rings[slot]
+def _load(slots, at, read, shape, most, rings, cells, clock, marks, spare, in_cells, in_clock):  # type: ignore[no-untyped-def]
+    """The reverse of `_dump`, from slot `at` and cell `read` on; the slot for which there was no room, and its cell."""
+    for which in range(at, len(slots)):
+        ring = rings[slots[which]]
+        room = _fitting(shape[which, 0], most)
+        start = _reserve(room, cells, marks, spare)
+        if start < 0:
+            return which, read
+        ring[START], ring[ROOM], ring[HEAD] = start, room, 0
+        ring[LENGTH], ring[FRONT], ring[LATEST] = shape[which, 0], shape[which, 1], shape[which, 2]
         for place in range(ring[LENGTH]):
-            _copy(in_cells, top, cells, ring[START] + place)
+            _copy(in_cells, read, cells, start + place)
             if len(in_clock):
-                clock[ring[START] + place] = in_clock[top]
-            top += 1
+                clock[start + place] = in_clock[read]
+            read += 1
+    return len(slots), read

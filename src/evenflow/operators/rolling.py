@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -85,6 +86,9 @@ class Rolling(_Aggregate):
         if self.time is not None:
             require_time(self, self.time, column_type(self, rows, self.time))
         return result
+
+    def reads(self, rows: pa.Schema) -> Sequence[str]:
+        return [*super().reads(rows), *([self.time] if self.time not in (None, self.column) else [])]
 
     def warm_up(self, rows: pa.Schema) -> None:
         some = sample(rows)

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, get_args
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -197,7 +198,17 @@ class Cluster:
         visible = _arrow_schema(
             self._spark, StructType([StructField(name, f.dataType, f.nullable) for name, f in seen])
         )
-        code = _pickled(Hosted(operator, visible, arrow, units + 1))
+        kept = _kept(operator, visible, arrow, len(df.columns))
+        reads = _reads(operator, visible) if kept or not operator.adds else range(len(visible))
+        code = _pickled(
+            Hosted(
+                operator,
+                pa.schema([visible.field(place) for place in reads]),
+                pa.schema(list(arrow)[kept:]),
+                units + 1,
+                kept > 0,
+            )
+        )
         region, digest = self._open_region(code, name or "keyed", chosen, units + 1)
         self._await_operator(digest)
         encoded = arrow.serialize().to_pybytes()
@@ -211,6 +222,8 @@ class Cluster:
             tuple(route.names),
             df.isStreaming,
             route.key_place,
+            tuple(reads),
+            kept,
         )
         return route.rows.mapInArrow(feed, declared)
 
@@ -434,6 +447,28 @@ def _arrow_schema(spark: SparkSession, schema: StructType) -> Any:
         timezone=spark.conf.get("spark.sql.session.timeZone"),
         prefers_large_types=spark.conf.get("spark.sql.execution.arrow.useLargeVarTypes") == "true",
     )
+
+
+def _kept(operator: KeyedOperator, rows: pa.Schema, schema: pa.Schema, width: int) -> int:
+    """How many columns need not travel to the workers and back: all the user's, where the operator only adds to them.
+
+    With a schema that has them otherwise, the whole result must be made to fit it.
+    """
+    own, declared = list(rows)[:width], list(schema)[:width]
+    same = [(field.name, field.type) for field in own] == [(field.name, field.type) for field in declared]
+    return width if operator.adds and same and len(schema) > width else 0
+
+
+def _reads(operator: KeyedOperator, rows: pa.Schema) -> list[int]:
+    """The places of the columns an operator wants to see."""
+    names = list(operator.reads(rows))
+    wrong = [name for name in names if name not in rows.names]
+    if wrong:
+        raise InvalidArgument(
+            f"{type(operator).__name__} reads column {wrong[0]!r}, which does not exist; there are: "
+            f"{', '.join(rows.names)}"
+        )
+    return [place for place, name in enumerate(rows.names) if name in names]
 
 
 def _pickled(operator: MapOperator | Hosted) -> bytes:

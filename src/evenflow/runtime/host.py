@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import ProtocolError
+from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.operators.hosted import ORIGIN, Hosted, units_of
 from evenflow.operators.keyed import KeyedOperator
-from evenflow.runtime.mover import Mover, Parcel, Undelivered
+from evenflow.runtime.mover import Mover, Parcel, Part, Undelivered
 
 REPORT_S = 0.1
 """Statistics go to the controller this often while feeders are there."""
@@ -54,21 +54,31 @@ class _Region:
     """One keyed operator on this worker."""
 
     operator: str
+    units: int
+    active: npt.NDArray[np.bool_] = field(init=False)
+    """Units with rows since their state was measured."""
     feeders: int = 0
     copies: dict[str, KeyedOperator] = field(default_factory=dict)
-    away: dict[str, set[int]] = field(default_factory=dict)
-    """By evaluation, units that have left: rows of theirs must not come here."""
+    away: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+    """By evaluation, marks units that have left: rows of theirs must not come here."""
     seen: list[npt.NDArray[np.int32]] = field(default_factory=list)
     busy_s: float = 0.0
     rows: int = 0
     bytes: int = 0
     reported: float = 0.0
     waited_s: float = 0.0
-    active: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
-    """Units with rows since their state was measured."""
     arrived: set[int] = field(default_factory=set)
     """Units that came from elsewhere since state was measured."""
     measured: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.active = np.zeros(self.units, np.bool_)
+
+    def mark_away(self, evaluation: str, units: int | list[int]) -> None:
+        """These units have left."""
+        if evaluation not in self.away:
+            self.away[evaluation] = np.zeros(self.units, np.bool_)
+        self.away[evaluation][units] = True
 
 
 class Host:
@@ -83,7 +93,7 @@ class Host:
         self._markers: dict[int, set[int]] = {}
         self._latest = 0
         """The latest movement the controller told us of as the source; they come in order."""
-        self._arrived: dict[int, bytes | bytearray | memoryview] = {}
+        self._arrived: dict[int, list[Part]] = {}
         self._installed: dict[int, tuple[str, list[tuple[str, int]]]] = {}
         self._discarded: dict[int, None] = {}
         self._forgotten: dict[tuple[str, str], None] = {}
@@ -100,9 +110,11 @@ class Host:
 
     # -- rows
 
-    def open(self, region: str, operator: str, now: float, waited_s: float) -> None:
+    def open(self, region: str, operator: str, units: int, now: float, waited_s: float) -> None:
         """A feeder is here."""
-        known = self._regions.setdefault(region, _Region(operator))
+        if region not in self._regions:
+            self._regions[region] = _Region(operator, units)
+        known = self._regions[region]
         if not known.feeders:
             known.reported, known.waited_s = now, waited_s
         known.feeders += 1
@@ -123,13 +135,13 @@ class Host:
         """Apply rows to an evaluation's state; the result, and whether it tells where its rows come from."""
         known = self._regions[region]
         hosted = self._hosted(known)
-        units = units_of(batch.column(batch.num_columns - 1), hosted.units)
+        rows, units, keys = hosted.unpacked(batch)
         if (region, evaluation) in self._forgotten:
             raise ProtocolError(f"rows of region {region} came for {evaluation}, which is over")
         away = known.away.get(evaluation)
-        if away and np.isin(units, list(away)).any():
+        if away is not None and away[units].any():
             raise ProtocolError(f"rows of region {region} came for units that have left this worker")
-        out, origin = hosted.process(self._copy(known, evaluation), batch, ordered)
+        out, origin = hosted.process(self._copy(known, evaluation), rows, units, keys, ordered)
         known.seen.append(units)
         known.rows += batch.num_rows
         known.bytes += batch.nbytes
@@ -161,6 +173,15 @@ class Host:
         if copy is None:
             copy = region.copies[evaluation] = self._hosted(region).fresh()
         return copy
+
+    def _region(self, name: str, operator: str) -> _Region:
+        """A region of which units come here, known or not; the operator's code is here."""
+        if name not in self._regions:
+            hosted = self._code(operator)
+            if not isinstance(hosted, Hosted):
+                raise EvenflowError(f"operator {operator} could not be loaded on this worker")
+            self._regions[name] = _Region(operator, hosted.units)
+        return self._regions[name]
 
     # -- moves
 
@@ -199,9 +220,9 @@ class Host:
         """Take what the mover has brought."""
         while not self._mover.inbox.empty():
             match self._mover.inbox.get():
-                case Parcel(move=move, body=body):
+                case Parcel(move=move, parts=parts):
                     if move not in self._discarded:
-                        self._arrived[move] = body
+                        self._arrived[move] = parts
                 case Undelivered(move=move, reason=reason):
                     leaving = self._leaving.get(move)
                     if leaving is not None:
@@ -225,8 +246,10 @@ class Host:
         leaving.operator = known.operator if known is not None else ""
         if not self._extract(leaving, move):
             return
+        buffers: list[pickle.PickleBuffer] = []
+        label = (leaving.region, leaving.operator, leaving.units)
         try:
-            body = pickle.dumps(leaving.kept, protocol=5)
+            body = pickle.dumps(leaving.kept, protocol=5, buffer_callback=buffers.append)
         except Exception as error:  # whatever the user's state runs into when it is pickled
             if self._put_back(leaving, move):
                 self._report_move(leaving.region, move, "failed", f"its state cannot be serialised: {error}")
@@ -234,9 +257,9 @@ class Host:
         if known is not None:
             for evaluation in leaving.evaluations:
                 if (leaving.region, evaluation) not in self._forgotten:
-                    known.away.setdefault(evaluation, set()).update(leaving.units)
-        label = (leaving.region, leaving.operator, leaving.units, body)
-        self._mover.send(Parcel(move, pickle.dumps(label, protocol=5), leaving.host, leaving.port))
+                    known.mark_away(evaluation, leaving.units)
+        parts: list[Part] = [pickle.dumps(label), body, *(memoryview(buffer.raw()) for buffer in buffers)]
+        self._mover.send(Parcel(move, parts, leaving.host, leaving.port))
 
     def _extract(self, leaving: Leaving, move: int) -> bool:
         """Take the units out; whether that went well."""
@@ -262,7 +285,7 @@ class Host:
         states, leaving.kept = leaving.kept, {}
         known = self._regions.get(leaving.region)
         if known is None and any(states.values()):
-            known = self._regions[leaving.region] = _Region(leaving.operator)
+            known = self._region(leaving.region, leaving.operator)
         try:
             for evaluation, units in states.items():
                 if (leaving.region, evaluation) in self._forgotten or known is None:
@@ -279,16 +302,14 @@ class Host:
 
     def _install(self, move: int) -> None:
         """Put units in that have arrived, as soon as their operator is here."""
-        region, operator, units, body = pickle.loads(self._arrived[move])
+        region, operator, units = pickle.loads(self._arrived[move][0])
         if operator and self._code(operator) is None:
             return
-        size = len(self._arrived.pop(move))
-        known = self._regions.get(region)
-        if known is None and operator:
-            known = self._regions[region] = _Region(operator)
+        _, body, *buffers = self._arrived.pop(move)
         done: list[tuple[str, int]] = []
         try:
-            for evaluation, taken in pickle.loads(body).items():
+            known = self._region(region, operator) if operator else self._regions.get(region)
+            for evaluation, taken in pickle.loads(body, buffers=buffers).items():
                 if (region, evaluation) in self._forgotten or known is None:
                     continue
                 for unit, state in taken.items():
@@ -304,6 +325,7 @@ class Host:
         self._installed[move] = (region, done)
         while len(self._installed) > FORGOTTEN:
             del self._installed[next(iter(self._installed))]
+        size = len(body) + sum(memoryview(buffer).nbytes for buffer in buffers)
         self._report_move(region, move, "installed", bytes=size)
 
     def _discard(self, move: int, region: str) -> None:
@@ -322,7 +344,7 @@ class Host:
                 continue
             with suppress(Exception):  # the user's code; the source has a copy
                 known.copies[evaluation].extract(unit)
-            known.away.setdefault(evaluation, set()).add(unit)
+            known.mark_away(evaluation, unit)
 
     def _restore(self, move: int, region: str) -> None:
         leaving = self._leaving.pop(move, None)
@@ -367,11 +389,6 @@ class Host:
                 self._send_report(name, known, now, waited_s)
 
     def _send_report(self, name: str, known: _Region, now: float, waited_s: float) -> None:
-        if not len(known.active):
-            hosted = self._code(known.operator)
-            if not isinstance(hosted, Hosted):
-                return  # not here yet, or it could not be loaded: there is nothing to tell
-            known.active = np.zeros(hosted.units, np.bool_)
         counts = np.bincount(np.concatenate(known.seen)) if known.seen else np.zeros(0, np.int64)
         units = np.flatnonzero(counts).astype(np.int32)
         known.active[units] = True
@@ -379,7 +396,8 @@ class Host:
         if now - known.measured >= SIZES_S or not known.feeders:
             known.active[list(known.arrived)] = True
             known.arrived.clear()
-            known.active[[unit for gone in known.away.values() for unit in gone]] = False
+            for gone in known.away.values():
+                known.active[gone] = False
             sized = np.flatnonzero(known.active)[:SIZED].astype(np.int32)
             known.active[sized] = False
             known.measured = now
@@ -411,6 +429,6 @@ class Host:
         return sizes
 
 
-def _subtract(away: dict[str, set[int]], units: list[int]) -> None:
+def _subtract(away: dict[str, npt.NDArray[np.bool_]], units: list[int]) -> None:
     for gone in away.values():
-        gone.difference_update(units)
+        gone[units] = False

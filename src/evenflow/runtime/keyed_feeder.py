@@ -66,9 +66,11 @@ class KeyedFeeder(Feeding):
             self._identity |= {"query": "", "epoch": 0}
         self._feed = feed
         self._schema = schema
-        self._told = pa.schema([*schema, ORIGIN])
+        self._answered = pa.schema(list(schema)[feed.kept :])
+        """The columns that workers send back."""
+        self._told = pa.schema([*self._answered, ORIGIN])
         self._skew: SkewBuffer | None = None
-        self._peer = 0
+        self._peer = self._units = 0
         self._paused: dict[int, _Paused] = {}
         self._frames: dict[int, _Sent] = {}
         self._sequence = 0
@@ -113,7 +115,7 @@ class KeyedFeeder(Feeding):
     def _begin(self, schema: pa.Schema, partition: int) -> SkewBuffer:
         """On the first row: learn who owns what, and connect."""
         if self._skew is None:
-            self._input_schema = schema
+            self._input_schema = pa.schema([schema.field(place) for place in self._feed.sent])
             self._identity["partition"] = partition
             self._tell_controller({"type": "begin", "partition": partition})
             while not self._links:
@@ -142,7 +144,8 @@ class KeyedFeeder(Feeding):
                     self._send(link, group)
 
     def _send(self, link: Link, pieces: list[Piece]) -> None:
-        rows = pieces[0].rows if len(pieces) == 1 else pa.concat_batches([piece.rows for piece in pieces])
+        chosen = [piece.rows.select(self._feed.sent) for piece in pieces]
+        rows = chosen[0] if len(chosen) == 1 else pa.concat_batches(chosen)
         body = memoryview(rows.serialize())
         if body.nbytes > MAX_BODY:
             raise ProtocolError(
@@ -168,7 +171,7 @@ class KeyedFeeder(Feeding):
         if frame.kind is not Kind.RESULT or frame.sequence not in link.under_way:
             raise ProtocolError(f"{link} sent a {frame.kind.name} frame for sequence {frame.sequence}, unasked")
         sent = self._frames[frame.sequence]
-        sent.parts.append(self._read_result(link, frame, self._told if frame.unit else self._schema))
+        sent.parts.append(self._read_result(link, frame, self._told if frame.unit else self._answered))
         if frame.more:
             return
         seconds = frame.micros * 1e-6
@@ -176,11 +179,22 @@ class KeyedFeeder(Feeding):
         self._place(self._frames.pop(frame.sequence), bool(frame.unit))
 
     def _place(self, sent: _Sent, told: bool) -> None:
+        parts = list(self._whole(sent)) if self._feed.kept else sent.parts
         if self._reorder is None:
-            self._ready.extend(sent.parts)
+            self._ready.extend(parts)
             return
-        self._reorder.place(sent.pieces, sent.parts, told)
+        self._reorder.place(sent.pieces, parts, told)
         self._ready.extend(self._reorder.ready())
+
+    def _whole(self, sent: _Sent) -> Iterator[pa.RecordBatch]:
+        """The rows that were kept here, each with the columns that came back for it."""
+        added = sent.parts[0] if len(sent.parts) == 1 else pa.concat_batches(sent.parts)
+        start = 0
+        for piece in sent.pieces:
+            count = piece.rows.num_rows
+            columns = [*piece.rows.columns[: self._feed.kept], *added.slice(start, count).columns]
+            yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+            start += count
 
     def _operator_error(self, frame: Frame) -> FunctionError:
         """What went wrong; the controller is told too, so that Spark's retries, which are refused, say the same."""
@@ -246,6 +260,7 @@ class KeyedFeeder(Feeding):
             self._peer = int(message["you"])
             self._size = FrameSize({int(w): cost for w, cost in message["costs"].items()}, message["overhead"])
             owners: npt.NDArray[np.int32] = message["owners"]
+            self._units = len(owners)
             self._skew = SkewBuffer(owners, self._feed.by_content)
             for movement in message["paused"]:
                 self._pause(int(movement["move"]), movement["units"], None)
@@ -255,6 +270,7 @@ class KeyedFeeder(Feeding):
         query, stage = self._identity["query"], self._identity["stage"]
         return {
             "operator": self._feed.operator,
+            "units": self._units,
             "region": self._region,
             "evaluation": f"query {query}" if query else f"stage {stage}",
             "feeder": self._peer,
@@ -328,6 +344,16 @@ class KeyedFeed:
     streaming: bool = True
     key_place: int | None = None
     """The place of the key among the columns if the feeder is to hash it; None if Spark has."""
+    reads: tuple[int, ...] | None = None
+    """The places of the columns that the operator reads; None for all."""
+    kept: int = 0
+    """So many columns stay here and come before those that workers send back."""
+
+    @property
+    def sent(self) -> list[int]:
+        """The places of the columns that workers get, the hash of the key last."""
+        last = len(self.names) - 1
+        return [*(range(last) if self.reads is None else self.reads), last]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one feeder over one task's rows."""

@@ -31,12 +31,15 @@ CONNECT_S = 10.0
 CLOSE_S = 10.0
 
 
+Part = bytes | bytearray | memoryview
+
+
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """The units of one movement."""
+    """The units of one movement, in parts: a pickle, then the buffers it speaks of, none of them copied on the way."""
 
     move: int
-    body: bytes | bytearray | memoryview
+    parts: list[Part]
     host: str = ""
     port: int = 0
 
@@ -60,7 +63,7 @@ class Mover:
         self._outbox: queue.SimpleQueue[Parcel] = queue.SimpleQueue()
         self._channels: dict[tuple[str, int], Channel] = {}
         self._sent: dict[Channel, deque[int]] = {}
-        self._parts: dict[Channel, list[bytes | bytearray | memoryview]] = {}
+        self._parts: dict[Channel, list[Part]] = {}
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -101,10 +104,9 @@ class Mover:
         try:
             channel = self._channel(parcel.host, parcel.port)
             self._sent[channel].append(parcel.move)
-            view = memoryview(parcel.body)
-            for start in range(0, max(1, view.nbytes), PART_BYTES):
-                more = start + PART_BYTES < view.nbytes
-                channel.send(Frame(Kind.STATE, view[start : start + PART_BYTES], parcel.move, more=more))
+            pieces = [(number, piece) for number, part in enumerate(parcel.parts) for piece in _cut(part)]
+            for place, (number, piece) in enumerate(pieces, 1):
+                channel.send(Frame(Kind.STATE, piece, parcel.move, unit=number, more=place < len(pieces)))
         except PeerGone as error:
             self._deliver(Undelivered(parcel.move, str(error)))
 
@@ -122,10 +124,13 @@ class Mover:
             self._lost(channel, f"it sent a {frame.kind.name} frame")
             return
         parts = self._parts.setdefault(channel, [])
-        parts.append(frame.body)
+        if frame.unit < len(parts):  # the part was cut; unpickled arrays are to be written to, so not bytes
+            parts[frame.unit] = bytearray().join((parts[frame.unit], frame.body))
+        else:
+            parts.append(frame.body)
         if not frame.more:
             del self._parts[channel]
-            self._deliver(Parcel(frame.sequence, parts[0] if len(parts) == 1 else b"".join(parts)))
+            self._deliver(Parcel(frame.sequence, parts))
 
     def _lost(self, channel: Channel, reason: str) -> None:
         self._parts.pop(channel, None)
@@ -136,3 +141,8 @@ class Mover:
     def _deliver(self, news: Parcel | Undelivered) -> None:
         self.inbox.put(news)
         self._wake()
+
+
+def _cut(part: Part) -> list[memoryview]:
+    view = memoryview(part).cast("B")
+    return [view[start : start + PART_BYTES] for start in range(0, max(1, view.nbytes), PART_BYTES)]

@@ -191,7 +191,8 @@ class Worker:
         if request.get("region"):
             session.region, session.evaluation = str(request["region"]), str(request["evaluation"])
             session.feeder, session.ordered = int(request["feeder"]), bool(request["ordered"])
-            self._keyed().open(session.region, session.operator, time.perf_counter(), self._board.waited_s)
+            units = int(request["units"])
+            self._keyed().open(session.region, session.operator, units, time.perf_counter(), self._board.waited_s)
 
     def _keyed(self) -> Host:
         if self._host is None:
