@@ -8,8 +8,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from evenflow.policy.auto import Auto
 from evenflow.policy.flux import Flux
 from evenflow.policy.flux_auto import FluxAuto
+from evenflow.policy.flux_hybrid import FluxHybrid
+from evenflow.policy.flux_memory import FluxMemory
 from evenflow.policy.hash_units import Hash
 from evenflow.policy.placement import plan
 from evenflow.policy.river import River
@@ -28,8 +31,11 @@ def stories(draw):
     return seed, workers, units, skew, change, draw(st.booleans())
 
 
-def play(balance, story):
-    """Show `balance` the story; yields each snapshot with the moves that followed."""
+def play(balance, story, tight=None):
+    """Show `balance` the story; yields each snapshot with the moves that followed.
+
+    With `tight`, workers have budgets, together so much of the state, and what does not fit is on disk.
+    """
     seed, workers, units, skew, change, obedient = story
     rng = np.random.default_rng(seed)
     live = list(range(0, 2 * workers, 2))
@@ -39,6 +45,8 @@ def play(balance, story):
     owners = rng.choice(live, units)
     rows, version, moving, moved = np.zeros(units, np.int64), 0, 0, 0
     counters = {j: [1, 0.0, 0.0] for j in live}
+    sizes = rng.integers(0, 2_000, units)
+    budgets = dict.fromkeys(range(2 * workers + 1), int(sizes.sum() * (tight or 0)) // workers + 1)
     for tick in range(1, 60):
         if tick == 30 and change == "leaves" and len(live) > 1:
             owners = np.where(owners == live[0], live[1], owners)
@@ -59,6 +67,7 @@ def play(balance, story):
             tick / 10, owners, rows, workers=live, incarnations=[counters[j][0] for j in live],
             busy=[counters[j][1] for j in live], idle=[counters[j][2] for j in live],
             version=version, moving=moving, moved=moved, bytes_moved=1_000 * moved, pause_s=0.01 * moved,
+            **({} if tight is None else _in_memory(owners, sizes, [budgets[j] for j in live], live)),
         )  # fmt: skip
         moves = balance.decide(shown)
         yield shown, moves
@@ -70,11 +79,21 @@ def play(balance, story):
                 moved, version, moving = moved + len(move.units), version + 1, moving + 1
 
 
-@pytest.mark.parametrize("balance", [Hash, River, Flux, FluxAuto])
+def _in_memory(owners, sizes, memory, live):
+    """Budgets, and which units are on disk: the last ones of each worker that have no room."""
+    resident = np.ones(len(owners), bool)
+    for worker, budget in zip(live, memory, strict=True):
+        mine = np.flatnonzero(owners == worker)
+        resident[mine] = np.cumsum(sizes[mine]) <= budget
+    spilled = [int(sizes[(owners == worker) & ~resident].sum()) for worker in live]
+    return {"unit_bytes": sizes, "memory": memory, "spilled": spilled, "unit_resident": resident}
+
+
+@pytest.mark.parametrize("balance", [Hash, River, Flux, FluxAuto, FluxMemory, FluxHybrid, Auto])
 @settings(max_examples=40)
-@given(story=stories())
-def test_moves_are_possible(balance, story):
-    for shown, moves in play(balance(), story):
+@given(story=stories(), tight=st.none() | st.floats(0.5, 3.0))
+def test_moves_are_possible(balance, story, tight):
+    for shown, moves in play(balance(), story, tight):
         live = {consumer.worker for consumer in shown.consumers}
         units = [unit for move in moves for unit in move.units]
         assert len(units) == len(set(units)), "a unit moves twice"
@@ -136,8 +155,8 @@ def less(one, other):
     return one < other
 
 
-def section_5_3(owners, rows, idle, delta, th_imb, th_util):
-    """§5.3, sentence by sentence, with exact fractions; sites are 0, 1, 2, ..."""
+def section_5_3(owners, rows, idle, delta, th_imb, th_util, fits=lambda unit, site: True):
+    """§5.3, sentence by sentence, with exact fractions; sites are 0, 1, 2, ... Units that do not fit are left out."""
     sites = range(len(idle))
     used = [1 - i / delta for i in idle]
     mean = sum(used) / len(used)
@@ -152,7 +171,8 @@ def section_5_3(owners, rows, idle, delta, th_imb, th_util):
         d, r = order[k], order[-1 - k]
         if less(used[d], mean) or less(used[d], th_imb * used[r]) or less(th_util, used[r]):
             break
-        for unit in sorted((u for u, owner in enumerate(owners) if owner == d), key=lambda u: (-rows[u], u)):
+        mine = [u for u, owner in enumerate(owners) if owner == d and fits(u, r)]
+        for unit in sorted(mine, key=lambda u: (-rows[u], u)):
             if rows[unit] == 0:
                 break
             u_d = used[d] * (1 - Fraction(rows[unit], total[d]))

@@ -13,7 +13,7 @@ from evenflow.operators.keyed import KeyedOperator
 from evenflow.runtime.keys import MOST_UNITS
 from tests.spark.moving import Moving, Nth, nth_of, region, source
 
-BALANCES = "flux, flux-auto, hash, river"
+BALANCES = "auto, flux, flux-auto, flux-hybrid, flux-memory, hash, river"
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,12 @@ What is in it: rows that fall on units at random by the units' shares (so that c
 for rows that wait, keyed by unit, so that one slow worker fills it and stalls everybody (flux §4, §5.1); workers that
 serve so many rows a second, shared among their waiting units; service times with jitter; moves one after the other
 for each pair of workers, which hold their unit's rows back while they last; reports of cumulative counters. What is
-not: frames, several feeders, state that grows, time for pausing and draining other than what a move takes as a whole.
+not: frames, several feeders, time for pausing and draining other than what a move takes as a whole. State that grows
+is in memory_model.py, a second operator on the same workers in shared_model.py.
 """
 
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -33,7 +34,10 @@ def shares(kind, units, seed=7):
 
 
 def snapshot(time, owners, unit_rows, *, idle=None, busy=None, workers=None, incarnations=None, version=0, **more):
-    """A snapshot by hand: `idle` and `busy` are cumulative seconds by worker; rows are those of the worker's units."""
+    """A snapshot by hand: `idle` and `busy` are cumulative seconds by worker; rows are those of the worker's units.
+
+    With `memory`, the budgets by worker, `spilled` says how much of its units' state a worker has on disk.
+    """
     owners, unit_rows = np.asarray(owners, np.int32), np.asarray(unit_rows, np.int64)
     workers = sorted(set(owners.tolist())) if workers is None else list(workers)
     idle = [0.0] * len(workers) if idle is None else idle
@@ -44,6 +48,13 @@ def snapshot(time, owners, unit_rows, *, idle=None, busy=None, workers=None, inc
         for worker, incarnation, waited, used in zip(workers, incarnations, idle, busy, strict=True)
     )
     sizes = np.asarray(more.pop("unit_bytes", np.full(len(owners), 1_000)), np.int64)
+    if "memory" in more:
+        memory, spilled = more.pop("memory"), more.pop("spilled", [0] * len(workers))
+        resident = [int(sizes[owners == worker].sum()) - s for worker, s in zip(workers, spilled, strict=True)]
+        consumers = tuple(
+            replace(c, memory=m, resident=r, spilled=s)
+            for c, m, r, s in zip(consumers, memory, resident, spilled, strict=True)
+        )
     return KeyedSnapshot(time, "test", 1, RoutingTable(version, owners), consumers, unit_rows, sizes, **more)
 
 
@@ -92,24 +103,42 @@ class Model:
             self._step()
 
     def _step(self):
-        room = min(self.buffer - self._waiting.sum(), self.source * STEP)
+        self._arrive()
+        self._serve(*self._demand())
+        self._move()
+        self.time += STEP
+
+    def _arrive(self):
+        room = min(self.buffer - self._buffered(), self.source * STEP)
         if room > 0:
             self._waiting += self._rng.poisson(self.load * room)
-        ready = np.where(self._held, 0.0, self._waiting)
-        owners = self.table.owners
-        queued = np.bincount(owners, ready, len(self.speed))
+
+    def _buffered(self):
+        """Rows that take up room in the skew buffer."""
+        return self._waiting.sum()
+
+    def _ready(self):
+        """Rows of each unit that could be served."""
+        return np.where(self._held, 0.0, self._waiting)
+
+    def _demand(self):
+        """Rows that each worker could serve in a step, and rows that wait for it."""
+        queued = np.bincount(self.table.owners, self._ready(), len(self.speed))
         able = np.array(self.speed) * self.rate * STEP
         able = able * (1 + self.jitter * self._rng.standard_normal(len(able)) / np.sqrt(STEP / 0.1))
-        fraction = np.minimum(1.0, able / np.maximum(queued, 1e-9))
-        served = ready * fraction[owners]
+        return able, queued
+
+    def _serve(self, able, queued, free=1.0, io=0.0, others=0.0):
+        """Serve in `free` of the step; `io` is the share that is busy otherwise, `others` what others use."""
+        fraction = np.minimum(1.0, able * free / np.maximum(queued, 1e-9))
+        served = self._ready() * fraction[self.table.owners]
         self._waiting -= served
         self._served += served
         done = queued * fraction
-        self._busy += done / able * STEP
-        self._idle += (1 - done / able) * STEP
+        self._busy += (done / able + io) * STEP
+        self._idle += (1 - done / able - io - others) * STEP
         self._rows += done
-        self._move()
-        self.time += STEP
+        return served
 
     def _move(self):
         for (_, target), queue in self._queues.items():
@@ -125,7 +154,15 @@ class Model:
                     self._held[unit] = False
                     self.table = self.table.moved([unit], target)
                     self.moved += 1
-                    self._pause += self.move_s
+                    self._pause += self._takes(unit)
+                    self._arrived(unit)
+
+    def _takes(self, unit):
+        """Seconds that a move of the unit takes."""
+        return self.move_s
+
+    def _arrived(self, unit):
+        """The unit is with its new owner."""
 
     def begin(self, moves):
         under_way = {unit for queue in self._queues.values() for unit, _ in queue}
@@ -136,7 +173,7 @@ class Model:
                 assert self.table.owners[unit] == move.source
                 assert unit not in under_way
                 under_way.add(unit)
-                self._queues[move.source, move.target].append((unit, self.move_s))
+                self._queues[move.source, move.target].append((unit, self._takes(unit)))
 
     def snapshot(self):
         consumers = tuple(
@@ -173,9 +210,9 @@ class Run:
         return np.inf
 
 
-def drive(balance, load, speed, seconds, *, changes=(), report=0.1, **model):
+def drive(balance, load, speed, seconds, *, changes=(), report=0.1, kind=Model, **model):
     """Run `balance` for so many seconds; `changes` are (second, speeds from then on)."""
-    operator = Model(load, list(speed), **model)
+    operator = kind(load, list(speed), **model)
     changes, first, now, rows = sorted(changes, key=lambda c: c[0]), np.inf, 0.0, 0.0
     of_bound, moved = [], []
     for tick in range(round(seconds / report)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from evenflow.model.routing import RoutingTable
@@ -12,9 +12,16 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Counts = npt.NDArray[np.int64]
+    Flags = npt.NDArray[np.bool_]
 
 RESOLUTION = 1000
 """Weights are whole numbers in units of 1/RESOLUTION (0.1 %) and sum to RESOLUTION."""
+
+
+def _everything() -> Flags:
+    import numpy as np
+
+    return np.array(True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,12 @@ class Consumer:
     """Service time spent on this operator's rows."""
     rows: int = 0
     bytes: int = 0
+    memory: int = 0
+    """Bytes that the worker may use for state of keyed operators; 0: there is no budget."""
+    resident: int = 0
+    """Bytes of state in its memory now, of all operators."""
+    spilled: int = 0
+    """Bytes of state on its disk now, of all operators."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,6 +109,12 @@ class KeyedSnapshot:
     """Units whose move was taken back, so far."""
     unit_arrived: Counts | None = None
     """Rows of each unit that feeders took in, cumulative: what was asked for, where `unit_rows` is what was done."""
+    unit_resident: Flags = field(default_factory=_everything)
+    """Whether the state of each unit is in memory, as last reported; all of it, if not given."""
+
+    def __post_init__(self) -> None:
+        if self.unit_resident.ndim == 0:
+            object.__setattr__(self, "unit_resident", self.unit_resident.repeat(len(self.unit_rows)))
 
 
 @dataclass(frozen=True, slots=True)

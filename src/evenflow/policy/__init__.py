@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from evenflow.errors import InvalidArgument
+from evenflow.policy.auto import Auto
 from evenflow.policy.balance import Balance
 from evenflow.policy.blocking_rate import BlockingRate
 from evenflow.policy.credits import Credits
 from evenflow.policy.flux import Flux
 from evenflow.policy.flux_auto import FluxAuto
+from evenflow.policy.flux_hybrid import FluxHybrid
+from evenflow.policy.flux_memory import FluxMemory
 from evenflow.policy.hash_units import Hash
 from evenflow.policy.keyed import KeyedBalance
 from evenflow.policy.oracle import Oracle
@@ -26,7 +29,9 @@ BALANCES: dict[str, type[Balance]] = {
     balance.name: balance for balance in (BlockingRate, Credits, Oracle, Reroute, RoundRobin, StaticWeights)
 }
 """The balances of an ordered region, by name."""
-KEYED_BALANCES: dict[str, type[KeyedBalance]] = {balance.name: balance for balance in (Flux, FluxAuto, Hash, River)}
+KEYED_BALANCES: dict[str, type[KeyedBalance]] = {
+    balance.name: balance for balance in (Auto, Flux, FluxAuto, FluxHybrid, FluxMemory, Hash, River)
+}
 """The balances of a keyed operator, by name."""
 
 
@@ -56,11 +61,14 @@ def _named(choice: Mapping[str, Callable[..., T]], name: str, options: dict[str,
 __all__ = [
     "BALANCES",
     "KEYED_BALANCES",
+    "Auto",
     "Balance",
     "BlockingRate",
     "Credits",
     "Flux",
     "FluxAuto",
+    "FluxHybrid",
+    "FluxMemory",
     "Hash",
     "KeyedBalance",
     "Oracle",

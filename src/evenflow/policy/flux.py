@@ -11,18 +11,17 @@ import numpy.typing as npt
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits
+from evenflow.policy.rounds import Rounds
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
 EQUAL = 1e-9
 """Utilisations that differ by less, relative to them, are equal."""
-ROUNDING = 1e-6
-"""Sums of seconds may go back by this much without having been counted anew."""
 
 
 @dataclass
-class Flux:
+class Flux(Rounds):
     """Rounds of a collection phase and a move phase; at most one unit a pair of workers and round.
 
     After a collection phase of `delta` seconds, worker j has been idle for I_j and unit p has had N_p rows:
@@ -44,71 +43,56 @@ class Flux:
     """
 
     name: ClassVar[str] = "flux"
-    by_content: ClassVar[bool] = True
 
-    delta_min: float = 0.01
     th_imb: float = 1.2
     th_util: float = 0.9
 
     def __post_init__(self) -> None:
-        if not 0 < self.delta_min < inf:
-            raise InvalidArgument(f"delta_min is {self.delta_min}: give the seconds of a collection phase, above 0")
-        if not 1 <= self.th_imb < inf:
-            raise InvalidArgument(f"th_imb is {self.th_imb}: give a ratio of two utilisations, at least 1")
-        if not 0 < self.th_util <= 1:
-            raise InvalidArgument(f"th_util is {self.th_util}: give a utilisation above 0, at most 1")
-        self._delta = self.delta_min
-        self._began: KeyedSnapshot | None = None
-        self._moving_since: float | None = None
-
-    def decide(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:
-        """The moves of a round, at the end of its collection phase; nothing at other times."""
-        if snapshot.moving > 0:
-            if self._moving_since is None:
-                self._moving_since = snapshot.time
-            return []
-        if self._moving_since is not None:
-            self._delta = max(self.delta_min, snapshot.time - self._moving_since)
-            self._moving_since, self._began = None, snapshot
-            return []
-        if self._began is None or not _continues(self._began, snapshot):
-            self._began = snapshot
-            return []
-        if snapshot.time - self._began.time < self._delta * (1 - 1e-9) or snapshot.time <= self._began.time:
-            return []
-        moves = self._round(self._began, snapshot)
-        if moves:
-            self._moving_since = snapshot.time
-        else:
-            self._delta = max(self.delta_min, self._delta / 2)
-        self._began = snapshot
-        return moves
+        super().__post_init__()
+        check_thresholds(self.th_imb, self.th_util)
 
     def _round(self, before: KeyedSnapshot, now: KeyedSnapshot) -> list[MoveUnits]:
-        rows = now.unit_rows - before.unit_rows
-        owners, workers = now.table.owners, [consumer.worker for consumer in now.consumers]
-        used = _utilisation(before, now)
-        total = np.array([rows[owners == worker].sum() for worker in workers], np.float64)
-        measured = (used > 0) & (total > 0)
-        if not measured.any():
-            return []
-        average = float(used[measured].sum() / total[measured].sum())
-        rate = np.where(measured, used / np.maximum(total, 1), average)
-        mean = float(used.mean())
-        order = sorted(range(len(workers)), key=lambda j: (-used[j], workers[j]))
-        moves = []
-        for donor, receiver in zip(order[: len(order) // 2], reversed(order), strict=False):
-            u_d, u_r = float(used[donor]), float(used[receiver])
-            if _less(u_d, mean) or _less(u_d, self.th_imb * u_r) or _less(self.th_util, u_r):
-                break
-            units = np.flatnonzero((owners == workers[donor]) & (rows > 0))
-            units = units[np.argsort(-rows[units], kind="stable")]
-            found = _first(rows[units], u_d, u_r, float(total[donor]), float(rate[receiver]))
-            if found is not None:
-                reason = f"utilisation {u_d:.2f} and {u_r:.2f}, mean {mean:.2f}"
-                pair = workers[donor], workers[receiver]
-                moves.append(MoveUnits(now.region, (int(units[found]),), *pair, reason))
-        return moves
+        return balance_load(before, now, self.th_imb, self.th_util)
+
+
+def check_thresholds(th_imb: float, th_util: float) -> None:
+    """Refuse thresholds that mean nothing."""
+    if not 1 <= th_imb < inf:
+        raise InvalidArgument(f"th_imb is {th_imb}: give a ratio of two utilisations, at least 1")
+    if not 0 < th_util <= 1:
+        raise InvalidArgument(f"th_util is {th_util}: give a utilisation above 0, at most 1")
+
+
+def balance_load(
+    before: KeyedSnapshot, now: KeyedSnapshot, th_imb: float, th_util: float, room: Floats | None = None
+) -> list[MoveUnits]:
+    """The moves of one round; with `room`, in bytes by worker, only units whose state fits (flux §6.4)."""
+    rows = now.unit_rows - before.unit_rows
+    owners, workers = now.table.owners, [consumer.worker for consumer in now.consumers]
+    used = _utilisation(before, now)
+    total = np.array([rows[owners == worker].sum() for worker in workers], np.float64)
+    measured = (used > 0) & (total > 0)
+    if not measured.any():
+        return []
+    average = float(used[measured].sum() / total[measured].sum())
+    rate = np.where(measured, used / np.maximum(total, 1), average)
+    mean = float(used.mean())
+    order = sorted(range(len(workers)), key=lambda j: (-used[j], workers[j]))
+    moves = []
+    for donor, receiver in zip(order[: len(order) // 2], reversed(order), strict=False):
+        u_d, u_r = float(used[donor]), float(used[receiver])
+        if _less(u_d, mean) or _less(u_d, th_imb * u_r) or _less(th_util, u_r):
+            break
+        units = np.flatnonzero((owners == workers[donor]) & (rows > 0))
+        if room is not None:
+            units = units[now.unit_bytes[units] <= room[receiver]]
+        units = units[np.argsort(-rows[units], kind="stable")]
+        found = _first(rows[units], u_d, u_r, float(total[donor]), float(rate[receiver]))
+        if found is not None:
+            reason = f"utilisation {u_d:.2f} and {u_r:.2f}, mean {mean:.2f}"
+            pair = workers[donor], workers[receiver]
+            moves.append(MoveUnits(now.region, (int(units[found]),), *pair, reason))
+    return moves
 
 
 def _first(rows: Counts, u_d: float, u_r: float, total: float, rate: float) -> int | None:
@@ -136,18 +120,3 @@ def _utilisation(before: KeyedSnapshot, now: KeyedSnapshot) -> Floats:
     covered = [c.seconds - b.seconds for b, c in zip(before.consumers, now.consumers, strict=True)]
     apart = now.time - before.time
     return np.clip([1 - i / (s if s > 0 else apart) for i, s in zip(idle, covered, strict=True)], 0.0, 1.0)
-
-
-def _continues(before: KeyedSnapshot, now: KeyedSnapshot) -> bool:
-    """Whether differences between the two mean anything: same workers, same owners, no counter gone back."""
-    return (
-        len(before.consumers) == len(now.consumers)
-        and len(before.unit_rows) == len(now.unit_rows)
-        and before.table.version == now.table.version
-        and all(
-            (b.worker, b.incarnation) == (c.worker, c.incarnation)
-            and (b.seconds <= c.seconds + ROUNDING and b.idle_s <= c.idle_s + ROUNDING and b.rows <= c.rows)
-            for b, c in zip(before.consumers, now.consumers, strict=True)
-        )
-        and bool((before.unit_rows <= now.unit_rows).all())
-    )

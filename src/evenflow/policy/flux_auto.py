@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.model import KeyedSnapshot, MoveUnits
-from evenflow.policy.placement import Floats, Ints, Step, Units, plan
+from evenflow.policy.placement import Floats, Ints, Limits, Step, Units, plan
 
 REPORTS = 32
 """Reports kept: what costs and noise are measured over."""
@@ -188,7 +188,7 @@ class FluxAuto:
         seconds, idle, _, _ = _sums(self._reports)
         used = 1 - idle / np.maximum(seconds, 1e-9)
         workers = np.array([consumer.worker for consumer in snapshot.consumers])
-        owner = _places(snapshot.table.owners, workers)
+        owner = places(snapshot.table.owners, workers)
         cost, error = self._costs(snapshot)
         if used.max() < BOTTLENECK or not cost.min() > 0 or not self._loads[owner >= 0].any():
             return []
@@ -205,7 +205,9 @@ class FluxAuto:
         sure = max(LEAST_GAIN, (2 + sqrt(2 * log(len(workers)))) * noise)
         if possible <= sure or snapshot.time < self._rest:
             return []
-        placed = self._best(snapshot, [plan(owner, load, cost, bound, first) for first in (False, True)], sure)
+        limits = self._limits(snapshot)
+        plans = [plan(owner, load, cost, bound, hottest_first, limits) for hottest_first in (False, True)]
+        placed = self._best(snapshot, plans, sure)
         if placed is None:
             self._rest = snapshot.time + REST_S
             return []
@@ -215,7 +217,11 @@ class FluxAuto:
             f"worker {workers[slowest]} takes {times[slowest] / bound:.2f} of the least possible time, "
             f"{after.max() / bound:.2f} after; noise {noise:.3f}"
         )
-        return _moves(snapshot.region, owner, placed, workers, told)
+        return moves_between(snapshot.region, owner, placed, workers, told)
+
+    def _limits(self, snapshot: KeyedSnapshot) -> Limits | None:
+        """How much state workers may get; as much as they like."""
+        return None
 
     def _shares(self, owner: Ints, workers: int) -> tuple[Floats, Floats]:
         """l_u, 0 for units nobody owns, and by how much the share of each worker may be off by chance."""
@@ -339,7 +345,7 @@ def _smooth(loads: Floats, owner: Ints, chance: Floats, weight: float) -> tuple[
     return smooth, real
 
 
-def _moves(region: str, owner: Ints, placed: Ints, workers: Ints, reason: str) -> list[MoveUnits]:
+def moves_between(region: str, owner: Ints, placed: Ints, workers: Ints, reason: str) -> list[MoveUnits]:
     """One MoveUnits a pair of workers, from owners before and after."""
     units = np.flatnonzero(owner != placed)
     pair = owner[units] * len(workers) + placed[units]
@@ -380,7 +386,7 @@ def _sums(reports: deque[_Report]) -> tuple[Floats, Floats, Floats, Floats]:
     return seconds, idle, busy, rows
 
 
-def _places(owners: npt.NDArray[np.int32], workers: Ints) -> Ints:
+def places(owners: npt.NDArray[np.int32], workers: Ints) -> Ints:
     """The place among `workers` of each unit's owner; -1 where it is not among them."""
     order = np.argsort(workers)
     at = np.minimum(np.searchsorted(workers[order], owners), len(workers) - 1)

@@ -27,11 +27,24 @@ class Step:
     worst: float
 
 
-class _Level:
-    """Times by worker, and each worker's loaded units by falling load, while a plan is made."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Limits:
+    """Bytes of state of each unit, and how many more each worker may get."""
 
-    def __init__(self, owner: Ints, load: Floats, cost: Floats) -> None:
+    size: Ints
+    room: Floats
+
+
+class _Level:
+    """Times by worker, and each worker's loaded units by falling load, while a plan is made.
+
+    What leaves a worker makes no room: it may still be there when other units arrive.
+    """
+
+    def __init__(self, owner: Ints, load: Floats, cost: Floats, limits: Limits | None) -> None:
         self.cost, self.load = cost, load
+        self.size = np.zeros(len(owner), np.int64) if limits is None else limits.size
+        self.room = np.full(len(cost), inf) if limits is None else limits.room.copy()
         owned = np.flatnonzero((owner >= 0) & (load > 0))
         self.times: Floats = np.bincount(owner[owned], load[owned], len(cost)) * cost
         order = owned[np.argsort(owner[owned], kind="stable")]
@@ -56,6 +69,7 @@ class _Level:
             amount = float(self.load[units].sum())
             self.times[giver] -= self.cost[giver] * amount
             self.times[taker] += self.cost[taker] * amount
+            self.room[taker] -= float(self.size[units].sum())
             left = self.units(giver)
             self._gone[units] = True
             self._units[giver] = left[~self._gone[left]]
@@ -66,18 +80,21 @@ class _Level:
         self.steps.append(Step(every, targets, float(self.times.max())))
 
 
-def plan(owner: Ints, load: Floats, cost: Floats, bound: float, hottest_first: bool) -> list[Step]:
+def plan(
+    owner: Ints, load: Floats, cost: Floats, bound: float, hottest_first: bool, limits: Limits | None = None
+) -> list[Step]:
     """Steps that lower the slowest worker's time toward the bound; each takes units from whoever is slowest then.
 
     When nothing is left that helps at once, a few times a unit is moved all the same, to where others can leave to make
     room for it; `hottest_first` begins with that, and gives the hottest unit to the fastest worker. So a step may make
-    things worse; who takes the first steps of a plan must take care where to stop.
+    things worse; who takes the first steps of a plan must take care where to stop. No step goes beyond the `limits`.
     """
-    level = _Level(owner, load, cost)
+    level = _Level(owner, load, cost, limits)
     if hottest_first:
         hottest, fastest = int(np.argmax(np.where(owner >= 0, load, -1.0))), int(np.argmin(cost))
         holder = int(owner[hottest])
-        if cost[fastest] > 0.95 * cost[holder] or cost[holder] * load[hottest] <= bound:
+        fits = level.size[hottest] <= level.room[fastest]
+        if cost[fastest] > 0.95 * cost[holder] or cost[holder] * load[hottest] <= bound or not fits:
             return level.steps
         level.shift([(np.array([hottest]), holder, fastest)])
     forced = 0
@@ -97,14 +114,18 @@ def plan(owner: Ints, load: Floats, cost: Floats, bound: float, hottest_first: b
 def _run(level: _Level, donor: int, bound: float) -> list[tuple[Units, int, int]]:
     """Units that fit both what the donor has too much and the most room there is below the bound, largest first."""
     room = (bound - level.times) / level.cost
+    room[level.room <= 0] = -1.0
     room[donor] = -1.0
     receiver = int(np.argmax(room))
     fits = min(float((level.times[donor] - bound) / level.cost[donor]), float(room[receiver]))
     units = level.units(donor)
     start = int(np.searchsorted(-level.load[units], -fits))
     units = units[start:-1]  # the lightest stays: a worker without rows could not show that it is fast again
+    units = units[level.size[units] <= level.room[receiver]]
     count = int(np.searchsorted(np.cumsum(level.load[units]), fits, side="right"))
-    return [(units[:count], donor, receiver)] if count else []
+    held = int(np.searchsorted(np.cumsum(level.size[units]), level.room[receiver], side="right"))
+    units = units[: min(count, held)]
+    return [(units, donor, receiver)] if len(units) else []
 
 
 def _single(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
@@ -117,6 +138,7 @@ def _single(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
     near = np.clip(np.stack([at - 1, at]), 0, len(units) - 1)
     amount = level.load[units][near]
     after = np.maximum(times[donor] - cost[donor] * amount, times + cost * amount)
+    after[level.size[units][near] > level.room] = inf
     after[:, donor] = inf
     which, receiver = np.unravel_index(int(np.argmin(after)), after.shape)
     if after[which, receiver] > 0.998 * times[donor]:
@@ -138,6 +160,7 @@ def _swap(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
         near = np.clip(np.stack([at - 1, at]), 0, len(theirs) - 1)
         amount = level.load[mine] - level.load[theirs][near]
         after = np.maximum(times[donor] - cost[donor] * amount, times[other] + cost[other] * amount)
+        after[(level.size[mine] > level.room[other]) | (level.size[theirs][near] > level.room[donor])] = inf
         row, column = np.unravel_index(int(np.argmin(after)), after.shape)
         if after[row, column] < best:
             best = float(after[row, column])
@@ -152,5 +175,7 @@ def _force(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
     if not len(units):
         return []
     after = level.times + level.cost * level.load[units[0]]
+    after[level.size[units[0]] > level.room] = inf
     after[donor] = inf
-    return [(units, donor, int(np.argmin(after)))]
+    receiver = int(np.argmin(after))
+    return [(units, donor, receiver)] if after[receiver] < inf else []

@@ -1,0 +1,77 @@
+"""Rounds of a collection phase and a move phase: when the policies of flux §5.3, §6.2 and §6.4 decide."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+from evenflow.errors import InvalidArgument
+from evenflow.model import KeyedSnapshot, MoveUnits
+
+ROUNDING = 1e-6
+"""Sums of seconds may go back by this much without having been counted anew."""
+
+
+@dataclass
+class Rounds(ABC):
+    """Collect for `delta` seconds, then decide, then wait until all moves are done.
+
+    The next `delta` is the length of the move phase; half the last `delta` if nothing moved; never below `delta_min`.
+    When workers join, leave or start anew, when owners change or counters go back, the phase is forgotten and another
+    of the same length begins.
+    """
+
+    by_content: ClassVar[bool] = True
+
+    delta_min: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not 0 < self.delta_min < inf:
+            raise InvalidArgument(f"delta_min is {self.delta_min}: give the seconds of a collection phase, above 0")
+        self._delta = self.delta_min
+        self._began: KeyedSnapshot | None = None
+        self._moving_since: float | None = None
+
+    def decide(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:
+        """The moves of a round, at the end of its collection phase; nothing at other times."""
+        if snapshot.moving > 0:
+            if self._moving_since is None:
+                self._moving_since = snapshot.time
+            return []
+        if self._moving_since is not None:
+            self._delta = max(self.delta_min, snapshot.time - self._moving_since)
+            self._moving_since, self._began = None, snapshot
+            return []
+        if self._began is None or not _continues(self._began, snapshot):
+            self._began = snapshot
+            return []
+        if snapshot.time - self._began.time < self._delta * (1 - 1e-9) or snapshot.time <= self._began.time:
+            return []
+        moves = self._round(self._began, snapshot)
+        if moves:
+            self._moving_since = snapshot.time
+        else:
+            self._delta = max(self.delta_min, self._delta / 2)
+        self._began = snapshot
+        return moves
+
+    @abstractmethod
+    def _round(self, before: KeyedSnapshot, now: KeyedSnapshot) -> list[MoveUnits]:
+        """The moves of the round whose collection phase began and ended with these."""
+
+
+def _continues(before: KeyedSnapshot, now: KeyedSnapshot) -> bool:
+    """Whether differences between the two mean anything: same workers, same owners, no counter gone back."""
+    return (
+        len(before.consumers) == len(now.consumers)
+        and len(before.unit_rows) == len(now.unit_rows)
+        and before.table.version == now.table.version
+        and all(
+            (b.worker, b.incarnation) == (c.worker, c.incarnation)
+            and (b.seconds <= c.seconds + ROUNDING and b.idle_s <= c.idle_s + ROUNDING and b.rows <= c.rows)
+            for b, c in zip(before.consumers, now.consumers, strict=True)
+        )
+        and bool((before.unit_rows <= now.unit_rows).all())
+    )
