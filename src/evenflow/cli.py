@@ -1,4 +1,4 @@
-"""The command line: `evenflow demo | bench | plot`."""
+"""The command line: `evenflow demo | bench | plot | state | torture`."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Keeps streaming pipelines on Apache Spark balanced while they run.", no_args_is_help=True)
 bench = typer.Typer(help="Measured runs against the ideal, plain Spark and peers.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+state = typer.Typer(help="What a checkpoint holds, and whether it is sound.", no_args_is_help=True)
+app.add_typer(state, name="state")
 console = Console()
 errors = Console(stderr=True)
 
@@ -165,6 +167,69 @@ def bench_keyed(
         if json_file is not None:
             json_file.write_text(json.dumps(keyed.report(setting, outcomes, against), indent=2) + "\n")
             console.print(f"written: {json_file}")
+
+    _guard(work)
+
+
+@app.command()
+def torture(
+    seed: Annotated[int, typer.Option(help="The first schedule; the next one is seed + 1, and so on.")] = 1,
+    minutes: Annotated[float, typer.Option(help="How long to begin new schedules.", min=0)] = 5.0,
+    schedules: Annotated[int, typer.Option(help="How many schedules, however long they take; 0: see --minutes.")] = 0,
+    keep: Annotated[Path | None, typer.Option(help="Directory for all that is left of runs that went wrong.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+) -> None:
+    """Run a keyed streaming job under schedules of faults, and compare its output and state with a plain run."""
+
+    def work() -> None:
+        from evenflow.torture import run, view
+
+        if json_file is not None:
+            json_file.parent.mkdir(parents=True, exist_ok=True)
+            json_file.touch()
+        report = run.torture(seed, minutes, schedules, lambda outcome: view.show_outcome(console, outcome), keep)
+        view.show_report(console, report)
+        if json_file is not None:
+            json_file.write_text(json.dumps(report.to_json(), indent=2) + "\n")
+            console.print(f"written: {json_file}")
+        if not report.good:
+            raise typer.Exit(1)
+
+    _guard(work)
+
+
+@state.command("ls")
+def state_ls(
+    where: Annotated[str, typer.Argument(metavar="DIR", help="A checkpoint: a path or a URI.")],
+) -> None:
+    """List the operators and queries that have state here."""
+    from evenflow import state_view
+
+    _guard(lambda: state_view.show_queries(console, where))
+
+
+@state.command("show")
+def state_show(
+    where: Annotated[str, typer.Argument(metavar="DIR", help="A checkpoint: a path or a URI.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The operator; its query, if it has several.")],
+) -> None:
+    """Show the latest manifest of an operator and query, its snapshots and its log."""
+    from evenflow import state_view
+
+    _guard(lambda: state_view.show_query(console, where, names))
+
+
+@state.command("verify")
+def state_verify(
+    where: Annotated[str, typer.Argument(metavar="DIR", help="A checkpoint: a path or a URI.")],
+) -> None:
+    """Read everything and check every checksum; exit code 1 if a blob is bad."""
+
+    def work() -> None:
+        from evenflow import state_view
+
+        if not state_view.verify_all(console, where):
+            raise typer.Exit(1)
 
     _guard(work)
 

@@ -41,3 +41,28 @@ class HandshakeError(ProtocolError):
 
 class StateLost(EvenflowError):
     """The state of a keyed operator is not what it must be: rows of it would be counted twice, or not at all."""
+
+
+class StoreError(EvenflowError):
+    """A store could not do what it was asked; whether to try again is for the caller to say."""
+
+
+class BlobMissing(StoreError):
+    """A blob that was asked for is not in the store."""
+
+
+class CorruptState(EvenflowError):
+    """A blob does not hold what was written to it; names the blob and the place."""
+
+
+class MemoryBudget(EvenflowError):
+    """State that must be in memory as a whole does not fit into a worker's memory budget."""
+
+
+class SpillError(EvenflowError):
+    """State or rows could not be written to the local disk, or read from it; what could not be written is in memory."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error that says something."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

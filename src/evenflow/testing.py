@@ -1,16 +1,17 @@
-"""For tests and experiments: emulated capacity, and whether a keyed operator keeps the laws of moving state."""
+"""For tests and experiments: emulated capacity, and whether operators and stores of your own keep their laws."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenflow.model.capacity import Emulate
 
 if TYPE_CHECKING:
     from evenflow.operators.keyed import KeyedOperator
+    from evenflow.state.store import Store
 
-__all__ = ["Emulate", "check_operator"]
+__all__ = ["Emulate", "check_operator", "check_store"]
 
 
 def check_operator(
@@ -42,3 +43,25 @@ def check_operator(
     from evenflow.operators.laws import Trial
 
     Trial(operator, rows, key=key, units=units, rounds=rounds, copies=copies, seed=seed).run()
+
+
+def check_store(make: Callable[[], Store], *, large: int = 100 * 1024 * 1024) -> None:
+    """Raise an AssertionError that says which law a store breaks; `make` gives a new and empty one each time.
+
+    - round trip: `get` gives what was put, in memory of its own, and `BlobMissing` where there is nothing;
+    - parts: a blob is its parts one after the other, however many;
+    - ranges: `get` gives as many bytes as there are between `start` and `start + length`;
+    - overwriting: the last put wins;
+    - listing: `names` gives all names with a prefix, wherever it ends, sorted, and their bytes;
+    - deleting: it may be done twice, and of what is not there;
+    - names: what `part` makes of any text is a name, and two texts never share one;
+    - bad names: what is no name is refused;
+    - atomic: a put that fails leaves what was there before;
+    - threads: several may use the store at a time, and put the same name;
+    - large: a blob may have `large` bytes.
+
+    Whether a blob survives loss of power, and the death of its writer, it cannot check.
+    """
+    from evenflow.state.laws import check
+
+    check(make, large)

@@ -1,0 +1,73 @@
+"""What every directory with a store has in it, and what is said when it cannot be used."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterable
+
+from evenflow._version import __version__
+from evenflow.errors import StoreError
+from evenflow.state.store import FORMAT_FILE
+
+FORMAT = 1
+"""Of the whole: names, segments, snapshots, manifests."""
+TEMPORARY = ".tmp-"
+"""What files are called until they are whole."""
+
+
+def needs_format(entries: Iterable[str], where: str, create: bool) -> bool:
+    """Whether the format file is still to be written, given what is in the directory."""
+    seen = set(entries)
+    if FORMAT_FILE in seen:
+        return False
+    if foreign := sorted(entry for entry in seen if not entry.startswith(".")):
+        raise StoreError(
+            f"{where} holds {foreign[0]!r} and no {FORMAT_FILE}: it is not a checkpoint of Evenflow; "
+            "give a directory of its own"
+        )
+    if not create:
+        raise StoreError(f"{where} is empty: there is no state here")
+    return True
+
+
+def format_bytes() -> bytes:
+    """The content of the format file."""
+    return json.dumps({"format": FORMAT, "evenflow": __version__}).encode() + b"\n"
+
+
+def check_format(content: bytes, where: str) -> None:
+    """Refuse what a later version has written."""
+    try:
+        about = json.loads(content)
+        found, by = int(about["format"]), about.get("evenflow", "?")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise StoreError(
+            f"{where}/{FORMAT_FILE} holds {content[:40]!r}, not the format of a checkpoint: "
+            f'if the rest is sound, write {{"format": {FORMAT}}} to it'
+        ) from None
+    if not 1 <= found <= FORMAT:
+        raise StoreError(
+            f"{where} has format {found}, written by evenflow {by}; this is evenflow {__version__}, which reads up to "
+            f"format {FORMAT}: install a newer evenflow"
+        )
+
+
+def explained(error: OSError, doing: str, path: str) -> StoreError:
+    """The same failure with the path and a remedy."""
+    match errno.ENOENT if isinstance(error, FileNotFoundError) else error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            why = "there is no space left: free some, or put the checkpoint elsewhere"
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            why = f"{error.strerror}: give this user the right to it, or put the checkpoint elsewhere"
+        case errno.ENOTDIR | errno.EEXIST | errno.EISDIR:
+            why = "something on the way is a file and not a directory, or the reverse: give another path"
+        case errno.ENOENT:
+            why = "it does not exist: check the path"
+        case errno.ENAMETOOLONG:
+            why = "the name is too long for this file system: give the operator or the query a shorter one"
+        case errno.EMFILE | errno.ENFILE:
+            why = "too many files are open: raise `ulimit -n`"
+        case _:
+            why = f"{type(error).__name__}: {error}"
+    return StoreError(f"cannot {doing} {path}: {why}")

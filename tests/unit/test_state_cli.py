@@ -1,0 +1,130 @@
+"""`evenflow state ls | show | verify`."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from evenflow.cli import app
+from evenflow.state.manifest import Log, Manifest, log_name, put_epoch, put_task, units_name
+from evenflow.state.segments import SegmentWriter
+from evenflow.state.store import open_store
+from evenflow.state.survey import verify
+from evenflow.state.units import pack_units
+
+SCHEMA = pa.schema({"x": pa.float64(), "hash": pa.int64()})
+LIFE = "0.5f"
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, ["state", *map(str, arguments)], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, " ".join(result.output.split())
+
+
+def write_epoch(store, region, query, epoch, rows=10):
+    """Epoch after epoch, each with a log; the first one with a snapshot too."""
+    segment = SegmentWriter(SCHEMA)
+    columns = [pa.array(np.zeros(rows)), pa.array(np.arange(rows))]
+    segment.rows(memoryview(pa.record_batch(columns, SCHEMA).serialize()))
+    manifest = Manifest(region, query, "RollingMean('x')", 64, epoch, 1, (0,), logs=(Log(epoch, 1, {LIFE: 1}),))
+    store.put(log_name(manifest.prefix, epoch, 1, LIFE, 0), segment.finish())
+    snapshot = units_name(manifest.prefix, epoch, LIFE, 0)
+    store.put(snapshot, pack_units({unit: np.zeros(100) for unit in range(7)}))
+    put_task(store, manifest)
+    put_epoch(
+        store,
+        Manifest(region, query, "RollingMean('x')", 64, epoch, 1, (0,), (snapshot,), manifest.logs),
+    )
+
+
+@pytest.fixture
+def where(tmp_path):
+    with open_store(tmp_path / "state") as store:
+        for epoch in (3, 4, 5):
+            write_epoch(store, "mean price", "q/1", epoch, rows=1000 + epoch)
+        write_epoch(store, "mean price", "q2", 8)
+        write_epoch(store, "count", "q/1", 9)
+    return tmp_path / "state"
+
+
+def test_ls(where):
+    code, said = run("ls", where)
+    assert code == 0
+    assert "mean price" in said
+    assert "q/1" in said
+    assert "3-5" in said
+    assert "UTC" in said
+
+
+def test_show(where):
+    code, said = run("show", where, "mean price", "q/1")
+    assert code == 0
+    for expected in ("operator mean price, query q/1", "epochs 3-5", "64 units of RollingMean('x')", "1,005"):
+        assert expected in said
+    assert "units/5.0.5f.0" in said
+    assert "log/5.1.0.5f.0" in said
+    assert run("show", where, "count")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["mean price"], "several queries for mean price"),
+        (["nobody"], "no state for nobody"),
+        (["count", "q/1", "more"], "give operator and query"),
+    ],
+)
+def test_show_of_what_is_not_there_or_not_one(where, names, said):
+    code, output = run("show", where, *names)
+    assert code == 1
+    assert said in output
+
+
+def test_verify_a_sound_one(where):
+    code, said = run("verify", where)
+    assert code == 0
+    assert "20 blobs" in said
+    assert "all sound" in said
+
+
+@pytest.mark.parametrize("kind", ["log/4.1.0.5f.0", "units/4.0.5f.0", "epoch/4"])
+def test_verify_names_what_is_bad_and_what_can_be_restored(where, kind):
+    path = where / "mean%20price" / "q%2F1" / kind
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+    code, said = run("verify", where)
+    assert code == 1
+    assert f"BAD mean%20price/q%2F1/{kind} (epoch 4): blob" in said
+    assert "epochs 3, 5 can still be restored" in said
+    assert said.count("BAD") == 1
+
+
+def test_verify_notices_what_is_missing(where):
+    (where / "count" / "q%2F1" / "log" / "9.1.0.5f.0").unlink()
+    code, said = run("verify", where)
+    assert code == 1
+    assert "BAD count/q%2F1/log/9.1.0.5f.0 (epoch 9): it is missing; the manifest of epoch 9 needs it" in said
+    assert "no epoch can be restored" in said
+
+
+def test_verify_tells_how_far_it_is(where):
+    with open_store(where, create=False) as store:
+        seen = []
+        assert verify(store, seen.append) == []
+        assert sum(seen) == sum(nbytes for _, nbytes in store.names())
+
+
+@pytest.mark.parametrize("command", ["ls", "verify"])
+def test_no_store_at_all(tmp_path, command):
+    code, said = run(command, tmp_path / "nowhere")
+    assert code == 1
+    assert "does not exist" in said
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_an_empty_store(tmp_path):
+    open_store(tmp_path / "state").close()
+    assert "holds no state yet" in run("ls", tmp_path / "state")[1]
+    assert run("verify", tmp_path / "state")[0] == 0
