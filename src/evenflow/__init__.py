@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from evenflow.runtime.cluster import Cluster
     from evenflow.runtime.session import local_session
+    from evenflow.runtime.supervise import supervise
 
 _HOMES = {
     "Cluster": "evenflow.runtime.cluster",
@@ -57,6 +58,7 @@ _HOMES = {
     "errors": "",
     "local_session": "evenflow.runtime.session",
     "policy": "",
+    "supervise": "evenflow.runtime.supervise",
     "testing": "",
 }
 
@@ -83,6 +85,7 @@ __all__ = [
     "errors",
     "local_session",
     "policy",
+    "supervise",
     "testing",
 ]
 

@@ -66,7 +66,8 @@ class Site:
         self.host.collect()
 
     def outcomes(self):
-        return [(each["move"], each["outcome"]) for each in self.told if each["type"] == "move"]
+        moves = [each for each in self.told if each["type"] == "move"]
+        return [(each["move"], each["outcome"]) for each in moves if each["outcome"] != "quiet"]
 
 
 def sites(operator=None):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenflow.control.events import Record
-from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, PATIENCE_S, Movements, Site, batches
+from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, MARKERS_S, PATIENCE_S, Movements, Site, batches
 from evenflow.model import MoveUnits, RoutingTable
 
 FEEDERS = [21, 22]
@@ -128,6 +128,7 @@ def test_what_was_queued_for_a_lost_target_is_forgotten():
 def test_too_long_is_discarded_and_then_restored():
     moves = movements()
     ask(moves, [0], 0, 2)
+    moves.quiet(0.0, 1, 0)
     assert brief(moves.tick(PATIENCE_S - 0.1)) == []
     assert brief(moves.tick(PATIENCE_S)) == [(12, "discard", 1)]
     assert brief(moves.tick(PATIENCE_S + 1)) == []
@@ -135,9 +136,21 @@ def test_too_long_is_discarded_and_then_restored():
     assert brief(moves.restored(PATIENCE_S + 2, 1, 0, [21])) == [(21, "release", 1), ("move-undone", 1)]
 
 
+def test_feeders_that_send_no_marker_are_not_waited_for_long():
+    moves = movements()
+    ask(moves, [0], 0, 2)
+    moves.quiet(1.0, 1, 2)  # the target has no say in this
+    assert brief(moves.tick(MARKERS_S - 0.1)) == []
+    assert brief(moves.tick(MARKERS_S)) == [(12, "discard", 1)]
+    assert brief(moves.discarded(MARKERS_S, 1, 2)) == [(10, "restore", 1)]
+    undone = list(moves.restored(MARKERS_S, 1, 0, []))
+    assert undone[-1].fields["why"] == "some of feeders [21, 22] did not answer within 2 s"
+
+
 def test_one_that_cannot_be_taken_back_is_overdue():
     moves = movements()
     ask(moves, [0], 0, 2)
+    moves.quiet(0.0, 1, 0)
     list(moves.tick(PATIENCE_S))
     assert moves.overdue(2 * PATIENCE_S - 0.1) is None
     assert moves.overdue(2 * PATIENCE_S).id == 1
@@ -146,6 +159,7 @@ def test_one_that_cannot_be_taken_back_is_overdue():
 def test_the_target_dies_while_it_is_to_discard():
     moves = movements()
     ask(moves, [0], 0, 2)
+    moves.quiet(0.0, 1, 0)
     list(moves.tick(PATIENCE_S))
     assert brief(moves.worker_lost(31.0, 2)) == [(10, "restore", 1)]
     assert list(moves.restored(32.0, 1, 0, []))[-1].fields["why"] == f"not done within {PATIENCE_S:g} s"

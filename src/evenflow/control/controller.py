@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from evenflow.control.evaluations import evaluation_of
 from evenflow.control.events import (
     ConsumerReport,
     Event,
@@ -30,10 +29,13 @@ from evenflow.control.events import (
     PeerLeft,
     Record,
     RegionOpened,
+    StateLoaded,
     Stop,
+    Stored,
     TaskEnded,
     Tell,
     Tick,
+    UnitsSaved,
     WorkerJoined,
     WorkerReport,
 )
@@ -94,7 +96,7 @@ class Controller:
             case FeederArrivals():
                 region = self._region_of(event.peer)
                 if isinstance(region, KeyedRegion):
-                    region.arrived(event)
+                    region.arrived(self._feeders[event.peer], event)
                 return []
             case FeederDraining():
                 return list(self._feeder_draining(event))
@@ -102,10 +104,13 @@ class Controller:
                 feeder, region = self._feeders.get(event.peer), self._region_of(event.peer)
                 if feeder is None or not isinstance(region, KeyedRegion):
                     return []
-                return list(region.end(event.time, evaluation_of(feeder), event.reason))
+                return list(region.fail(event.time, feeder, event.reason))
             case FeederEnded():
-                self._ended.add(event.peer)
-                return []
+                return list(self._feeder_ended(event))
+            case Stored():
+                return list(self._stored(event))
+            case StateLoaded() | UnitsSaved():
+                return list(self._state_report(event))
             case ConsumerReport():
                 return list(self._consumer_report(event))
             case MoveReport():
@@ -191,6 +196,12 @@ class Controller:
         return {w.id: Site(w.peer, w.host, w.mover) for w in self._workers.values() if w.peer is not None}
 
     def _region_opened(self, event: RegionOpened) -> Iterable[Instruction]:
+        known = self._regions.get(event.region)
+        if isinstance(known, KeyedRegion) and event.durable:  # a query is started anew: its state is found by the name
+            known.operator = event.operator
+            for peer in self._peers:
+                yield Tell(peer, {"type": "prepare", "operators": [event.operator]})
+            return
         region = self._new_region(event)
         self._regions[event.region] = region
         idle = [old.name for old in self._regions.values() if not _in_use(old) and old is not region]
@@ -208,7 +219,9 @@ class Controller:
     def _new_region(self, event: RegionOpened) -> Region | KeyedRegion:
         if event.units:
             balance = cast(KeyedBalance, event.balance)
-            keyed = KeyedRegion(event.region, event.operator, balance, event.units, numbers=self._moves)
+            keyed = KeyedRegion(
+                event.region, event.operator, balance, event.units, numbers=self._moves, durable=event.durable
+            )
             keyed.set_workers(event.time, self._live(), self._sites())
             return keyed
         region = Region(event.region, event.operator, cast(Balance, event.balance))
@@ -267,6 +280,7 @@ class Controller:
             if why:
                 yield from self._refuse(event, why)
                 return
+            yield from region.settle(event.time, event)
         self._feeders[event.peer] = event
         yield Record(
             event.time,
@@ -300,8 +314,42 @@ class Controller:
         why = region.begin(feeder)
         if why:
             yield from self._refuse(feeder, why)
-        elif self._live():  # or it waits: who owns what is settled when the first worker is here
-            yield Tell(event.peer, self._directory(region, event.peer))
+        yield from self._admit(region)
+
+    def _admit(self, region: KeyedRegion) -> Iterable[Instruction]:
+        """Tell feeders that waited for workers, or for state, where to send their rows."""
+        for peer in region.admit():
+            yield Tell(peer, self._directory(region, peer))
+
+    def _feeder_ended(self, event: FeederEnded) -> Iterable[Instruction]:
+        feeder, region = self._feeders.get(event.peer), self._region_of(event.peer)
+        self._ended.add(event.peer)
+        if feeder is not None and isinstance(region, KeyedRegion):
+            yield from region.ended(feeder, event.segments)
+
+    def _stored(self, event: Stored) -> Iterable[Instruction]:
+        save = event.save
+        if event.error:
+            fields = {"region": save.region, "query": save.query, "what": save.kind, "error": event.error}
+            yield Record(event.time, "store-failed", fields)
+        if save.kind != "task":
+            return
+        if not event.error:
+            yield Tell(save.peer, {"type": "committed"})
+            return
+        feeder, region = self._feeders.get(save.peer), self._regions.get(save.region)
+        if feeder is not None and isinstance(region, KeyedRegion):
+            yield from region.fail(event.time, feeder, f"the checkpoint cannot be written: {event.error}")
+
+    def _state_report(self, event: StateLoaded | UnitsSaved) -> Iterable[Instruction]:
+        number, region = self._peers.get(event.peer), self._regions.get(event.region)
+        if number is None or not isinstance(region, KeyedRegion):
+            return
+        if isinstance(event, UnitsSaved):
+            region.saved(event)
+            return
+        yield from region.loaded(event.time, number, event)
+        yield from self._admit(region)
 
     def _feeder_draining(self, event: FeederDraining) -> Iterable[Instruction]:
         feeder, region = self._feeders.get(event.peer), self._region_of(event.peer)
@@ -336,6 +384,8 @@ class Controller:
             return
         movements = region.movements
         match event.outcome:
+            case "quiet":
+                movements.quiet(event.time, event.move, number)
             case "installed":
                 yield from movements.installed(event.time, event.move, number, event.bytes, region.feeders)
             case "failed" | "undelivered":
@@ -347,6 +397,7 @@ class Controller:
                 yield from movements.restored(event.time, event.move, number, region.feeders)
             case "lost":
                 yield from region.lose_units(event.time, event.move, number, event.reason)
+        yield from region.load_all(event.time)
 
     def _worker_report(self, event: WorkerReport) -> Iterable[Instruction]:
         number = self._peers.get(event.peer)
@@ -426,6 +477,8 @@ class Controller:
                 yield from self._rebalance(region, time, tell=False)
             for peer in region.feeders if live or isinstance(region, Region) else ():
                 yield Tell(peer, self._directory(region, peer))
+            if isinstance(region, KeyedRegion):
+                yield from self._admit(region)
 
     def _rebalance(self, region: Region, time: float, tell: bool = True) -> Iterable[Instruction]:
         """Ask the region's balance; one that fails costs its own region this round, and nobody else anything."""
@@ -464,7 +517,7 @@ class Controller:
             if w.state == "live"
         ]
         if isinstance(region, KeyedRegion):
-            return {"type": "directory", "workers": workers, **region.directory(peer)}
+            return {"type": "directory", "workers": workers, **region.directory(self._feeders[peer])}
         costs = {str(worker): cost for worker, cost in region.costs.items()}
         known = {"weights": _keys(region.weights), "costs": costs, "overhead": region.overhead}
         return {"type": "directory", "workers": workers, **known}

@@ -3,6 +3,7 @@
 An evaluation is one use of one keyed operator's state: a streaming query, batch after batch; or, for a batch DataFrame,
 one run of one Spark stage, with fresh state. Without a store nothing can be taken back. So a task whose rows are in
 state already, wholly or in part, may not come again, and a query whose state is lost or never was here may not go on.
+With a store, a query's batches can be run again: see `epochs`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from evenflow.control.epochs import Epochs
 from evenflow.control.events import FeederJoined, Peer
 
 IDLE_S = 60.0
@@ -31,12 +33,16 @@ class Evaluation:
     stateful: bool = False
     """Whether any rows of it may be in state."""
     idle_since: float = 0.0
+    epochs: Epochs | None = None
+    """Of a query whose state is stored."""
 
 
 class Evaluations:
     """All evaluations of one region."""
 
-    def __init__(self) -> None:
+    def __init__(self, durable_units: int = 0) -> None:
+        self._durable_units = durable_units
+        """How many units queries store; 0 if there is no store."""
         self._live: dict[str, Evaluation] = {}
         self._over: dict[str, str] = {}
 
@@ -56,12 +62,20 @@ class Evaluations:
         streaming = bool(feeder.query)
         known = self._live.get(name)
         if known is None:
-            if streaming and feeder.epoch > 0 and not feeder.untouched:
+            if isinstance(feeder.saved, str):
+                return feeder.saved
+            if streaming and feeder.epoch > 0 and not feeder.untouched and feeder.saved is None:
                 return (
                     f"batch {feeder.epoch} of query {feeder.query} comes to a cluster that has no state of the batches "
                     "before it: start the query with a new checkpointLocation"
                 )
-            known = self._live[name] = Evaluation(name, streaming)
+            epochs = Epochs(self._durable_units, feeder.saved) if streaming and self._durable_units else None
+            known = self._live[name] = Evaluation(name, streaming, epochs=epochs)
+        if known.epochs is not None:
+            why = known.epochs.join(feeder)
+            if not why:
+                known.feeders.add(feeder.peer)
+            return why
         if feeder.epoch < known.epoch:
             return self._again(feeder)
         if feeder.epoch > known.epoch:
@@ -76,6 +90,11 @@ class Evaluations:
         known = self._live.get(name)
         if known is None:
             return self._over.get(name, "its evaluation is over")
+        if known.epochs is not None:
+            why = known.epochs.begin(feeder)
+            if why:
+                known.feeders.discard(feeder.peer)
+            return why
         if feeder.epoch != known.epoch or feeder.partition in known.begun:
             known.feeders.discard(feeder.peer)
             return self._again(feeder)
@@ -98,9 +117,20 @@ class Evaluations:
             return ""
         known.feeders.discard(feeder.peer)
         known.idle_since = time
+        if known.epochs is not None:
+            return known.epochs.leave(feeder, begun)
         if begun and not ended and known.streaming:
             return f"partition {feeder.partition} of {_what(feeder)} broke off, and some of its rows are in state"
         return ""
+
+    def get(self, name: str) -> Evaluation | None:
+        """A live one."""
+        return self._live.get(name)
+
+    @property
+    def durable(self) -> list[Evaluation]:
+        """Queries whose state is stored."""
+        return [known for known in self._live.values() if known.epochs is not None]
 
     def end(self, name: str, why: str) -> set[Peer]:
         """Close an evaluation for good; the feeders it had."""

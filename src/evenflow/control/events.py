@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,8 @@ class RegionOpened:
     balance: Balance | KeyedBalance
     units: int = 0
     """How many units a keyed operator has; 0 for an ordered region."""
+    durable: bool = False
+    """Whether queries store their state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,10 @@ class FeederJoined:
     """Spark's stage id."""
     untouched: bool = False
     """Whether the batches of the query before this one had no rows."""
+    run: str = ""
+    """Which start of the query it belongs to."""
+    saved: Any = None
+    """What the store has of the query (`epochs.Saved`), for the first task of it that comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,46 @@ class FeederEnded:
 
     time: float
     peer: Peer
+    segments: Mapping[str, int] = field(default_factory=dict)
+    """With a store: by worker, the segments of its log in which the rows are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Something that was to be saved is durable, or cannot be saved."""
+
+    time: float
+    save: Save
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StateLoaded:
+    """A worker has loaded the state that an attempt starts from, or could not."""
+
+    time: float
+    peer: Peer
+    region: str
+    evaluation: str
+    load: int
+    error: str = ""
+    bytes: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnitsSaved:
+    """A worker has saved units as they were at the end of a batch."""
+
+    time: float
+    peer: Peer
+    region: str
+    evaluation: str
+    epoch: int
+    name: str
+    units: npt.NDArray[np.int32]
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,7 +178,7 @@ class ConsumerReport:
 class MoveReport:
     """What a worker has to say about a movement.
 
-    `installed`, `undelivered`, `failed` (for good), `discarded` or `restored`.
+    `quiet`, `installed`, `undelivered`, `failed` (for good), `discarded` or `restored`.
     """
 
     time: float
@@ -230,6 +276,9 @@ Event = (
     | FeederDraining
     | FeederEnded
     | FeederFailed
+    | Stored
+    | StateLoaded
+    | UnitsSaved
     | WorkerReport
     | OperatorReady
     | FeederReport
@@ -260,4 +309,20 @@ class Record:
     fields: Mapping[str, Any]
 
 
-Instruction = Tell | Record
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Have something made durable: `task` (a TaskThrough) or `epoch` (a Base); `Stored` tells what became of it.
+
+    Once an epoch is saved, whatever its base does not need is deleted: older logs, and the snapshots named in `stale`.
+    """
+
+    region: str
+    query: str
+    kind: str
+    content: Any
+    stale: tuple[str, ...] = ()
+    peer: Peer = 0
+    """The feeder that waits for it."""
+
+
+Instruction = Tell | Record | Save

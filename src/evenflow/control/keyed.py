@@ -9,8 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from evenflow.control.evaluations import Evaluations, evaluation_of
-from evenflow.control.events import ConsumerReport, FeederArrivals, FeederJoined, Instruction, Peer, Record, Tell
+from evenflow.control.epochs import SavedUnits
+from evenflow.control.evaluations import Evaluation, Evaluations, evaluation_of
+from evenflow.control.events import (
+    ConsumerReport,
+    FeederArrivals,
+    FeederJoined,
+    Instruction,
+    Peer,
+    Record,
+    Save,
+    StateLoaded,
+    Tell,
+    UnitsSaved,
+)
 from evenflow.control.movement import Movements, Site
 from evenflow.model import Consumer, KeyedSnapshot, MoveUnits, RoutingTable
 from evenflow.policy.keyed import KeyedBalance
@@ -34,15 +46,19 @@ class KeyedRegion:
     costs: dict[int, float] = field(default_factory=dict)
     overhead: float | None = None
     rows_out: int = 0
+    durable: bool = False
+    """Whether queries store their state."""
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def __post_init__(self) -> None:
-        self.evaluations = Evaluations()
+        self.evaluations = Evaluations(self.units if self.durable else 0)
         table = RoutingTable(0, np.zeros(self.units, np.int32))
         self.movements = Movements(
             self.name, table, numbers=self.numbers, evaluations=lambda: self.evaluations.stateful
         )
         self._begun: set[Peer] = set()
+        self._waiting: dict[Peer, FeederJoined] = {}
+        """Feeders with rows whose state is being loaded."""
         self._unit_rows = np.zeros(self.units, np.int64)
         self._unit_arrived = np.zeros(self.units, np.int64)
         self._unit_bytes = np.zeros(self.units, np.int64)
@@ -67,29 +83,49 @@ class KeyedRegion:
                 out += self._lose(time, worker, owned)
             out += self.movements.worker_lost(time, worker)
         self.movements.sites = dict(sites)
+        for known in self.evaluations.durable:
+            if known.epochs is not None and known.epochs.loading:  # units may go to others now: begin again
+                known.epochs.loading.clear()
         self._deal()
+        out += self.load_all(time)
         return out
 
     def _lose(self, time: float, worker: int, owned: int) -> Iterator[Instruction]:
-        why = (
-            f"worker {worker} was lost, and with it the state of {owned} of {self.units} units of {self.name}. Without "
-            "a checkpoint it cannot be brought back: start the query again from the beginning"
-        )
-        yield from self._give_up(time, why)
+        lost = f"worker {worker} was lost, and with it the state of {owned} of {self.units} units of {self.name}. "
+        yield from self._give_up(time, lost)
 
     def _give_up(self, time: float, why: str) -> Iterator[Instruction]:
-        """Some state is lost: end every evaluation that has any, and what is under way with it."""
+        """Some state is lost: end every evaluation that has any, and what is under way with it.
+
+        Queries with a store lose the attempt at their present batch; the next one begins by loading state.
+        """
+        for known in self.evaluations.durable:
+            yield from self.poison(time, known, f"{why.rstrip('. ')}; the batch is to be run again")
         for name in self.evaluations.stateful:
-            yield from self.end(time, name, why)
+            remedy = "Without a checkpoint it cannot be brought back: start the query again from the beginning"
+            yield from self.end(time, name, f"{why.rstrip('. ')}. {remedy}")
         yield from self.movements.abandon(time, why)
+
+    def poison(self, time: float, known: Evaluation, why: str) -> Iterator[Instruction]:
+        """The attempt at a query's present batch cannot count: its tasks are told, state in memory goes."""
+        assert known.epochs is not None
+        known.stateful = False
+        held = known.epochs.held
+        feeders = known.epochs.poison(why)
+        fields = {"region": self.name, "evaluation": known.id, "epoch": known.epochs.epoch, "why": why}
+        yield Record(time, "attempt-poisoned", fields)
+        for peer in sorted(feeders):
+            self._waiting.pop(peer, None)
+            yield Tell(peer, {"type": "lost", "reason": why})
+        if held is not None:
+            for site in self.movements.sites.values():
+                yield Tell(site.peer, {"type": "drop", "region": self.name, "evaluation": known.id})
 
     def lose_units(self, time: float, number: int, worker: int, reason: str) -> Iterator[Instruction]:
         """A movement's source could not put the units back that it had taken out."""
         movement = self.movements.under_way.get(number)
         if movement is not None and worker == movement.source:
-            yield from self._give_up(
-                time, f"units {list(movement.units)[:5]} are lost: {reason}. Start the query again"
-            )
+            yield from self._give_up(time, f"units {list(movement.units)[:5]} are lost: {reason}")
 
     def _deal(self) -> None:
         """Give units nobody owns to those who are there; all of them, if no state is anywhere."""
@@ -119,20 +155,142 @@ class KeyedRegion:
         self._deal()
         why = self.evaluations.begin(feeder)
         if not why:
-            self.feeders.add(feeder.peer)
+            self._waiting[feeder.peer] = feeder
             self._begun.add(feeder.peer)
         return why
 
+    # -- state that is stored
+
+    def settle(self, time: float, feeder: FeederJoined) -> Iterator[Instruction]:
+        """A task of a query has come: note what batch is done, and load the state to start from if it is not there."""
+        known = self.evaluations.get(evaluation_of(feeder))
+        if known is None or known.epochs is None:
+            return
+        epochs = known.epochs
+        if epochs.settled:
+            base, stale = epochs.settle()
+            yield Save(self.name, feeder.query, "epoch", base, stale)
+        if not epochs.current and not epochs.loading:
+            known.stateful = False
+            yield from self._load(time, known)
+
+    def _load(self, time: float, known: Evaluation) -> Iterator[Instruction]:
+        """Have all workers load the state of their units; movements under way end first, new ones wait."""
+        epochs = known.epochs
+        assert epochs is not None
+        if not self.incarnations or self.movements.under_way:
+            return  # tried again when that changes
+        self._deal()
+        assert epochs.attempt is not None
+        base = epochs.base
+        epochs.loads += 1
+        message = {
+            "type": "load",
+            "region": self.name,
+            "evaluation": known.id,
+            "operator": self.operator,
+            "count": self.units,
+            "load": epochs.loads,
+            "epoch": epochs.epoch,
+            "attempt": epochs.attempt.number,
+            "snapshots": [{"name": saved.name, "epoch": saved.epoch} for saved in base.snapshots],
+            "logs": [{"epoch": log.epoch, "attempt": log.attempt, "segments": dict(log.segments)} for log in base.logs],
+        }
+        self.movements.held = True
+        epochs.loading = set(self.incarnations)
+        yield Record(
+            time,
+            "loading",
+            {"region": self.name, "evaluation": known.id, "epoch": base.epoch, "snapshots": len(base.snapshots)},
+        )
+        for worker in self.incarnations:
+            units = self.movements.table.units_of(worker)
+            yield Tell(self.movements.sites[worker].peer, message | {"units": units})
+
+    def load_all(self, time: float) -> Iterator[Instruction]:
+        """Load state that tasks wait for and nobody loads yet."""
+        for known in self.evaluations.durable:
+            epochs = known.epochs
+            if epochs is None or epochs.attempt is None or not epochs.attempt.feeders:
+                continue
+            if not epochs.loading and not epochs.current:
+                yield from self._load(time, known)
+
+    def loaded(self, time: float, worker: int, event: StateLoaded) -> Iterator[Instruction]:
+        """A worker has its part of the state."""
+        known = self.evaluations.get(event.evaluation)
+        epochs = known.epochs if known is not None else None
+        if known is None or epochs is None or worker not in epochs.loading or event.load != epochs.loads:
+            return
+        fields = {"region": self.name, "evaluation": known.id, "worker": worker, "error": event.error}
+        fields |= {"bytes": event.bytes, "rows": event.rows, "seconds": round(event.seconds, 6)}
+        yield Record(time, "loaded", fields)
+        if event.error:
+            self.movements.held = False
+            yield from self.poison(time, known, f"worker {worker} cannot load state: {event.error}")
+            return
+        epochs.loading.discard(worker)
+        if not epochs.loading:
+            self.movements.held = False
+            base = epochs.base
+            epochs.held = (base.epoch, base.attempt)
+            known.stateful = True
+
+    def admit(self) -> list[Peer]:
+        """Feeders whose rows may go into state now."""
+        admitted = []
+        for peer, feeder in list(self._waiting.items()):
+            known = self.evaluations.get(evaluation_of(feeder))
+            if not self.incarnations or known is None:
+                continue
+            if known.epochs is not None:
+                if known.epochs.loading or not known.epochs.current:
+                    continue
+                known.epochs.admit()
+            known.stateful = True
+            del self._waiting[peer]
+            self.feeders.add(peer)
+            admitted.append(peer)
+        return admitted
+
+    def ended(self, feeder: FeederJoined, segments: Mapping[str, int]) -> Iterator[Instruction]:
+        """All rows of a task are durable with the workers: have it noted, and let the task end then."""
+        known = self.evaluations.get(evaluation_of(feeder))
+        if known is not None and known.epochs is not None:
+            through = known.epochs.end(feeder, segments)
+            if through is not None:
+                yield Save(self.name, feeder.query, "task", through, peer=feeder.peer)
+
+    def saved(self, event: UnitsSaved) -> None:
+        """A worker has saved units."""
+        known = self.evaluations.get(event.evaluation)
+        if known is not None and known.epochs is not None:
+            known.epochs.snapshot(SavedUnits(event.name, event.epoch, event.units))
+
+    # -- feeders that leave
+
     def leave(self, time: float, feeder: FeederJoined, ended: bool) -> Iterator[Instruction]:
         """A task is over."""
+        self._waiting.pop(feeder.peer, None)
         self.feeders.discard(feeder.peer)
         self.draining.discard(feeder.peer)
         begun = feeder.peer in self._begun
         self._begun.discard(feeder.peer)
         why = self.evaluations.leave(feeder, time, begun, ended)
         yield from self.movements.feeder_left(feeder.peer)
+        known = self.evaluations.get(evaluation_of(feeder))
         if why:
-            yield from self.end(time, evaluation_of(feeder), f"{why}, which cannot be taken back: start again")
+            stored = known is not None and known.epochs is not None
+            rest = ": the batch is to be run again" if stored else ", which cannot be taken back: start again"
+            yield from self.fail(time, feeder, why + rest)
+
+    def fail(self, time: float, feeder: FeederJoined, why: str) -> Iterator[Instruction]:
+        """A task cannot go on, and nobody can in its stead."""
+        known = self.evaluations.get(evaluation_of(feeder))
+        if known is not None and known.epochs is not None:
+            yield from self.poison(time, known, why)
+        else:
+            yield from self.end(time, evaluation_of(feeder), why)
 
     def end(self, time: float, name: str, why: str) -> Iterator[Instruction]:
         """Close an evaluation: its feeders are told, its state is dropped everywhere."""
@@ -171,9 +329,12 @@ class KeyedRegion:
         self._unit_bytes[event.sized] = event.sizes
         self._fresh.add(worker)
 
-    def arrived(self, event: FeederArrivals) -> None:
+    def arrived(self, feeder: FeederJoined, event: FeederArrivals) -> None:
         """Rows a feeder has taken in since it last said so."""
         np.add.at(self._unit_arrived, event.units, event.unit_rows)
+        known = self.evaluations.get(evaluation_of(feeder))
+        if known is not None and known.epochs is not None:
+            known.epochs.arrived(feeder.epoch, event.units)
 
     @property
     def due(self) -> bool:
@@ -248,24 +409,31 @@ class KeyedRegion:
     def tick(self, time: float) -> Iterator[Instruction]:
         """What only the passing of time brings about."""
         yield from self.movements.tick(time)
+        yield from self.load_all(time)
         late = self.movements.overdue(time)
         if late is not None:
             why = f"units {list(late.units)[:5]} could be neither moved nor taken back ({late.reason})"
-            yield from self._give_up(time, f"{why}; their workers do not answer. Start the query again")
+            yield from self._give_up(time, f"{why}; their workers do not answer")
         for name in list(self.evaluations.idle(time)):
             yield from self.end(time, name, "its state was dropped after a minute in which nobody fed it")
 
-    def directory(self, peer: Peer) -> dict[str, Any]:
+    def directory(self, feeder: FeederJoined) -> dict[str, Any]:
         """What a feeder needs beside the list of workers."""
         table = self.movements.table
         return {
-            "you": peer,
+            "you": feeder.peer,
             "owners": table.owners,
             "version": table.version,
             "paused": self.movements.paused(),
             "costs": {str(worker): cost for worker, cost in self.costs.items()},
             "overhead": self.overhead,
+            "attempt": self._attempt_of(feeder),
         }
+
+    def _attempt_of(self, feeder: FeederJoined) -> int:
+        known = self.evaluations.get(evaluation_of(feeder))
+        epochs = known.epochs if known is not None else None
+        return epochs.attempt.number if epochs is not None and epochs.attempt is not None else 0
 
 
 def _hottest(rows: np.ndarray) -> list[list[int]]:

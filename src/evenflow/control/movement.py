@@ -3,8 +3,8 @@
 A movement takes some units of one region from a source to a target:
 
     pause      to every feeder: the units' rows wait from now on; a marker goes down the connection to the source
-    move       to the source: once the markers of all these feeders are here, every row in flight has been seen;
-               it extracts the units and sends them to the target, and keeps a copy
+    move       to the source: once the markers of all these feeders are here, every row in flight has been seen; it
+               says so (`quiet`), extracts the units and sends them to the target, and keeps a copy
     installed  from the target: the routing table flips; feeders release the rows; the source drops its copy
 
 A movement that cannot be finished, because the target is lost, somebody fails or time is up, is taken back: `discard`
@@ -24,6 +24,8 @@ from typing import Any
 from evenflow.control.events import Instruction, Peer, Record, Tell
 from evenflow.model import MoveUnits, RoutingTable
 
+MARKERS_S = 2.0
+"""Feeders have this long to send their markers. One that waits for Spark cannot, and others' rows wait for it."""
 PATIENCE_S = 30.0
 """A movement that takes longer is taken back; one that cannot be taken back in this time is given up."""
 BATCH_BYTES = 8 * 1024 * 1024
@@ -53,6 +55,8 @@ class Movement:
     feeders: frozenset[Peer]
     phase: str = "moving"
     """`moving`, `discarding` or `restoring`."""
+    quiet: bool = False
+    """Whether the source has seen every row in flight."""
     deadline: float = 0.0
     reason: str = ""
 
@@ -71,6 +75,8 @@ class Movements:
     undone: int = 0
     bytes_moved: int = 0
     pause_s: float = 0.0
+    held: bool = False
+    """Whether none may begin now: state is being loaded."""
     blocked_by: str = ""
     """Why this region does not move any more; empty if it does."""
     _queue: deque[MoveUnits] = field(default_factory=deque)
@@ -100,6 +106,12 @@ class Movements:
             self._queue.append(MoveUnits(self.region, units, move.source, move.target, move.reason))
             self._queued.update(units)
         yield from self._begin(time, feeders)
+
+    def quiet(self, time: float, number: int, worker: int) -> None:
+        """The source has the markers of all feeders, and begins to send."""
+        movement = self.under_way.get(number)
+        if movement is not None and movement.phase == "moving" and worker == movement.source:
+            movement.quiet, movement.deadline = True, time + PATIENCE_S
 
     def installed(
         self, time: float, number: int, worker: int, size: int, feeders: Iterable[Peer]
@@ -184,7 +196,12 @@ class Movements:
         """Take back what takes too long."""
         for movement in [movement for movement in self.under_way.values() if time >= movement.deadline]:
             if movement.phase == "moving":
-                yield from self._take_back(time, movement, f"not done within {PATIENCE_S:g} s")
+                late = (
+                    f"not done within {PATIENCE_S:g} s"
+                    if movement.quiet
+                    else f"some of feeders {sorted(movement.feeders)} did not answer within {MARKERS_S:g} s"
+                )
+                yield from self._take_back(time, movement, late)
 
     def overdue(self, time: float) -> Movement | None:
         """A movement that could not even be taken back in time: its source or target does not answer."""
@@ -194,13 +211,15 @@ class Movements:
     def _begin(self, time: float, feeders: Iterable[Peer]) -> Iterator[Instruction]:
         """Begin what is queued: one movement at a time for each source, others beside it."""
         told = frozenset(feeders)
+        if self.held:
+            return
         for move in list(self._queue):
             if any(movement.source == move.source for movement in self.under_way.values()):
                 continue
             self._queue.remove(move)
             self._queued -= set(move.units)
             number = next(self.numbers)
-            movement = Movement(number, move.units, move.source, move.target, time, told, deadline=time + PATIENCE_S)
+            movement = Movement(number, move.units, move.source, move.target, time, told, deadline=time + MARKERS_S)
             self.under_way[number] = movement
             yield Record(time, "move", _fields(self.region, movement) | {"why": move.reason})
             message = {"move": number, "region": self.region, "units": list(move.units)}

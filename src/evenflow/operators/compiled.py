@@ -11,6 +11,9 @@ from numba import njit
 
 Function = Callable[..., Any]
 
+LARGE = 1 << 20
+"""Bytes from which on arrays grow where they are: the system moves pages, and no second copy is in memory meanwhile."""
+
 
 def compiled(function: Function) -> Function:
     """`function` as machine code, kept on disk beside its source or, if that is read-only, in the user's cache."""
@@ -33,8 +36,14 @@ def readable(array: npt.ArrayLike, kind: type[np.generic]) -> npt.NDArray[Any]:
 
 
 def grown(array: npt.NDArray[Any], length: int, fill: float = 0) -> npt.NDArray[Any]:
-    """`array` with its first axis made `length` long, the new part filled."""
-    bigger = np.empty((length, *array.shape[1:]), array.dtype)
-    bigger[: len(array)] = array
-    bigger[len(array) :] = fill
-    return bigger
+    """`array` with its first axis made `length` long, what is new filled; nothing else may refer to `array`."""
+    old = min(len(array), length)
+    if array.nbytes >= LARGE and array.flags.owndata and array.flags.c_contiguous:
+        array.resize((length, *array.shape[1:]), refcheck=False)  # what is new is zero
+        if fill:
+            array[old:] = fill
+        return array
+    other = np.empty((length, *array.shape[1:]), array.dtype)
+    other[:old] = array[:old]
+    other[old:] = fill
+    return other

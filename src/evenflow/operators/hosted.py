@@ -38,9 +38,16 @@ class Hosted:
         return copy.deepcopy(self.operator)
 
     def process(
-        self, operator: KeyedOperator, rows: pa.RecordBatch, units: Units, keys: Keys, ordered: bool
+        self,
+        operator: KeyedOperator,
+        rows: pa.RecordBatch,
+        units: Units,
+        keys: Keys,
+        ordered: bool,
+        placed: bool = False,
     ) -> tuple[pa.RecordBatch, Origin | None]:
-        """The result, and where its rows come from if that is not plain."""
+        """The result, and where its rows come from if that is not plain; told, if it is known, also where `placed`."""
+        placed = placed or ordered
         result = operator.process(rows, units, keys)
         given, origin = result if isinstance(result, tuple) else (result, None)
         out = conform(self._new_columns(given) if self._adds else given, self._schema)
@@ -54,9 +61,9 @@ class Hosted:
                 f"{type(operator).__name__}.process gave {out.num_rows} rows for {rows.num_rows} and did not say "
                 "which come from which: with ordered=True return the result and the places of its rows"
             )
-        if origin is not None and ordered:
+        if origin is not None and placed:
             _check_origin(type(operator).__name__, np.asarray(origin), out.num_rows, rows.num_rows)
-        return out, np.asarray(origin, np.int64) if ordered and origin is not None else None
+        return out, np.asarray(origin, np.int64) if placed and origin is not None else None
 
     def _new_columns(self, given: object) -> object:
         """The last columns, as many as are declared; what is no batch is left to `conform` to refuse."""

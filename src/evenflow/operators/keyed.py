@@ -81,6 +81,13 @@ class KeyedOperator(ABC):
     def install(self, unit: int, state: Any) -> None:
         """Put in what another copy's `extract` gave for this unit."""
 
+    def snapshot(self, unit: int) -> Any:
+        """A unit's state as `extract` gives it, without taking it out. It is pickled before anything else happens."""
+        state = self.extract(unit)
+        if state is not None:
+            self.install(unit, state)
+        return state
+
     def sizes(self, units: Units) -> npt.NDArray[np.int64]:
         """Bytes of state of each of the units, roughly; zeros where that is not known."""
         return np.array([self.size(int(unit)) for unit in units], dtype=np.int64)
@@ -88,3 +95,14 @@ class KeyedOperator(ABC):
     def size(self, unit: int) -> int:
         """Bytes of state of one unit, roughly."""
         return 0
+
+
+def identity(operator: KeyedOperator) -> str:
+    """What tells operators apart whose state must not be mixed up: the class, and what it was given."""
+    given = {
+        name: value
+        for name, value in sorted(vars(operator).items())
+        if not name.startswith("_") and isinstance(value, (str, int, float, bool, tuple, type(None)))
+    }
+    inside = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None and value != ())
+    return f"{type(operator).__qualname__}({inside})"

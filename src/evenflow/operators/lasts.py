@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from evenflow.operators.compiled import compiled, grown
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.slots import Longs, Slots
+from evenflow.operators.slots import KEY_BYTES, Longs, Slots
 from evenflow.operators.store import Store, from_bytes, joined, to_bytes
 
 
@@ -59,7 +59,7 @@ class Lasts:
             self.place[slots[known]] = first + np.arange(rows.num_rows)
 
     def sizes(self, units: Units) -> Longs:
-        return (24 + self.store.row_bytes()) * self.slots.counts(units)
+        return (KEY_BYTES + 2 * 8 + 2 * self.store.row_bytes()) * self.slots.counts(units)
 
     def _answer(self, column: pa.Array, places: Longs, base: int) -> pa.Array:
         """Values by place, those from `base` on in the column."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from evenflow.operators.compiled import compiled, grown
 from evenflow.operators.keyed import Keys, Origin, Units
-from evenflow.operators.slots import Longs, Slots
+from evenflow.operators.slots import KEY_BYTES, Longs, Slots
 from evenflow.operators.store import Store, from_bytes, to_bytes
 
 EVER = np.iinfo(np.int64).min
@@ -87,7 +87,8 @@ class Pairs:
     def sizes(self, units: Units) -> Longs:
         slots = self.slots.of(units)
         counts = _tally(slots, self.most, self.span, self.newest, self.latest, self.older, self.clock)
-        return self.slots.per_unit(units, 48 + (16 + self.store.row_bytes()) * counts.sum(axis=1))
+        row = 2 * self.store.row_bytes() + (64 if self.span else 32)  # half of the rows may be out of their windows
+        return self.slots.per_unit(units, KEY_BYTES + 2 * 24 + row * counts.sum(axis=1))
 
     def _append(self, rows: pa.Table) -> int:
         base = self.store.append(rows)

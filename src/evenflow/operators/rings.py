@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from evenflow.operators.compiled import compiled, grown, readable
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.slots import Longs, Slots
+from evenflow.operators.slots import KEY_BYTES, Longs, Slots
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,6 +31,9 @@ EVER = np.iinfo(np.int64).min
 ENDLESS = 1 << 62
 SMALLEST = 4
 AHEAD = 512
+SPACIOUS = 1 << 16
+"""Cells up to which an arena doubles; larger ones grow by an eighth, which costs no copy."""
+IGNORED = 3 * 65536
 
 
 class Totals:
@@ -65,7 +68,7 @@ class Totals:
         self.totals[slots] = totals
 
     def sizes(self, units: Units) -> Longs:
-        return 32 * self.slots.counts(units)
+        return (KEY_BYTES + 2 * 24) * self.slots.counts(units)
 
 
 class Rings:
@@ -108,7 +111,7 @@ class Rings:
         state = self.slots.key[slots], shape, self.backs[slots], cells, clock
         self.rings[slots], self.backs[slots] = (0, 0, 0, 0, 0, EVER), 0
         self.slots.drop(unit)
-        if self.marks[TOP] > 4 * self.marks[LIVE] + 65536:
+        if 3 * self.marks[TOP] > 4 * self.marks[LIVE] + IGNORED:
             self._repack(0)
         return state
 
@@ -131,7 +134,7 @@ class Rings:
 
     def sizes(self, units: Units) -> Longs:
         cell = 8 * (self.cells.shape[1] + bool(self.span))
-        return self.slots.per_unit(units, 80 + cell * self.rings[self.slots.of(units), LENGTH])
+        return self.slots.per_unit(units, KEY_BYTES + 2 * 72 + cell * self.rings[self.slots.of(units), ROOM])
 
     @property
     def _most(self) -> int:
@@ -147,12 +150,22 @@ class Rings:
         self.rings[old:, LATEST] = EVER
 
     def _repack(self, more: int) -> None:
-        """Move the rings, without gaps, to an arena half of which is free and which has room for `more` cells."""
-        size = max(1024, 2 * (int(self.marks[LIVE]) + more))
-        cells, clock = np.empty((size, self.cells.shape[1])), np.empty(size if self.span else 0, np.int64)
-        self.marks[:] = _pack(self._most, self.rings, self.cells, self.clock, cells, clock)
-        self.spare[:] = -1
-        self.cells, self.clock = cells, clock
+        """Make room for `more` cells and some: close the gaps if they are many, and let the arena grow or shrink.
+
+        All of it in place: with a copy there would be twice the memory for a while.
+        """
+        if 4 * self.marks[LIVE] < 3 * self.marks[TOP]:
+            order = np.flatnonzero(self.rings[:, ROOM])
+            order = order[np.argsort(self.rings[order, START])]
+            longest = int(self.rings[order, LENGTH].max(initial=0))
+            held = np.empty((longest, self.cells.shape[1])), np.empty(longest if self.span else 0, np.int64)
+            self.marks[:] = _pack(self._most, order, self.rings, self.cells, self.clock, *held)
+            self.spare[:] = -1
+        used = int(self.marks[TOP]) + more
+        size = max(1024, used + (used >> 3 if used > SPACIOUS else used))
+        self.cells = grown(self.cells, size)
+        if self.span:
+            self.clock = grown(self.clock, size)
 
 
 def fitted(array: npt.NDArray[Any], slots: Slots) -> npt.NDArray[Any]:
@@ -386,16 +399,23 @@ def _move(ring, cells, clock, start, new_cells, new_clock):  # type: ignore[no-u
 
 
 @compiled
-def _pack(most, rings, cells, clock, new_cells, new_clock):  # type: ignore[no-untyped-def]
-    """Copy all rings into a new arena, those mostly empty with less room; how much is used there, twice."""
+def _pack(most, order, rings, cells, clock, held_cells, held_clock):  # type: ignore[no-untyped-def]
+    """Move all rings up, in the order of their places; those mostly empty get less room. How much is used then, twice.
+
+    A ring is held elsewhere on its way: its old and its new place may overlap.
+    """
     top = 0
-    for slot in range(len(rings)):
+    for slot in order:
         ring = rings[slot]
-        if ring[ROOM]:
-            _move(ring, cells, clock, top, new_cells, new_clock)
-            if ring[LENGTH] * 4 < ring[ROOM]:
-                ring[ROOM] = _fitting(2 * ring[LENGTH], most)
-            top += ring[ROOM]
+        _move(ring, cells, clock, 0, held_cells, held_clock)
+        for place in range(ring[LENGTH]):
+            _copy(held_cells, place, cells, top + place)
+            if len(clock):
+                clock[top + place] = held_clock[place]
+        ring[START] = top
+        if ring[LENGTH] * 4 < ring[ROOM]:
+            ring[ROOM] = _fitting(2 * ring[LENGTH], most)
+        top += ring[ROOM]
     return top, top
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from evenflow.operators.compiled import compiled, grown
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.slots import Longs, Slots
+from evenflow.operators.slots import KEY_BYTES, Longs, Slots
 
 
 class Sets:
@@ -52,7 +52,8 @@ class Sets:
         self.count[slots] = count
 
     def sizes(self, units: Units) -> Longs:
-        return self.slots.per_unit(units, 32 + 24 * self.count[self.slots.of(units)])
+        key, member = KEY_BYTES + 2 * (8 + 12), KEY_BYTES + 2
+        return self.slots.per_unit(units, key + member * self.count[self.slots.of(units)])
 
     def _fit(self) -> None:
         if len(self.seen) < self.members.capacity:

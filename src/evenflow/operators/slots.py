@@ -16,6 +16,9 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)
 MIX = np.uint64(0xD6E8FEB86659FD93)
 HALF = np.uint64(32)
 
+KEY_BYTES = 2 * 28
+"""Memory that a key takes here, at worst: after the arrays have doubled they are half empty."""
+
 
 class Slots:
     """An open-addressing hash map (unit, key) -> slot, and the list of each unit's slots.

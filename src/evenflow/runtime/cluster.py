@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import copy
 import dataclasses
 import hashlib
 import secrets
@@ -15,11 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, get_args
 
-import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened, TaskEnded
@@ -28,27 +24,29 @@ from evenflow.control.region import Region
 from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
-from evenflow.operators.hosted import Hosted
-from evenflow.operators.keyed import KeyedOperator
+from evenflow.operators.keyed import KeyedOperator, identity
 from evenflow.operators.map import Input, MapOperator
-from evenflow.policy import (
-    BALANCES,
-    KEYED_BALANCES,
-    Balance,
-    KeyedBalance,
-    balance_named,
-    keyed_balance_named,
+from evenflow.policy import Balance, KeyedBalance
+from evenflow.runtime.arguments import (
+    arrow_schema,
+    balance_of,
+    check_dataframe,
+    check_numbers,
+    classic_context,
+    keyed_balance_of,
+    pickled,
+    schema_of,
+    where_of,
 )
-from evenflow.policy.balance import Splitting
 from evenflow.runtime.driver import Driver
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.feeder import Feed
-from evenflow.runtime.frames import MAX_BODY
-from evenflow.runtime.keyed_feeder import KeyedFeed
-from evenflow.runtime.keys import MOST_UNITS, routed
+from evenflow.runtime.keys import MOST_UNITS
+from evenflow.runtime.plan import plan_keyed
 from evenflow.runtime.session import driver_host, executor_of, slot_count, slots_may_grow
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.supervisor import Supervisor
+from evenflow.runtime.vault import Kept, Vault
 
 STOP_S = 20.0
 PREPARE_S = 60.0
@@ -66,6 +64,9 @@ class Cluster:
     - `stall_timeout`: seconds a task waits without a sign of life from its workers before it fails and says which.
     - `event_log`: a file for the event log (JSON lines); the latest events are in `events()` in any case.
     - `emulate`: capacities to emulate, see `evenflow.testing.Emulate`.
+    - `checkpoint`: a directory or URI that the driver and all executors can reach, for the state of streaming queries
+      over keyed operators: with it they are exactly-once wherever Spark's own are, whatever is lost. Keep it beside
+      Spark's own checkpointLocation; it belongs to one cluster at a time.
     """
 
     def __init__(
@@ -78,23 +79,31 @@ class Cluster:
         stall_timeout: float = 600.0,
         event_log: str | Path | None = None,
         emulate: Emulate | None = None,
+        checkpoint: str | Path | None = None,
     ) -> None:
-        _check_numbers(workers, start_timeout=start_timeout, period=period, stall_timeout=stall_timeout)
+        check_numbers(workers, start_timeout=start_timeout, period=period, stall_timeout=stall_timeout)
         if emulate is not None and max(emulate.slowdown, default=0) >= workers:
             raise InvalidArgument(
                 f"emulate slows worker {max(emulate.slowdown)} of {workers} workers: ids go from 0 to {workers - 1}"
             )
         self._spark = spark
-        self._context = _classic_context(spark)
+        self._context = classic_context(spark)
         self._size = workers
         self._stopped = self._closed = False
         self._opening = threading.Lock()
         bind, host = driver_host(self._context)
         secret = secrets.token_bytes(32)
         name = uuid.uuid4().hex[:8]
-        log = EventLog(event_log)
-        self._driver = Driver(Controller(workers), secret, bind, period, log, self._untouched)
-        settings = Settings(name, host, self._driver.port, secret, period, stall_timeout, emulate)
+        where = where_of(checkpoint)
+        self._vault = Vault(where, f"cluster {name}") if where else None
+        try:
+            log = EventLog(event_log)
+            self._driver = Driver(Controller(workers), secret, bind, period, log, self._untouched, self._vault)
+        except BaseException:
+            if self._vault is not None:
+                self._vault.close()
+            raise
+        settings = Settings(name, host, self._driver.port, secret, period, stall_timeout, emulate, where)
         self._settings = settings
         self._supervisor = Supervisor(self._context, settings, workers, self._task_ended)
         atexit.register(self.stop)
@@ -139,16 +148,15 @@ class Cluster:
         called in the event log.
         """
         self._check_running()
-        if not hasattr(df, "mapInArrow"):
-            raise InvalidArgument(f"df is a {type(df).__name__}: give a DataFrame")
+        check_dataframe(df)
         if not callable(function):
             raise InvalidArgument(f"the function is {function!r}: give something that can be called with a batch")
         if input not in get_args(Input):
             raise InvalidArgument(f"input={input!r}: one of {', '.join(map(repr, get_args(Input)))}")
-        chosen = _balance(balance, options)
-        declared = _schema(self._spark, schema)
-        arrow = _arrow_schema(self._spark, declared)
-        region, operator = self._open_region(_pickled(MapOperator(function, arrow, input)), name or "region", chosen)
+        chosen = balance_of(balance, options)
+        declared = schema_of(schema)
+        arrow = arrow_schema(self._spark, declared)
+        region, operator = self._open_region(pickled(MapOperator(function, arrow, input)), name or "region", chosen)
         feed = Feed(self._settings, region, operator, arrow.serialize().to_pybytes(), chosen.splitting)
         return df.mapInArrow(feed, declared)
 
@@ -179,11 +187,10 @@ class Cluster:
         `evenflow.policy`.
         """
         self._check_running()
-        if not hasattr(df, "mapInArrow"):
-            raise InvalidArgument(f"df is a {type(df).__name__}: give a DataFrame")
+        check_dataframe(df)
         if not isinstance(operator, KeyedOperator):
             raise InvalidArgument(f"the operator is {operator!r}: give an object of a subclass of KeyedOperator")
-        chosen = _keyed_balance(balance, options)
+        chosen = keyed_balance_of(balance, options)
         if not chosen.by_content and operator.content_sensitive:
             raise InvalidArgument(
                 f"balance {chosen.name!r} sends rows of one key to any worker, and {type(operator).__name__} is "
@@ -191,56 +198,14 @@ class Cluster:
             )
         if not isinstance(units, int) or isinstance(units, bool) or not self._size <= units <= MOST_UNITS:
             raise InvalidArgument(f"units={units!r}: give a number from {self._size} (the workers) to {MOST_UNITS:,}")
-        route = routed(df, key, operator.hashed)
-        declared = _schema(self._spark, schema) if schema is not None else self._returned(df, operator)
-        arrow = _arrow_schema(self._spark, declared)
-        seen = zip(route.names[:-1], route.rows.schema.fields, strict=False)
-        visible = _arrow_schema(
-            self._spark, StructType([StructField(name, f.dataType, f.nullable) for name, f in seen])
-        )
-        kept = _kept(operator, visible, arrow, len(df.columns))
-        reads = _reads(operator, visible) if kept or not operator.adds else range(len(visible))
-        code = _pickled(
-            Hosted(
-                operator,
-                pa.schema([visible.field(place) for place in reads]),
-                pa.schema(list(arrow)[kept:]),
-                units + 1,
-                kept > 0,
-            )
-        )
-        region, digest = self._open_region(code, name or "keyed", chosen, units + 1)
+        plan = plan_keyed(self._spark, df, key, operator, schema, units + 1)
+        code = pickled(plan.hosted)
+        if self._vault is not None and df.isStreaming and chosen.by_content:
+            region, digest = self._open_stored(code, name or f"{identity(operator)} by {key}", operator, chosen, units)
+        else:
+            region, digest = self._open_region(code, name or "keyed", chosen, units + 1)
         self._await_operator(digest)
-        encoded = arrow.serialize().to_pybytes()
-        feed = KeyedFeed(
-            self._settings,
-            region,
-            digest,
-            encoded,
-            chosen.by_content,
-            ordered,
-            tuple(route.names),
-            df.isStreaming,
-            route.key_place,
-            tuple(reads),
-            kept,
-        )
-        return route.rows.mapInArrow(feed, declared)
-
-    def _returned(self, df: DataFrame, operator: KeyedOperator) -> StructType:
-        """What the operator says it returns; columns that are the input's stay as Spark knows them."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        given = _arrow_schema(self._spark, df.schema)
-        try:
-            returned = operator.schema(given)
-        except NotImplementedError as error:
-            raise InvalidArgument(str(error)) from None
-        fields = []
-        for field, made in zip(returned, from_arrow_schema(returned).fields, strict=True):
-            same = field.name in given.names and given.field(field.name).type == field.type
-            fields.append(df.schema[field.name] if same else made)
-        return StructType(fields)
+        return plan.applied(self._settings, region, digest, chosen.by_content, ordered)
 
     def _open_region(self, code: bytes, name: str, balance: Balance | KeyedBalance, units: int = 0) -> tuple[str, str]:
         """Open a region; its name, and its operator's."""
@@ -250,6 +215,26 @@ class Cluster:
             region = self._driver.ask(lambda controller: controller.free_name(name))
             self._driver.open_region(RegionOpened(self._driver.now(), region, operator, balance, units))
         return region, operator
+
+    def _open_stored(
+        self, code: bytes, name: str, operator: KeyedOperator, balance: KeyedBalance, units: int
+    ) -> tuple[str, str]:
+        """Open a region whose state is stored, or go on with it if it is there: state is found again by the name."""
+        assert self._vault is not None
+        kept = Kept(identity(operator), units + 1)
+        digest = hashlib.sha256(code).hexdigest()[:16]
+        with self._opening:
+            before = self._vault.keeps(name)
+            if before is not None and before != kept:
+                raise InvalidArgument(
+                    f"name {name!r} is that of {before.operator} with {before.units - 1} units already, and this is "
+                    f"{kept.operator} with {units}: give keyed another name"
+                )
+            self._vault.add(name, kept)
+            self._driver.add_code(digest, code)
+            opened = RegionOpened(self._driver.now(), name, digest, balance, units + 1, durable=True)
+            self._driver.open_region(opened)
+        return name, digest
 
     def workers(self) -> list[WorkerStatus]:
         """The workers: id, executor, host, pid, state, restarts and what they did so far."""
@@ -302,6 +287,15 @@ class Cluster:
             raise InvalidArgument(f"region {name} is not keyed: it has no units")
         return known
 
+    def await_workers(self, timeout: float = 60.0) -> None:
+        """Wait until all workers are live, after some were lost."""
+        self._check_running()
+        deadline = time.monotonic() + timeout
+        while (live := self._driver.ask(Controller.live)) < self._size:
+            if time.monotonic() > deadline:
+                raise ClusterStartError(self._why_not_started(live, timeout))
+            time.sleep(0.02)
+
     def events(self) -> list[dict[str, Any]]:
         """The latest entries of the event log, oldest first."""
         return self._driver.events()
@@ -330,11 +324,7 @@ class Cluster:
         self._driver.post(TaskEnded(self._driver.now(), worker, reason))
 
     def _await_workers(self, timeout: float) -> None:
-        deadline = time.monotonic() + timeout
-        while (live := self._driver.ask(Controller.live)) < self._size:
-            if time.monotonic() > deadline:
-                raise ClusterStartError(self._why_not_started(live, timeout))
-            time.sleep(0.02)
+        self.await_workers(timeout)
         slots = slot_count(self._context)
         if slots <= self._size and not slots_may_grow(self._context):
             raise ClusterStartError(
@@ -370,116 +360,3 @@ def _remedy(master: str, slots: int) -> str:
         f"Give the session at least {slots} slots (executors times spark.executor.cores over spark.task.cpus), "
         "end other jobs that hold them, or ask for fewer workers"
     )
-
-
-def _balance(balance: str | Balance, options: dict[str, Any]) -> Balance:
-    """The region's own balance: what it learns must not mix with what another region's learns."""
-    if isinstance(balance, str):
-        return balance_named(balance, **options)
-    if isinstance(balance, type) or getattr(balance, "splitting", None) not in get_args(Splitting):
-        raise InvalidArgument(
-            f"balance={balance!r}: give one of {', '.join(sorted(BALANCES))}, or an object of evenflow.policy"
-        )
-    if options:
-        raise InvalidArgument(f"{', '.join(options)}: give these to {type(balance).__name__}(...) itself")
-    return copy.deepcopy(balance)
-
-
-def _keyed_balance(balance: str | KeyedBalance, options: dict[str, Any]) -> KeyedBalance:
-    """The operator's own balance."""
-    if isinstance(balance, str):
-        return keyed_balance_named(balance, **options)
-    if isinstance(balance, type) or not isinstance(getattr(balance, "by_content", None), bool):
-        raise InvalidArgument(
-            f"balance={balance!r}: give one of {', '.join(sorted(KEYED_BALANCES))}, or an object of evenflow.policy"
-        )
-    if options:
-        raise InvalidArgument(f"{', '.join(options)}: give these to {type(balance).__name__}(...) itself")
-    return copy.deepcopy(balance)
-
-
-def _check_numbers(workers: int, **seconds: float) -> None:
-    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
-        raise InvalidArgument(f"workers={workers!r}: a cluster needs at least 1 worker")
-    for name, value in seconds.items():
-        if not value > 0:
-            raise InvalidArgument(f"{name}={value!r}: give seconds, above 0")
-
-
-def _classic_context(spark: SparkSession) -> Any:
-    try:
-        context = spark.sparkContext
-    except Exception as error:
-        raise InvalidArgument(
-            f"{type(spark).__name__} has no SparkContext (Spark Connect?): Cluster needs a classic SparkSession"
-        ) from error
-    if context._jsc is None:
-        raise InvalidArgument("the Spark session is stopped: start one first")
-    return context
-
-
-def _schema(spark: SparkSession, schema: StructType | str) -> StructType:
-    """The declared schema; a wrong string is one clear error, not a Java stack trace."""
-    parsed: DataType = schema if isinstance(schema, StructType) else _parsed(schema)
-    if not isinstance(parsed, StructType):
-        raise InvalidArgument(f"schema {schema!r} is a {parsed.simpleString()}, not columns: write 'name type, ...'")
-    if not parsed.fields:
-        raise InvalidArgument(f"schema {schema!r} declares no columns: Spark would lose the rows. Declare at least one")
-    return parsed
-
-
-def _parsed(schema: str) -> DataType:
-    try:
-        return StructType.fromDDL(schema)
-    except (PySparkException, Py4JError, ValueError, TypeError, AttributeError) as error:
-        raise InvalidArgument(f"schema {schema!r} is not one: {_summary(error)}") from None
-
-
-def _summary(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-def _arrow_schema(spark: SparkSession, schema: StructType) -> Any:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(
-        schema,
-        timezone=spark.conf.get("spark.sql.session.timeZone"),
-        prefers_large_types=spark.conf.get("spark.sql.execution.arrow.useLargeVarTypes") == "true",
-    )
-
-
-def _kept(operator: KeyedOperator, rows: pa.Schema, schema: pa.Schema, width: int) -> int:
-    """How many columns need not travel to the workers and back: all the user's, where the operator only adds to them.
-
-    With a schema that has them otherwise, the whole result must be made to fit it.
-    """
-    own, declared = list(rows)[:width], list(schema)[:width]
-    same = [(field.name, field.type) for field in own] == [(field.name, field.type) for field in declared]
-    return width if operator.adds and same and len(schema) > width else 0
-
-
-def _reads(operator: KeyedOperator, rows: pa.Schema) -> list[int]:
-    """The places of the columns an operator wants to see."""
-    names = list(operator.reads(rows))
-    wrong = [name for name in names if name not in rows.names]
-    if wrong:
-        raise InvalidArgument(
-            f"{type(operator).__name__} reads column {wrong[0]!r}, which does not exist; there are: "
-            f"{', '.join(rows.names)}"
-        )
-    return [place for place, name in enumerate(rows.names) if name in names]
-
-
-def _pickled(operator: MapOperator | Hosted) -> bytes:
-    from pyspark import cloudpickle
-
-    try:
-        code: bytes = cloudpickle.dumps(operator)  # type: ignore[no-untyped-call]
-    except Exception as error:
-        raise InvalidArgument(f"the function cannot be shipped to the workers: {error}") from error
-    if len(code) > MAX_BODY:
-        raise InvalidArgument(
-            f"the function pickles to {len(code)} bytes, over {MAX_BODY}: load what it holds on the worker instead"
-        )
-    return code

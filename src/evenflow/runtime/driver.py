@@ -19,7 +19,9 @@ from evenflow.control.events import (
     PeerLeft,
     Record,
     RegionOpened,
+    Save,
     Stop,
+    Stored,
     Tell,
     Tick,
 )
@@ -31,6 +33,7 @@ from evenflow.runtime.frames import Frame, Kind
 from evenflow.runtime.messages import control, parse
 from evenflow.runtime.reports import event_of
 from evenflow.runtime.switchboard import Lost, Received, Switchboard
+from evenflow.runtime.vault import Vault
 
 T = TypeVar("T")
 OPEN_S = 10.0
@@ -50,8 +53,10 @@ class Driver:
         period: float,
         log: EventLog,
         untouched: Callable[[str, int], bool] = lambda query, epoch: False,
+        vault: Vault | None = None,
     ) -> None:
         self._untouched = untouched
+        self._vault = vault
         self._controller = controller
         self._log = log
         self._period = period
@@ -116,6 +121,8 @@ class Driver:
         if self._thread.is_alive():
             raise EvenflowError("the controller's thread did not end within 10 s")
         self._board.close()
+        if self._vault is not None:
+            self._vault.close()
         self._log.close()
 
     def _run(self) -> None:
@@ -163,8 +170,8 @@ class Driver:
                 raise ProtocolError("it has said before who it is")
             peer = next(self._numbers)
             joined = event_of(now, peer, message)
-            if isinstance(joined, FeederJoined) and joined.epoch and self._controller.unknown(joined):
-                joined = replace(joined, untouched=self._untouched(joined.query, joined.epoch))
+            if isinstance(joined, FeederJoined) and self._controller.unknown(joined):
+                joined = self._introduced(joined)
             self._peers[channel], self._channels[peer] = peer, channel
             self._carry_out(self._controller.handle(joined))
         elif peer is None:
@@ -173,6 +180,14 @@ class Driver:
             self._send_code(channel, peer, str(message["operator"]))
         else:
             self._carry_out(self._controller.handle(event_of(now, peer, message)))
+
+    def _introduced(self, feeder: FeederJoined) -> FeederJoined:
+        """The first task of a query, with what is known of the batches before."""
+        if feeder.epoch:
+            feeder = replace(feeder, untouched=self._untouched(feeder.query, feeder.epoch))
+        if self._vault is not None and self._vault.keeps(feeder.region):
+            feeder = replace(feeder, saved=self._vault.saved(feeder.region, feeder.query))
+        return feeder
 
     def _send_code(self, channel: Channel, peer: int, operator: str) -> None:
         if operator in self._code:
@@ -199,6 +214,8 @@ class Driver:
                         self._tell(channel, control(message))
                 case Record():
                     self._log.write(instruction)
+                case Save() if self._vault is not None:
+                    self._vault.save(instruction, lambda save, error: self.post(Stored(self.now(), save, error)))
 
     def _tell(self, channel: Channel, frame: Frame) -> None:
         try:

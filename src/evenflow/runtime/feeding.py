@@ -74,6 +74,9 @@ class Feeding(ABC):
     def _opened(self, link: Link) -> None:  # noqa: B027 - most have nothing to do
         """A worker has proved itself."""
 
+    def _hurry(self) -> None:  # noqa: B027
+        """The next rows may be long in coming: send what waits for them."""
+
     def _before_poll(self) -> None:  # noqa: B027
         """Say from whom to read."""
 
@@ -90,6 +93,8 @@ class Feeding(ABC):
         """The input. Waiting for it is no connection's fault, and while we wait nothing is sent or received."""
         slow = False
         while True:
+            if slow:
+                self._hurry()
             while slow and any(link.channel.unsent for link in self._links.values()):
                 self._wait()  # the next batch may be long in coming: let go of this one first
             started = self._away()
@@ -286,4 +291,5 @@ def identity() -> dict[str, Any]:
         "query": context.getLocalProperty("sql.streaming.queryId") or "",
         "epoch": int(context.getLocalProperty("streaming.sql.batchId") or 0),
         "stage": str(context.stageId()),
+        "run": context.getLocalProperty("spark.jobGroup.id") or "",
     }

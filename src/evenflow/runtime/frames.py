@@ -50,6 +50,8 @@ class Kind(IntEnum):
     """From a feeder to a worker and back: all that went before it on this connection is through. Sequence: the move."""
     STATE = 9
     """Units on their way from one worker to another. Sequence: the move."""
+    END = 10
+    """From a feeder to a worker: these were all its rows. Back, JSON, when they are durable: where they are."""
 
 
 _KINDS = {int(kind): kind for kind in Kind}

@@ -15,6 +15,7 @@ import pyarrow as pa
 from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.operators.hosted import ORIGIN, Hosted, units_of
 from evenflow.operators.keyed import KeyedOperator
+from evenflow.runtime.keeper import Keeper
 from evenflow.runtime.mover import Mover, Parcel, Part, Undelivered
 
 REPORT_S = 0.1
@@ -27,6 +28,8 @@ FORGOTTEN = 1000
 """Evaluations remembered as over, so that state that arrives late for them is not kept."""
 
 Tell = Callable[[dict[str, Any]], None]
+Stamp = tuple[int, int]
+"""A batch, and the attempt at it."""
 States = dict[str, dict[int, Any]]
 """By evaluation and unit."""
 
@@ -84,8 +87,11 @@ class _Region:
 class Host:
     """All keyed operators of one worker."""
 
-    def __init__(self, tell: Tell, mover: Mover, code: Callable[[str], Hosted | None]) -> None:
+    def __init__(
+        self, tell: Tell, mover: Mover, code: Callable[[str], Hosted | None], keeper: Keeper | None = None
+    ) -> None:
         self._tell = tell
+        self.keeper = keeper
         self._mover = mover
         self._code = code
         self._regions: dict[str, _Region] = {}
@@ -130,9 +136,18 @@ class Host:
                 del self._regions[region]
 
     def process(
-        self, region: str, evaluation: str, batch: pa.RecordBatch, ordered: bool
+        self,
+        region: str,
+        evaluation: str,
+        batch: pa.RecordBatch,
+        ordered: bool,
+        stamp: Stamp | None = None,
+        body: Part = b"",
     ) -> tuple[pa.RecordBatch, bool]:
-        """Apply rows to an evaluation's state; the result, and whether it tells where its rows come from."""
+        """Apply rows to an evaluation's state; the result, and whether it tells where its rows come from.
+
+        With a `stamp`, the batch and the attempt they are of, they are noted as they came, in `body`.
+        """
         known = self._regions[region]
         hosted = self._hosted(known)
         rows, units, keys = hosted.unpacked(batch)
@@ -141,13 +156,24 @@ class Host:
         away = known.away.get(evaluation)
         if away is not None and away[units].any():
             raise ProtocolError(f"rows of region {region} came for units that have left this worker")
-        out, origin = hosted.process(self._copy(known, evaluation), rows, units, keys, ordered)
+        copy = self._copy(known, evaluation)
+        keeper = self.keeper if stamp is not None else None
+        if keeper is not None and stamp is not None:
+            keeper.enter(region, evaluation, known.units, stamp, copy)
+        out, origin = hosted.process(copy, rows, units, keys, ordered)
+        if keeper is not None:
+            keeper.log(region, evaluation, body, batch.schema, units)
         known.seen.append(units)
         known.rows += batch.num_rows
         known.bytes += batch.nbytes
         if origin is None:
             return out, False
         return out.append_column(ORIGIN, pa.array(origin)), True
+
+    def end(self, region: str, evaluation: str, stamp: Stamp, who: Any) -> None:
+        """A feeder wants to know when all its rows are durable."""
+        assert self.keeper is not None
+        self.keeper.end(region, evaluation, stamp, who)
 
     def served(self, region: str, seconds: float) -> None:
         """So long did the rows just processed take."""
@@ -208,6 +234,11 @@ class Host:
                 self._abandon(message["moves"])
             case "forget":
                 self._forget(str(message["region"]), str(message["evaluation"]))
+            case "drop":
+                self._drop(str(message["region"]), str(message["evaluation"]))
+            case "load" if self.keeper is not None:
+                self._drop(str(message["region"]), str(message["evaluation"]))
+                self.keeper.load(message)
 
     def marker(self, move: int, feeder: int) -> None:
         """A feeder's marker: all it had sent before is processed."""
@@ -229,6 +260,11 @@ class Host:
                         self._report_move(leaving.region, move, "undelivered", reason)
         for move in list(self._arrived):
             self._install(move)
+        if self.keeper is not None:
+            for loaded in self.keeper.collect(self._code):
+                order = loaded.order
+                assert loaded.copy is not None
+                self._region(order.region, order.operator).copies[order.evaluation] = loaded.copy
 
     def _marked(self, move: int, feeder: int) -> None:
         leaving = self._leaving.get(move)
@@ -242,12 +278,14 @@ class Host:
         if leaving.waiting or leaving.sent:
             return
         leaving.sent = True
+        self._report_move(leaving.region, move, "quiet")
         known = self._regions.get(leaving.region)
         leaving.operator = known.operator if known is not None else ""
         if not self._extract(leaving, move):
             return
         buffers: list[pickle.PickleBuffer] = []
-        label = (leaving.region, leaving.operator, leaving.units)
+        touched = self.keeper.touched(leaving.region, leaving.evaluations, leaving.units) if self.keeper else {}
+        label = (leaving.region, leaving.operator, leaving.units, touched)
         try:
             body = pickle.dumps(leaving.kept, protocol=5, buffer_callback=buffers.append)
         except Exception as error:  # whatever the user's state runs into when it is pickled
@@ -302,7 +340,7 @@ class Host:
 
     def _install(self, move: int) -> None:
         """Put units in that have arrived, as soon as their operator is here."""
-        region, operator, units = pickle.loads(self._arrived[move][0])
+        region, operator, units, touched = pickle.loads(self._arrived[move][0])
         if operator and self._code(operator) is None:
             return
         _, body, *buffers = self._arrived.pop(move)
@@ -322,6 +360,8 @@ class Host:
         if known is not None:
             _subtract(known.away, units)
             known.arrived.update(unit for _, unit in done)
+            if self.keeper is not None:
+                self.keeper.arrived(region, known.units, move, units, touched)
         self._installed[move] = (region, done)
         while len(self._installed) > FORGOTTEN:
             del self._installed[next(iter(self._installed))]
@@ -368,6 +408,12 @@ class Host:
         self._forgotten[region, evaluation] = None
         while len(self._forgotten) > FORGOTTEN:
             del self._forgotten[next(iter(self._forgotten))]
+        if self.keeper is not None:
+            self.keeper.forget(region, evaluation)
+        self._drop(region, evaluation)
+
+    def _drop(self, region: str, evaluation: str) -> None:
+        """Let go of an evaluation's state."""
         known = self._regions.get(region)
         if known is not None:
             known.copies.pop(evaluation, None)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import EvenflowError, FunctionError, ProtocolError, StateLost
+from evenflow.errors import EvenflowError, FunctionError, ProtocolError, StateLost, StoreError
 from evenflow.operators.hosted import ORIGIN
 from evenflow.runtime.channel import DEEP_BUFFER, PeerGone
 from evenflow.runtime.feeding import Feeding
@@ -32,6 +32,9 @@ DEPTH = 2
 """Frames outstanding a worker: one at work, one at hand when that is done."""
 SKEW_BYTES = 2 * 1024 * 1024
 """Rows that wait here at most; what Spark gives in one batch may come on top."""
+WHOLE_ROWS = 12_000
+"""As long as Spark gives rows, frames wait until they have as many, or as many as are worth a frame by their cost:
+a worker spends as much on a frame of 3,000 cheap rows as on the rows themselves."""
 ARRIVALS_S = 0.1
 """The controller is told what came in this often."""
 REORDER_BYTES = 64 * 1024 * 1024
@@ -70,10 +73,15 @@ class KeyedFeeder(Feeding):
         """The columns that workers send back."""
         self._told = pa.schema([*self._answered, ORIGIN])
         self._skew: SkewBuffer | None = None
-        self._peer = self._units = 0
+        self._peer = self._units = self._attempt = 0
+        self._ending: set[int] = set()
+        """Workers that have not said yet that all is durable."""
+        self._segments: dict[str, int] = {}
+        self._committed = False
         self._paused: dict[int, _Paused] = {}
         self._frames: dict[int, _Sent] = {}
         self._sequence = 0
+        self._hurried = False
         self._chunks = 0
         self._counted = 0.0
         self._ready: list[pa.RecordBatch] = []
@@ -94,16 +102,30 @@ class KeyedFeeder(Feeding):
                 self._poll(0.0)
                 yield from self._results()
                 while self._full(skew):
+                    self._hurry()
                     self._wait()
                     yield from self._results()
+                self._hurried = False
         if self._skew is not None:
+            self._hurry()
             self._tell_arrivals()
             self._tell_controller({"type": "drain"})
         while self._skew is not None and (self._skew.rows or self._frames):
             self._wait()
             yield from self._results()
         yield from self._results()  # what came while the input was waited for
-        self._tell_controller({"type": "end"})
+        self._end()
+
+    def _end(self) -> None:
+        """Say that all is through. With a store, not before all of it is durable, and noted as such."""
+        for link in list(self._links.values()) if self._attempt else ():
+            self._ending.add(link.worker)
+            self._send_frame(link, Frame(Kind.END, b"", epoch=self._identity["epoch"]))
+        while self._ending:
+            self._wait()
+        self._tell_controller({"type": "end", "segments": self._segments})
+        while self._attempt and not self._committed:
+            self._wait()
         self._leave()
 
     def _results(self) -> Iterator[pa.RecordBatch]:
@@ -132,15 +154,22 @@ class KeyedFeeder(Feeding):
     def _full(self, skew: SkewBuffer) -> bool:
         return skew.bytes >= SKEW_BYTES or (self._reorder is not None and self._reorder.held_bytes >= REORDER_BYTES)
 
+    def _hurry(self) -> None:
+        """Send what there is, in frames that are not whole: no more rows come for now."""
+        self._hurried = True
+        self._send_all()
+
     def _send_all(self) -> None:
         """Send what can be sent: to each worker that has room, rows of units it owns."""
         skew = self._skew
         if skew is None:
             return
         for link in list(self._links.values()):
-            while link.channel.open and len(link.under_way) < DEPTH and skew.waiting(link.worker):
-                pieces = skew.retrieve(link.worker, self._size.rows(len(self._links), link.worker))
-                for group in _frames(pieces):
+            while link.channel.open and len(link.under_way) < DEPTH:
+                most = self._size.rows(len(self._links), link.worker)
+                if skew.waiting(link.worker) < (1 if self._hurried else min(most, WHOLE_ROWS)):
+                    break
+                for group in _frames(skew.retrieve(link.worker, most)):
                     self._send(link, group)
 
     def _send(self, link: Link, pieces: list[Piece]) -> None:
@@ -155,8 +184,11 @@ class KeyedFeeder(Feeding):
         self._sequence += 1
         self._frames[self._sequence] = _Sent(pieces)
         link.sent(self._sequence, rows.num_rows)
+        self._send_frame(link, Frame(Kind.DATA, body, self._sequence, self._identity["epoch"]))
+
+    def _send_frame(self, link: Link, frame: Frame) -> None:
         try:
-            link.channel.send(Frame(Kind.DATA, body, self._sequence, self._identity["epoch"]))
+            link.channel.send(frame)
         except PeerGone as error:
             self._drop(link, str(error))
 
@@ -165,6 +197,9 @@ class KeyedFeeder(Feeding):
     def _answer(self, link: Link, frame: Frame) -> None:
         if frame.kind is Kind.MARKER:
             self._echo(frame.sequence)
+            return
+        if frame.kind is Kind.END and link.worker in self._ending:
+            self._ended(link, parse(frame))
             return
         if frame.kind is Kind.ERROR and frame.sequence in link.under_way:
             raise self._operator_error(frame)
@@ -177,6 +212,17 @@ class KeyedFeeder(Feeding):
         seconds = frame.micros * 1e-6
         self._size.learn(link.worker, link.answered(frame.sequence, seconds), seconds)
         self._place(self._frames.pop(frame.sequence), bool(frame.unit))
+
+    def _ended(self, link: Link, answer: dict[str, Any]) -> None:
+        """A worker has made all rows durable that it had from here, or cannot."""
+        if answer.get("error"):
+            text = f"region {self._region}: {link} cannot write to the checkpoint: {answer['error']}"
+            self._tell_controller({"type": "failed", "reason": text})
+            self._leave()
+            raise StoreError(text)
+        self._ending.discard(link.worker)
+        if answer["segments"]:
+            self._segments[str(answer["writer"])] = int(answer["segments"])
 
     def _place(self, sent: _Sent, told: bool) -> None:
         parts = list(self._whole(sent)) if self._feed.kept else sent.parts
@@ -218,10 +264,7 @@ class KeyedFeeder(Feeding):
         link = self._links.get(source) if source is not None else None
         self._paused[move] = _Paused(awaiting | {move} if link is not None else awaiting)
         if link is not None:
-            try:
-                link.channel.send(Frame(Kind.MARKER, b"", move))
-            except PeerGone as error:
-                self._drop(link, str(error))
+            self._send_frame(link, Frame(Kind.MARKER, b"", move))
 
     def _echo(self, move: int) -> None:
         """All results that were to come before this movement are here."""
@@ -250,6 +293,8 @@ class KeyedFeeder(Feeding):
                 if paused is not None:
                     paused.worker = int(message["worker"])
                     self._release()
+            case "committed":
+                self._committed = True
             case "lost":
                 raise StateLost(f"region {self._region}: {message['reason']}")
             case _:
@@ -258,6 +303,7 @@ class KeyedFeeder(Feeding):
     def _learn(self, message: dict[str, Any]) -> None:
         if self._skew is None:
             self._peer = int(message["you"])
+            self._attempt = int(message["attempt"])
             self._size = FrameSize({int(w): cost for w, cost in message["costs"].items()}, message["overhead"])
             owners: npt.NDArray[np.int32] = message["owners"]
             self._units = len(owners)
@@ -274,6 +320,8 @@ class KeyedFeeder(Feeding):
             "region": self._region,
             "evaluation": f"query {query}" if query else f"stage {stage}",
             "feeder": self._peer,
+            "epoch": self._identity["epoch"],
+            "attempt": self._attempt,
             "ordered": self._feed.ordered,
         }
 
@@ -300,8 +348,12 @@ class KeyedFeeder(Feeding):
 
     def _state_lost(self, link: Link, reason: str) -> EvenflowError:
         return StateLost(
-            f"region {self._region} lost {link} ({reason}) and the state it held. Without a checkpoint that cannot be "
-            "brought back: start the query again from the beginning"
+            f"region {self._region} lost {link} ({reason}) and the state it held. "
+            + (
+                "The batch has to be run again: start the query again, or have evenflow.supervise do it"
+                if self._attempt
+                else "Without a checkpoint that cannot be brought back: start the query again from the beginning"
+            )
         )
 
 

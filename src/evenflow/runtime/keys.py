@@ -31,7 +31,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from evenflow.errors import InvalidArgument
+from evenflow.errors import InvalidArgument, first_line
 
 KEY = "__evenflow_key"
 MOST_UNITS = 1_000_000
@@ -90,7 +90,7 @@ def routed(df: DataFrame, key: Key, hashed: Sequence[str]) -> Routed:
     try:
         rows = df.select("*", *wanted, *own, F.spark_partition_id())
     except PySparkException as error:
-        raise InvalidArgument(f"key {key!r} cannot be hashed: {_first_line(error)}") from None
+        raise InvalidArgument(f"key {key!r} cannot be hashed: {first_line(error)}") from None
     return Routed(rows.toDF(*(f"c{number}" for number in range(len(rows.columns)))), names, place)
 
 
@@ -198,7 +198,3 @@ def _column(df: DataFrame, one: str | Column) -> Column:
     except PySparkException:
         raise InvalidArgument(f"there is no column {one!r}: the columns are {', '.join(df.columns)}") from None
     return column
-
-
-def _first_line(error: BaseException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -17,6 +17,8 @@ from evenflow.control.events import (
     MoveReport,
     OperatorReady,
     Peer,
+    StateLoaded,
+    UnitsSaved,
     WorkerJoined,
     WorkerReport,
 )
@@ -39,7 +41,8 @@ def event_of(now: float, peer: Peer, message: dict[str, Any]) -> Event:
         case "drain":
             return FeederDraining(now, peer)
         case "end":
-            return FeederEnded(now, peer)
+            segments = {str(writer): int(count) for writer, count in message.get("segments", {}).items()}
+            return FeederEnded(now, peer, segments)
         case "heartbeat":
             return WorkerReport(now, peer, int(message["rows"]), int(message["frames"]), float(message["busy_s"]))
         case "ready":
@@ -53,6 +56,11 @@ def event_of(now: float, peer: Peer, message: dict[str, Any]) -> Event:
         case "move":
             what = (str(message["region"]), int(message["move"]), str(message["outcome"]))
             return MoveReport(now, peer, *what, str(message["reason"]), int(message["bytes"]))
+        case "loaded":
+            return _loaded(now, peer, message)
+        case "saved":
+            of = (str(message["region"]), str(message["evaluation"]), int(message["epoch"]), str(message["name"]))
+            return UnitsSaved(now, peer, *of, message["units"], int(message["bytes"]))
         case kind:
             raise ProtocolError(f"there is no message '{kind}'")
 
@@ -82,6 +90,7 @@ def _feeder(now: float, peer: Peer, message: dict[str, Any]) -> FeederJoined:
         str(message["query"]),
         int(message["epoch"]),
         str(message.get("stage", "")),
+        run=str(message.get("run", "")),
     )
 
 
@@ -99,4 +108,18 @@ def _consumed(now: float, peer: Peer, message: dict[str, Any]) -> ConsumerReport
         message["unit_rows"],
         message["sized"],
         message["sizes"],
+    )
+
+
+def _loaded(now: float, peer: Peer, message: dict[str, Any]) -> StateLoaded:
+    return StateLoaded(
+        now,
+        peer,
+        str(message["region"]),
+        str(message["evaluation"]),
+        int(message["load"]),
+        str(message["error"]),
+        int(message["bytes"]),
+        int(message["rows"]),
+        float(message["seconds"]),
     )

@@ -18,6 +18,8 @@ class Settings:
     period: float
     stall_timeout: float
     emulate: Emulate | None = None
+    checkpoint: str = ""
+    """Where state is stored; empty if it is not."""
 
     def __repr__(self) -> str:  # the secret must not end up in a log or a traceback
         return f"Settings(cluster={self.cluster!r}, host={self.host!r}, port={self.port})"

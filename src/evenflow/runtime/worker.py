@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from evenflow.runtime.host import Host
+    from evenflow.runtime.keeper import Keeper
 
 OUTBOX_BYTES = 1024 * 1024
 """A feeder with more than this unsent is not served until it has read."""
@@ -71,6 +72,8 @@ class _Session:
     evaluation: str = ""
     feeder: int = 0
     ordered: bool = False
+    stamp: tuple[int, int] | None = None
+    """Of a query whose state is stored: the batch, and which attempt at it this is."""
 
 
 class Worker:
@@ -86,6 +89,7 @@ class Worker:
         self._operators: dict[str, Any] = {}
         self._mover = Mover(settings.secret, self._board.wake)
         self._host: Host | None = None
+        self._keeper: Keeper | None = None
         self._asked: set[str] = set()
         self._pace = Pace(settings.emulate, worker) if settings.emulate else None
         self._rows = self._frames = 0
@@ -104,10 +108,11 @@ class Worker:
                         self._received(channel, frame)
                     case Lost(channel=channel, reason=reason):
                         self._lost(channel, reason)
-            for channel in self._sessions:
-                channel.reading = channel.unsent <= OUTBOX_BYTES and self._ready(channel)
             if self._host is not None:
                 self._host.collect()
+            behind = self._keeper is not None and self._keeper.full
+            for channel in self._sessions:
+                channel.reading = channel.unsent <= OUTBOX_BYTES and not behind and self._ready(channel)
             self._report()
         return self._stopped
 
@@ -120,8 +125,12 @@ class Worker:
         try:
             self._mover.close()
         finally:
-            self._board.close()
-            self._operators.clear()
+            try:
+                if self._keeper is not None:
+                    self._keeper.close()
+            finally:
+                self._board.close()
+                self._operators.clear()
 
     def _opened(self, channel: Channel) -> None:
         if channel is not self._controller:
@@ -165,7 +174,7 @@ class Worker:
                 self._asked.discard(str(message["operator"]))
             case "clock" if self._pace is not None:
                 self._pace.set_clock(float(message["elapsed"]))
-            case "move" | "moved" | "restore" | "discard" | "abandon" | "forget" | "feeder-gone":
+            case "move" | "moved" | "restore" | "discard" | "abandon" | "forget" | "feeder-gone" | "load" | "drop":
                 self._keyed().obey(message)
 
     def _serve(self, channel: Channel, frame: Frame) -> None:
@@ -180,6 +189,8 @@ class Worker:
             case Kind.MARKER if session.region:
                 self._keyed().marker(frame.sequence, session.feeder)
                 channel.send(Frame(Kind.MARKER, b"", frame.sequence))
+            case Kind.END if session.stamp is not None and self._keyed().keeper is not None:
+                self._keyed().end(session.region, session.evaluation, session.stamp, channel)
             case _:
                 raise ProtocolError(f"a feeder sent a {frame.kind.name} frame")
 
@@ -191,6 +202,7 @@ class Worker:
         if request.get("region"):
             session.region, session.evaluation = str(request["region"]), str(request["evaluation"])
             session.feeder, session.ordered = int(request["feeder"]), bool(request["ordered"])
+            session.stamp = (int(request["epoch"]), int(request["attempt"])) if request.get("attempt") else None
             units = int(request["units"])
             self._keyed().open(session.region, session.operator, units, time.perf_counter(), self._board.waited_s)
 
@@ -198,8 +210,18 @@ class Worker:
         if self._host is None:
             from evenflow.runtime.host import Host  # numpy and pyarrow: not before they are needed
 
-            self._host = Host(self._tell, self._mover, self._hosted)
+            if self._settings.checkpoint:
+                from evenflow.runtime.keeper import Keeper
+
+                where = self._settings.checkpoint
+                self._keeper = Keeper(where, self._id, self._board.wake, self._tell, self._answer_end)
+            self._host = Host(self._tell, self._mover, self._hosted, self._keeper)
         return self._host
+
+    def _answer_end(self, channel: Channel, answer: dict[str, Any]) -> None:
+        """Tell a feeder, if it is still there, that its rows are durable or why not."""
+        if channel in self._sessions:
+            channel.send(Frame(Kind.END, json.dumps(answer).encode()))
 
     def _hosted(self, operator: str) -> Any:
         """A keyed operator's code, or None while it is on its way."""
@@ -242,7 +264,7 @@ class Worker:
         started = time.perf_counter()
         batch = _read_batch(frame, session.schema)
         try:
-            out, flag = self._run_operator(session, batch)
+            out, flag = self._run_operator(session, batch, frame.body)
             parts = list(_parts(out))
         except ProtocolError:
             raise
@@ -262,12 +284,13 @@ class Worker:
             micros = 0 if more else int(service * 1e6)
             channel.send(Frame(Kind.RESULT, part, frame.sequence, frame.epoch, flag, micros, more))
 
-    def _run_operator(self, session: _Session, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    def _run_operator(self, session: _Session, batch: pa.RecordBatch, body: Any) -> tuple[pa.RecordBatch, int]:
         """The operator's answer, and what its frame says of it: 1 if the last column tells where rows come from."""
         operator = self._operators[session.operator]
         if not session.region or isinstance(operator, _Broken):
             return operator.process(batch), 0
-        out, told = self._keyed().process(session.region, session.evaluation, batch, session.ordered)
+        host = self._keyed()
+        out, told = host.process(session.region, session.evaluation, batch, session.ordered, session.stamp, body)
         return out, int(told)
 
     def _blame(self, session: _Session, batch: pa.RecordBatch, error: BaseException) -> str:

@@ -1,0 +1,307 @@
+"""The epochs of one query: which attempt at each batch counts, what of it is durable, and what state to start from.
+
+Every evaluation of batch n is an attempt: one Spark stage, started from the state at the end of batch n-1. A task whose
+rows are durable says which segments of the workers' logs hold them (`through`). Spark may evaluate a batch more than
+once, wholly or in part: after a failure, or for a second action in `foreachBatch`. That batch n+1 comes is the proof
+that Spark has done with batch n. Then one attempt at n is chosen: not poisoned, all its tasks through, and with the
+tasks of every other attempt. Its log, after the logs and snapshots of the batches before, is the state at the end of n.
+
+    state(n) = for each unit its newest snapshot, of batch s <= n, and its rows in the logs of batches s+1 ... n
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.control.events import FeederJoined, Peer
+
+Marks = npt.NDArray[np.bool_]
+Segments = dict[str, int]
+"""By writer (one life of one worker), how many segments of its log there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What was applied in the attempt that counts of one batch."""
+
+    epoch: int
+    attempt: int
+    segments: Mapping[str, int]
+    partitions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedUnits:
+    """A snapshot of some units as they were at the end of a batch."""
+
+    name: str
+    epoch: int
+    units: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The state at the end of a batch: what to read, snapshots and logs from old to new."""
+
+    epoch: int = -1
+    attempt: int = 0
+    snapshots: tuple[SavedUnits, ...] = ()
+    logs: tuple[Log, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskThrough:
+    """One task of one attempt, as the store has it."""
+
+    epoch: int
+    attempt: int
+    partition: int
+    segments: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What the store has of a query: the state at the end of some batch, and tasks since."""
+
+    base: Base
+    tasks: tuple[TaskThrough, ...] = ()
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One evaluation of one batch."""
+
+    number: int
+    stage: str
+    run: str = ""
+    feeders: set[Peer] = field(default_factory=set)
+    begun: set[int] = field(default_factory=set)
+    """Partitions whose rows went into state."""
+    through: dict[int, Segments] = field(default_factory=dict)
+    """Partitions whose rows are durable, and where."""
+    poisoned: str = ""
+    """Why it cannot count any more."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether all it began is durable."""
+        return not self.poisoned and self.begun <= self.through.keys()
+
+    @property
+    def segments(self) -> Segments:
+        """All segments of its log."""
+        most: Segments = {}
+        for segments in self.through.values():
+            for writer, count in segments.items():
+                most[writer] = max(count, most.get(writer, 0))
+        return most
+
+
+class Epochs:
+    """One query's use of one keyed operator, with a store."""
+
+    def __init__(self, units: int, saved: Saved | None = None) -> None:
+        self.epoch = -1
+        self.attempts: list[Attempt] = []
+        """Those of the present batch."""
+        self.held: tuple[int, int] | None = (-1, 0)
+        """The batch and attempt whose state workers have in memory; None if it is not whole."""
+        self.loading: set[int] = set()
+        """Workers that are loading the state to start from."""
+        self.loads = 0
+        """How often state was to be loaded: reports about earlier times do not count."""
+        self.settled = False
+        """Whether a batch was settled that the store has not been told of."""
+        self._units = units
+        self._logs: list[Log] = []
+        self._snapshots: dict[str, SavedUnits] = {}
+        self._newest = np.full(units, -1, np.int64)
+        """By unit, the batch of its newest snapshot."""
+        self._rows_in: dict[int, Marks] = {}
+        """By batch, the units that had rows in it, as far as that is known."""
+        if saved is not None:
+            self._resume(saved)
+
+    # -- what was before
+
+    def _resume(self, saved: Saved) -> None:
+        self.held = None
+        self.epoch = saved.base.epoch
+        self._logs = list(saved.base.logs)
+        for snapshot in saved.base.snapshots:
+            self.snapshot(snapshot)
+        for epoch in sorted({task.epoch for task in saved.tasks if task.epoch > saved.base.epoch}):
+            if self.attempts:
+                self._choose()
+            self.epoch, self.attempts = epoch, []
+            for number in sorted({task.attempt for task in saved.tasks if task.epoch == epoch}):
+                attempt = Attempt(number, "")
+                for task in saved.tasks:
+                    if (task.epoch, task.attempt) == (epoch, number):
+                        attempt.begun.add(task.partition)
+                        attempt.through[task.partition] = dict(task.segments)
+                self.attempts.append(attempt)
+
+    # -- tasks
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The one under way, or the last."""
+        return self.attempts[-1] if self.attempts else None
+
+    def join(self, feeder: FeederJoined) -> str:
+        """A task has started; why it is refused, or nothing."""
+        if feeder.epoch < self.epoch:
+            return (
+                f"batch {feeder.epoch} of query {feeder.query} is older than the state in the checkpoint, which is of "
+                f"batch {self.epoch}: Spark's checkpoint and the cluster's do not belong together"
+            )
+        if feeder.epoch > self.epoch:
+            why = self._choose()
+            if why:
+                return why
+            self.epoch, self.attempts = feeder.epoch, []
+        now = self.attempt
+        if now is None or now.stage != feeder.stage or now.run != feeder.run:
+            if now is not None and now.feeders and not now.poisoned:
+                if now.run == feeder.run:
+                    return (
+                        f"batch {feeder.epoch} of query {feeder.query} is being evaluated by stage {now.stage} already:"
+                        " if a DataFrame is used more than once in one plan, persist() it first"
+                    )
+                now.poisoned = "the query was started anew"
+            number = 1 + max((attempt.number for attempt in self.attempts), default=0)
+            now = Attempt(number, feeder.stage, feeder.run)
+            self.attempts.append(now)
+        elif now.poisoned:
+            return now.poisoned
+        now.feeders.add(feeder.peer)
+        return ""
+
+    def begin(self, feeder: FeederJoined) -> str:
+        """A task has its first row; why it is refused, or nothing."""
+        now = self.attempt
+        if now is None or feeder.peer not in now.feeders:
+            return (now.poisoned if now else "") or "another attempt at its batch has begun"
+        if feeder.partition in now.begun:
+            now.feeders.discard(feeder.peer)
+            again = (
+                f"partition {feeder.partition} of batch {feeder.epoch} of query {feeder.query} is here again (attempt "
+                f"{feeder.attempt}), and rows of it are in state already. The batch has to be run again as a whole: "
+                "start the query again, or have evenflow.supervise do it"
+            )
+            return again
+        now.begun.add(feeder.partition)
+        return ""
+
+    def admit(self) -> None:
+        """Rows of the attempt under way go into state from now on."""
+        assert self.attempt is not None
+        self.held = (self.epoch, self.attempt.number)
+
+    def arrived(self, epoch: int, units: npt.NDArray[np.int32]) -> None:
+        """Rows of these units have come in."""
+        marks = self._rows_in.setdefault(epoch, np.zeros(self._units, np.bool_))
+        marks[units] = True
+
+    def end(self, feeder: FeederJoined, segments: Mapping[str, int]) -> TaskThrough | None:
+        """All rows of a task are durable with the workers; what the store is to be told."""
+        now = self.attempt
+        if now is None or now.poisoned or feeder.peer not in now.feeders or feeder.partition not in now.begun:
+            return None
+        now.through[feeder.partition] = dict(segments)
+        return TaskThrough(self.epoch, now.number, feeder.partition, dict(segments))
+
+    def leave(self, feeder: FeederJoined, begun: bool) -> str:
+        """A task is over; if it broke off with rows in state, why its attempt cannot count."""
+        now = self.attempt
+        if now is None or feeder.peer not in now.feeders:
+            return ""
+        now.feeders.discard(feeder.peer)
+        if begun and feeder.partition not in now.through:
+            return f"partition {feeder.partition} of batch {feeder.epoch} of query {feeder.query} broke off"
+        return ""
+
+    def poison(self, why: str) -> set[Peer]:
+        """The attempt under way cannot count: rows of it are lost, or in state without being all there."""
+        self.held = None
+        self.loading.clear()
+        now = self.attempt
+        if now is None or not now.feeders:
+            return set()
+        now.poisoned = why
+        feeders, now.feeders = now.feeders, set()
+        return feeders
+
+    # -- state
+
+    @property
+    def base(self) -> Base:
+        """The state to start the present batch from."""
+        last = self._logs[-1] if self._logs else Log(-1, 0, {})
+        return Base(last.epoch, last.attempt, self._useful(), tuple(self._logs))
+
+    @property
+    def current(self) -> bool:
+        """Whether workers have the state that the attempt under way starts from, or is building on it."""
+        last = self._logs[-1] if self._logs else None
+        base = (last.epoch, last.attempt) if last else (-1, 0)
+        now = self.attempt
+        return self.held == base or (now is not None and self.held == (self.epoch, now.number) and not now.poisoned)
+
+    def _choose(self) -> str:
+        """Settle which attempt at the present batch counts; why none does, or nothing."""
+        begun = [attempt for attempt in self.attempts if attempt.begun]
+        if not begun:
+            return ""
+        everything = set().union(*(attempt.begun for attempt in begun))
+        for attempt in reversed(begun):
+            if attempt.whole and attempt.begun >= everything:
+                self._logs.append(Log(self.epoch, attempt.number, attempt.segments, tuple(sorted(attempt.begun))))
+                self.settled = True
+                return ""
+        return (
+            f"batch {self.epoch} was evaluated in parts: no single evaluation has seen all of its partitions "
+            f"{sorted(everything)} through, so the state after it is not known. In foreachBatch, persist() the "
+            "DataFrame before an action that reads only some of it"
+        )
+
+    def snapshot(self, saved: SavedUnits) -> None:
+        """Units were saved as they were at the end of a batch."""
+        self._snapshots[saved.name] = saved
+        self._newest[saved.units] = np.maximum(self._newest[saved.units], saved.epoch)
+
+    def settle(self) -> tuple[Base, tuple[str, ...]]:
+        """What the store is to be told of the batch that was settled last, and snapshots that are not needed."""
+        self.settled = False
+        known = set(self._snapshots)
+        self._trim()
+        return self.base, tuple(sorted(known - self._snapshots.keys()))
+
+    def _trim(self) -> None:
+        """Forget logs and snapshots that no unit needs any more."""
+        while self._logs and not self._needed(self._logs[0].epoch).any():
+            if len(self._logs) == 1:
+                break  # the last one names the batch that the state is of
+            self._rows_in.pop(self._logs.pop(0).epoch, None)
+        self._snapshots = {kept.name: kept for kept in self._useful()}
+
+    def _needed(self, epoch: int) -> Marks:
+        """The units whose rows in a batch are in no snapshot; where it is not known who had rows, all may have."""
+        rows = self._rows_in.get(epoch)
+        missing: Marks = self._newest < epoch
+        return missing if rows is None else missing & rows
+
+    def _useful(self) -> tuple[SavedUnits, ...]:
+        """The snapshots that are the newest of some unit, from old to new."""
+        claimed = np.zeros(self._units, np.bool_)
+        useful = []
+        for kept in sorted(self._snapshots.values(), key=lambda each: -each.epoch):
+            if not claimed[kept.units].all():
+                useful.append(kept)
+                claimed[kept.units] = True
+        return tuple(reversed(useful))

@@ -1,0 +1,127 @@
+"""What users give to `Cluster`, checked: one clear error that names the value and the remedy."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any, get_args
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType, StructType
+
+from evenflow.errors import InvalidArgument, first_line
+from evenflow.operators.hosted import Hosted
+from evenflow.operators.map import MapOperator
+from evenflow.policy import BALANCES, KEYED_BALANCES, Balance, KeyedBalance, balance_named, keyed_balance_named
+from evenflow.policy.balance import Splitting
+from evenflow.runtime.frames import MAX_BODY
+
+
+def check_dataframe(df: DataFrame) -> None:
+    """Refuse what is no DataFrame."""
+    if not hasattr(df, "mapInArrow"):
+        raise InvalidArgument(f"df is a {type(df).__name__}: give a DataFrame")
+
+
+def where_of(checkpoint: str | Path | None) -> str:
+    """The checkpoint as every process is told it; a path is made absolute, since executors start elsewhere."""
+    if checkpoint is None:
+        return ""
+    text = str(checkpoint)
+    if not text:
+        raise InvalidArgument("checkpoint is empty: give a directory or a URI, or leave it out")
+    return text if "://" in text else str(Path(text).absolute())
+
+
+def check_numbers(workers: int, **seconds: float) -> None:
+    """Refuse numbers of workers and seconds that make no sense."""
+    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+        raise InvalidArgument(f"workers={workers!r}: a cluster needs at least 1 worker")
+    for name, value in seconds.items():
+        if not value > 0:
+            raise InvalidArgument(f"{name}={value!r}: give seconds, above 0")
+
+
+def classic_context(spark: SparkSession) -> Any:
+    """The SparkContext of a session that has one and runs."""
+    try:
+        context = spark.sparkContext
+    except Exception as error:
+        raise InvalidArgument(
+            f"{type(spark).__name__} has no SparkContext (Spark Connect?): Cluster needs a classic SparkSession"
+        ) from error
+    if context._jsc is None:
+        raise InvalidArgument("the Spark session is stopped: start one first")
+    return context
+
+
+def balance_of(balance: str | Balance, options: dict[str, Any]) -> Balance:
+    """The region's own balance: what it learns must not mix with what another region's learns."""
+    if isinstance(balance, str):
+        return balance_named(balance, **options)
+    if isinstance(balance, type) or getattr(balance, "splitting", None) not in get_args(Splitting):
+        raise InvalidArgument(
+            f"balance={balance!r}: give one of {', '.join(sorted(BALANCES))}, or an object of evenflow.policy"
+        )
+    if options:
+        raise InvalidArgument(f"{', '.join(options)}: give these to {type(balance).__name__}(...) itself")
+    return copy.deepcopy(balance)
+
+
+def keyed_balance_of(balance: str | KeyedBalance, options: dict[str, Any]) -> KeyedBalance:
+    """The operator's own balance."""
+    if isinstance(balance, str):
+        return keyed_balance_named(balance, **options)
+    if isinstance(balance, type) or not isinstance(getattr(balance, "by_content", None), bool):
+        raise InvalidArgument(
+            f"balance={balance!r}: give one of {', '.join(sorted(KEYED_BALANCES))}, or an object of evenflow.policy"
+        )
+    if options:
+        raise InvalidArgument(f"{', '.join(options)}: give these to {type(balance).__name__}(...) itself")
+    return copy.deepcopy(balance)
+
+
+def schema_of(schema: StructType | str) -> StructType:
+    """The declared schema; a wrong string is one clear error, not a Java stack trace."""
+    parsed: DataType = schema if isinstance(schema, StructType) else _parsed(schema)
+    if not isinstance(parsed, StructType):
+        raise InvalidArgument(f"schema {schema!r} is a {parsed.simpleString()}, not columns: write 'name type, ...'")
+    if not parsed.fields:
+        raise InvalidArgument(f"schema {schema!r} declares no columns: Spark would lose the rows. Declare at least one")
+    return parsed
+
+
+def _parsed(schema: str) -> DataType:
+    try:
+        return StructType.fromDDL(schema)
+    except (PySparkException, Py4JError, ValueError, TypeError, AttributeError) as error:
+        raise InvalidArgument(f"schema {schema!r} is not one: {first_line(error)}") from None
+
+
+def arrow_schema(spark: SparkSession, schema: StructType) -> Any:
+    """The schema as Spark hands it to Python."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(
+        schema,
+        timezone=spark.conf.get("spark.sql.session.timeZone"),
+        prefers_large_types=spark.conf.get("spark.sql.execution.arrow.useLargeVarTypes") == "true",
+    )
+
+
+def pickled(operator: MapOperator | Hosted) -> bytes:
+    """An operator as it travels to the workers."""
+    what = "the operator" if isinstance(operator, Hosted) else "the function"
+    from pyspark import cloudpickle
+
+    try:
+        code: bytes = cloudpickle.dumps(operator)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise InvalidArgument(f"{what} cannot be shipped to the workers: {error}") from error
+    if len(code) > MAX_BODY:
+        raise InvalidArgument(
+            f"{what} pickles to {len(code)} bytes, over {MAX_BODY}: load what it holds on the worker instead"
+        )
+    return code

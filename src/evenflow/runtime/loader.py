@@ -1,0 +1,144 @@
+"""Loading state from the store: on a thread of its own, into a fresh copy of the operator.
+
+For each unit its newest snapshot, then its rows in the logs since, batch by batch. Nothing else touches the copy until
+it is whole: no feeder is let in before all workers have said that they have their part.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.errors import EvenflowError
+from evenflow.operators.hosted import Hosted, units_of
+from evenflow.operators.keyed import KeyedOperator
+from evenflow.state.manifest import Log
+from evenflow.state.replay import replay
+from evenflow.state.store import Store, open_store
+from evenflow.state.units import load_units, read_index
+
+CLOSE_S = 30.0
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Order:
+    """What is to be loaded."""
+
+    region: str
+    evaluation: str
+    operator: str
+    load: int
+    epoch: int
+    attempt: int
+    """That start from this state."""
+    count: int
+    """Of units in all."""
+    units: npt.NDArray[np.int32]
+    """Those this worker owns."""
+    prefix: str
+    snapshots: list[dict[str, Any]]
+    logs: list[dict[str, Any]]
+
+
+@dataclass(slots=True, eq=False)
+class Loaded:
+    """What came of it."""
+
+    order: Order
+    copy: KeyedOperator | None = None
+    saved: Longs = field(default_factory=lambda: np.empty(0, np.int64))
+    """By unit, the batch of the snapshot it came from; -1 without one."""
+    touched: Longs = field(default_factory=lambda: np.empty(0, np.int64))
+    """By unit, the latest batch in which it may have had rows."""
+    bytes: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    error: str = ""
+
+
+class Loader:
+    """Owns the threads that load; there is one for each order under way."""
+
+    def __init__(self, where: str, wake: Callable[[], None]) -> None:
+        self.inbox: queue.SimpleQueue[Loaded] = queue.SimpleQueue()
+        self._where = where
+        self._wake = wake
+        self._closing = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, order: Order, hosted: Hosted) -> None:
+        """Load in the background."""
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        thread = threading.Thread(target=self._run, args=(order, hosted), name="evenflow-loader", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def close(self) -> None:
+        """Stop loading; what was loaded is not needed."""
+        self._closing.set()
+        for thread in self._threads:
+            thread.join(CLOSE_S)
+            if thread.is_alive():
+                raise EvenflowError(f"a loader's thread did not end within {CLOSE_S:g} s: the store hangs")
+
+    def _run(self, order: Order, hosted: Hosted) -> None:
+        began = time.perf_counter()
+        loaded = Loaded(order, saved=np.full(order.count, -1, np.int64), touched=np.full(order.count, -1, np.int64))
+        try:
+            with open_store(self._where) as store:
+                copy = hosted.fresh()
+                self._install(store, loaded, copy)
+                self._replay(store, loaded, copy, hosted)
+            loaded.copy = copy
+        except Exception as error:  # the store's, or the user's code
+            loaded.error = f"{type(error).__name__}: {error}"
+        loaded.seconds = time.perf_counter() - began
+        self.inbox.put(loaded)
+        self._wake()
+
+    def _install(self, store: Store, loaded: Loaded, copy: KeyedOperator) -> None:
+        order = loaded.order
+        missing = set(order.units.tolist())
+        for snapshot in reversed(order.snapshots):
+            self._check_open()
+            name = str(snapshot["name"])
+            get = partial(store.get, name)
+            index = read_index(get, name)
+            mine = missing & index.entries.keys()
+            for unit, state in load_units(get, mine, name, index).items():
+                if state is not None:
+                    copy.install(unit, state)
+            loaded.bytes += sum(index.entries[unit].nbytes for unit in mine)
+            loaded.saved[list(mine)] = int(snapshot["epoch"])
+            missing -= mine
+
+    def _replay(self, store: Store, loaded: Loaded, copy: KeyedOperator, hosted: Hosted) -> None:
+        order = loaded.order
+        owned = np.zeros(order.count, np.bool_)
+        owned[order.units] = True
+        for log in order.logs:
+            epoch = int(log["epoch"])
+            wanted = owned & (loaded.saved < epoch)
+            if not wanted.any():
+                continue
+            names = Log(epoch, int(log["attempt"]), log["segments"]).names(order.prefix)
+            for batch in replay(store, names, wanted, units_of):
+                self._check_open()
+                copy.process(*hosted.unpacked(batch))
+                loaded.rows += batch.num_rows
+                loaded.bytes += batch.nbytes
+            loaded.touched[wanted] = epoch
+
+    def _check_open(self) -> None:
+        if self._closing.is_set():
+            raise EvenflowError("the worker is stopping")

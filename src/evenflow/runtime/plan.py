@@ -1,0 +1,103 @@
+"""How a keyed operator is put into a query's plan: what travels to the workers, what stays, what comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from evenflow.errors import InvalidArgument
+from evenflow.operators.hosted import Hosted
+from evenflow.operators.keyed import KeyedOperator
+from evenflow.runtime.arguments import arrow_schema, schema_of
+from evenflow.runtime.keyed_feeder import KeyedFeed
+from evenflow.runtime.keys import Key, Routed, routed
+from evenflow.runtime.settings import Settings
+
+
+@dataclass(frozen=True)
+class KeyedPlan:
+    """One use of an operator on one DataFrame."""
+
+    hosted: Hosted
+    """The operator as workers get it."""
+    declared: StructType
+    """The columns of the result."""
+    streaming: bool
+    _route: Routed
+    _arrow: pa.Schema
+    _reads: tuple[int, ...]
+    _kept: int
+
+    def applied(self, settings: Settings, region: str, digest: str, by_content: bool, ordered: bool) -> DataFrame:
+        """The result."""
+        feed = KeyedFeed(
+            settings,
+            region,
+            digest,
+            self._arrow.serialize().to_pybytes(),
+            by_content,
+            ordered,
+            tuple(self._route.names),
+            self.streaming,
+            self._route.key_place,
+            self._reads,
+            self._kept,
+        )
+        return self._route.rows.mapInArrow(feed, self.declared)
+
+
+def plan_keyed(
+    spark: SparkSession, df: DataFrame, key: Key, operator: KeyedOperator, schema: StructType | str | None, units: int
+) -> KeyedPlan:
+    """Plan an operator with so many units, the one of null keys included."""
+    route = routed(df, key, operator.hashed)
+    declared = schema_of(schema) if schema is not None else _returned(spark, df, operator)
+    arrow = arrow_schema(spark, declared)
+    seen = zip(route.names[:-1], route.rows.schema.fields, strict=False)
+    visible = arrow_schema(spark, StructType([StructField(name, f.dataType, f.nullable) for name, f in seen]))
+    kept = _kept(operator, visible, arrow, len(df.columns))
+    reads = _reads(operator, visible) if kept or not operator.adds else range(len(visible))
+    read = pa.schema([visible.field(place) for place in reads])
+    hosted = Hosted(operator, read, pa.schema(list(arrow)[kept:]), units, kept > 0)
+    return KeyedPlan(hosted, declared, df.isStreaming, route, arrow, tuple(reads), kept)
+
+
+def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator) -> StructType:
+    """What the operator says it returns; columns that are the input's stay as Spark knows them."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    given = arrow_schema(spark, df.schema)
+    try:
+        returned = operator.schema(given)
+    except NotImplementedError as error:
+        raise InvalidArgument(str(error)) from None
+    fields = []
+    for field, made in zip(returned, from_arrow_schema(returned).fields, strict=True):
+        same = field.name in given.names and given.field(field.name).type == field.type
+        fields.append(df.schema[field.name] if same else made)
+    return StructType(fields)
+
+
+def _kept(operator: KeyedOperator, rows: pa.Schema, schema: pa.Schema, width: int) -> int:
+    """How many columns need not travel to the workers and back: all the user's, where the operator only adds to them.
+
+    With a schema that has them otherwise, the whole result must be made to fit it.
+    """
+    own, declared = list(rows)[:width], list(schema)[:width]
+    same = [(field.name, field.type) for field in own] == [(field.name, field.type) for field in declared]
+    return width if operator.adds and same and len(schema) > width else 0
+
+
+def _reads(operator: KeyedOperator, rows: pa.Schema) -> list[int]:
+    """The places of the columns an operator wants to see."""
+    names = list(operator.reads(rows))
+    wrong = [name for name in names if name not in rows.names]
+    if wrong:
+        raise InvalidArgument(
+            f"{type(operator).__name__} reads column {wrong[0]!r}, which does not exist; there are: "
+            f"{', '.join(rows.names)}"
+        )
+    return [place for place, name in enumerate(rows.names) if name in names]

@@ -1,0 +1,194 @@
+"""The vault: the driver's side of the store. Notes tasks and batches that are through, and reads what was noted before.
+
+A thread of its own puts manifests, in the order they were asked for, and then deletes what they make superfluous; the
+controller never waits for a disk.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from evenflow.control.epochs import Base, Saved, SavedUnits, TaskThrough
+from evenflow.control.epochs import Log as ChosenLog
+from evenflow.control.events import Save
+from evenflow.errors import EvenflowError, StoreError
+from evenflow.runtime.journal import PAUSE_S, TRIES
+from evenflow.state.claim import BEAT_S, claim
+from evenflow.state.manifest import (
+    Log,
+    Manifest,
+    epoch_name,
+    epochs,
+    latest,
+    parse,
+    prefix_of,
+    put_epoch,
+    put_task,
+    read_manifest,
+)
+from evenflow.state.store import Store, open_store
+from evenflow.state.units import read_index
+
+KEPT = 2
+"""Manifests of epochs that stay: the newest, and the one before."""
+CLOSE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An operator whose state is stored: what must be the same for it to go on."""
+
+    operator: str
+    units: int
+
+
+class Vault:
+    """Owns the store, its claim and a thread."""
+
+    def __init__(self, where: str, owner: str) -> None:
+        self._store: Store = open_store(where)
+        try:
+            self._claim = claim(self._store, owner)
+        except BaseException:
+            self._store.close()
+            raise
+        self._kept: dict[str, Kept] = {}
+        self._orders: queue.SimpleQueue[tuple[Save, Callable[[Save, str], None]] | None] = queue.SimpleQueue()
+        self._stale: dict[str, set[str]] = {}
+        """By prefix, snapshots that are to be deleted once no manifest that stays needs them."""
+        self._thread = threading.Thread(target=self._run, name="evenflow-vault", daemon=True)
+        self._thread.start()
+
+    def add(self, region: str, kept: Kept) -> None:
+        """Note what a region's state is of."""
+        self._kept[region] = kept
+
+    def keeps(self, region: str) -> Kept | None:
+        """What a region's state is of, if it is stored."""
+        return self._kept.get(region)
+
+    def saved(self, region: str, query: str) -> Saved | str | None:
+        """What the store has of a query; if that cannot be used, why; None if there is nothing."""
+        kept = self._kept[region]
+        try:
+            found = latest(self._store, prefix_of(region, query))
+            if found.damaged:
+                return f"{found.damaged[0]}"
+            for manifest in (found.manifest, *found.tasks):
+                why = _mismatch(manifest, kept) if manifest is not None else ""
+                if why:
+                    return f"the checkpoint of region {region} and query {query} {why}"
+            if found.manifest is None and not found.tasks:
+                return None
+            return self._resumed(found.manifest, found.tasks)
+        except StoreError as error:
+            return f"{error}"
+
+    def _resumed(self, manifest: Manifest | None, tasks: tuple[Manifest, ...]) -> Saved:
+        base = Base()
+        if manifest is not None:
+            snapshots = []
+            for name in manifest.snapshots:
+                units = np.fromiter(read_index(partial(self._store.get, name), name).entries, np.int32)
+                parsed = parse(name)
+                assert parsed is not None
+                snapshots.append(SavedUnits(name, parsed.epoch, units))
+            logs = tuple(ChosenLog(log.epoch, log.attempt, log.segments) for log in manifest.logs)
+            base = Base(manifest.epoch, manifest.attempt, tuple(snapshots), logs)
+        through = tuple(
+            TaskThrough(task.epoch, task.attempt, task.partitions[0], task.logs[0].segments) for task in tasks
+        )
+        return Saved(base, through)
+
+    def save(self, order: Save, done: Callable[[Save, str], None]) -> None:
+        """Have something made durable; `done` is called, on the vault's thread, with the error or nothing."""
+        self._orders.put((order, done))
+
+    def close(self) -> None:
+        """Finish what was asked for, and give the store back."""
+        self._orders.put(None)
+        self._thread.join(CLOSE_S)
+        if self._thread.is_alive():
+            raise EvenflowError(f"the vault's thread did not end within {CLOSE_S:g} s: the store hangs")
+        self._claim.release()
+        self._store.close()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                item = self._orders.get(timeout=BEAT_S)
+            except queue.Empty:
+                self._beat()
+                continue
+            if item is None:
+                return
+            order, done = item
+            error = ""
+            for attempt in range(TRIES):
+                try:
+                    self._put(order)
+                    error = ""
+                    break
+                except (StoreError, OSError) as failure:
+                    error = f"{failure}"
+                    if attempt + 1 < TRIES:
+                        time.sleep(PAUSE_S * 2**attempt)
+            done(order, error)
+
+    def _beat(self) -> None:
+        """Renew the claim; a store that does not answer now is asked again, and whoever needs it will notice."""
+        with suppress(StoreError, OSError):
+            self._claim.beat()
+
+    def _put(self, order: Save) -> None:
+        kept = self._kept[order.region]
+        about = (order.region, order.query, kept.operator, kept.units)
+        match order.content:
+            case TaskThrough(epoch=epoch, attempt=attempt, partition=partition, segments=segments):
+                log = Log(epoch, attempt, dict(segments))
+                put_task(self._store, Manifest(*about, epoch, attempt, (partition,), logs=(log,)))
+            case Base() as base:
+                logs = tuple(Log(log.epoch, log.attempt, dict(log.segments)) for log in base.logs)
+                partitions = base.logs[-1].partitions if base.logs else ()
+                names = tuple(snapshot.name for snapshot in base.snapshots)
+                manifest = Manifest(*about, base.epoch, base.attempt, partitions, names, logs)
+                put_epoch(self._store, manifest)
+                self._clean(manifest, order.stale)
+
+    def _clean(self, manifest: Manifest, stale: tuple[str, ...]) -> None:
+        """Delete what neither this manifest nor one that stays needs."""
+        prefix = manifest.prefix
+        known = epochs(self._store, prefix)
+        needed = set(manifest.blobs())
+        for epoch in known[1:KEPT]:
+            needed.update(read_manifest(self._store, epoch_name(prefix, epoch)).blobs())
+        gone = [epoch_name(prefix, epoch) for epoch in known[KEPT:]]
+        waiting = self._stale.setdefault(prefix, set())
+        waiting.update(stale)
+        gone += waiting - needed
+        waiting &= needed
+        for kind in ("log", "task"):
+            for name, _ in self._store.names(f"{prefix}{kind}/"):
+                parsed = parse(name)
+                if parsed is not None and parsed.epoch <= manifest.epoch and name not in needed:
+                    gone.append(name)
+        self._store.delete(gone)
+
+
+def _mismatch(manifest: Manifest, kept: Kept) -> str:
+    if manifest.operator != kept.operator:
+        return f"is of {manifest.operator}, and this is {kept.operator}: give keyed another name, or that operator"
+    if manifest.units != kept.units:
+        return (
+            f"has {manifest.units - 1} units, and this has {kept.units - 1}: give keyed units={manifest.units - 1}, or "
+            "another name"
+        )
+    return ""

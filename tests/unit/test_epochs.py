@@ -1,0 +1,226 @@
+"""Which attempt at a batch counts, and what state the next one starts from."""
+
+import numpy as np
+import pytest
+
+from evenflow.control.epochs import Base, Epochs, Log, Saved, SavedUnits, TaskThrough
+from evenflow.control.events import FeederJoined
+
+UNITS = 8
+
+
+class Query:
+    """A query's tasks, one line each."""
+
+    def __init__(self, saved=None):
+        self.epochs = Epochs(UNITS, saved)
+        self.peers = iter(range(1, 1000))
+
+    def task(self, epoch, partition=0, stage="s", run="r", rows=True, attempt=0):
+        """Have a task join, and begin if it has rows; the task, or why it is refused."""
+        feeder = FeederJoined(0.0, next(self.peers), "n", partition, attempt, "q", epoch, stage, run=run)
+        why = self.epochs.join(feeder)
+        if not why and rows:
+            why = self.epochs.begin(feeder)
+            if not why:
+                self.epochs.admit()
+                self.epochs.arrived(epoch, np.array([partition]))
+        return why or feeder
+
+    def end(self, feeder, **segments):
+        return self.epochs.end(feeder, segments or {"0.1": 1})
+
+    def whole(self, epoch, partitions=(0,), **where):
+        """A batch all of whose tasks get through."""
+        for feeder in [self.task(epoch, partition, **where) for partition in partitions]:
+            assert self.end(feeder) is not None
+            assert self.epochs.leave(feeder, True) == ""
+
+    def logs(self):
+        return [(log.epoch, log.attempt) for log in self.epochs.base.logs]
+
+
+def test_batch_after_batch():
+    query = Query()
+    for epoch in range(3):
+        query.whole(epoch, (0, 1), stage=f"s{epoch}")
+        assert query.epochs.current
+    query.task(3, stage="s3")
+    assert query.logs() == [(0, 1), (1, 1), (2, 1)]
+    assert query.epochs.base.epoch == 2
+
+
+def test_batches_without_rows_leave_no_trace():
+    query = Query()
+    query.whole(0)
+    query.task(1, stage="s1", rows=False)
+    query.whole(4, stage="s4")
+    query.task(5, stage="s5")
+    assert query.logs() == [(0, 1), (4, 1)]
+
+
+def test_a_batch_again_starts_from_the_state_before_it():
+    query = Query()
+    query.whole(0)
+    query.whole(1, stage="s1")
+    feeder = query.task(1, stage="s2", rows=False)
+    assert query.epochs.attempt.number == 2
+    assert not query.epochs.current
+    assert query.epochs.base.epoch == 0
+    query.epochs.held = (0, 1)  # loaded
+    assert query.epochs.current
+    assert query.epochs.begin(feeder) == ""
+
+
+def test_of_two_whole_attempts_the_last_counts():
+    query = Query()
+    query.whole(0, (0, 1))
+    query.whole(0, (0, 1), stage="again")
+    query.task(1, stage="s1")
+    assert query.logs() == [(0, 2)]
+    assert query.epochs.current
+
+
+def test_an_attempt_at_a_part_does_not_count_and_its_state_is_not_used():
+    query = Query()
+    query.whole(0, (0, 1))
+    query.whole(0, (0,), stage="show")
+    query.task(1, stage="s1", rows=False)
+    assert query.logs() == [(0, 1)]
+    assert not query.epochs.current
+
+
+def test_parts_only_are_refused():
+    query = Query()
+    query.whole(0, (0,), stage="a")
+    query.whole(0, (1, 2), stage="b")
+    assert "evaluated in parts: no single evaluation has seen all of its partitions [0, 1, 2]" in query.task(1)
+
+
+def test_a_task_that_breaks_off_poisons_its_attempt():
+    query = Query()
+    one, other = query.task(0, 0), query.task(0, 1)
+    assert "partition 0 of batch 0 of query q broke off" in query.epochs.leave(one, True)
+    assert query.epochs.poison("it broke off") == {other.peer}
+    assert query.task(0, 2) == "it broke off"
+    assert query.end(other) is None
+    query.whole(0, (0, 1), stage="again")
+    query.task(1, stage="s1")
+    assert query.logs() == [(0, 2)]
+
+
+def test_a_task_without_rows_may_break_off():
+    query = Query()
+    assert query.epochs.leave(query.task(0, rows=False), False) == ""
+
+
+def test_a_task_that_is_through_comes_again():
+    """It failed in what comes after us: rows of it are in state, so the batch is run again as a whole."""
+    query = Query()
+    query.whole(0, (0,))
+    assert "partition 0 of batch 0 of query q is here again (attempt 1)" in query.task(0, attempt=1)
+    query.whole(0, stage="again")
+
+
+def test_speculation_is_refused_and_does_no_harm():
+    query = Query()
+    first = query.task(0)
+    assert "is here again" in query.task(0, attempt=1)
+    assert query.end(first) is not None
+
+
+def test_two_stages_at_a_time_are_refused():
+    query = Query()
+    query.task(0)
+    assert "is being evaluated by stage s already" in query.task(0, stage="other")
+
+
+def test_a_query_started_anew_does_not_wait_for_tasks_of_the_last_run():
+    query = Query()
+    old = query.task(0)
+    query.whole(0, run="new", stage="other")
+    assert query.end(old) is None
+    query.task(1, run="new", stage="s1")
+    assert query.logs() == [(0, 2)]
+
+
+def test_an_older_batch_is_refused():
+    query = Query()
+    query.whole(3)
+    assert "batch 1 of query q is older than the state in the checkpoint, which is of batch 3" in query.task(1)
+
+
+def test_lost_state_is_loaded_even_if_no_task_was_there():
+    query = Query()
+    query.whole(0)
+    assert query.epochs.poison("a worker was lost") == set()
+    query.task(1, stage="s1", rows=False)
+    assert query.logs() == [(0, 1)]
+    assert not query.epochs.current
+
+
+SAVED = Saved(
+    Base(3, 1, (SavedUnits("old", 1, np.arange(8, dtype=np.int32)),), (Log(2, 1, {"0.1": 2}), Log(3, 1, {"0.1": 1}))),
+    (TaskThrough(4, 1, 0, {"0.1": 1}), TaskThrough(5, 1, 0, {"0.1": 1}), TaskThrough(5, 2, 0, {"1.1": 3})),
+)
+
+
+def test_what_the_store_has_is_gone_on_with():
+    query = Query(SAVED)
+    query.task(6, stage="s6", rows=False)
+    assert not query.epochs.current
+    base = query.epochs.base
+    assert query.logs() == [(2, 1), (3, 1), (4, 1), (5, 2)]
+    assert base.logs[-1].segments == {"1.1": 3}
+    assert [snapshot.name for snapshot in base.snapshots] == ["old"]
+
+
+def test_the_last_batch_of_the_store_comes_again():
+    query = Query(SAVED)
+    query.task(5, stage="s5", rows=False)
+    assert query.epochs.attempt.number == 3
+    assert query.logs() == [(2, 1), (3, 1), (4, 1)]
+
+
+def test_logs_go_when_all_units_with_rows_in_them_are_saved():
+    query = Query()
+    for epoch in range(4):
+        query.whole(epoch, (0, 1), stage=f"s{epoch}")
+    query.epochs.snapshot(SavedUnits("a", 1, np.array([0], np.int32)))
+    query.task(4, stage="s4")
+    assert query.epochs.settle()[1] == ()
+    assert query.logs()[0] == (0, 1)
+    query.epochs.snapshot(SavedUnits("b", 2, np.array([1], np.int32)))
+    query.epochs.snapshot(SavedUnits("c", 3, np.array([0], np.int32)))
+    assert query.epochs.settle()[1] == ("a",)
+    assert query.logs() == [(3, 1)]
+    assert [snapshot.name for snapshot in query.epochs.base.snapshots] == ["b", "c"]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_any_schedule_counts_every_batch_once(seed):
+    """Tasks that break off, come again, come in parts; in the end one whole attempt at each batch counts."""
+    random = np.random.default_rng(seed)
+    query = Query()
+    stage = 0
+    for epoch in range(4):
+        while True:
+            stage += 1
+            feeders = [query.task(epoch, partition, stage=f"s{stage}") for partition in range(3)]
+            assert all(isinstance(feeder, FeederJoined) for feeder in feeders)
+            broken = random.random() < 0.5
+            for feeder in feeders:
+                if broken and random.random() < 0.5:
+                    why = query.epochs.leave(feeder, True)
+                    if why:
+                        query.epochs.poison(why)
+                        break
+                elif query.end(feeder, **{f"{stage}.1": 1}) is not None:
+                    query.epochs.leave(feeder, True)
+            if query.epochs.attempt.whole and query.epochs.attempt.begun == {0, 1, 2}:
+                break
+            query.epochs.poison("the stage failed")
+    query.task(4, stage="last")
+    logs = query.epochs.base.logs
+    assert [log.epoch for log in logs] == [0, 1, 2, 3]
+    assert all(log.partitions == (0, 1, 2) and len(log.segments) == 1 for log in logs)
