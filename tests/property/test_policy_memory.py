@@ -12,7 +12,8 @@ from evenflow.policy.auto import Auto
 from evenflow.policy.flux_hybrid import FluxHybrid
 from evenflow.policy.flux_memory import FluxMemory, excess
 from evenflow.policy.placement import Limits, plan
-from evenflow.policy.sharing import ServiceOrder, Sharing
+from evenflow.policy.sharing import Sharing
+from evenflow.runtime.service import ServiceOrder
 
 from ..unit.keyed_model import snapshot
 from .test_policy_keyed import Tie, play, section_5_3, stories

@@ -50,8 +50,8 @@ class Site:
     def feed(self, *keys, evaluation="query q", region="r"):
         """The numbers that Nth gives these keys."""
         arrays = [pa.array(range(len(keys)), pa.int64()), pa.array(keys, pa.int64())]
-        out, _ = self.host.process(region, evaluation, pa.RecordBatch.from_arrays(arrays, schema=ROWS), False)
-        return out.column(2).to_pylist()
+        (answer,) = self.host.process(region, evaluation, pa.RecordBatch.from_arrays(arrays, schema=ROWS))
+        return answer.batch.column(2).to_pylist()
 
     def say(self, kind, move=0, region="r", **more):
         self.host.obey({"type": kind, "move": move, "region": region} | more)

@@ -8,7 +8,8 @@ import pytest
 from evenflow.errors import InvalidArgument
 from evenflow.model import MoveUnits
 from evenflow.policy.auto import Auto
-from evenflow.policy.sharing import ServiceOrder, Sharing
+from evenflow.policy.sharing import Sharing
+from evenflow.runtime.service import ServiceOrder
 
 from .keyed_model import Model, shares, snapshot
 from .shared_model import Pair, drive_pair

@@ -45,6 +45,7 @@ from evenflow.control.region import Region
 from evenflow.model import RESOLUTION, SetWeights, WorkerStatus
 from evenflow.policy.balance import Balance
 from evenflow.policy.keyed import KeyedBalance
+from evenflow.policy.sharing import Sharing
 
 KEPT_REGIONS = 1000
 """Of regions that nobody feeds, only the latest of this many are kept: a query may open one a micro-batch."""
@@ -72,7 +73,8 @@ class _Worker:
 class Controller:
     """Registers workers and feeders, keeps the regions' models, sends weights down."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, qos: Mapping[str, float] | None = None) -> None:
+        self._sharing = Sharing(qos)
         self._workers = {number: _Worker(number) for number in range(workers)}
         self._peers: dict[Peer, int] = {}
         self._feeders: dict[Peer, FeederJoined] = {}
@@ -230,6 +232,7 @@ class Controller:
 
     def _close_region(self, time: float, name: str) -> Iterable[Instruction]:
         region = self._regions.pop(name)
+        self._sharing.forget(name)
         if isinstance(region, KeyedRegion):
             for evaluation in region.evaluations.ids:
                 yield from region.end(time, evaluation, f"region {name} is long out of use")
@@ -334,11 +337,13 @@ class Controller:
             yield Record(event.time, "store-failed", fields)
         if save.kind != "task":
             return
-        if not event.error:
-            yield Tell(save.peer, {"type": "committed"})
-            return
         feeder, region = self._feeders.get(save.peer), self._regions.get(save.region)
-        if feeder is not None and isinstance(region, KeyedRegion):
+        if feeder is None or not isinstance(region, KeyedRegion):
+            return
+        if not event.error:
+            region.noted(feeder)
+            yield Tell(save.peer, {"type": "committed"})
+        else:
             yield from region.fail(event.time, feeder, f"the checkpoint cannot be written: {event.error}")
 
     def _state_report(self, event: StateLoaded | UnitsSaved) -> Iterable[Instruction]:
@@ -370,7 +375,7 @@ class Controller:
     def _move(self, region: KeyedRegion, time: float) -> Iterable[Instruction]:
         """Ask a keyed operator's balance; one that fails costs its own region this round."""
         try:
-            moves = region.decide(time)
+            moves = region.decide(time, self._sharing)
         except Exception as error:
             fields = {"region": region.name, "balance": region.balance.name}
             yield Record(time, "balance-failed", fields | {"error": f"{type(error).__name__}: {error}"})

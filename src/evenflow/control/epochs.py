@@ -11,13 +11,16 @@ tasks of every other attempt. Its log, after the logs and snapshots of the batch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from evenflow.control.events import FeederJoined, Peer
+
+LATE = 1
+"""A report of a snapshot older than this many batches before the settled one is not taken: the vault may delete it."""
 
 Marks = npt.NDArray[np.bool_]
 Segments = dict[str, int]
@@ -85,6 +88,8 @@ class Attempt:
     """Partitions whose rows are durable, and where."""
     poisoned: str = ""
     """Why it cannot count any more."""
+    closed: str = ""
+    """Why no more rows may go into it: what it built on is gone. It may still count, if no more were to come."""
 
     @property
     def whole(self) -> bool:
@@ -114,6 +119,10 @@ class Epochs:
         """Workers that are loading the state to start from."""
         self.loads = 0
         """How often state was to be loaded: reports about earlier times do not count."""
+        self.target: tuple[int, int] = (-1, 0)
+        """The batch and attempt whose state is being loaded."""
+        self.dropped: set[Peer] = set()
+        """Feeders of attempts that were given up for a newer one, and have not been told."""
         self.settled = False
         """Whether a batch was settled that the store has not been told of."""
         self._units = units
@@ -123,6 +132,8 @@ class Epochs:
         """By unit, the batch of its newest snapshot."""
         self._rows_in: dict[int, Marks] = {}
         """By batch, the units that had rows in it, as far as that is known."""
+        self._unknown = ""
+        """Why it cannot be told from the store which attempt at a batch counts."""
         if saved is not None:
             self._resume(saved)
 
@@ -136,8 +147,9 @@ class Epochs:
             self.snapshot(snapshot)
         for epoch in sorted({task.epoch for task in saved.tasks if task.epoch > saved.base.epoch}):
             if self.attempts:
-                self._choose()
+                self._unknown = self._unknown or self._choose()
             self.epoch, self.attempts = epoch, []
+            self._rows_in[epoch] = np.ones(self._units, np.bool_)  # of these attempts nobody has said
             for number in sorted({task.attempt for task in saved.tasks if task.epoch == epoch}):
                 attempt = Attempt(number, "")
                 for task in saved.tasks:
@@ -155,15 +167,20 @@ class Epochs:
 
     def join(self, feeder: FeederJoined) -> str:
         """A task has started; why it is refused, or nothing."""
-        if feeder.epoch < self.epoch:
+        done = self._settled_key[0]
+        if feeder.epoch < self.epoch or feeder.epoch <= done:
             return (
                 f"batch {feeder.epoch} of query {feeder.query} is older than the state in the checkpoint, which is of "
-                f"batch {self.epoch}: Spark's checkpoint and the cluster's do not belong together"
+                f"batch {max(self.epoch, done)}: Spark's checkpoint and the cluster's do not belong together"
             )
+        if self._unknown:
+            return self._unknown
         if feeder.epoch > self.epoch:
             why = self._choose()
             if why:
                 return why
+            for attempt in self.attempts:
+                self.dropped |= attempt.feeders
             self.epoch, self.attempts = feeder.epoch, []
         now = self.attempt
         if now is None or now.stage != feeder.stage or now.run != feeder.run:
@@ -174,6 +191,8 @@ class Epochs:
                         " if a DataFrame is used more than once in one plan, persist() it first"
                     )
                 now.poisoned = "the query was started anew"
+                self.dropped |= now.feeders
+                now.feeders = set()
             number = 1 + max((attempt.number for attempt in self.attempts), default=0)
             now = Attempt(number, feeder.stage, feeder.run)
             self.attempts.append(now)
@@ -195,6 +214,10 @@ class Epochs:
                 "start the query again, or have evenflow.supervise do it"
             )
             return again
+        if now.closed:  # it is not all there, and cannot be any more
+            now.poisoned = now.closed
+            now.feeders.discard(feeder.peer)
+            return now.closed
         now.begun.add(feeder.partition)
         return ""
 
@@ -216,6 +239,11 @@ class Epochs:
         now.through[feeder.partition] = dict(segments)
         return TaskThrough(self.epoch, now.number, feeder.partition, dict(segments))
 
+    def noted(self, peer: Peer) -> None:
+        """The store has been told of a task, or it had no rows: whatever happens now, it is none of the attempt's."""
+        if self.attempt is not None:
+            self.attempt.feeders.discard(peer)
+
     def leave(self, feeder: FeederJoined, begun: bool) -> str:
         """A task is over; if it broke off with rows in state, why its attempt cannot count."""
         now = self.attempt
@@ -227,17 +255,39 @@ class Epochs:
         return ""
 
     def poison(self, why: str) -> set[Peer]:
-        """The attempt under way cannot count: rows of it are lost, or in state without being all there."""
+        """State is lost, or has rows of tasks that broke off: the attempt under way cannot count.
+
+        If all it began is noted and nobody feeds it, Spark may have counted it already: then it only takes no more.
+        """
         self.held = None
         self.loading.clear()
         now = self.attempt
-        if now is None or not now.feeders:
+        if now is None:
             return set()
-        now.poisoned = why
+        if now.feeders or not now.whole:
+            now.poisoned = now.poisoned or why
+        elif now.begun:
+            now.closed = why
         feeders, now.feeders = now.feeders, set()
         return feeders
 
     # -- state
+
+    def load(self, workers: Iterable[int]) -> Base:
+        """Workers are to drop what they have, and to load the state to start from."""
+        base = self.base
+        self.held = None
+        self.target = (base.epoch, base.attempt)
+        self.loading = set(workers)
+        self.loads += 1
+        return base
+
+    def loaded(self, worker: int) -> bool:
+        """A worker has loaded; whether all have."""
+        self.loading.discard(worker)
+        if not self.loading:
+            self.held = self.target
+        return not self.loading
 
     @property
     def base(self) -> Base:
@@ -248,10 +298,17 @@ class Epochs:
     @property
     def current(self) -> bool:
         """Whether workers have the state that the attempt under way starts from, or is building on it."""
-        last = self._logs[-1] if self._logs else None
-        base = (last.epoch, last.attempt) if last else (-1, 0)
         now = self.attempt
-        return self.held == base or (now is not None and self.held == (self.epoch, now.number) and not now.poisoned)
+        return self.held == self._settled_key or (now is not None and self.held == (self.epoch, now.number) and not now.poisoned)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether a state is being loaded that is not the one to start from any more."""
+        return bool(self.loading) and self.target != self._settled_key
+
+    @property
+    def _settled_key(self) -> tuple[int, int]:
+        return (self._logs[-1].epoch, self._logs[-1].attempt) if self._logs else (-1, 0)
 
     def _choose(self) -> str:
         """Settle which attempt at the present batch counts; why none does, or nothing."""
@@ -269,6 +326,11 @@ class Epochs:
             f"{sorted(everything)} through, so the state after it is not known. In foreachBatch, persist() the "
             "DataFrame before an action that reads only some of it"
         )
+
+    def reported(self, saved: SavedUnits) -> None:
+        """A worker says that it has saved units; if it says so too late, the blob may be gone by now."""
+        if saved.epoch >= self._settled_key[0] - LATE:
+            self.snapshot(saved)
 
     def snapshot(self, saved: SavedUnits) -> None:
         """Units were saved as they were at the end of a batch."""

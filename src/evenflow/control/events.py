@@ -172,6 +172,13 @@ class ConsumerReport:
     sized: npt.NDArray[np.int32]
     sizes: npt.NDArray[np.int64]
     """Bytes of state of the units in `sized`."""
+    memory: int = 0
+    """The worker's budget; 0 if there is none."""
+    resident: int = 0
+    spilled: int = 0
+    """Bytes of state in memory and on disk, of all operators."""
+    on_disk: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    """Units of this operator whose state is on disk."""
 
 
 @dataclass(frozen=True, slots=True)

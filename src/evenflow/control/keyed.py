@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from evenflow.control.epochs import SavedUnits
 from evenflow.control.evaluations import Evaluation, Evaluations, evaluation_of
@@ -26,6 +27,7 @@ from evenflow.control.events import (
 from evenflow.control.movement import Movements, Site
 from evenflow.model import Consumer, KeyedSnapshot, MoveUnits, RoutingTable
 from evenflow.policy.keyed import KeyedBalance
+from evenflow.policy.sharing import Sharing
 
 SAMPLE_S = 1.0
 """Statistics go to the event log this often."""
@@ -63,6 +65,7 @@ class KeyedRegion:
         self._unit_arrived = np.zeros(self.units, np.int64)
         self._unit_bytes = np.zeros(self.units, np.int64)
         self._consumers: dict[int, Consumer] = {}
+        self._on_disk: dict[int, npt.NDArray[np.int32]] = {}
         self._fresh: set[int] = set()
         self._sampled = 0.0
 
@@ -75,6 +78,7 @@ class KeyedRegion:
         self.incarnations = dict(sorted(incarnations.items()))
         for worker in gone:
             self._consumers.pop(worker, None)
+            self._on_disk.pop(worker, None)
             self.costs.pop(worker, None)
             self._fresh.discard(worker)
             owned = len(self.movements.table.units_of(worker))
@@ -167,23 +171,29 @@ class KeyedRegion:
         if known is None or known.epochs is None:
             return
         epochs = known.epochs
+        for peer in sorted(epochs.dropped):
+            self._waiting.pop(peer, None)
+            yield Tell(peer, {"type": "lost", "reason": "another attempt at its batch has begun"})
+        epochs.dropped.clear()
         if epochs.settled:
             base, stale = epochs.settle()
             yield Save(self.name, feeder.query, "epoch", base, stale)
+        if epochs.outdated:
+            epochs.loading.clear()
         if not epochs.current and not epochs.loading:
-            known.stateful = False
             yield from self._load(time, known)
 
     def _load(self, time: float, known: Evaluation) -> Iterator[Instruction]:
         """Have all workers load the state of their units; movements under way end first, new ones wait."""
         epochs = known.epochs
-        assert epochs is not None
+        assert epochs is not None and epochs.attempt is not None
+        known.stateful = False
+        epochs.held = None  # from now on movements do not carry it
+        self.movements.held = True
         if not self.incarnations or self.movements.under_way:
             return  # tried again when that changes
         self._deal()
-        assert epochs.attempt is not None
-        base = epochs.base
-        epochs.loads += 1
+        base = epochs.load(self.incarnations)
         message = {
             "type": "load",
             "region": self.name,
@@ -196,8 +206,6 @@ class KeyedRegion:
             "snapshots": [{"name": saved.name, "epoch": saved.epoch} for saved in base.snapshots],
             "logs": [{"epoch": log.epoch, "attempt": log.attempt, "segments": dict(log.segments)} for log in base.logs],
         }
-        self.movements.held = True
-        epochs.loading = set(self.incarnations)
         yield Record(
             time,
             "loading",
@@ -226,15 +234,17 @@ class KeyedRegion:
         fields |= {"bytes": event.bytes, "rows": event.rows, "seconds": round(event.seconds, 6)}
         yield Record(time, "loaded", fields)
         if event.error:
-            self.movements.held = False
             yield from self.poison(time, known, f"worker {worker} cannot load state: {event.error}")
-            return
-        epochs.loading.discard(worker)
-        if not epochs.loading:
-            self.movements.held = False
-            base = epochs.base
-            epochs.held = (base.epoch, base.attempt)
+        elif epochs.loaded(worker):
             known.stateful = True
+        yield from self._free(time)
+
+    def _free(self, time: float) -> Iterator[Instruction]:
+        """Let movements begin again once no state is being loaded, or waits for that."""
+        stored = [known.epochs for known in self.evaluations.durable if known.epochs is not None]
+        wanted = (each.attempt is not None and each.attempt.feeders and not each.current for each in stored)
+        if self.movements.held and not any(each.loading for each in stored) and not any(wanted):
+            yield from self.movements.resume(time, self.feeders)
 
     def admit(self) -> list[Peer]:
         """Feeders whose rows may go into state now."""
@@ -244,6 +254,10 @@ class KeyedRegion:
             if not self.incarnations or known is None:
                 continue
             if known.epochs is not None:
+                now = known.epochs.attempt
+                if now is None or peer not in now.feeders:  # it has been told
+                    del self._waiting[peer]
+                    continue
                 if known.epochs.loading or not known.epochs.current:
                     continue
                 known.epochs.admit()
@@ -257,15 +271,24 @@ class KeyedRegion:
         """All rows of a task are durable with the workers: have it noted, and let the task end then."""
         known = self.evaluations.get(evaluation_of(feeder))
         if known is not None and known.epochs is not None:
+            if feeder.peer not in self._begun:
+                known.epochs.noted(feeder.peer)
+                return
             through = known.epochs.end(feeder, segments)
             if through is not None:
                 yield Save(self.name, feeder.query, "task", through, peer=feeder.peer)
+
+    def noted(self, feeder: FeederJoined) -> None:
+        """The store has been told of a task."""
+        known = self.evaluations.get(evaluation_of(feeder))
+        if known is not None and known.epochs is not None:
+            known.epochs.noted(feeder.peer)
 
     def saved(self, event: UnitsSaved) -> None:
         """A worker has saved units."""
         known = self.evaluations.get(event.evaluation)
         if known is not None and known.epochs is not None:
-            known.epochs.snapshot(SavedUnits(event.name, event.epoch, event.units))
+            known.epochs.reported(SavedUnits(event.name, event.epoch, event.units))
 
     # -- feeders that leave
 
@@ -324,7 +347,11 @@ class KeyedRegion:
             known.busy_s + event.busy_s,
             known.rows + event.rows,
             known.bytes + event.bytes,
+            event.memory,
+            event.resident,
+            event.spilled,
         )
+        self._on_disk[worker] = event.on_disk
         np.add.at(self._unit_rows, event.units, event.unit_rows)
         self._unit_bytes[event.sized] = event.sizes
         self._fresh.add(worker)
@@ -359,12 +386,23 @@ class KeyedRegion:
             bytes_moved=self.movements.bytes_moved,
             pause_s=self.movements.pause_s,
             undone=self.movements.undone,
+            unit_resident=self._resident(),
         )
 
-    def decide(self, time: float) -> list[MoveUnits]:
-        """Ask the balance, while rows come in."""
+    def _resident(self) -> npt.NDArray[np.bool_]:
+        """Marks units whose state is in memory, as far as their workers have said."""
+        marks = np.ones(self.units, np.bool_)
+        for units in self._on_disk.values():
+            marks[units] = False
+        return marks
+
+    def decide(self, time: float, sharing: Sharing) -> list[MoveUnits]:
+        """Ask the balance, while rows come in and no other operator on these workers moves."""
         self._fresh.clear()
-        return self.balance.decide(self.snapshot(time)) if self.feeders - self.draining else []
+        shown = sharing.view(self.snapshot(time)) if self.feeders - self.draining else None
+        moves = self.balance.decide(shown) if shown is not None else []
+        sharing.begin(self.name, moves)
+        return moves
 
     def carry_out(self, time: float, moves: Iterable[MoveUnits]) -> Iterator[Instruction]:
         """Begin the moves, or record why not."""
@@ -410,6 +448,7 @@ class KeyedRegion:
         """What only the passing of time brings about."""
         yield from self.movements.tick(time)
         yield from self.load_all(time)
+        yield from self._free(time)
         late = self.movements.overdue(time)
         if late is not None:
             why = f"units {list(late.units)[:5]} could be neither moved nor taken back ({late.reason})"

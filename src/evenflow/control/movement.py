@@ -107,6 +107,11 @@ class Movements:
             self._queued.update(units)
         yield from self._begin(time, feeders)
 
+    def resume(self, time: float, feeders: Iterable[Peer]) -> Iterator[Instruction]:
+        """Movements may begin again."""
+        self.held = False
+        yield from self._begin(time, feeders)
+
     def quiet(self, time: float, number: int, worker: int) -> None:
         """The source has the markers of all feeders, and begins to send."""
         movement = self.under_way.get(number)

@@ -19,15 +19,23 @@ class Hosted:
     """The operator as the user gave it, never used itself: each evaluation works on a copy."""
 
     def __init__(
-        self, operator: KeyedOperator, rows: pa.Schema, schema: pa.Schema, units: int, adds: bool = False
+        self,
+        operator: KeyedOperator,
+        rows: pa.Schema,
+        schema: pa.Schema,
+        units: int,
+        adds: bool = False,
+        ordered: bool = False,
     ) -> None:
         self.operator = operator
         self._rows = rows
         self._schema = schema
         """Of what travels back: with `adds`, the columns the operator adds to its rows."""
-        self._adds = adds
+        self.adds = adds
         self.units = units
         """The last of them is that of null keys."""
+        self.ordered = ordered
+        """Whether feeders put results into the order of their rows."""
 
     def warm_up(self) -> None:
         """Let the operator compile what it needs."""
@@ -50,8 +58,8 @@ class Hosted:
         placed = placed or ordered
         result = operator.process(rows, units, keys)
         given, origin = result if isinstance(result, tuple) else (result, None)
-        out = conform(self._new_columns(given) if self._adds else given, self._schema)
-        if self._adds and (origin is not None or out.num_rows != rows.num_rows):
+        out = conform(self._new_columns(given) if self.adds else given, self._schema)
+        if self.adds and (origin is not None or out.num_rows != rows.num_rows):
             raise FunctionError(
                 f"{type(operator).__name__}.process gave {out.num_rows} rows for {rows.num_rows}: an operator that "
                 "only adds columns (adds = True) gives its rows back one by one, without their places"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,6 +18,8 @@ from evenflow.operators.map import MapOperator
 from evenflow.policy import BALANCES, KEYED_BALANCES, Balance, KeyedBalance, balance_named, keyed_balance_named
 from evenflow.policy.balance import Splitting
 from evenflow.runtime.frames import MAX_BODY
+
+LEAST_MEMORY = 64 * 1024
 
 
 def check_dataframe(df: DataFrame) -> None:
@@ -33,6 +36,19 @@ def where_of(checkpoint: str | Path | None) -> str:
     if not text:
         raise InvalidArgument("checkpoint is empty: give a directory or a URI, or leave it out")
     return text if "://" in text else str(Path(text).absolute())
+
+
+def bytes_of(memory: str | int | None) -> int:
+    """A budget in bytes, given as Spark gives memory; 0 for none."""
+    if memory is None:
+        return 0
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", str(memory).strip().lower())
+    size = (
+        int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match and not isinstance(memory, bool) else 0
+    )
+    if size < LEAST_MEMORY:
+        raise InvalidArgument(f'memory={memory!r}: give bytes, or a string like "512m", from 64k up')
+    return size
 
 
 def check_numbers(workers: int, **seconds: float) -> None:

@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, get_args
@@ -30,6 +30,7 @@ from evenflow.policy import Balance, KeyedBalance
 from evenflow.runtime.arguments import (
     arrow_schema,
     balance_of,
+    bytes_of,
     check_dataframe,
     check_numbers,
     classic_context,
@@ -67,6 +68,10 @@ class Cluster:
     - `checkpoint`: a directory or URI that the driver and all executors can reach, for the state of streaming queries
       over keyed operators: with it they are exactly-once wherever Spark's own are, whatever is lost. Keep it beside
       Spark's own checkpointLocation; it belongs to one cluster at a time.
+    - `memory`: what the state of keyed operators may take in each worker, in bytes or as "512m"; what is more goes to
+      the worker's local disk, and rows for it wait until it is brought back.
+    - `qos`: how much the latency of keyed operators matters, by their names, where several share the workers: weights
+      above 0; who is not named has 1.
     """
 
     def __init__(
@@ -80,6 +85,8 @@ class Cluster:
         event_log: str | Path | None = None,
         emulate: Emulate | None = None,
         checkpoint: str | Path | None = None,
+        qos: Mapping[str, float] | None = None,
+        memory: str | int | None = None,
     ) -> None:
         check_numbers(workers, start_timeout=start_timeout, period=period, stall_timeout=stall_timeout)
         if emulate is not None and max(emulate.slowdown, default=0) >= workers:
@@ -94,16 +101,18 @@ class Cluster:
         bind, host = driver_host(self._context)
         secret = secrets.token_bytes(32)
         name = uuid.uuid4().hex[:8]
-        where = where_of(checkpoint)
+        where, budget = where_of(checkpoint), bytes_of(memory)
         self._vault = Vault(where, f"cluster {name}") if where else None
         try:
             log = EventLog(event_log)
-            self._driver = Driver(Controller(workers), secret, bind, period, log, self._untouched, self._vault)
+            self._driver = Driver(Controller(workers, qos), secret, bind, period, log, self._untouched, self._vault)
         except BaseException:
             if self._vault is not None:
                 self._vault.close()
             raise
-        settings = Settings(name, host, self._driver.port, secret, period, stall_timeout, emulate, where)
+        settings = Settings(
+            name, host, self._driver.port, secret, period, stall_timeout, emulate, where, dict(qos or {}), budget
+        )
         self._settings = settings
         self._supervisor = Supervisor(self._context, settings, workers, self._task_ended)
         atexit.register(self.stop)
@@ -168,7 +177,7 @@ class Cluster:
         schema: StructType | str | None = None,
         *,
         units: int = 1024,
-        balance: str | KeyedBalance = "flux-auto",
+        balance: str | KeyedBalance = "auto",
         ordered: bool = False,
         name: str = "",
         **options: Any,
@@ -198,14 +207,14 @@ class Cluster:
             )
         if not isinstance(units, int) or isinstance(units, bool) or not self._size <= units <= MOST_UNITS:
             raise InvalidArgument(f"units={units!r}: give a number from {self._size} (the workers) to {MOST_UNITS:,}")
-        plan = plan_keyed(self._spark, df, key, operator, schema, units + 1)
+        plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered)
         code = pickled(plan.hosted)
         if self._vault is not None and df.isStreaming and chosen.by_content:
             region, digest = self._open_stored(code, name or f"{identity(operator)} by {key}", operator, chosen, units)
         else:
             region, digest = self._open_region(code, name or "keyed", chosen, units + 1)
         self._await_operator(digest)
-        return plan.applied(self._settings, region, digest, chosen.by_content, ordered)
+        return plan.applied(self._settings, region, digest, chosen.by_content)
 
     def _open_region(self, code: bytes, name: str, balance: Balance | KeyedBalance, units: int = 0) -> tuple[str, str]:
         """Open a region; its name, and its operator's."""

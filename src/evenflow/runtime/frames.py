@@ -24,6 +24,9 @@ CHECKSUM = struct.Struct("<Q")
 HEADER_BYTES = HEADER.size + CHECKSUM.size
 MAX_BODY = 256 * 1024 * 1024
 """No frame has a larger body: a corrupt length must not make a peer allocate without bound."""
+TOLD, TAKEN = 1, 2
+"""In `unit` of a RESULT of a keyed operator. TOLD: the last column tells from which row of the frame each comes. TAKEN:
+the rest of the frame waits for state that is on disk; the next frame may be sent."""
 MORE = 1
 """Flag: further frames of the same sequence follow."""
 
@@ -52,6 +55,8 @@ class Kind(IntEnum):
     """Units on their way from one worker to another. Sequence: the move."""
     END = 10
     """From a feeder to a worker: these were all its rows. Back, JSON, when they are durable: where they are."""
+    DRAIN = 11
+    """From a feeder to a worker: no more rows come until all have been answered."""
 
 
 _KINDS = {int(kind): kind for kind in Kind}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,10 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import EvenflowError, ProtocolError
-from evenflow.operators.hosted import ORIGIN, Hosted, units_of
-from evenflow.operators.keyed import KeyedOperator
+from evenflow.operators.hosted import Hosted, units_of
+from evenflow.operators.keyed import Units
+from evenflow.runtime.copies import Answer, Copies, State, answers, let_go, process
 from evenflow.runtime.keeper import Keeper
 from evenflow.runtime.mover import Mover, Parcel, Part, Undelivered
+from evenflow.state.paging import Paged
 
 REPORT_S = 0.1
 """Statistics go to the controller this often while feeders are there."""
@@ -61,7 +64,7 @@ class _Region:
     active: npt.NDArray[np.bool_] = field(init=False)
     """Units with rows since their state was measured."""
     feeders: int = 0
-    copies: dict[str, KeyedOperator] = field(default_factory=dict)
+    copies: dict[str, State] = field(default_factory=dict)
     away: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
     """By evaluation, marks units that have left: rows of theirs must not come here."""
     seen: list[npt.NDArray[np.int32]] = field(default_factory=list)
@@ -88,10 +91,18 @@ class Host:
     """All keyed operators of one worker."""
 
     def __init__(
-        self, tell: Tell, mover: Mover, code: Callable[[str], Hosted | None], keeper: Keeper | None = None
+        self,
+        tell: Tell,
+        mover: Mover,
+        code: Callable[[str], Hosted | None],
+        keeper: Keeper | None = None,
+        copies: Copies | None = None,
+        give: Callable[[list[Answer]], None] = lambda answers: None,
     ) -> None:
         self._tell = tell
         self.keeper = keeper
+        self._copies = copies or Copies()
+        self._give = give
         self._mover = mover
         self._code = code
         self._regions: dict[str, _Region] = {}
@@ -140,11 +151,11 @@ class Host:
         region: str,
         evaluation: str,
         batch: pa.RecordBatch,
-        ordered: bool,
+        tag: Any = None,
         stamp: Stamp | None = None,
         body: Part = b"",
-    ) -> tuple[pa.RecordBatch, bool]:
-        """Apply rows to an evaluation's state; the result, and whether it tells where its rows come from.
+    ) -> list[Answer]:
+        """Apply the rows of a frame, known by `tag`, to an evaluation's state; the answers there are.
 
         With a `stamp`, the batch and the attempt they are of, they are noted as they came, in `body`.
         """
@@ -159,16 +170,29 @@ class Host:
         copy = self._copy(known, evaluation)
         keeper = self.keeper if stamp is not None else None
         if keeper is not None and stamp is not None:
-            keeper.enter(region, evaluation, known.units, stamp, copy)
-        out, origin = hosted.process(copy, rows, units, keys, ordered)
+            keeper.enter(region, evaluation, known.units, stamp, copy, away)
+        found = process(copy, hosted, tag, rows, units, keys)
         if keeper is not None:
             keeper.log(region, evaluation, body, batch.schema, units)
         known.seen.append(units)
         known.rows += batch.num_rows
         known.bytes += batch.nbytes
-        if origin is None:
-            return out, False
-        return out.append_column(ORIGIN, pa.array(origin)), True
+        return found
+
+    def drain(self, region: str, evaluation: str) -> list[Answer]:
+        """Process all rows that wait for state on disk."""
+        known = self._regions.get(region)
+        state = known.copies.get(evaluation) if known is not None else None
+        return answers(self._hosted(known), state.drain()) if known is not None and isinstance(state, Paged) else []
+
+    def rotate(self, now: float) -> None:
+        """Bring back state for which enough rows wait."""
+        for name, known in list(self._regions.items()):
+            for state in list(known.copies.values()):
+                if isinstance(state, Paged) and state.pending_rows:
+                    began = time.perf_counter()
+                    self._give(answers(self._hosted(known), state.rotate(now)))
+                    self.served(name, time.perf_counter() - began)
 
     def end(self, region: str, evaluation: str, stamp: Stamp, who: Any) -> None:
         """A feeder wants to know when all its rows are durable."""
@@ -194,11 +218,18 @@ class Host:
             raise ProtocolError(f"operator {region.operator} is not here yet")
         return hosted
 
-    def _copy(self, region: _Region, evaluation: str) -> KeyedOperator:
+    def _copy(self, region: _Region, evaluation: str) -> State:
         copy = region.copies.get(evaluation)
         if copy is None:
-            copy = region.copies[evaluation] = self._hosted(region).fresh()
+            copy = region.copies[evaluation] = self._copies.fresh(self._hosted(region))
         return copy
+
+    def _settle(self, region: str, units: list[int]) -> None:
+        """Answer the rows that wait for some units, before these leave."""
+        known = self._regions.get(region)
+        for state in known.copies.values() if known is not None else ():
+            if isinstance(state, Paged) and state.pending_rows and known is not None:
+                self._give(answers(self._hosted(known), state.settle(units)))
 
     def _region(self, name: str, operator: str) -> _Region:
         """A region of which units come here, known or not; the operator's code is here."""
@@ -241,7 +272,12 @@ class Host:
                 self.keeper.load(message)
 
     def marker(self, move: int, feeder: int) -> None:
-        """A feeder's marker: all it had sent before is processed."""
+        """A feeder's marker: all it had sent before is processed, but for rows that wait for state on disk."""
+        if move in self._leaving:
+            self._settle(self._leaving[move].region, self._leaving[move].units)
+        else:  # which units it is about is not known yet
+            for name in self._regions:
+                self._settle(name, list(range(self._regions[name].units)))
         if move in self._leaving:
             self._marked(move, feeder)
         elif move > self._latest:  # it overtook the controller's message; others come too late to matter
@@ -264,7 +300,9 @@ class Host:
             for loaded in self.keeper.collect(self._code):
                 order = loaded.order
                 assert loaded.copy is not None
-                self._region(order.region, order.operator).copies[order.evaluation] = loaded.copy
+                known = self._region(order.region, order.operator)
+                let_go(known.copies.pop(order.evaluation, None))
+                known.copies[order.evaluation] = loaded.copy
 
     def _marked(self, move: int, feeder: int) -> None:
         leaving = self._leaving.get(move)
@@ -304,6 +342,7 @@ class Host:
         known = self._regions.get(leaving.region)
         copies = known.copies if known is not None else {}
         try:
+            self._settle(leaving.region, leaving.units)
             for evaluation in leaving.evaluations:
                 if evaluation not in copies:
                     continue
@@ -416,7 +455,7 @@ class Host:
         """Let go of an evaluation's state."""
         known = self._regions.get(region)
         if known is not None:
-            known.copies.pop(evaluation, None)
+            let_go(known.copies.pop(evaluation, None))
             known.away.pop(evaluation, None)
             if not known.copies and not known.feeders:
                 del self._regions[region]
@@ -447,6 +486,7 @@ class Host:
             sized = np.flatnonzero(known.active)[:SIZED].astype(np.int32)
             known.active[sized] = False
             known.measured = now
+        pool = self._copies.pool
         self._tell(
             {
                 "type": "consumed",
@@ -458,12 +498,33 @@ class Host:
                 "bytes": known.bytes,
                 "units": units,
                 "unit_rows": counts[units],
+                "memory": pool.budget or 0 if pool is not None else 0,
+                "resident": pool.held if pool is not None else 0,
+                "spilled": sum(state.spilled_bytes for state in self._paged()),
+                "on_disk": self._on_disk(known),
                 "sized": sized,
                 "sizes": self._sizes(known, sized),
             }
         )
         known.seen, known.busy_s, known.rows, known.bytes = [], 0.0, 0, 0
         known.reported, known.waited_s = now, waited_s
+
+    def _paged(self) -> list[Paged]:
+        return [s for known in self._regions.values() for s in known.copies.values() if isinstance(s, Paged)]
+
+    def _on_disk(self, known: _Region) -> Units:
+        """The units of a region whose state is on disk."""
+        away = np.zeros(known.units, np.bool_)
+        for state in known.copies.values():
+            if isinstance(state, Paged):
+                away |= ~state.resident
+        return np.flatnonzero(away).astype(np.int32)
+
+    def close(self) -> None:
+        """Let go of all state."""
+        for state in self._paged():
+            state.close()
+        self._copies.close()
 
     def _sizes(self, known: _Region, units: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
         sizes = np.zeros(len(units), np.int64)

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.operators.hosted import Hosted
-from evenflow.operators.keyed import KeyedOperator, Units
+from evenflow.operators.keyed import Units
+from evenflow.runtime.copies import Copies, State
 from evenflow.runtime.journal import UNSAVED_BYTES, Journal
 from evenflow.runtime.ledger import Ledger, Segment, Snapshot, query_of
 from evenflow.runtime.loader import Loaded, Loader, Order
@@ -25,12 +26,14 @@ Answer = Callable[[Any, dict[str, Any]], None]
 class Keeper:
     """All of one worker that has to do with the store."""
 
-    def __init__(self, where: str, worker: int, wake: Callable[[], None], tell: Tell, answer: Answer) -> None:
+    def __init__(
+        self, where: str, worker: int, wake: Callable[[], None], tell: Tell, answer: Answer, copies: Copies
+    ) -> None:
         self._writer = f"{worker}.{secrets.randbits(48)}"
         self._tell = tell
         self._answer = answer
         self._journal = Journal(where, wake)
-        self._loader = Loader(where, wake)
+        self._loader = Loader(where, wake, copies)
         self._ledgers: dict[tuple[str, str], Ledger] = {}
         self._orders: dict[tuple[str, str], Order] = {}
         """Loads that are asked for, the latest of each; they begin when the operator's code is here."""
@@ -50,11 +53,22 @@ class Keeper:
 
     # -- rows
 
-    def enter(self, region: str, evaluation: str, units: int, stamp: tuple[int, int], copy: KeyedOperator) -> None:
-        """Rows of an attempt are about to be applied; if they are the first of a batch, save what was before."""
+    def enter(
+        self,
+        region: str,
+        evaluation: str,
+        units: int,
+        stamp: tuple[int, int],
+        copy: State,
+        away: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Rows of an attempt are about to be applied; if they are the first of a batch, save what was before.
+
+        Units that are `away` have left this worker: their state is not here to be saved.
+        """
         ledger = self._ledger(region, evaluation, units)
         if ledger.enter(*stamp):
-            ledger.save(copy, stamp[0] - 1)
+            ledger.save(copy, stamp[0] - 1, away)
 
     def log(self, region: str, evaluation: str, body: Any, schema: pa.Schema, units: Units) -> None:
         """Rows were applied."""

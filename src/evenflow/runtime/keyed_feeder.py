@@ -19,7 +19,7 @@ from evenflow.errors import EvenflowError, FunctionError, ProtocolError, StateLo
 from evenflow.operators.hosted import ORIGIN
 from evenflow.runtime.channel import DEEP_BUFFER, PeerGone
 from evenflow.runtime.feeding import Feeding
-from evenflow.runtime.frames import MAX_BODY, Frame, Kind
+from evenflow.runtime.frames import MAX_BODY, TAKEN, TOLD, Frame, Kind
 from evenflow.runtime.keys import partition_of, with_hashes
 from evenflow.runtime.link import Link
 from evenflow.runtime.messages import parse
@@ -38,7 +38,8 @@ a worker spends as much on a frame of 3,000 cheap rows as on the rows themselves
 ARRIVALS_S = 0.1
 """The controller is told what came in this often."""
 REORDER_BYTES = 64 * 1024 * 1024
-"""With ordered=True: results that wait for earlier ones, at most, before no more rows are taken in."""
+"""With ordered=True: results that wait for earlier ones, at most, before no more rows are taken in. Also: rows kept
+here for results that wait for state on a worker's disk."""
 
 
 @dataclass(slots=True)
@@ -56,8 +57,21 @@ class _Paused:
 class _Sent:
     """A frame under way."""
 
+    link: Link
     pieces: list[Piece]
     parts: list[pa.RecordBatch] = field(default_factory=list)
+    taken: bool = False
+    """Whether its worker has taken it in, and answers some of its rows later."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept here for it."""
+        return sum(piece.size for piece in self.pieces)
+
+    def rows(self) -> pa.RecordBatch:
+        """All its rows."""
+        batches = [piece.rows for piece in self.pieces]
+        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 class KeyedFeeder(Feeding):
@@ -80,6 +94,9 @@ class KeyedFeeder(Feeding):
         self._committed = False
         self._paused: dict[int, _Paused] = {}
         self._frames: dict[int, _Sent] = {}
+        self._taken_bytes = 0
+        self._asked: set[int] = set()
+        """Workers that have been asked to answer all they have taken."""
         self._sequence = 0
         self._hurried = False
         self._chunks = 0
@@ -103,6 +120,7 @@ class KeyedFeeder(Feeding):
                 yield from self._results()
                 while self._full(skew):
                     self._hurry()
+                    self._ask_for_rest()
                     self._wait()
                     yield from self._results()
                 self._hurried = False
@@ -111,6 +129,8 @@ class KeyedFeeder(Feeding):
             self._tell_arrivals()
             self._tell_controller({"type": "drain"})
         while self._skew is not None and (self._skew.rows or self._frames):
+            if not self._skew.rows:
+                self._ask_for_rest()
             self._wait()
             yield from self._results()
         yield from self._results()  # what came while the input was waited for
@@ -152,7 +172,15 @@ class KeyedFeeder(Feeding):
         self._chunks += 1
 
     def _full(self, skew: SkewBuffer) -> bool:
-        return skew.bytes >= SKEW_BYTES or (self._reorder is not None and self._reorder.held_bytes >= REORDER_BYTES)
+        held = self._taken_bytes + (self._reorder.held_bytes if self._reorder is not None else 0)
+        return skew.bytes >= SKEW_BYTES or held >= REORDER_BYTES
+
+    def _ask_for_rest(self) -> None:
+        """Have workers answer what waits there for state on disk: no more rows come before."""
+        owing = {sent.link.worker for sent in self._frames.values() if sent.taken}
+        for worker in owing - self._asked & self._links.keys():
+            self._asked.add(worker)
+            self._send_frame(self._links[worker], Frame(Kind.DRAIN))
 
     def _hurry(self) -> None:
         """Send what there is, in frames that are not whole: no more rows come for now."""
@@ -182,7 +210,7 @@ class KeyedFeeder(Feeding):
                 f"{MAX_BODY} bytes a frame can hold: split such values before they reach keyed"
             )
         self._sequence += 1
-        self._frames[self._sequence] = _Sent(pieces)
+        self._frames[self._sequence] = _Sent(link, pieces)
         link.sent(self._sequence, rows.num_rows)
         self._send_frame(link, Frame(Kind.DATA, body, self._sequence, self._identity["epoch"]))
 
@@ -201,17 +229,61 @@ class KeyedFeeder(Feeding):
         if frame.kind is Kind.END and link.worker in self._ending:
             self._ended(link, parse(frame))
             return
-        if frame.kind is Kind.ERROR and frame.sequence in link.under_way:
+        if frame.kind is Kind.ERROR and (frame.sequence in self._frames or not frame.sequence):
             raise self._operator_error(frame)
-        if frame.kind is not Kind.RESULT or frame.sequence not in link.under_way:
+        sent = self._frames.get(frame.sequence)
+        if frame.kind is not Kind.RESULT or sent is None or sent.link is not link:
             raise ProtocolError(f"{link} sent a {frame.kind.name} frame for sequence {frame.sequence}, unasked")
-        sent = self._frames[frame.sequence]
-        sent.parts.append(self._read_result(link, frame, self._told if frame.unit else self._answered))
+        told = bool(frame.unit & TOLD)
+        if frame.unit & TAKEN and not sent.taken:
+            self._take(frame.sequence, sent)
+        if len(frame.body):
+            sent.parts.append(self._read_result(link, frame, self._told if told else self._answered))
+        if sent.taken and self._reorder is None:
+            self._ready.extend(self._placed(sent, told))
         if frame.more:
+            return
+        del self._frames[frame.sequence]
+        if sent.taken:
+            self._taken_bytes -= sent.size
+            self._put_in_order(sent)
             return
         seconds = frame.micros * 1e-6
         self._size.learn(link.worker, link.answered(frame.sequence, seconds), seconds)
-        self._place(self._frames.pop(frame.sequence), bool(frame.unit))
+        self._place(sent, told)
+
+    def _take(self, sequence: int, sent: _Sent) -> None:
+        """Some rows of a frame wait for state on disk: its worker may have the next frame."""
+        sent.taken = True
+        sent.link.answered(sequence, 0.0)
+        self._asked.discard(sent.link.worker)
+        if not self._feed.kept and self._reorder is None:
+            sent.pieces = []
+        self._taken_bytes += sent.size
+
+    def _placed(self, sent: _Sent, told: bool) -> list[pa.RecordBatch]:
+        """Results of some rows of a frame, whole; they are not kept."""
+        parts, sent.parts = sent.parts, []
+        if not told:
+            return parts
+        return [self._completed(sent, part) for part in parts]
+
+    def _completed(self, sent: _Sent, part: pa.RecordBatch) -> pa.RecordBatch:
+        """Results whose last column tells of which row each is, with the columns of these rows that were kept here."""
+        columns = part.columns[:-1]
+        if self._feed.kept:
+            columns = [*sent.rows().take(part.columns[-1]).columns[: self._feed.kept], *columns]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _put_in_order(self, sent: _Sent) -> None:
+        """All results of a frame that came in parts are here, if order matters."""
+        if self._reorder is None:
+            return
+        part = pa.concat_batches(sent.parts)
+        part = part.take(pa.array(np.argsort(part.columns[-1].to_numpy(), kind="stable")))
+        whole = self._completed(sent, part).append_column(ORIGIN, part.columns[-1])
+        self._reorder.place(sent.pieces, [whole], True)
+        self._ready.extend(self._reorder.ready())
 
     def _ended(self, link: Link, answer: dict[str, Any]) -> None:
         """A worker has made all rows durable that it had from here, or cannot."""
@@ -225,6 +297,10 @@ class KeyedFeeder(Feeding):
             self._segments[str(answer["writer"])] = int(answer["segments"])
 
     def _place(self, sent: _Sent, told: bool) -> None:
+        if told and self._feed.kept:
+            self._ready.extend(self._placed(sent, told) if self._reorder is None else ())
+            self._put_in_order(sent)
+            return
         parts = list(self._whole(sent)) if self._feed.kept else sent.parts
         if self._reorder is None:
             self._ready.extend(parts)

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import ProtocolError
-from evenflow.operators.keyed import KeyedOperator, Units
+from evenflow.operators.keyed import Units
+from evenflow.runtime.copies import State
 from evenflow.runtime.journal import Journal
 from evenflow.state.manifest import log_name, prefix_of, units_name
 from evenflow.state.segments import SegmentWriter
@@ -167,9 +168,10 @@ class Ledger:
         self.touched[units] = touched
         self._saved[units] = -1
 
-    def save(self, operator: KeyedOperator, epoch: int) -> None:
-        """Save some of the units, as they are now at the end of a batch."""
-        dirty = np.flatnonzero((self.touched > self._saved) & (self.touched <= epoch)).astype(np.int32)
+    def save(self, operator: State, epoch: int, away: npt.NDArray[np.bool_] | None = None) -> None:
+        """Save some of the units, as they are now at the end of a batch; not those that are `away`."""
+        unsaved = (self.touched > self._saved) & (self.touched <= epoch)
+        dirty = np.flatnonzero(unsaved if away is None else unsaved & ~away).astype(np.int32)
         logged, self._logged = self._logged, 0
         if not len(dirty):
             return

@@ -19,8 +19,10 @@ import numpy.typing as npt
 
 from evenflow.errors import EvenflowError
 from evenflow.operators.hosted import Hosted, units_of
-from evenflow.operators.keyed import KeyedOperator
+from evenflow.runtime.copies import Copies, State, process
+from evenflow.runtime.patience import Patient
 from evenflow.state.manifest import Log
+from evenflow.state.paging import Paged
 from evenflow.state.replay import replay
 from evenflow.state.store import Store, open_store
 from evenflow.state.units import load_units, read_index
@@ -55,7 +57,7 @@ class Loaded:
     """What came of it."""
 
     order: Order
-    copy: KeyedOperator | None = None
+    copy: State | None = None
     saved: Longs = field(default_factory=lambda: np.empty(0, np.int64))
     """By unit, the batch of the snapshot it came from; -1 without one."""
     touched: Longs = field(default_factory=lambda: np.empty(0, np.int64))
@@ -69,7 +71,8 @@ class Loaded:
 class Loader:
     """Owns the threads that load; there is one for each order under way."""
 
-    def __init__(self, where: str, wake: Callable[[], None]) -> None:
+    def __init__(self, where: str, wake: Callable[[], None], copies: Copies) -> None:
+        self._copies = copies
         self.inbox: queue.SimpleQueue[Loaded] = queue.SimpleQueue()
         self._where = where
         self._wake = wake
@@ -77,7 +80,10 @@ class Loader:
         self._threads: list[threading.Thread] = []
 
     def start(self, order: Order, hosted: Hosted) -> None:
-        """Load in the background."""
+        """Load in the background; with a budget of memory, which is counted in the worker's loop, at once."""
+        if self._copies.pool is not None:
+            self._run(order, hosted)
+            return
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = threading.Thread(target=self._run, args=(order, hosted), name="evenflow-loader", daemon=True)
         self._threads.append(thread)
@@ -95,8 +101,8 @@ class Loader:
         began = time.perf_counter()
         loaded = Loaded(order, saved=np.full(order.count, -1, np.int64), touched=np.full(order.count, -1, np.int64))
         try:
-            with open_store(self._where) as store:
-                copy = hosted.fresh()
+            with Patient(open_store(self._where), self._closing.wait) as store:
+                copy = self._copies.fresh(hosted)
                 self._install(store, loaded, copy)
                 self._replay(store, loaded, copy, hosted)
             loaded.copy = copy
@@ -106,7 +112,7 @@ class Loader:
         self.inbox.put(loaded)
         self._wake()
 
-    def _install(self, store: Store, loaded: Loaded, copy: KeyedOperator) -> None:
+    def _install(self, store: Store, loaded: Loaded, copy: State) -> None:
         order = loaded.order
         missing = set(order.units.tolist())
         for snapshot in reversed(order.snapshots):
@@ -122,7 +128,7 @@ class Loader:
             loaded.saved[list(mine)] = int(snapshot["epoch"])
             missing -= mine
 
-    def _replay(self, store: Store, loaded: Loaded, copy: KeyedOperator, hosted: Hosted) -> None:
+    def _replay(self, store: Store, loaded: Loaded, copy: State, hosted: Hosted) -> None:
         order = loaded.order
         owned = np.zeros(order.count, np.bool_)
         owned[order.units] = True
@@ -134,10 +140,12 @@ class Loader:
             names = Log(epoch, int(log["attempt"]), log["segments"]).names(order.prefix)
             for batch in replay(store, names, wanted, units_of):
                 self._check_open()
-                copy.process(*hosted.unpacked(batch))
+                process(copy, hosted, None, *hosted.unpacked(batch))
                 loaded.rows += batch.num_rows
                 loaded.bytes += batch.nbytes
             loaded.touched[wanted] = epoch
+        if isinstance(copy, Paged):
+            copy.drain()
 
     def _check_open(self) -> None:
         if self._closing.is_set():

@@ -31,7 +31,7 @@ class KeyedPlan:
     _reads: tuple[int, ...]
     _kept: int
 
-    def applied(self, settings: Settings, region: str, digest: str, by_content: bool, ordered: bool) -> DataFrame:
+    def applied(self, settings: Settings, region: str, digest: str, by_content: bool) -> DataFrame:
         """The result."""
         feed = KeyedFeed(
             settings,
@@ -39,7 +39,7 @@ class KeyedPlan:
             digest,
             self._arrow.serialize().to_pybytes(),
             by_content,
-            ordered,
+            self.hosted.ordered,
             tuple(self._route.names),
             self.streaming,
             self._route.key_place,
@@ -50,7 +50,13 @@ class KeyedPlan:
 
 
 def plan_keyed(
-    spark: SparkSession, df: DataFrame, key: Key, operator: KeyedOperator, schema: StructType | str | None, units: int
+    spark: SparkSession,
+    df: DataFrame,
+    key: Key,
+    operator: KeyedOperator,
+    schema: StructType | str | None,
+    units: int,
+    ordered: bool,
 ) -> KeyedPlan:
     """Plan an operator with so many units, the one of null keys included."""
     route = routed(df, key, operator.hashed)
@@ -61,7 +67,7 @@ def plan_keyed(
     kept = _kept(operator, visible, arrow, len(df.columns))
     reads = _reads(operator, visible) if kept or not operator.adds else range(len(visible))
     read = pa.schema([visible.field(place) for place in reads])
-    hosted = Hosted(operator, read, pa.schema(list(arrow)[kept:]), units, kept > 0)
+    hosted = Hosted(operator, read, pa.schema(list(arrow)[kept:]), units, kept > 0, ordered)
     return KeyedPlan(hosted, declared, df.isStreaming, route, arrow, tuple(reads), kept)
 
 

@@ -108,6 +108,10 @@ def _consumed(now: float, peer: Peer, message: dict[str, Any]) -> ConsumerReport
         message["unit_rows"],
         message["sized"],
         message["sizes"],
+        int(message["memory"]),
+        int(message["resident"]),
+        int(message["spilled"]),
+        message["on_disk"],
     )
 
 

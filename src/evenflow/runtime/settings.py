@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from evenflow.model.capacity import Emulate
 
@@ -20,6 +21,11 @@ class Settings:
     emulate: Emulate | None = None
     checkpoint: str = ""
     """Where state is stored; empty if it is not."""
+    qos: Mapping[str, float] = field(default_factory=dict)
+    """How much the latency of keyed operators matters, by name; 1 if not given."""
+
+    memory: int = 0
+    """Bytes of state in each worker, at most; 0 for no limit."""
 
     def __repr__(self) -> str:  # the secret must not end up in a log or a traceback
         return f"Settings(cluster={self.cluster!r}, host={self.host!r}, port={self.port})"

@@ -16,11 +16,12 @@ from functools import partial
 
 import numpy as np
 
-from evenflow.control.epochs import Base, Saved, SavedUnits, TaskThrough
+from evenflow.control.epochs import LATE, Base, Saved, SavedUnits, TaskThrough
 from evenflow.control.epochs import Log as ChosenLog
 from evenflow.control.events import Save
 from evenflow.errors import EvenflowError, StoreError
 from evenflow.runtime.journal import PAUSE_S, TRIES
+from evenflow.runtime.patience import Patient
 from evenflow.state.claim import BEAT_S, claim
 from evenflow.state.manifest import (
     Log,
@@ -60,6 +61,7 @@ class Vault:
         except BaseException:
             self._store.close()
             raise
+        self._patient = Patient(self._store)
         self._kept: dict[str, Kept] = {}
         self._orders: queue.SimpleQueue[tuple[Save, Callable[[Save, str], None]] | None] = queue.SimpleQueue()
         self._stale: dict[str, set[str]] = {}
@@ -79,7 +81,7 @@ class Vault:
         """What the store has of a query; if that cannot be used, why; None if there is nothing."""
         kept = self._kept[region]
         try:
-            found = latest(self._store, prefix_of(region, query))
+            found = latest(self._patient, prefix_of(region, query))
             if found.damaged:
                 return f"{found.damaged[0]}"
             for manifest in (found.manifest, *found.tasks):
@@ -97,7 +99,7 @@ class Vault:
         if manifest is not None:
             snapshots = []
             for name in manifest.snapshots:
-                units = np.fromiter(read_index(partial(self._store.get, name), name).entries, np.int32)
+                units = np.fromiter(read_index(partial(self._patient.get, name), name).entries, np.int32)
                 parsed = parse(name)
                 assert parsed is not None
                 snapshots.append(SavedUnits(name, parsed.epoch, units))
@@ -175,10 +177,11 @@ class Vault:
         waiting.update(stale)
         gone += waiting - needed
         waiting &= needed
-        for kind in ("log", "task"):
+        for kind in ("log", "task", "units"):  # of snapshots, those that nobody may report any more
+            before = manifest.epoch - LATE if kind == "units" else manifest.epoch + 1
             for name, _ in self._store.names(f"{prefix}{kind}/"):
                 parsed = parse(name)
-                if parsed is not None and parsed.epoch <= manifest.epoch and name not in needed:
+                if parsed is not None and parsed.epoch < before and name not in needed:
                     gone.append(name)
         self._store.delete(gone)
 

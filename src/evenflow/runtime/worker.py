@@ -12,21 +12,24 @@ import os
 import time
 import traceback
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evenflow.errors import FunctionError, ProtocolError
 from evenflow.runtime.channel import DEEP_BUFFER, Channel
 from evenflow.runtime.emulation import Pace
-from evenflow.runtime.frames import MAX_BODY, Frame, Kind
+from evenflow.runtime.frames import MAX_BODY, TAKEN, TOLD, Frame, Kind
 from evenflow.runtime.messages import control, parse
 from evenflow.runtime.mover import Mover
+from evenflow.runtime.service import ServiceOrder
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.switchboard import Lost, Opened, Received, Switchboard
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from evenflow.runtime.copies import Answer
     from evenflow.runtime.host import Host
     from evenflow.runtime.keeper import Keeper
 
@@ -90,6 +93,9 @@ class Worker:
         self._mover = Mover(settings.secret, self._board.wake)
         self._host: Host | None = None
         self._keeper: Keeper | None = None
+        self._waiting: dict[Channel, Frame] = {}
+        """Rows of keyed operators that are here, one frame a feeder; its next is not read before."""
+        self._order = ServiceOrder(settings.qos)
         self._asked: set[str] = set()
         self._pace = Pace(settings.emulate, worker) if settings.emulate else None
         self._rows = self._frames = 0
@@ -100,7 +106,7 @@ class Worker:
     def run(self) -> str:
         """Serve until the controller says stop or is gone; why it ended."""
         while not self._stopped:
-            for happening in self._board.poll(self._patience(), most=1):
+            for happening in self._board.poll(0.0 if self._waiting else self._patience(), most=1):
                 match happening:
                     case Opened(channel=channel):
                         self._opened(channel)
@@ -108,11 +114,15 @@ class Worker:
                         self._received(channel, frame)
                     case Lost(channel=channel, reason=reason):
                         self._lost(channel, reason)
+            self._serve_waiting()
             if self._host is not None:
                 self._host.collect()
+                if self._settings.memory:
+                    self._rotate()
             behind = self._keeper is not None and self._keeper.full
             for channel in self._sessions:
-                channel.reading = channel.unsent <= OUTBOX_BYTES and not behind and self._ready(channel)
+                held = channel in self._waiting or channel.unsent > OUTBOX_BYTES
+                channel.reading = not held and not behind and self._ready(channel)
             self._report()
         return self._stopped
 
@@ -128,6 +138,8 @@ class Worker:
             try:
                 if self._keeper is not None:
                     self._keeper.close()
+                if self._host is not None:
+                    self._host.close()
             finally:
                 self._board.close()
                 self._operators.clear()
@@ -143,6 +155,7 @@ class Worker:
 
     def _lost(self, channel: Channel, reason: str) -> None:
         session = self._sessions.pop(channel, None)
+        self._waiting.pop(channel, None)
         if session is not None and session.region:
             self._keyed().leave(session.region, time.perf_counter(), self._board.waited_s)
         if channel is self._controller:
@@ -184,15 +197,43 @@ class Worker:
                 self._open(session, parse(frame))
             case Kind.SCHEMA:
                 session.schema = _read_schema(frame)
+            case Kind.DATA if session.region:
+                self._waiting[channel] = frame
             case Kind.DATA:
                 self._process(channel, session, frame)
             case Kind.MARKER if session.region:
                 self._keyed().marker(frame.sequence, session.feeder)
                 channel.send(Frame(Kind.MARKER, b"", frame.sequence))
+            case Kind.DRAIN if session.region:
+                self._drain(channel, session)
             case Kind.END if session.stamp is not None and self._keyed().keeper is not None:
                 self._keyed().end(session.region, session.evaluation, session.stamp, channel)
             case _:
                 raise ProtocolError(f"a feeder sent a {frame.kind.name} frame")
+
+    def _serve_waiting(self) -> None:
+        """Process one frame of a keyed operator: of those that wait, one of the operator whose turn it is."""
+        if not self._waiting:
+            return
+        region = self._order.choose({self._sessions[channel].region for channel in self._waiting})
+        channel = next(each for each in self._waiting if self._sessions[each].region == region)
+        frame = self._waiting.pop(channel)
+        before = self._busy_s
+        try:
+            self._process(channel, self._sessions[channel], frame)
+        except (ProtocolError, ConnectionError) as error:
+            self._board.drop(channel)
+            self._lost(channel, str(error))
+        self._order.charge(region, self._busy_s - before)
+
+    def _rotate(self) -> None:
+        """Bring back state for which rows wait; what goes wrong then is told to all feeders of keyed operators."""
+        try:
+            self._keyed().rotate(time.monotonic())
+        except Exception as error:  # the user's code, or a disk that is full
+            for channel, session in list(self._sessions.items()):
+                if session.region:
+                    self._fail(channel, 0, error, "")
 
     def _open(self, session: _Session, request: dict[str, Any]) -> None:
         session.operator = str(request.get("operator", ""))
@@ -208,19 +249,23 @@ class Worker:
 
     def _keyed(self) -> Host:
         if self._host is None:
+            from evenflow.runtime.copies import Copies
             from evenflow.runtime.host import Host  # numpy and pyarrow: not before they are needed
 
+            copies = Copies(self._settings.memory)
             if self._settings.checkpoint:
                 from evenflow.runtime.keeper import Keeper
 
                 where = self._settings.checkpoint
-                self._keeper = Keeper(where, self._id, self._board.wake, self._tell, self._answer_end)
-            self._host = Host(self._tell, self._mover, self._hosted, self._keeper)
+                self._keeper = Keeper(where, self._id, self._board.wake, self._tell, self._answer_end, copies)
+            self._host = Host(self._tell, self._mover, self._hosted, self._keeper, copies, self._give)
         return self._host
 
     def _answer_end(self, channel: Channel, answer: dict[str, Any]) -> None:
         """Tell a feeder, if it is still there, that its rows are durable or why not."""
-        if channel in self._sessions:
+        if channel not in self._sessions:
+            return
+        with suppress(ConnectionError):  # it has just gone, and the poller will say so
             channel.send(Frame(Kind.END, json.dumps(answer).encode()))
 
     def _hosted(self, operator: str) -> Any:
@@ -264,12 +309,11 @@ class Worker:
         started = time.perf_counter()
         batch = _read_batch(frame, session.schema)
         try:
-            out, flag = self._run_operator(session, batch, frame.body)
-            parts = list(_parts(out))
+            answers = self._run_operator(channel, session, frame, batch)
         except ProtocolError:
             raise
         except BaseException as error:  # whatever the user's code throws is the user's to see
-            self._fail(channel, frame, error, self._blame(session, batch, error))
+            self._fail(channel, frame.sequence, error, self._blame(session, batch, error))
             return
         service = time.perf_counter() - started
         if self._pace is not None:
@@ -279,29 +323,54 @@ class Worker:
         self._busy_s += service
         if session.region:
             self._keyed().served(session.region, service)
-        for place, part in enumerate(parts):
-            more = place + 1 < len(parts)
-            micros = 0 if more else int(service * 1e6)
-            channel.send(Frame(Kind.RESULT, part, frame.sequence, frame.epoch, flag, micros, more))
+        for answer in answers:
+            self._send(answer, int(service * 1e6))
+        if not any(answer.last and answer.tag == (channel, frame.sequence) for answer in answers):
+            channel.send(Frame(Kind.RESULT, b"", frame.sequence, unit=TAKEN, more=True))
 
-    def _run_operator(self, session: _Session, batch: pa.RecordBatch, body: Any) -> tuple[pa.RecordBatch, int]:
-        """The operator's answer, and what its frame says of it: 1 if the last column tells where rows come from."""
+    def _run_operator(self, channel: Channel, session: _Session, frame: Frame, batch: pa.RecordBatch) -> list[Answer]:
+        """The operator's answers: to this frame, and to earlier ones that waited."""
+        from evenflow.runtime.copies import Answer
+
         operator = self._operators[session.operator]
+        tag = channel, frame.sequence
         if not session.region or isinstance(operator, _Broken):
-            return operator.process(batch), 0
-        host = self._keyed()
-        out, told = host.process(session.region, session.evaluation, batch, session.ordered, session.stamp, body)
-        return out, int(told)
+            return [Answer(tag, operator.process(batch), None, True)]
+        return self._keyed().process(session.region, session.evaluation, batch, tag, session.stamp, frame.body)
+
+    def _send(self, answer: Answer, micros: int = 0) -> None:
+        """Send results to the feeder they are for, if it is still there."""
+        channel, sequence = answer.tag
+        if channel not in self._sessions:
+            return
+        flag = (TOLD if answer.origin is not None else 0) | (0 if answer.last else TAKEN)
+        parts = list(_parts(_with_origin(answer)))
+        for place, part in enumerate(parts):
+            more = place + 1 < len(parts) or not answer.last
+            channel.send(Frame(Kind.RESULT, part, sequence, 0, flag, 0 if more else micros, more))
+
+    def _give(self, answers: list[Answer]) -> None:
+        for answer in answers:
+            self._send(answer)
+
+    def _drain(self, channel: Channel, session: _Session) -> None:
+        """Answer all that waits for state on disk."""
+        try:
+            self._give(self._keyed().drain(session.region, session.evaluation))
+        except ProtocolError:
+            raise
+        except BaseException as error:  # as above; which frame it comes from is not known
+            self._fail(channel, 0, error, "")
 
     def _blame(self, session: _Session, batch: pa.RecordBatch, error: BaseException) -> str:
         keyed = session.region and not isinstance(self._operators[session.operator], _Broken)
         return self._keyed().blame(session.region, batch) if keyed and isinstance(error, Exception) else ""
 
-    def _fail(self, channel: Channel, frame: Frame, error: BaseException, where: str) -> None:
+    def _fail(self, channel: Channel, sequence: int, error: BaseException, where: str) -> None:
         trace = "".join(traceback.format_exception(error))
         said = {"error": _printable(_summary(error)), "traceback": _printable(trace[-20_000:])}
         body = {"worker": self._id, "where": where} | said
-        channel.send(Frame(Kind.ERROR, json.dumps(body).encode(), frame.sequence, frame.epoch, frame.unit))
+        channel.send(Frame(Kind.ERROR, json.dumps(body).encode(), sequence))
 
     def _report(self) -> None:
         now = time.perf_counter()
@@ -363,6 +432,16 @@ def _summary(error: BaseException) -> str:
 def _printable(text: str) -> str:
     """Without lone surrogates, which Spark cannot pass on."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _with_origin(answer: Answer) -> pa.RecordBatch:
+    if answer.origin is None:
+        return answer.batch
+    import pyarrow as pa
+
+    from evenflow.operators.hosted import ORIGIN
+
+    return answer.batch.append_column(ORIGIN, pa.array(answer.origin))
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[memoryview]:

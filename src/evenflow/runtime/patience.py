@@ -1,0 +1,47 @@
+"""A store that is read with patience: what fails now and then is tried again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from evenflow.errors import BlobMissing, StoreError
+from evenflow.runtime.journal import PAUSE_S, TRIES
+from evenflow.state.store import Part, Store
+
+T = TypeVar("T")
+
+
+class Patient(Store):
+    """Another store, its reads tried TRIES times; a blob that is not there is missing at once."""
+
+    def __init__(self, store: Store, pause: Callable[[float], object] = time.sleep) -> None:
+        self._store = store
+        self._pause = pause
+
+    def put(self, name: str, parts: Iterable[Part]) -> None:
+        """Once: whoever puts has patience of its own."""
+        self._store.put(name, parts)
+
+    def get(self, name: str, start: int = 0, length: int | None = None) -> memoryview:
+        return self._tried(lambda: self._store.get(name, start, length))
+
+    def names(self, prefix: str = "") -> list[tuple[str, int]]:
+        return self._tried(lambda: self._store.names(prefix))
+
+    def delete(self, names: Iterable[str]) -> None:
+        self._store.delete(names)
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _tried(self, read: Callable[[], T]) -> T:
+        for attempt in range(TRIES - 1):
+            try:
+                return read()
+            except BlobMissing:
+                raise
+            except (StoreError, OSError):
+                self._pause(PAUSE_S * 2**attempt)
+        return read()

@@ -1,0 +1,94 @@
+"""State larger than the memory it may have: the same results, from disk, in batch and streaming, with moves."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import evenflow as ef
+from tests.spark.moving import Moving, Nth, nth_of
+
+ROWS, KEYS = 120_000, 5_000
+"""Windows of 20 values: about 2 MB of state."""
+
+
+@pytest.fixture(scope="module")
+def tight(spark):
+    """Each worker may keep a tenth of its share."""
+    with ef.Cluster(spark, 2, memory="96k") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    random = np.random.default_rng(7)
+    table = pa.table({"id": np.arange(ROWS), "k": random.integers(0, KEYS, ROWS), "v": random.normal(size=ROWS)})
+    path = tmp_path_factory.mktemp("rows")
+    for number in range(4):
+        part = table.slice(number * ROWS // 4, ROWS // 4)
+        pq.write_table(part, path / f"{number}.parquet")
+    return path, table.to_pandas()
+
+
+def expected(frame):
+    return frame.groupby("k")["v"].transform(lambda values: values.rolling(20, min_periods=1).mean())
+
+
+def check_means(got: pd.DataFrame, frame):
+    got = got.sort_values("id").reset_index(drop=True)
+    assert got["id"].tolist() == frame["id"].tolist()
+    np.testing.assert_allclose(got["v_mean"], expected(frame), rtol=1e-9, atol=1e-12)
+
+
+def spilled(cluster, name):
+    return max(consumer.spilled for consumer in cluster.keyed_snapshot(name).consumers)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_ten_times_the_budget(spark, tight, rows, ordered):
+    path, frame = rows
+    df = spark.read.parquet(str(path)).coalesce(1).sortWithinPartitions("id")
+    name = f"ten-{ordered}"
+    out = tight.keyed(df, "k", ef.RollingMean("v", rows=20), name=name, ordered=ordered, units=64)
+    got = out.toPandas()
+    if ordered:
+        assert got["id"].is_monotonic_increasing
+    check_means(got, frame)
+    assert spilled(tight, name) > 0
+
+
+def test_an_operator_with_other_results(spark, tight, rows):
+    """Its rows do not stay with the feeder, and it says nothing of where results come from."""
+    path, frame = rows
+    df = spark.read.parquet(str(path)).coalesce(1).sortWithinPartitions("id")
+    got = tight.keyed(df, "k", Nth(), units=64).toPandas().sort_values("id")
+    assert got["nth"].tolist() == nth_of(frame["k"])
+
+
+def test_pairs(spark, tight, rows):
+    path, _ = rows
+    df = spark.read.parquet(str(path)).where("id < 20000").coalesce(1).sortWithinPartitions("id")
+    tagged = df.selectExpr("id", "k", "if(id % 2 = 0, 'l', 'r') tag")
+    join = ef.WindowJoin("tag", "l", "r", rows=3)
+    got = tight.keyed(tagged, "k", join, units=64).count()
+    with ef.Cluster(spark, 1) as plain:
+        assert got == plain.keyed(tagged, "k", join).count()
+
+
+def test_a_stream_with_moves_and_a_checkpoint(spark, rows, tmp_path):
+    path, frame = rows
+    with ef.Cluster(spark, 2, memory="96k", checkpoint=tmp_path / "state") as cluster:
+        stream = spark.readStream.schema("id long, k long, v double").option("maxFilesPerTrigger", 1).parquet(str(path))
+        out = cluster.keyed(stream, "k", ef.RollingMean("v", rows=20), name="n", units=64, balance="hash")
+        query = out.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "spark"))
+        with Moving(cluster, "n"):
+            query.option("path", str(tmp_path / "out")).trigger(availableNow=True).start().awaitTermination(180)
+        assert cluster.keyed_snapshot("n").moved > 0
+    check_means(spark.read.parquet(str(tmp_path / "out")).toPandas(), frame)
+
+
+@pytest.mark.parametrize("memory", [0, -1, "x", "12q", True, "1k"])
+def test_wrong_budgets(spark, memory):
+    with pytest.raises(ef.errors.InvalidArgument, match="memory="):
+        ef.Cluster(spark, 1, memory=memory)
