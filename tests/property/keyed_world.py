@@ -346,7 +346,11 @@ class World:
 
     def _over(self):
         idle = not self.faulty and all(job.done for job in self.jobs) and not self._moving()
-        return idle and all(self._thawed(what) for what in self.frozen)
+        return idle and all(self._thawed(what) for what in self.frozen) and not self._unread()
+
+    def _unread(self):
+        """Whether something waits for a worker that does not read for now, because its own answers are not taken."""
+        return any(line.incoming.arrived for process in self.live() for line in process.board.lines)
 
     def _moving(self):
         return any(region.movements.moving for region in self.regions.values())

@@ -9,8 +9,8 @@ import pytest
 import evenflow as ef
 from tests.spark.moving import Moving, Nth, nth_of
 
-ROWS, KEYS = 120_000, 5_000
-"""Windows of 20 values: about 2 MB of state."""
+ROWS, KEYS = 60_000, 5_000
+"""Windows of 20 values: about 1 MB of state."""
 
 
 @pytest.fixture(scope="module")

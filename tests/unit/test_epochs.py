@@ -224,3 +224,85 @@ def test_any_schedule_counts_every_batch_once(seed):
     logs = query.epochs.base.logs
     assert [log.epoch for log in logs] == [0, 1, 2, 3]
     assert all(log.partitions == (0, 1, 2) and len(log.segments) == 1 for log in logs)
+
+
+# -- found by tests/property/test_durable_protocol.py
+
+
+def test_state_lost_after_all_was_noted_does_not_take_the_attempt_back():
+    """Spark may have counted it: a task that was told so is none of the attempt's any more, even if still here."""
+    query = Query()
+    feeder = query.task(0)
+    assert query.end(feeder) is not None
+    query.epochs.noted(feeder.peer)
+    assert query.epochs.poison("a worker was lost") == set()
+    query.task(1, stage="s1")
+    assert query.logs() == [(0, 1)]
+
+
+def test_state_lost_before_all_was_noted_does():
+    query = Query()
+    feeder = query.task(0)
+    assert query.end(feeder) is not None
+    assert query.epochs.poison("a worker was lost") == {feeder.peer}
+    assert "evaluated in parts" in query.task(1, stage="s1")
+
+
+def test_state_lost_between_tasks_of_one_stage():
+    """Rows of the first are nowhere but in the log: the second must not go on from the state before both."""
+    query = Query()
+    query.whole(0, (0,))
+    query.epochs.poison("a worker was lost")
+    assert query.task(0, 1) == "a worker was lost"
+    query.whole(0, (0, 1), stage="again")
+    query.task(1, stage="s1")
+    assert query.logs() == [(0, 2)]
+
+
+def test_feeders_of_an_attempt_that_is_given_up_are_to_be_told():
+    query = Query()
+    old = query.task(0)
+    query.task(0, run="new", stage="other")
+    assert query.epochs.dropped == {old.peer}
+
+
+def test_a_batch_that_comes_while_state_is_loaded_for_the_one_before():
+    query = Query()
+    query.whole(0)
+    query.whole(1, stage="s1")
+    query.task(1, stage="show", rows=False)
+    assert query.epochs.load([0, 1]).epoch == 0
+    assert not query.epochs.outdated
+    query.task(2, stage="s2", rows=False)
+    assert query.epochs.outdated
+    assert not query.epochs.loaded(0)
+    assert query.epochs.loaded(1)
+    assert query.epochs.held == (0, 1)
+    assert not query.epochs.current
+
+
+def test_the_batch_that_the_state_is_of_is_refused():
+    query = Query(Saved(SAVED.base))
+    assert "batch 3 of query q is older than the state in the checkpoint, which is of batch 3" in query.task(3)
+    assert not isinstance(query.task(4), str)
+
+
+def test_snapshots_that_are_reported_too_late_are_not_used():
+    query = Query()
+    for epoch in range(4):
+        query.whole(epoch, stage=f"s{epoch}")
+    query.task(4, stage="s4")
+    query.epochs.reported(SavedUnits("late", 1, np.array([0], np.int32)))
+    query.epochs.reported(SavedUnits("good", 2, np.array([0], np.int32)))
+    assert [snapshot.name for snapshot in query.epochs.base.snapshots] == ["good"]
+
+
+def test_which_units_had_rows_before_the_driver_was_killed_is_not_known():
+    """The attempt of the last life counts, and of the part that was looked at since only some rows are known."""
+    query = Query(Saved(Base(), tuple(TaskThrough(0, 1, partition, {"0.1": 1}) for partition in (0, 1))))
+    query.whole(0, (0,), stage="show")
+    query.whole(1, stage="s1")
+    query.epochs.snapshot(SavedUnits("a", 1, np.array([0], np.int32)))
+    query.task(2, stage="s2")
+    query.epochs.settle()
+    assert query.logs() == [(0, 1), (1, 1)]

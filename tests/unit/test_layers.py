@@ -1,4 +1,4 @@
-"""DESIGN.md's import rule: model <- policy <- control <- operators <- runtime; "<-" is "may be imported by"."""
+"""DESIGN.md's import rule: model <- policy <- control <- operators <- runtime, and state <- runtime."""
 
 import ast
 from pathlib import Path
@@ -14,8 +14,10 @@ MAY_IMPORT = {
     "policy": {"model"},
     "control": {"model", "policy"},
     "operators": {"model", "policy", "control"},
-    "runtime": {"model", "policy", "control", "operators"},
+    "state": {"model"},
+    "runtime": {"model", "policy", "control", "operators", "state"},
     "bench": {"model", "policy", "control", "operators", "runtime"},
+    "torture": {"model", "policy", "control", "operators", "state", "runtime"},
 }
 """What each layer may import of Evenflow, beside itself."""
 EVERYBODY = {"errors", "_version"}
@@ -23,7 +25,8 @@ DECIDES = {"model", "policy", "control"}
 """Layers that do no I/O and read no clock and no random source."""
 EFFECTS = {"socket", "selectors", "time", "random", "threading", "pyspark", "os", "numpy.random"}
 RUNTIME_ONLY = {"socket", "selectors", "pyspark", "py4j"}
-"""Only runtime touches sockets and Spark; bench is a user's program, and has a session like any other."""
+"""Only runtime touches sockets and Spark; bench and torture are users' programs, with a session like any other."""
+PROGRAMS = {"bench", "torture"}
 
 
 def imports(source):
@@ -54,7 +57,7 @@ def faults(layer, source):
             found.add(name)
         if layer in DECIDES:
             found |= {effect for effect in EFFECTS if name == effect or name.startswith(f"{effect}.")}
-        if layer != "runtime" and root in RUNTIME_ONLY - ({"pyspark"} if layer == "bench" else set()):
+        if layer != "runtime" and root in RUNTIME_ONLY - ({"pyspark"} if layer in PROGRAMS else set()):
             found.add(root)
     return found
 
@@ -100,6 +103,10 @@ def test_top_level_modules_touch_no_socket_and_no_spark(name):
         ("operators", "from evenflow.runtime.frames import Frame", {"evenflow.runtime"}),
         ("operators", "import time", set()),
         ("operators", "from pyspark.sql import DataFrame", {"pyspark"}),
+        ("state", "import os\nfrom evenflow.errors import StoreError", set()),
+        ("state", "from evenflow.operators.hosted import units_of", {"evenflow.operators"}),
+        ("operators", "from evenflow.state.store import Store", {"evenflow.state"}),
+        ("runtime", "from evenflow.state.store import Store", set()),
         ("bench", "from pyspark.sql import DataFrame\nfrom evenflow.runtime.cluster import Cluster", set()),
         ("bench", "import socket", {"socket"}),
         ("runtime", "import socket\nfrom evenflow.control.events import Tick", set()),

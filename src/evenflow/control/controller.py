@@ -328,7 +328,7 @@ class Controller:
         feeder, region = self._feeders.get(event.peer), self._region_of(event.peer)
         self._ended.add(event.peer)
         if feeder is not None and isinstance(region, KeyedRegion):
-            yield from region.ended(feeder, event.segments)
+            yield from region.ended(feeder, event)
 
     def _stored(self, event: Stored) -> Iterable[Instruction]:
         save = event.save
@@ -343,6 +343,8 @@ class Controller:
         if not event.error:
             region.noted(feeder)
             yield Tell(save.peer, {"type": "committed"})
+            times = {"log_s": round(save.waited_s, 6), "note_s": round(event.time - save.since, 6)}
+            yield Record(event.time, "task-durable", {"region": save.region, "query": save.query} | times)
         else:
             yield from region.fail(event.time, feeder, f"the checkpoint cannot be written: {event.error}")
 

@@ -299,7 +299,9 @@ class Epochs:
     def current(self) -> bool:
         """Whether workers have the state that the attempt under way starts from, or is building on it."""
         now = self.attempt
-        return self.held == self._settled_key or (now is not None and self.held == (self.epoch, now.number) and not now.poisoned)
+        return self.held == self._settled_key or (
+            now is not None and self.held == (self.epoch, now.number) and not now.poisoned
+        )
 
     @property
     def outdated(self) -> bool:

@@ -115,6 +115,8 @@ class FeederEnded:
     peer: Peer
     segments: Mapping[str, int] = field(default_factory=dict)
     """With a store: by worker, the segments of its log in which the rows are."""
+    seconds: float = 0.0
+    """How long workers took to make the last of them durable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +332,9 @@ class Save:
     stale: tuple[str, ...] = ()
     peer: Peer = 0
     """The feeder that waits for it."""
+    since: float = 0.0
+    waited_s: float = 0.0
+    """For how long the feeder had waited for its workers before."""
 
 
 Instruction = Tell | Record | Save

@@ -15,6 +15,7 @@ from evenflow.control.evaluations import Evaluation, Evaluations, evaluation_of
 from evenflow.control.events import (
     ConsumerReport,
     FeederArrivals,
+    FeederEnded,
     FeederJoined,
     Instruction,
     Peer,
@@ -132,12 +133,13 @@ class KeyedRegion:
             yield from self._give_up(time, f"units {list(movement.units)[:5]} are lost: {reason}")
 
     def _deal(self) -> None:
-        """Give units nobody owns to those who are there; all of them, if no state is anywhere."""
+        """Give units nobody owns to those who are there; all of them, if no state is anywhere, or on its way there."""
         if not self.incarnations:
             return
         table = self.movements.table
         live = np.array(list(self.incarnations), np.int32)
-        if not self.evaluations.stateful and not self.movements.moving:
+        loading = any(known.epochs is not None and known.epochs.loading for known in self.evaluations.durable)
+        if not self.evaluations.stateful and not self.movements.moving and not loading:
             even = RoutingTable.even(self.units, list(self.incarnations))
             if not np.array_equal(even.owners, table.owners):
                 self.movements.table = RoutingTable(table.version + 1, even.owners)
@@ -186,7 +188,8 @@ class KeyedRegion:
     def _load(self, time: float, known: Evaluation) -> Iterator[Instruction]:
         """Have all workers load the state of their units; movements under way end first, new ones wait."""
         epochs = known.epochs
-        assert epochs is not None and epochs.attempt is not None
+        assert epochs is not None
+        assert epochs.attempt is not None
         known.stateful = False
         epochs.held = None  # from now on movements do not carry it
         self.movements.held = True
@@ -267,16 +270,17 @@ class KeyedRegion:
             admitted.append(peer)
         return admitted
 
-    def ended(self, feeder: FeederJoined, segments: Mapping[str, int]) -> Iterator[Instruction]:
+    def ended(self, feeder: FeederJoined, event: FeederEnded) -> Iterator[Instruction]:
         """All rows of a task are durable with the workers: have it noted, and let the task end then."""
         known = self.evaluations.get(evaluation_of(feeder))
         if known is not None and known.epochs is not None:
             if feeder.peer not in self._begun:
                 known.epochs.noted(feeder.peer)
                 return
-            through = known.epochs.end(feeder, segments)
+            through = known.epochs.end(feeder, event.segments)
             if through is not None:
-                yield Save(self.name, feeder.query, "task", through, peer=feeder.peer)
+                peer, since, waited = feeder.peer, event.time, event.seconds
+                yield Save(self.name, feeder.query, "task", through, peer=peer, since=since, waited_s=waited)
 
     def noted(self, feeder: FeederJoined) -> None:
         """The store has been told of a task."""

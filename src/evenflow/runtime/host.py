@@ -111,7 +111,7 @@ class Host:
         self._latest = 0
         """The latest movement the controller told us of as the source; they come in order."""
         self._arrived: dict[int, list[Part]] = {}
-        self._installed: dict[int, tuple[str, list[tuple[str, int]]]] = {}
+        self._installed: dict[int, tuple[str, list[int], list[tuple[str, int]]]] = {}
         self._discarded: dict[int, None] = {}
         self._forgotten: dict[tuple[str, str], None] = {}
 
@@ -266,6 +266,8 @@ class Host:
             case "forget":
                 self._forget(str(message["region"]), str(message["evaluation"]))
             case "drop":
+                if self.keeper is not None:
+                    self.keeper.drop(str(message["region"]), str(message["evaluation"]))
                 self._drop(str(message["region"]), str(message["evaluation"]))
             case "load" if self.keeper is not None:
                 self._drop(str(message["region"]), str(message["evaluation"]))
@@ -401,7 +403,7 @@ class Host:
             known.arrived.update(unit for _, unit in done)
             if self.keeper is not None:
                 self.keeper.arrived(region, known.units, move, units, touched)
-        self._installed[move] = (region, done)
+        self._installed[move] = (region, units, done)
         while len(self._installed) > FORGOTTEN:
             del self._installed[next(iter(self._installed))]
         size = len(body) + sum(memoryview(buffer).nbytes for buffer in buffers)
@@ -411,8 +413,10 @@ class Host:
         """The movement is called off: what came of it goes, what comes yet is not taken."""
         self._arrived.pop(move, None)
         self._refuse(move)
-        name, done = self._installed.pop(move, (region, []))
+        name, units, done = self._installed.pop(move, (region, [], []))
         self._undo(name, done)
+        if self.keeper is not None:
+            self.keeper.gone(name, units)
         self._report_move(region, move, "discarded")
 
     def _undo(self, region: str, done: list[tuple[str, int]]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.errors import ProtocolError
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import Units
 from evenflow.runtime.copies import Copies, State
@@ -38,6 +39,8 @@ class Keeper:
         self._orders: dict[tuple[str, str], Order] = {}
         """Loads that are asked for, the latest of each; they begin when the operator's code is here."""
         self._begun: set[tuple[str, str, int]] = set()
+        self._dropped: set[tuple[str, str]] = set()
+        """Queries whose state was dropped and is not loaded yet: rows that still come for them must not be taken."""
 
     @property
     def full(self) -> bool:
@@ -66,6 +69,8 @@ class Keeper:
 
         Units that are `away` have left this worker: their state is not here to be saved.
         """
+        if (region, evaluation) in self._dropped:
+            raise ProtocolError(f"rows of region {region} came for {evaluation}, whose state was dropped")
         ledger = self._ledger(region, evaluation, units)
         if ledger.enter(*stamp):
             ledger.save(copy, stamp[0] - 1, away)
@@ -106,11 +111,18 @@ class Keeper:
         for evaluation, batches in touched.items():
             self._ledger(region, evaluation, count).arrived(move, units, batches)
 
+    def gone(self, region: str, units: list[int]) -> None:
+        """Units that had come are taken back: they must not be saved from here, not even those without state."""
+        for (name, _), ledger in self._ledgers.items():
+            if name == region:
+                ledger.touched[units] = -1
+
     # -- loading
 
     def load(self, message: dict[str, Any]) -> None:
         """State is to be loaded; an earlier order for the same has had its day."""
         region, evaluation = str(message["region"]), str(message["evaluation"])
+        self.drop(region, evaluation)
         self._orders[region, evaluation] = Order(
             region,
             evaluation,
@@ -125,10 +137,15 @@ class Keeper:
             message["logs"],
         )
 
+    def drop(self, region: str, evaluation: str) -> None:
+        """State is let go of until it is loaded: nothing of what is here then may be saved as that of a batch."""
+        self._dropped.add((region, evaluation))
+
     def forget(self, region: str, evaluation: str) -> None:
         """An evaluation is over."""
         self._ledgers.pop((region, evaluation), None)
         self._orders.pop((region, evaluation), None)
+        self._dropped.discard((region, evaluation))
 
     def collect(self, code: Callable[[str], Any]) -> list[Loaded]:
         """Pass on what the journal has done; state that has been loaded and is still wanted."""
@@ -168,6 +185,7 @@ class Keeper:
                 continue
             del self._orders[key]
             if not loaded.error:
+                self._dropped.discard(key)
                 ledger = self._ledger(*key, order.count)
                 ledger.resume(order.epoch, order.attempt, loaded.saved, loaded.touched)
                 wanted.append(loaded)

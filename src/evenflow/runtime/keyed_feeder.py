@@ -138,12 +138,13 @@ class KeyedFeeder(Feeding):
 
     def _end(self) -> None:
         """Say that all is through. With a store, not before all of it is durable, and noted as such."""
+        began = time.perf_counter()
         for link in list(self._links.values()) if self._attempt else ():
             self._ending.add(link.worker)
             self._send_frame(link, Frame(Kind.END, b"", epoch=self._identity["epoch"]))
         while self._ending:
             self._wait()
-        self._tell_controller({"type": "end", "segments": self._segments})
+        self._tell_controller({"type": "end", "segments": self._segments, "seconds": time.perf_counter() - began})
         while self._attempt and not self._committed:
             self._wait()
         self._leave()

@@ -42,7 +42,7 @@ def event_of(now: float, peer: Peer, message: dict[str, Any]) -> Event:
             return FeederDraining(now, peer)
         case "end":
             segments = {str(writer): int(count) for writer, count in message.get("segments", {}).items()}
-            return FeederEnded(now, peer, segments)
+            return FeederEnded(now, peer, segments, float(message.get("seconds", 0.0)))
         case "heartbeat":
             return WorkerReport(now, peer, int(message["rows"]), int(message["frames"]), float(message["busy_s"]))
         case "ready":

@@ -1,0 +1,154 @@
+"""Exactly once, over many histories: durable_world says what a history is, docs/reliability.md what must hold.
+
+EVENFLOW_SCHEDULES=2000 runs more of them, EVENFLOW_SEED=7 begins elsewhere. A history that fails is run again by
+`history(seed)`, step by step the same; its `story` and `logs` tell what happened.
+"""
+
+import os
+
+import pytest
+
+from evenflow.control.epochs import Epochs, Log
+from evenflow.runtime.ledger import Ledger
+from evenflow.runtime.loader import Loader
+from evenflow.runtime.vault import Vault
+
+from .durable_invariants import check, history
+from .durable_plan import DurablePlan
+from .durable_world import DurableWorld
+
+SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "40"))
+FIRST = int(os.environ.get("EVENFLOW_SEED", "0"))
+PARTS = 10
+
+
+@pytest.mark.timeout(0 if SCHEDULES > 500 else 240)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_any_history(part):
+    for seed in range(FIRST + part, FIRST + SCHEDULES, PARTS):
+        history(seed)
+
+
+@pytest.mark.parametrize("seed", [1, 7])
+def test_one_seed_is_one_history(seed):
+    first, second = (history(seed) for _ in range(2))
+    assert first.story == second.story
+    assert sorted(first.store.blobs) == sorted(second.store.blobs)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (),
+        ("kill-worker", "kill-worker"),
+        ("driver",),
+        ("driver", "driver", "store"),
+        ("kill-feeder", "restart"),
+        ("cut", "cut", "replace"),
+        ("freeze", "kill-worker"),
+    ],
+    ids=lambda faults: "+".join(faults) or "none",
+)
+def test_each_kind_of_fault(faults):
+    history(0, DurablePlan(faults=faults, moving=1.0, asks=0.1, again=0.5, zombies=0.5))
+
+
+@pytest.mark.parametrize("seed", [0, 16])
+def test_workers_die_between_tasks_of_one_stage(seed):
+    """Tasks one after the other: what the first ones did must not be lost under the last, nor overwritten."""
+    faults = ("kill-worker",) * 5
+    history(seed, DurablePlan(faults=faults, partitions=3, slots=1, jobs=1, asks=0.0, moving=0.0))
+
+
+@pytest.mark.parametrize("seed", [9, 16])
+def test_tasks_of_an_earlier_run_live_on(seed):
+    """They wait for state to be loaded, and must not be let in with those of the new run."""
+    history(seed, DurablePlan(faults=("restart",) * 8, zombies=1.0, jobs=1, asks=0.03, again=0.8))
+
+
+def test_histories_have_what_they_are_to_have():
+    """A test that cannot fail is no test: batches are run again, state is loaded, units move, snapshots are taken."""
+    events = {"moved": 0, "loaded": 0, "attempt-poisoned": 0, "feeder-refused": 0, "worker-lost": 0}
+    manifests = again = snapshots = lives = 0
+    for seed in range(8):
+        world = history(seed)
+        manifests += world.manifests
+        lives += len(world.logs)
+        again += sum(len(query.stages) - query.epochs for query in world.jobs)
+        snapshots += sum("/units/" in name for name in world.store.blobs)
+        for entry in (entry for log in world.logs for entry in log):
+            if entry["event"] in events:
+                events[entry["event"]] += 1
+    assert manifests > 40
+    assert again > 10
+    assert snapshots > 20
+    assert lives > 10
+    assert all(events.values()), events
+
+
+def _unacknowledged(self):
+    """All that wait are told at once that their rows are durable."""
+    done, self._waiting = self._waiting, []
+    return [each.who for each in done]
+
+
+SAVE = Ledger.save
+
+
+def _choose_last(self):
+    last = self.attempts[-1] if self.attempts else None
+    if last is not None and last.begun:
+        self._logs.append(Log(self.epoch, last.number, last.segments, tuple(sorted(last.begun))))
+        self.settled = True
+    return ""
+
+
+WRONG = {
+    "units that have left are saved": (
+        Ledger,
+        "save",
+        lambda self, operator, epoch, away=None: SAVE(self, operator, epoch),
+    ),
+    "durable before it is": (Ledger, "acknowledged", _unacknowledged),
+    "rows after the snapshot are not replayed": (Loader, "_replay", lambda *_: None),
+    "tenures are not noted": (Ledger, "arrived", lambda self, _move, units, touched: self.touched.put(units, touched)),
+    "logs are dropped that are needed": (Epochs, "_needed", lambda self, _epoch: self._newest > 1 << 30),
+    "what is in memory is always good": (Epochs, "current", property(lambda _self: True)),
+    "the last attempt counts, whole or not": (Epochs, "_choose", _choose_last),
+    "what a manifest needs is deleted": (
+        Vault,
+        "_clean",
+        lambda self, manifest, _stale: self._store.delete(manifest.blobs()),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_shows(what, monkeypatch):
+    """Break the engine on purpose: the invariants notice."""
+    where, name, wrong = WRONG[what]
+    monkeypatch.setattr(where, name, wrong)
+    with pytest.raises(AssertionError):
+        _many(20)
+
+
+def _many(count):
+    for seed in range(count):
+        history(seed)
+
+
+def test_a_sink_that_has_the_batch_already():
+    """Spark was killed after the sink had a batch and before it was noted: only a part of it is looked at again."""
+    for seed in range(4):
+        with DurableWorld(seed, DurablePlan(moving=0.0, asks=0.0, partitions=3, jobs=1)) as world:
+            query = world.jobs[0]
+            query.epochs = 2
+            world.run()
+            check(world)
+            query.epoch = 1
+            world.kill_driver()
+            world._draw_actions = lambda query: [[0]] if query.epoch == 1 else [list(range(3))]
+            query.epochs = 4
+            world.calm_since = world.now
+            world.run()
+            check(world)
