@@ -453,6 +453,8 @@ class KeyedRegion:
         yield from self.movements.tick(time)
         yield from self.load_all(time)
         yield from self._free(time)
+        for peer in self._waiting if self.incarnations else ():
+            yield Tell(peer, {"type": "loading"})  # a sign of life
         late = self.movements.overdue(time)
         if late is not None:
             why = f"units {list(late.units)[:5]} could be neither moved nor taken back ({late.reason})"

@@ -370,6 +370,8 @@ class KeyedFeeder(Feeding):
                 if paused is not None:
                     paused.worker = int(message["worker"])
                     self._release()
+            case "loading":
+                self._progress = time.perf_counter()
             case "committed":
                 self._committed = True
             case "lost":
