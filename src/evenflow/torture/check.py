@@ -1,0 +1,78 @@
+"""Comparing what a sink has with what it should have."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evenflow.torture.rows import Rows, reference
+
+COLUMNS = ("id", "k", "nth", "mean")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """All but `rows` should be 0."""
+
+    rows: int = 0
+    lost: int = 0
+    """Rows that did not come out."""
+    doubled: int = 0
+    """Rows that came out again, or never went in."""
+    out_of_order: int = 0
+    """Rows counted before an earlier row of their key; where order was asked for, also rows that came before one."""
+    wrong: int = 0
+    """Rows that came out with another count or mean than without faults: state was not what it should have been."""
+
+    @property
+    def good(self) -> bool:
+        """Whether it is as without faults."""
+        return not (self.lost or self.doubled or self.out_of_order or self.wrong)
+
+
+def compare(rows: Rows, output: pa.Table, ordered: bool = False) -> Verdict:
+    """The output against the reference; with `ordered` the rows of a key are to be in order in `output`, too."""
+    ids, keys, nth = (output[name].to_numpy() for name in ("id", "k", "nth"))
+    mean = output["mean"].to_numpy()
+    known = (ids >= 0) & (ids < len(rows.ids))
+    times = np.bincount(ids[known], minlength=len(rows.ids))
+    counts, means = reference(rows.keys, rows.values)
+    place = ids[known]
+    right = (keys[known] == rows.keys[place]) & (nth[known] == counts[place]) & (mean[known] == means[place])
+    return Verdict(
+        rows=len(rows.ids),
+        lost=int((times == 0).sum()),
+        doubled=int((times[times > 1] - 1).sum()) + int((~known).sum()),
+        out_of_order=_falling(keys, nth, ids) + (_falling(keys, np.arange(len(ids)), ids) if ordered else 0),
+        wrong=int((~right).sum()),
+    )
+
+
+def _falling(keys: np.ndarray, by: np.ndarray, ids: np.ndarray) -> int:
+    """How often, among the rows of one key sorted by `by`, an earlier row comes after a later one."""
+    order = np.lexsort((ids, by, keys))
+    same = np.diff(keys[order]) == 0
+    return int((same & (np.diff(ids[order]) < 0)).sum())
+
+
+def committed(sink: Path) -> pa.Table:
+    """What a streaming query has written to a folder, batch by batch, by Spark's own list of what counts."""
+    log = sink / "_spark_metadata"
+    numbered = {int(path.name.partition(".")[0]): path for path in log.glob("[0-9]*")} if log.is_dir() else {}
+    for path in log.glob("*.compact"):
+        numbered[int(path.stem)] = path
+    compacted = max((number for number, path in numbered.items() if path.suffix == ".compact"), default=-1)
+    files: list[str] = []
+    for number in sorted(numbered):
+        if number >= compacted:
+            entries = map(json.loads, numbered[number].read_text().splitlines()[1:])
+            files += [entry["path"] for entry in entries if entry["action"] == "add"]
+    tables = [pq.ParquetFile(unquote(urlparse(file).path)).read(columns=list(COLUMNS)) for file in files]
+    empty = pa.table({"id": pa.array([], pa.int64()), "k": pa.array([], pa.int64()), "nth": pa.array([], pa.int64())})
+    return pa.concat_tables(tables) if tables else empty.append_column("mean", pa.array([], pa.float64()))

@@ -1,0 +1,104 @@
+"""The driver's part in a run: a thread that moves units all the time, and lets timed faults strike."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from evenflow.errors import EvenflowError
+from evenflow.model import WorkerStatus
+from evenflow.runtime.cluster import Cluster
+from evenflow.torture import processes
+from evenflow.torture.hooks import Hooks, kill
+from evenflow.torture.schedule import Fault
+
+POLL_S = 0.02
+
+
+class Injector:
+    """Owns a thread for as long as it is entered."""
+
+    def __init__(self, cluster: Cluster, region: str, hooks: Hooks, offsets: Path) -> None:
+        self._cluster, self._region, self._hooks, self._offsets = cluster, region, hooks, offsets
+        self._random = random.Random(hooks.schedule.seed)
+        self._begun: dict[int, float] = {}
+        self._stopped: dict[int, float] = {}
+        """Processes that are stopped, and until when."""
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="evenflow-torture", daemon=True)
+
+    def __enter__(self) -> Injector:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._over.set()
+        self._thread.join(30)
+        processes.send(self._stopped, signal.SIGCONT)
+
+    def _run(self) -> None:
+        while not self._over.wait(POLL_S):
+            with suppress(EvenflowError):
+                self._move()
+            self._strike()
+            for pid in [pid for pid, until in self._stopped.items() if time.monotonic() > until]:
+                processes.send([pid], signal.SIGCONT)
+                del self._stopped[pid]
+
+    def _move(self) -> None:
+        """Some units to some worker, whenever none are on their way."""
+        now = self._cluster.keyed_snapshot(self._region)
+        if now.feeders and not now.moving:
+            count = min(4, len(now.unit_rows))
+            units = self._random.sample(range(len(now.unit_rows)), count)
+            self._cluster.move(self._region, units, self._random.randrange(self._hooks.schedule.job.workers))
+
+    def _batch(self) -> int:
+        """The batch that is under way, by Spark's own log; -1 before the first."""
+        with suppress(FileNotFoundError):
+            return max((int(entry.name) for entry in os.scandir(self._offsets) if entry.name.isdigit()), default=-1)
+        return -1
+
+    def _strike(self) -> None:
+        batch, now = self._batch(), time.monotonic()
+        self._begun.setdefault(batch, now)
+        for number, fault in enumerate(self._hooks.schedule.faults):
+            due = not fault.point and fault.victim and batch >= fault.batch
+            if due and now >= self._begun[batch] + (fault.delay_s if batch == fault.batch else 0):
+                self._carry_out(number, fault)
+
+    def _carry_out(self, number: int, fault: Fault) -> None:
+        if self._hooks.done(number):
+            return
+        if fault.victim == "driver":
+            if self._hooks.claim(number):
+                kill(self._hooks.folder, "driver")
+            return
+        live = [worker for worker in self._cluster.workers() if worker.state == "live"]
+        victim = _victim(fault, live)
+        if victim and self._hooks.claim(number):
+            if fault.kind == "stop":
+                self._stopped[victim] = time.monotonic() + fault.seconds
+            processes.send([victim], signal.SIGSTOP if fault.kind == "stop" else signal.SIGKILL)
+
+
+def _victim(fault: Fault, live: list[WorkerStatus]) -> int:
+    """The process to hit; 0 if there is none now."""
+    pids = [worker.pid for worker in live]
+    if not pids:
+        return 0
+    pid = pids[fault.worker % len(pids)]
+    match fault.victim:
+        case "executor":
+            return processes.java_above(pid)
+        case "feeder":
+            forking = processes.children(processes.java_above(pid))  # Spark's daemons; those of workers are others
+            others = [child for daemon in forking for child in processes.children(daemon) if child not in pids]
+            return others[fault.worker % len(others)] if others else 0
+        case _:
+            return pid

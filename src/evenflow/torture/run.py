@@ -1,0 +1,261 @@
+"""The parent of a torture run: starts drivers, again when they die, tells hangs, and checks what came out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from evenflow.torture import check, processes, rows
+from evenflow.torture.check import Verdict
+from evenflow.torture.hooks import BEGUN, DONE, ENDED, SCHEDULE, WORK
+from evenflow.torture.schedule import BLOCK, Schedule, draw
+
+POLL_S = 0.1
+START_S = 150.0
+"""A driver that has begun nothing by then hangs."""
+LEAVE_S = 30.0
+"""A process that is there for longer after its driver's end is left over."""
+LIVES = 4
+"""A driver may die so often without a fault that kills it."""
+LOG = "driver.log"
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java that starts fast."""
+
+Watch = Callable[["Outcome"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one schedule."""
+
+    schedule: Schedule
+    verdict: Verdict
+    struck: tuple[str, ...] = ()
+    """The faults that happened."""
+    seconds: float = 0.0
+    lives: int = 0
+    """Drivers it took."""
+    starts: int = 0
+    """Of the query, by the last driver."""
+    refused: tuple[str, ...] = ()
+    """Damaged blobs that were noticed when they were needed."""
+    hang: bool = False
+    error: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether all is as without faults."""
+        return self.verdict.good and not self.hang and not self.error
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of all schedules."""
+
+    seed: int
+    outcomes: list[Outcome] = field(default_factory=list)
+    leaked: list[str] = field(default_factory=list)
+    """Processes that outlived their drivers."""
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing went wrong."""
+        return all(outcome.good for outcome in self.outcomes) and not self.leaked
+
+    def to_json(self) -> dict[str, object]:
+        """What the command writes."""
+        verdicts = [outcome.verdict for outcome in self.outcomes]
+        names = ("rows", "lost", "doubled", "out_of_order", "wrong")
+        return {
+            "seed": self.seed,
+            "schedules": len(self.outcomes),
+            "faults": sum(len(outcome.struck) for outcome in self.outcomes),
+            **{name: sum(getattr(verdict, name) for verdict in verdicts) for name in names},
+            "hangs": sum(outcome.hang for outcome in self.outcomes),
+            "errors": sum(bool(outcome.error) for outcome in self.outcomes),
+            "refused": sum(len(outcome.refused) for outcome in self.outcomes),
+            "leaked": self.leaked,
+            "runs": [asdict(outcome) for outcome in self.outcomes],
+        }
+
+
+def torture(
+    seed: int,
+    minutes: float = 0.0,
+    schedules: int = 0,
+    watch: Watch = lambda outcome: None,
+    keep: Path | None = None,
+) -> Report:
+    """Run the schedules of `seed`, `seed + 1` and so on: so many, or for so long. What hangs is dumped into `keep`."""
+    report = Report(seed)
+    began = time.monotonic()
+    number = 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left behind
+    while (number < schedules) if schedules else (time.monotonic() - began < minutes * 60):
+        some = BLOCK - (seed + number) % BLOCK
+        group = [draw(seed + number + more) for more in range(min(some, schedules - number) if schedules else some)]
+        number += len(group)
+        run_all(group, report, watch, keep)
+    return report
+
+
+def run_all(group: Sequence[Schedule], report: Report, watch: Watch, keep: Path | None = None) -> None:
+    """Some schedules, those that need another session by another driver."""
+    for kind in sorted({(schedule.job.executors, schedule.job.tries) for schedule in group}):
+        some = [schedule for schedule in group if (schedule.job.executors, schedule.job.tries) == kind]
+        with _folder() as folder:
+            for outcome in Group(folder, some, report, keep).run():
+                report.outcomes.append(outcome)
+                watch(outcome)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="evenflow-torture-"))
+    try:
+        yield folder
+    finally:
+        works = folder / WORK
+        for work in works.read_text().splitlines() if works.exists() else ():
+            shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Group:
+    """Schedules that one driver runs, with all that it leaves behind in one folder."""
+
+    def __init__(self, folder: Path, schedules: Sequence[Schedule], report: Report, keep: Path | None) -> None:
+        self._folder, self._report, self._keep = folder, report, keep
+        self._mark = uuid.uuid4().hex
+        self._schedules = {folder / str(schedule.seed): schedule for schedule in schedules}
+        self._lives: dict[Path, int] = dict.fromkeys(self._schedules, 0)
+        self._since = time.monotonic()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> Iterator[Outcome]:
+        """What came of each, as it ends."""
+        for folder, schedule in self._schedules.items():
+            (folder / DONE).mkdir(parents=True)
+            (folder / SCHEDULE).write_text(schedule.to_json())
+            rows.write(rows.rows_of(schedule), schedule.job.partitions, folder / "in")
+        try:
+            for folder in self._schedules:
+                yield self._one(folder)
+            if self._process is not None:
+                self._process.wait(60)
+                self._report.leaked += processes.sweep(self._mark, LEAVE_S)
+        finally:
+            processes.sweep(self._mark, 0)
+            if self._process is not None:
+                self._process.wait(30)
+
+    def _one(self, folder: Path) -> Outcome:
+        """Watch until a schedule has ended, well or not; its driver is started again as often as it takes."""
+        schedule = self._schedules[folder]
+        began = time.monotonic()
+        hang, error = False, ""
+        while not (folder / ENDED).exists():
+            if self._process is None or self._process.poll() is not None:
+                if self._process is not None:
+                    self._lives[folder] += 1
+                expected = sum(fault.victim == "driver" for fault in schedule.faults)
+                if self._lives[folder] > expected + LIVES:
+                    error = f"its driver died {self._lives[folder]} times: {self._last_words()}"
+                    break
+                self._start()
+            patience = schedule.patience_s if (folder / BEGUN).exists() else schedule.patience_s + START_S
+            if time.monotonic() - began > patience:
+                hang = True
+                self._dump(schedule)
+                break
+            time.sleep(POLL_S)
+        if hang or error:
+            self._kill()
+            (folder / ENDED).touch()  # so that the next driver passes it over
+        return self._outcome(folder, time.monotonic() - began, hang, error)
+
+    def _outcome(self, folder: Path, seconds: float, hang: bool, error: str) -> Outcome:
+        schedule = self._schedules[folder]
+        told = json.loads((folder / ENDED).read_text() or "{}")
+        struck = [str(fault) for number, fault in enumerate(schedule.faults) if self._struck(folder, number)]
+        outcome = Outcome(
+            schedule,
+            check.compare(rows.rows_of(schedule), check.committed(folder / "out"), schedule.job.ordered),
+            tuple(struck),
+            round(seconds, 1),
+            self._lives[folder] + 1,
+            told.get("starts", 0),
+            tuple(told.get("refused", ())),
+            hang,
+            error or told.get("error", ""),
+        )
+        if self._keep is not None and not outcome.good:
+            target = self._keep / str(schedule.seed)
+            shutil.rmtree(target, ignore_errors=True)
+            shutil.copytree(folder, target)
+            shutil.copy(self._folder / LOG, target / LOG)
+        return outcome
+
+    def _struck(self, folder: Path, number: int) -> bool:
+        fault = self._schedules[folder].faults[number]
+        return (folder / DONE / str(number)).exists() or fault.kind in ("slow", "fails")
+
+    def _start(self) -> None:
+        """A driver for all that has not ended; what an earlier one left behind is not waited for."""
+        temporary = self._folder / "tmp"
+        temporary.mkdir(exist_ok=True)
+        environment = os.environ | {
+            processes.MARK: self._mark,
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": str(temporary),
+            "TMPDIR": str(temporary),
+            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary} {QUICK}",
+        }
+        with (self._folder / LOG).open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "evenflow.torture.job", *map(str, self._schedules)],
+                cwd=self._folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _kill(self) -> None:
+        processes.sweep(self._mark, 0)
+        if self._process is not None:
+            self._process.wait(30)
+            self._process = None
+
+    def _last_words(self) -> str:
+        text = (self._folder / LOG).read_text(errors="replace").strip()
+        return text.splitlines()[-1] if text else "(nothing)"
+
+    def _dump(self, schedule: Schedule) -> None:
+        """Where all processes are that hang: py-spy for Python, Java's own dump in the driver's log."""
+        if self._keep is None:
+            return
+        self._keep.mkdir(parents=True, exist_ok=True)
+        spy = Path(sys.executable).with_name("py-spy")
+        running = processes.marked(self._mark)
+        processes.send([pid for pid in running if processes.name(pid) == "java"], signal.SIGQUIT)
+        with (self._keep / f"hang-{schedule.seed}.txt").open("w") as file:
+            for pid in running:
+                file.write(f"\n== {processes.name(pid)} {pid}\n")
+                file.flush()
+                if spy.exists() and processes.name(pid) != "java":
+                    subprocess.run([spy, "dump", "--pid", str(pid)], stdout=file, stderr=file, timeout=60, check=False)
+        time.sleep(1)

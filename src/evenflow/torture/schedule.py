@@ -1,0 +1,204 @@
+"""Schedules: what a job is like and what happens to it, all drawn from one seed.
+
+A fault is either timed (so many seconds after a batch has begun) or aimed at a point in the code, and then strikes when
+a process comes there for the nth time. Every fault strikes once. What a seed gives never depends on the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict, dataclass, replace
+
+MOVE = ("extract", "install")
+"""Points: a unit is taken out of a worker, or put into another."""
+SAVE = ("snapshot", "units", "log")
+"""Points: a unit is read for a snapshot; a snapshot, or a segment of the log, is put."""
+RESTORE = ("restore",)
+"""Point: state is loaded."""
+COMMIT = ("task", "epoch")
+"""Points, on the driver: a note of a task, or the manifest of a batch, is put."""
+SPILL = ("spill", "unspill")
+"""Points, with a budget of memory: state is written to the local disk, or read from it."""
+WORKER_POINTS = (*MOVE, *SAVE, *RESTORE, *SPILL)
+MOMENTS = ("before", "half", "after")
+"""Of a put: nothing of it, half of a temporary file, or all of it is on the disk."""
+PATIENCE_S = 240.0
+RESTART_S = 45.0
+BLOCK = 8
+"""So many seeds in a row have the same session, but for those with executors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Batches of rows, counted by key."""
+
+    batches: int
+    rows: int
+    """In each batch."""
+    keys: int
+    partitions: int
+    """Of each batch; a key is always in the same one."""
+    workers: int
+    units: int
+    executors: int = 0
+    """Processes that hold workers; 0: one for all, Spark's local mode."""
+    tries: int = 1
+    """How often Spark runs a task before the query fails; all but the first are in vain, and take their time."""
+    memory: int = 0
+    """Bytes that the state on a worker may take; 0: as much as it wants."""
+    ballast: int = 0
+    """Bytes in the state of each key that are for nothing but their weight."""
+    ordered: bool = False
+    pause_s: float = 0.03
+    """Between any few rows of a partition and the next, so that there is time for something to happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that goes wrong."""
+
+    kind: str
+    """kill, stop, slow, fails, full or flip."""
+    victim: str = ""
+    """Of kill and stop: worker, feeder, executor or driver."""
+    point: str = ""
+    """Where it strikes; nowhere in particular if empty, but `delay_s` after batch `batch` has begun."""
+    moment: str = ""
+    """Of a put."""
+    nth: int = 1
+    """The how manieth time a process comes to that point."""
+    batch: int = 0
+    delay_s: float = 0.0
+    worker: int = 0
+    seconds: float = 0.0
+    """How long: a stop, a full disk; at most how long: an operation of a slow store."""
+    share: float = 0.0
+    """Of the operations of a store that are slow, or fail."""
+
+    def __str__(self) -> str:
+        what = " ".join(part for part in (self.kind, self.victim) if part)
+        if self.point:
+            return f"{what} at {self.moment + ' ' if self.moment else ''}{self.point} {self.nth}"
+        return f"{what} in batch {self.batch}" if self.victim else f"store {what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """All that happens in one run."""
+
+    seed: int
+    job: Job
+    faults: tuple[Fault, ...]
+
+    @property
+    def patience_s(self) -> float:
+        """After so long it hangs."""
+        restarts = sum(fault.victim == "driver" for fault in self.faults)
+        return (PATIENCE_S + RESTART_S * restarts) * (2 if self.job.executors else 1)
+
+    def to_json(self) -> str:
+        """As text; `from_json` is the way back."""
+        return json.dumps(asdict(self))
+
+
+def from_json(text: str) -> Schedule:
+    """A schedule from its text."""
+    given = json.loads(text)
+    return Schedule(given["seed"], Job(**given["job"]), tuple(Fault(**fault) for fault in given["faults"]))
+
+
+def draw(seed: int) -> Schedule:
+    """The schedule of a seed."""
+    source = random.Random(seed)
+    clustered = source.random() < 0.12
+    job = Job(
+        batches=source.randint(5, 8),
+        rows=source.choice((400, 900, 1500)),
+        keys=source.choice((7, 60, 300)),
+        partitions=source.randint(1, 2 if clustered else 3),
+        workers=3 if clustered else source.randint(2, 4),
+        units=source.choice((8, 32, 64)),
+        executors=2 if clustered else 0,
+        tries=4 if seed // BLOCK % 4 == 3 else 1,
+        ordered=source.random() < 0.3,
+    )
+    faults: list[Fault] = []
+    if clustered:
+        faults.append(_timed(source, job, "kill", "executor"))
+    elif source.random() < 0.25:
+        job = replace(job, keys=300, units=64, workers=2, memory=1 << 16, ballast=1500)
+        faults.append(_at_spill(source))
+    for _ in range(source.randint(1, 3)):
+        faults += source.choice(_DRAWS)(source, job)
+    return Schedule(seed, job, tuple(faults))
+
+
+def _timed(source: random.Random, job: Job, kind: str, victim: str, least: int = 0) -> Fault:
+    return Fault(
+        kind,
+        victim,
+        batch=source.randint(least, job.batches - 1),
+        delay_s=round(source.uniform(0, 0.8), 3),
+        worker=source.randrange(job.workers),
+        seconds=10.0 if kind == "stop" else 0.0,
+    )
+
+
+def _aimed(source: random.Random, point: str) -> Fault:
+    victim = "driver" if point in COMMIT or source.random() < 0.25 else "worker"
+    put = point in (*COMMIT, "units", "log")
+    most = {"extract": 12, "install": 6, "snapshot": 6, "restore": 4, "spill": 20, "unspill": 20}.get(point, 3)
+    return Fault("kill", victim, point, source.choice(MOMENTS) if put else "", nth=source.randint(1, most))
+
+
+def _at_random(source: random.Random, job: Job) -> list[Fault]:
+    return [_timed(source, job, "kill", source.choice(("worker", "worker", "feeder", "driver")))]
+
+
+def _at_move(source: random.Random, job: Job) -> list[Fault]:
+    return [_aimed(source, source.choice(MOVE))]
+
+
+def _at_save(source: random.Random, job: Job) -> list[Fault]:
+    return [_aimed(source, source.choice(SAVE))]
+
+
+def _at_commit(source: random.Random, job: Job) -> list[Fault]:
+    return [_aimed(source, source.choice(COMMIT))]
+
+
+def _at_restore(source: random.Random, job: Job) -> list[Fault]:
+    """There is nothing to restore before something was lost."""
+    first = _timed(source, job, "kill", source.choice(("worker", "driver")), least=2)
+    return [first, _aimed(source, source.choice(RESTORE))]
+
+
+def _at_spill(source: random.Random) -> Fault:
+    if source.random() < 0.4:
+        return Fault("full", point="spill", nth=source.randint(1, 10), seconds=round(source.uniform(0.3, 4), 3))
+    return _aimed(source, source.choice(SPILL))
+
+
+def _stop(source: random.Random, job: Job) -> list[Fault]:
+    return [_timed(source, job, "stop", "worker")]
+
+
+def _store(source: random.Random, job: Job) -> list[Fault]:
+    match source.choice(("slow", "fails", "full")):
+        case "slow":
+            return [Fault("slow", share=0.3, seconds=round(source.uniform(0.05, 0.5), 3))]
+        case "fails":
+            return [Fault("fails", share=round(source.uniform(0.05, 0.35), 3))]
+        case _:
+            point = source.choice(("units", "log", *COMMIT))
+            return [Fault("full", point=point, nth=source.randint(1, 4), seconds=round(source.uniform(0.3, 4), 3))]
+
+
+def _flip(source: random.Random, job: Job) -> list[Fault]:
+    """A damaged segment shows when it is read, so something is lost afterwards."""
+    flip = Fault("flip", point="log", nth=source.randint(1, 4), share=round(source.random(), 6))
+    return [flip, _timed(source, job, "kill", source.choice(("worker", "driver")), least=2)]
+
+
+_DRAWS = (_at_random, _at_move, _at_move, _at_save, _at_commit, _at_restore, _stop, _store, _store, _flip)

@@ -1,0 +1,72 @@
+"""Eight short schedules of faults, as `evenflow torture` runs them: in other processes, the driver's among them."""
+
+import os
+import subprocess
+
+import pytest
+
+from evenflow.torture import processes
+from evenflow.torture.run import Report, run_all
+from evenflow.torture.schedule import Fault, Job, Schedule
+
+JOB = Job(batches=3, rows=200, keys=40, partitions=2, workers=2, units=16)
+FAULTS = {
+    "a worker and a task are killed": [
+        Fault("kill", "worker", batch=1, delay_s=0.15),
+        Fault("kill", "feeder", batch=2, delay_s=0.1),
+    ],
+    "a worker is killed as units move": [Fault("kill", "worker", "extract", nth=4), Fault("kill", "worker", "install")],
+    "a worker is killed as it saves units": [Fault("kill", "worker", "snapshot", nth=2)],
+    "a worker is killed as it loads state": [
+        Fault("kill", "worker", batch=2, delay_s=0.1, worker=1),
+        Fault("kill", "worker", "restore", nth=2),
+    ],
+    "a worker is stopped for a while": [Fault("stop", "worker", batch=1, delay_s=0.1, seconds=2.0)],
+    "a store fails and is full": [Fault("fails", share=0.2), Fault("full", point="log", nth=2, seconds=2.0)],
+    "a bit of the log is flipped": [
+        Fault("flip", point="log", share=0.4),
+        Fault("kill", "worker", "snapshot"),  # so its units are in no snapshot, and the log is needed
+    ],
+    "the driver is killed as it notes a batch": [Fault("kill", "driver", "epoch", "half", nth=2)],
+}
+SCHEDULES = {name: Schedule(place, JOB, tuple(faults)) for place, (name, faults) in enumerate(FAULTS.items())}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """What came of them, one after the other."""
+    report = Report(0)
+    keep = tmp_path_factory.mktemp("torture")
+    run_all(list(SCHEDULES.values()), report, lambda outcome: None, keep)
+    return report
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", FAULTS)
+def test_output_and_state_are_those_of_a_plain_run(report, name):
+    outcome = next(each for each in report.outcomes if each.schedule == SCHEDULES[name])
+    assert outcome.good, outcome
+    assert outcome.verdict.rows == 3 * 200 + 40
+    assert len(outcome.struck) == len(FAULTS[name]), f"struck: {outcome.struck}"
+
+
+def test_damage_was_noticed(report):
+    refused = [outcome.refused for outcome in report.outcomes]
+    assert [bool(each) for each in refused] == ["flipped" in name for name in FAULTS]
+
+
+def test_a_driver_was_started_again(report):
+    assert [outcome.lives for outcome in report.outcomes] == [1 + ("driver" in name) for name in FAULTS]
+
+
+def test_nothing_is_left(report):
+    assert report.leaked == []
+
+
+def test_what_is_left_over_is_found_and_killed():
+    mark = f"test-{os.getpid()}"
+    process = subprocess.Popen(["sleep", "1000"], env={**os.environ, processes.MARK: mark})
+    assert processes.marked(mark) == [process.pid]
+    assert processes.sweep(mark, 0.0) == [f"sleep {process.pid}"]
+    process.wait(10)
+    assert processes.marked(mark) == []

@@ -1,0 +1,250 @@
+"""Schedules of faults come from their seed alone, and the checker sees all that can be wrong with an output."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evenflow.testing import check_operator
+from evenflow.torture import hooks, store
+from evenflow.torture.check import Verdict, committed, compare
+from evenflow.torture.operator import Counted
+from evenflow.torture.rows import Rows, reference, rows_of, write
+from evenflow.torture.run import Outcome, Report
+from evenflow.torture.schedule import COMMIT, MOMENTS, WORKER_POINTS, Fault, Job, Schedule, draw, from_json
+
+SEEDS = range(300)
+
+
+def rows(*keys):
+    count = len(keys)
+    return Rows(np.arange(count), np.array(keys), np.arange(count) / 8.0, np.zeros(count, np.int64))
+
+
+def output(given, order=None, **changed):
+    """The right output in some order, but for what is changed by id."""
+    nth, mean = reference(given.keys, given.values)
+    taken = np.array(range(len(nth)) if order is None else order, np.int64)
+    for place, value in changed.get("nth", {}).items():
+        nth[place] = value
+    return pa.table({"id": taken, "k": given.keys[taken], "nth": nth[taken], "mean": mean[taken]})
+
+
+# -- schedules
+
+
+@pytest.mark.parametrize("seed", [0, 1, 77])
+def test_a_seed_gives_one_schedule(seed):
+    assert draw(seed) == draw(seed)
+    assert from_json(draw(seed).to_json()) == draw(seed)
+    assert draw(seed) != draw(seed + 1)
+
+
+def test_a_seed_gives_one_input():
+    first, second = rows_of(draw(5)), rows_of(draw(5))
+    assert first.keys.tolist() == second.keys.tolist()
+    assert first.values.tolist() == second.values.tolist()
+
+
+def test_schedules_have_all_there_is():
+    faults = [fault for seed in SEEDS for fault in draw(seed).faults]
+    assert {fault.kind for fault in faults} == {"kill", "stop", "slow", "fails", "full", "flip"}
+    assert {fault.victim for fault in faults} == {"", "worker", "feeder", "executor", "driver"}
+    assert {fault.point for fault in faults} == {"", *WORKER_POINTS, *COMMIT}
+    assert {fault.moment for fault in faults} == {"", *MOMENTS}
+    assert {draw(seed).job.executors for seed in SEEDS} == {0, 2}
+
+
+def test_schedules_make_sense():
+    for schedule in map(draw, SEEDS):
+        for fault in schedule.faults:
+            assert fault.batch < schedule.job.batches
+            assert fault.victim != "executor" or schedule.job.executors
+            assert fault.point not in COMMIT or fault.victim == "driver" or fault.kind == "full"
+        kinds = [fault.kind for fault in schedule.faults]
+        assert "flip" not in kinds or "kill" in kinds[kinds.index("flip") :]
+
+
+# -- what should come out
+
+
+def test_reference():
+    nth, mean = reference(np.array([7, 3, 7, 7, 7, 7]), np.array([1.0, 9.0, 2.0, 3.0, 4.0, 5.0]))
+    assert nth.tolist() == [1, 1, 2, 3, 4, 5]
+    assert mean.tolist() == [1.0, 9.0, 1.5, 2.0, 2.5, 3.5]
+
+
+def test_the_operator_says_what_the_reference_says():
+    given = rows_of(draw(3))
+    batch = pa.record_batch({"v": given.values})
+    got = Counted().process(batch, (given.keys % 5).astype(np.int32), given.keys)
+    nth, mean = reference(given.keys, given.values)
+    assert got["nth"].to_pylist() == nth.tolist()
+    assert got["mean"].to_pylist() == mean.tolist()
+
+
+def test_the_operator_keeps_the_laws():
+    given = rows_of(draw(3))
+    batch = pa.record_batch({"k": given.keys[:500], "v": given.values[:500]})
+    check_operator(Counted(), batch, key="k")
+
+
+def test_the_last_batch_has_every_key():
+    schedule = draw(4)
+    given = rows_of(schedule)
+    assert given.keys[given.batches == schedule.job.batches].tolist() == list(range(schedule.job.keys))
+
+
+def test_a_key_is_in_one_partition(tmp_path):
+    schedule = Schedule(1, Job(batches=2, rows=40, keys=9, partitions=3, workers=2, units=8), ())
+    write(rows_of(schedule), 3, tmp_path / "in")
+    files = sorted((tmp_path / "in").iterdir(), key=lambda path: path.stat().st_mtime)
+    assert [path.name for path in files] == [f"{batch:03}-{part}.parquet" for batch in range(3) for part in range(3)]
+    tables = [pq.read_table(path) for path in files]
+    assert sum(table.num_rows for table in tables) == 2 * 40 + 9
+    for place, table in enumerate(tables):
+        assert set(np.unique(table["k"].to_numpy() % 3)) <= {place % 3}
+
+
+# -- what came out
+
+
+def test_nothing_is_wrong():
+    given = rows(1, 2, 1, 1)
+    assert compare(given, output(given)) == Verdict(rows=4)
+    assert compare(given, output(given, [3, 1, 0, 2])) == Verdict(rows=4)
+    assert compare(given, output(given)).good
+
+
+@pytest.mark.parametrize(
+    ("order", "verdict"),
+    [
+        ([0, 1, 2], Verdict(4, lost=1)),
+        ([], Verdict(4, lost=4)),
+        ([0, 1, 1, 2, 3, 1], Verdict(4, doubled=2)),
+        ([0, 0, 1, 2], Verdict(4, lost=1, doubled=1)),
+    ],
+)
+def test_rows_lost_and_doubled(order, verdict):
+    given = rows(1, 2, 1, 1)
+    assert compare(given, output(given, order)) == verdict
+    assert not verdict.good
+
+
+def test_rows_that_never_went_in():
+    given = rows(1, 2)
+    strange = pa.table({"id": [5], "k": [1], "nth": [1], "mean": [0.0]})
+    assert compare(given, pa.concat_tables([output(given), strange])).doubled == 1
+
+
+def test_rows_counted_out_of_order():
+    given = rows(1, 2, 1, 1)
+    assert compare(given, output(given, nth={0: 2, 2: 1})) == Verdict(4, out_of_order=1, wrong=2)
+
+
+def test_rows_that_came_out_of_order():
+    given = rows(1, 2, 1, 1)
+    assert compare(given, output(given, [1, 0, 2, 3]), ordered=True) == Verdict(4)
+    assert compare(given, output(given, [2, 0, 1, 3]), ordered=True) == Verdict(4, out_of_order=1)
+
+
+def test_state_that_was_lost():
+    given = rows(1, 1, 1)
+    assert compare(given, output(given, nth={2: 1})).wrong == 1
+
+
+def test_only_what_the_sink_has_committed_counts(tmp_path):
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    for number in range(4):
+        pq.write_table(pa.table({"id": [number], "k": [0], "nth": [number + 1], "mean": [0.0]}), tmp_path / f"{number}")
+    entry = [json.dumps({"path": f"file://{tmp_path}/{number}", "action": "add"}) for number in range(4)]
+    assert committed(tmp_path / "nothing").num_rows == 0
+    (log / "0").write_text("v1\n" + entry[0])
+    (log / "1.compact").write_text("v1\n" + "\n".join(entry[:2]))
+    (log / "2").write_text("v1\n" + entry[3])
+    assert committed(tmp_path)["id"].to_pylist() == [0, 1, 3]
+
+
+def test_report():
+    schedule = Schedule(3, draw(3).job, (Fault("kill", "worker"),))
+    good = Outcome(schedule, Verdict(rows=10), struck=("kill worker",))
+    bad = Outcome(schedule, Verdict(rows=10, lost=2), hang=True)
+    told = Report(3, [good, bad]).to_json()
+    assert {name: told[name] for name in ("seed", "faults", "rows", "lost", "doubled", "out_of_order", "hangs")} == {
+        "seed": 3,
+        "faults": 1,
+        "rows": 20,
+        "lost": 2,
+        "doubled": 0,
+        "out_of_order": 0,
+        "hangs": 1,
+    }
+    assert json.loads(json.dumps(told))["schedules"] == 2
+    assert Report(3, [good]).good
+    assert not Report(3, [good, bad]).good
+    assert not Report(3, [good], ["python 17"]).good
+
+
+# -- how faults strike
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run's folder, given its faults."""
+
+    def make(*faults):
+        (tmp_path / hooks.DONE).mkdir()
+        (tmp_path / hooks.SCHEDULE).write_text(Schedule(1, draw(1).job, faults).to_json())
+        return hooks.Hooks(tmp_path)
+
+    return make
+
+
+def test_a_fault_strikes_once_and_not_too_early(run):
+    known = run(Fault("kill", "worker", "extract", nth=3))
+    struck = []
+    for time in range(1, 6):
+        known.reach("extract", lambda number, _fault, time=time: known.claim(number) and struck.append(time))
+        known.reach("install", lambda *_: struck.append("elsewhere"))
+    assert struck == [3]
+    assert known.done(0)
+    assert not hooks.Hooks(known.folder).claim(0), "another process strikes again"
+
+
+def test_a_full_store(run):
+    known = run(Fault("full", point="log", nth=2, seconds=3600))
+    faulty = store.FaultyStore(known.folder / hooks.STATE, known)
+    faulty.put("r/q/log/0.1.0.5.0", [b"a"])
+    with pytest.raises(store.StoreError, match="no space left"):
+        faulty.put("r/q/log/0.1.0.5.1", [b"a"])
+    with pytest.raises(store.StoreError, match="no space left"):
+        faulty.put("r/q/task/0.1.0", [b"a"])
+    assert known.store_full
+    assert not known.spill_full
+    assert bytes(faulty.get("r/q/log/0.1.0.5.0")) == b"a"
+
+
+def test_a_store_that_fails(run):
+    known = run(Fault("fails", share=0.5))
+    faulty = store.FaultyStore(known.folder / hooks.STATE, known)
+    failed = 0
+    for _ in range(100):
+        try:
+            faulty.names()
+        except store.StoreError:
+            failed += 1
+    assert 20 < failed < 80
+
+
+def test_a_bit_is_flipped_and_flipped_back(run):
+    known = run(Fault("flip", point="log", share=0.5))
+    faulty = store.FaultyStore(known.folder / hooks.STATE, known)
+    faulty.put("r/q/log/0.1.0.5.0", [b"abcdef"])
+    assert bytes(faulty.get("r/q/log/0.1.0.5.0")) == b"abclef"
+    assert store.flip_back(known.folder, "blob r/q/log/9.9.9.9.9 is damaged at byte 1") == []
+    assert store.flip_back(known.folder, "blob r/q/log/0.1.0.5.0 is damaged at byte 1") == ["0.1.0.5.0"]
+    assert bytes(faulty.get("r/q/log/0.1.0.5.0")) == b"abcdef"
+    assert store.flip_back(known.folder, "blob r/q/log/0.1.0.5.0 is damaged at byte 1") == []
