@@ -119,8 +119,10 @@ class KeyedFeeder(Feeding):
                 self._poll(0.0)
                 yield from self._results()
                 while self._full(skew):
-                    self._hurry()
-                    self._ask_for_rest()
+                    if self._held_bytes >= REORDER_BYTES:
+                        self._ask_for_rest()
+                    else:
+                        self._hurry()
                     self._wait()
                     yield from self._results()
                 self._hurried = False
@@ -173,15 +175,20 @@ class KeyedFeeder(Feeding):
         self._chunks += 1
 
     def _full(self, skew: SkewBuffer) -> bool:
-        held = self._taken_bytes + (self._reorder.held_bytes if self._reorder is not None else 0)
-        return skew.bytes >= SKEW_BYTES or held >= REORDER_BYTES
+        return skew.bytes >= SKEW_BYTES or self._held_bytes >= REORDER_BYTES
+
+    @property
+    def _held_bytes(self) -> int:
+        """Of rows and results that wait for other results."""
+        return self._taken_bytes + (self._reorder.held_bytes if self._reorder is not None else 0)
 
     def _ask_for_rest(self) -> None:
-        """Have workers answer what waits there for state on disk: no more rows come before."""
+        """Have workers answer what waits there for state on disk, once they have taken all that is on its way."""
         owing = {sent.link.worker for sent in self._frames.values() if sent.taken}
-        for worker in owing - self._asked & self._links.keys():
-            self._asked.add(worker)
-            self._send_frame(self._links[worker], Frame(Kind.DRAIN))
+        for link in [link for link in self._links.values() if link.worker in owing - self._asked]:
+            if not link.under_way:
+                self._asked.add(link.worker)
+                self._send_frame(link, Frame(Kind.DRAIN))
 
     def _hurry(self) -> None:
         """Send what there is, in frames that are not whole: no more rows come for now."""

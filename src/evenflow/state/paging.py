@@ -31,7 +31,7 @@ from evenflow.state.tags import Tags
 
 WORTH = 4.0
 """Pending input worth a rotation, in bytes per byte of state."""
-PATIENCE_S = 1.0
+PATIENCE_S = 5.0
 """After so long a rotation is worth it for any input."""
 
 
