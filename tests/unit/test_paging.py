@@ -206,8 +206,8 @@ def test_a_rotation_is_not_worth_a_few_rows_until_they_have_waited_long(tmp_path
     away = int(np.flatnonzero(~copy.resident)[0])
     copy.process("few", pa.record_batch({"v": [1.0]}), np.array([away], np.int32), np.array([away << 33]))
     assert copy.pending_rows == 1
-    assert copy.rotate(0.5) == []
-    (done,) = copy.rotate(2.0)
+    assert copy.rotate(4.0) == []
+    (done,) = copy.rotate(6.0)
     assert (done.tag, done.places.tolist(), done.left) == ("few", [0], 0)
     copy.close()
 
