@@ -39,7 +39,7 @@ demo: setup
 	@$(WITH_JAVA) $(BIN)/evenflow demo
 
 test: lint
-	$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(WITH_JAVA) scripts/test.sh
 
 lint: setup
 	$(BIN)/ruff check .

@@ -15,17 +15,12 @@ SLOTS = 6
 """For queries, and for the clusters that some tests start beside the shared one."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run these last: py4j's threads go on sleeping, and tests that must not sleep would be blamed for it.
-
-    With `-n 2 --dist loadgroup` they are one group, for one process with one session, and come first: they take long.
-    """
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run these last: py4j's threads go on sleeping, and tests that must not sleep would be blamed for it."""
     for item in items:
         if _needs_spark(item):
             item.add_marker("spark")
-            item.add_marker(pytest.mark.xdist_group("spark"))
-    items.sort(key=_needs_spark, reverse=hasattr(config, "workerinput"))
+    items.sort(key=_needs_spark)
 
 
 def _needs_spark(item: pytest.Item) -> bool:

@@ -152,6 +152,13 @@ def test_strangers_beyond_the_limit_push_out_the_oldest(board, stranger, monkeyp
             sock.recv(1)
 
 
+def test_waking_never_blocks(board):
+    """Whoever wakes a loop that does not run, because it waits for them to end, must not wait for it."""
+    for _ in range(10_000):
+        board.wake()
+    assert list(board.poll(0.0)) == []
+
+
 def test_wake_from_another_thread(board):
     started = time.monotonic()
     board.wake()

@@ -8,6 +8,7 @@ import selectors
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from evenflow.errors import ProtocolError
@@ -69,6 +70,7 @@ class Switchboard:
         self._listeners: dict[socket.socket, int] = {}
         self._bell, self._button = socket.socketpair()
         self._bell.setblocking(False)
+        self._button.setblocking(False)
         self._selector.register(self._bell, selectors.EVENT_READ, None)
 
     def listen(self, host: str, buffer: int | None = None) -> int:
@@ -114,7 +116,8 @@ class Switchboard:
 
     def wake(self) -> None:
         """Make a `poll` under way in another thread return."""
-        self._button.send(b"!")
+        with suppress(BlockingIOError):  # so many have rung already that there is no room for another: that will do
+            self._button.send(b"!")
 
     def drop(self, channel: Channel) -> None:
         """Close a channel and forget it."""
