@@ -167,3 +167,22 @@ def test_one_cluster_at_a_time(spark, tmp_path):
     with first, pytest.raises(ef.EvenflowError, match="is in use by cluster"):
         ef.Cluster(spark, 1, checkpoint=tmp_path / "state")
     ef.Cluster(spark, 1, checkpoint=tmp_path / "state").stop()
+
+
+def test_another_key_is_refused(spark, tmp_path, files):
+    with ef.Cluster(spark, 1, checkpoint=tmp_path / "state") as cluster:
+        cluster.keyed(stream(spark, files), "k", Nth(), name="n")
+        with pytest.raises(
+            ef.errors.InvalidArgument, match=r"name 'n' is that of Nth\(\) by k .* this is Nth\(\) by id"
+        ):
+            cluster.keyed(stream(spark, files), "id", Nth(), name="n")
+        with pytest.raises(ef.errors.InvalidArgument, match="name=5: give a string"):
+            cluster.keyed(stream(spark, files), "k", Nth(), name=5)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"qos": {"a": "x"}}, {"qos": ["a"]}, {"qos": {"a": 0}}, {"period": "x"}, {"checkpoint": 5}]
+)
+def test_wrong_arguments(spark, wrong):
+    with pytest.raises(ef.errors.InvalidArgument, match=next(iter(wrong))):
+        ef.Cluster(spark, 1, **wrong)

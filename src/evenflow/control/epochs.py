@@ -210,8 +210,12 @@ class Epochs:
             now.feeders.discard(feeder.peer)
             again = (
                 f"partition {feeder.partition} of batch {feeder.epoch} of query {feeder.query} is here again (attempt "
-                f"{feeder.attempt}), and rows of it are in state already. The batch has to be run again as a whole: "
-                "start the query again, or have evenflow.supervise do it"
+                f"{feeder.attempt}), and rows of it are in state already. "
+            ) + (
+                "The batch has to be run again as a whole: start the query again, or have evenflow.supervise do it"
+                if feeder.attempt
+                else "If keyed is used twice in this query, give each use a name= of its own; if one DataFrame is used "
+                "twice, persist() it first"
             )
             return again
         if now.closed:  # it is not all there, and cannot be any more

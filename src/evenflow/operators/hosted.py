@@ -101,7 +101,7 @@ class Hosted:
 
     def _fails(self, batch: pa.RecordBatch) -> bool:
         try:
-            self.process(self.fresh(), *self.unpacked(batch), ordered=False)
+            self.process(self.fresh(), *self.unpacked(batch), ordered=self.ordered)
         except Exception:  # whatever it was: the first failure has been kept, this only looks for its row
             return True
         return False

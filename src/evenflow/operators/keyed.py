@@ -102,7 +102,7 @@ def identity(operator: KeyedOperator) -> str:
     given = {
         name: value
         for name, value in sorted(vars(operator).items())
-        if not name.startswith("_") and isinstance(value, (str, int, float, bool, tuple, type(None)))
+        if not name.startswith("_") and isinstance(value, (str, int, float, bool, tuple, list, dict, set, frozenset))
     }
-    inside = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None and value != ())
+    inside = ", ".join(f"{name}={value!r}" for name, value in given.items() if value not in ((), [], {}, set()))
     return f"{type(operator).__qualname__}({inside})"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,6 +22,7 @@ from evenflow.policy.balance import Splitting
 from evenflow.runtime.frames import MAX_BODY
 
 LEAST_MEMORY = 64 * 1024
+LONGEST_NAME = 80
 
 
 def check_dataframe(df: DataFrame) -> None:
@@ -33,9 +36,27 @@ def where_of(checkpoint: str | Path | None) -> str:
     if checkpoint is None:
         return ""
     text = str(checkpoint)
+    if not isinstance(checkpoint, str | Path):
+        raise InvalidArgument(f"checkpoint={checkpoint!r}: give a directory or a URI, or leave it out")
     if not text:
         raise InvalidArgument("checkpoint is empty: give a directory or a URI, or leave it out")
     return text if "://" in text else str(Path(text).absolute())
+
+
+def weights_of(qos: Mapping[str, float] | None) -> dict[str, float]:
+    """Weights by the names of operators."""
+    if not isinstance(qos, Mapping | None):
+        raise InvalidArgument(f"qos={qos!r}: give a dict of weights by the names of operators")
+    for name, weight in (qos or {}).items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+            raise InvalidArgument(f"qos of {name!r} is {weight!r}: give a weight above 0; 1 is that of all others")
+    return dict(qos or {})
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot be the name of a region."""
+    if not isinstance(name, str) or len(name) > LONGEST_NAME:
+        raise InvalidArgument(f"name={name!r:.60}: give a string of at most {LONGEST_NAME} characters")
 
 
 def bytes_of(memory: str | int | None) -> int:
@@ -56,7 +77,7 @@ def check_numbers(workers: int, **seconds: float) -> None:
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
         raise InvalidArgument(f"workers={workers!r}: a cluster needs at least 1 worker")
     for name, value in seconds.items():
-        if not value > 0:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise InvalidArgument(f"{name}={value!r}: give seconds, above 0")
 
 

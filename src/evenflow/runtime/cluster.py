@@ -32,11 +32,13 @@ from evenflow.runtime.arguments import (
     balance_of,
     bytes_of,
     check_dataframe,
+    check_name,
     check_numbers,
     classic_context,
     keyed_balance_of,
     pickled,
     schema_of,
+    weights_of,
     where_of,
 )
 from evenflow.runtime.driver import Driver
@@ -101,17 +103,17 @@ class Cluster:
         bind, host = driver_host(self._context)
         secret = secrets.token_bytes(32)
         name = uuid.uuid4().hex[:8]
-        where, budget = where_of(checkpoint), bytes_of(memory)
+        where, budget, weights = where_of(checkpoint), bytes_of(memory), weights_of(qos)
         self._vault = Vault(where, f"cluster {name}") if where else None
         try:
             log = EventLog(event_log)
-            self._driver = Driver(Controller(workers, qos), secret, bind, period, log, self._untouched, self._vault)
+            self._driver = Driver(Controller(workers, weights), secret, bind, period, log, self._untouched, self._vault)
         except BaseException:
             if self._vault is not None:
                 self._vault.close()
             raise
         settings = Settings(
-            name, host, self._driver.port, secret, period, stall_timeout, emulate, where, dict(qos or {}), budget
+            name, host, self._driver.port, secret, period, stall_timeout, emulate, where, weights, budget
         )
         self._settings = settings
         self._supervisor = Supervisor(self._context, settings, workers, self._task_ended)
@@ -158,6 +160,7 @@ class Cluster:
         """
         self._check_running()
         check_dataframe(df)
+        check_name(name)
         if not callable(function):
             raise InvalidArgument(f"the function is {function!r}: give something that can be called with a batch")
         if input not in get_args(Input):
@@ -197,6 +200,7 @@ class Cluster:
         """
         self._check_running()
         check_dataframe(df)
+        check_name(name)
         if not isinstance(operator, KeyedOperator):
             raise InvalidArgument(f"the operator is {operator!r}: give an object of a subclass of KeyedOperator")
         chosen = keyed_balance_of(balance, options)
@@ -210,7 +214,8 @@ class Cluster:
         plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered)
         code = pickled(plan.hosted)
         if self._vault is not None and df.isStreaming and chosen.by_content:
-            region, digest = self._open_stored(code, name or f"{identity(operator)} by {key}", operator, chosen, units)
+            kept = Kept(f"{identity(operator)} by {key}", units + 1)
+            region, digest = self._open_stored(code, name or kept.operator, kept, chosen)
         else:
             region, digest = self._open_region(code, name or "keyed", chosen, units + 1)
         self._await_operator(digest)
@@ -225,23 +230,20 @@ class Cluster:
             self._driver.open_region(RegionOpened(self._driver.now(), region, operator, balance, units))
         return region, operator
 
-    def _open_stored(
-        self, code: bytes, name: str, operator: KeyedOperator, balance: KeyedBalance, units: int
-    ) -> tuple[str, str]:
+    def _open_stored(self, code: bytes, name: str, kept: Kept, balance: KeyedBalance) -> tuple[str, str]:
         """Open a region whose state is stored, or go on with it if it is there: state is found again by the name."""
         assert self._vault is not None
-        kept = Kept(identity(operator), units + 1)
         digest = hashlib.sha256(code).hexdigest()[:16]
         with self._opening:
             before = self._vault.keeps(name)
             if before is not None and before != kept:
                 raise InvalidArgument(
                     f"name {name!r} is that of {before.operator} with {before.units - 1} units already, and this is "
-                    f"{kept.operator} with {units}: give keyed another name"
+                    f"{kept.operator} with {kept.units - 1}: give keyed another name"
                 )
             self._vault.add(name, kept)
             self._driver.add_code(digest, code)
-            opened = RegionOpened(self._driver.now(), name, digest, balance, units + 1, durable=True)
+            opened = RegionOpened(self._driver.now(), name, digest, balance, kept.units, durable=True)
             self._driver.open_region(opened)
         return name, digest
 

@@ -6,7 +6,6 @@ brought back, which happens at the latest when their feeder asks for it (`drain`
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
 from evenflow.state.paging import Done, Paged
 from evenflow.state.pool import Pool
+from evenflow.state.spill import sweep
 
 State = KeyedOperator | Paged
 """What has the state of one evaluation: both take units out and in alike."""
@@ -37,25 +37,21 @@ class Answer:
 
 
 class Copies:
-    """Makes copies of operators. Owns the pool they share and the directory for what does not fit."""
+    """Makes copies of operators, and has the pool they share.
+
+    What does not fit goes to the directory for temporary files; what killed workers left there is removed first.
+    """
 
     def __init__(self, budget: int | None = None) -> None:
         self.pool = Pool(budget) if budget else None
-        self._directory = ""
+        if budget:
+            sweep(tempfile.gettempdir())
 
     def fresh(self, hosted: Hosted) -> State:
         """A copy without state."""
         if self.pool is None:
             return hosted.fresh()
-        if not self._directory:
-            self._directory = tempfile.mkdtemp(prefix="evenflow-spill-")
-        return Paged(hosted, self.pool, self._directory, time.monotonic, ordered=hosted.ordered)
-
-    def close(self) -> None:
-        """Remove the directory."""
-        if self._directory:
-            shutil.rmtree(self._directory, ignore_errors=True)
-            self._directory = ""
+        return Paged(hosted, self.pool, tempfile.gettempdir(), time.monotonic, ordered=hosted.ordered)
 
 
 def process(state: State, hosted: Hosted, tag: Any, rows: pa.RecordBatch, units: Units, keys: Keys) -> list[Answer]:

@@ -209,7 +209,8 @@ class Host:
         found = hosted.blame(batch)
         units = np.unique(units_of(batch.column(batch.num_columns - 1), hosted.units))
         if found is None:
-            return f"rows of {len(units)} units, unit {units[0]} to unit {units[-1]}; with empty state they do not fail"
+            some = f"unit {units[0]}" if len(units) == 1 else f"{len(units)} units, {units[0]} to {units[-1]}"
+            return f"rows of {some}; with empty state they do not fail"
         return f"unit {found[0]}, key hash {found[1]}"
 
     def _hosted(self, region: _Region) -> Hosted:
@@ -528,7 +529,6 @@ class Host:
         """Let go of all state."""
         for state in self._paged():
             state.close()
-        self._copies.close()
 
     def _sizes(self, known: _Region, units: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
         sizes = np.zeros(len(units), np.int64)

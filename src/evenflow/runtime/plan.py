@@ -82,7 +82,7 @@ def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator) -> St
         raise InvalidArgument(str(error)) from None
     fields = []
     for field, made in zip(returned, from_arrow_schema(returned).fields, strict=True):
-        same = field.name in given.names and given.field(field.name).type == field.type
+        same = given.names.count(field.name) == 1 and given.field(field.name).type == field.type
         fields.append(df.schema[field.name] if same else made)
     return StructType(fields)
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evenflow.errors import FunctionError, ProtocolError
+from evenflow.errors import EvenflowError, FunctionError, ProtocolError
 from evenflow.runtime.channel import DEEP_BUFFER, Channel
 from evenflow.runtime.emulation import Pace
 from evenflow.runtime.frames import MAX_BODY, TAKEN, TOLD, Frame, Kind
@@ -310,6 +310,7 @@ class Worker:
         batch = _read_batch(frame, session.schema)
         try:
             answers = self._run_operator(channel, session, frame, batch)
+            bodies = [list(_parts(_with_origin(answer))) for answer in answers]
         except ProtocolError:
             raise
         except BaseException as error:  # whatever the user's code throws is the user's to see
@@ -323,8 +324,8 @@ class Worker:
         self._busy_s += service
         if session.region:
             self._keyed().served(session.region, service)
-        for answer in answers:
-            self._send(answer, int(service * 1e6))
+        for answer, parts in zip(answers, bodies, strict=True):
+            self._send(answer, parts, int(service * 1e6))
         if not any(answer.last and answer.tag == (channel, frame.sequence) for answer in answers):
             channel.send(Frame(Kind.RESULT, b"", frame.sequence, unit=TAKEN, more=True))
 
@@ -338,20 +339,19 @@ class Worker:
             return [Answer(tag, operator.process(batch), None, True)]
         return self._keyed().process(session.region, session.evaluation, batch, tag, session.stamp, frame.body)
 
-    def _send(self, answer: Answer, micros: int = 0) -> None:
+    def _send(self, answer: Answer, parts: list[memoryview], micros: int = 0) -> None:
         """Send results to the feeder they are for, if it is still there."""
         channel, sequence = answer.tag
         if channel not in self._sessions:
             return
         flag = (TOLD if answer.origin is not None else 0) | (0 if answer.last else TAKEN)
-        parts = list(_parts(_with_origin(answer)))
         for place, part in enumerate(parts):
             more = place + 1 < len(parts) or not answer.last
             channel.send(Frame(Kind.RESULT, part, sequence, 0, flag, 0 if more else micros, more))
 
     def _give(self, answers: list[Answer]) -> None:
         for answer in answers:
-            self._send(answer)
+            self._send(answer, list(_parts(_with_origin(answer))))
 
     def _drain(self, channel: Channel, session: _Session) -> None:
         """Answer all that waits for state on disk."""
@@ -364,7 +364,9 @@ class Worker:
 
     def _blame(self, session: _Session, batch: pa.RecordBatch, error: BaseException) -> str:
         keyed = session.region and not isinstance(self._operators[session.operator], _Broken)
-        return self._keyed().blame(session.region, batch) if keyed and isinstance(error, Exception) else ""
+        ours = isinstance(error, EvenflowError) and not isinstance(error, FunctionError)
+        theirs = isinstance(error, Exception) and not ours
+        return self._keyed().blame(session.region, batch) if keyed and theirs else ""
 
     def _fail(self, channel: Channel, sequence: int, error: BaseException, where: str) -> None:
         trace = "".join(traceback.format_exception(error))
