@@ -1,16 +1,21 @@
 """Pure tests (unit, property) start no Spark, open no connection and never sleep: whoever tries fails."""
 
+import os
 import socket
 import time
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 PURE = {"unit", "property"}
 
-# Two busy cores: an example may take its time. What hypothesis finds is what matters here.
-settings.register_profile("evenflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("evenflow")
+# Two busy cores: an example may take its time. The same examples each time, so that a failure is the change's;
+# `HYPOTHESIS_PROFILE=explore make test` draws new ones. No explain phase: it traces every line, for minutes.
+PHASES = [phase for phase in Phase if phase is not Phase.explain]
+QUIET = [HealthCheck.too_slow]
+settings.register_profile("explore", deadline=None, suppress_health_check=QUIET, phases=PHASES)
+settings.register_profile("same", settings.get_profile("explore"), derandomize=True, database=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 def _refuse(what):

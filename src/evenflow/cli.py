@@ -187,7 +187,13 @@ def torture(
         if json_file is not None:
             json_file.parent.mkdir(parents=True, exist_ok=True)
             json_file.touch()
-        report = run.torture(seed, minutes, schedules, lambda outcome: view.show_outcome(console, outcome), keep)
+
+        def watch(report: run.Report) -> None:
+            view.show_outcome(console, report.outcomes[-1])
+            if json_file is not None:  # each time: a run of hours that is ended early has its figures
+                json_file.write_text(json.dumps(report.to_json(), indent=2) + "\n")
+
+        report = run.torture(seed, minutes, schedules, watch, keep)
         view.show_report(console, report)
         if json_file is not None:
             json_file.write_text(json.dumps(report.to_json(), indent=2) + "\n")

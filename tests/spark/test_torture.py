@@ -37,7 +37,7 @@ def report(tmp_path_factory):
     """What came of them, one after the other."""
     report = Report(0)
     keep = tmp_path_factory.mktemp("torture")
-    run_all(list(SCHEDULES.values()), report, lambda outcome: None, keep)
+    run_all(list(SCHEDULES.values()), report, lambda report: None, keep)
     return report
 
 

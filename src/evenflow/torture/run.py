@@ -32,7 +32,8 @@ LOG = "driver.log"
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java that starts fast."""
 
-Watch = Callable[["Outcome"], None]
+Watch = Callable[["Report"], None]
+"""Called when a schedule has ended: its outcome is the report's last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def torture(
     seed: int,
     minutes: float = 0.0,
     schedules: int = 0,
-    watch: Watch = lambda outcome: None,
+    watch: Watch = lambda report: None,
     keep: Path | None = None,
 ) -> Report:
     """Run the schedules of `seed`, `seed + 1` and so on: so many, or for so long. What hangs is dumped into `keep`."""
@@ -117,7 +118,7 @@ def run_all(group: Sequence[Schedule], report: Report, watch: Watch, keep: Path 
         with _folder() as folder:
             for outcome in Group(folder, some, report, keep).run():
                 report.outcomes.append(outcome)
-                watch(outcome)
+                watch(report)
 
 
 @contextmanager
