@@ -1,4 +1,4 @@
-"""DESIGN.md's import rule: model <- policy <- control <- operators <- runtime, and state <- runtime."""
+"""DESIGN.md's import rule: model <- policy <- control <- operators <- runtime, with state, rules and stories <- runtime."""
 
 import ast
 from pathlib import Path
@@ -15,8 +15,11 @@ MAY_IMPORT = {
     "control": {"model", "policy"},
     "operators": {"model", "policy", "control"},
     "state": {"model"},
-    "runtime": {"model", "policy", "control", "operators", "state"},
-    "bench": {"model", "policy", "control", "operators", "runtime"},
+    "rules": {"operators"},
+    "stories": {"operators"},
+    "workloads": set(),
+    "runtime": {"model", "policy", "control", "operators", "state", "rules", "stories"},
+    "bench": {"model", "policy", "control", "operators", "rules", "stories", "workloads", "runtime"},
     "torture": {"model", "policy", "control", "operators", "state", "runtime"},
 }
 """What each layer may import of Evenflow, beside itself."""

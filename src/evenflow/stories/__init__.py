@@ -1,0 +1,1 @@
+"""First Story Detection: texts to vectors, keys and alarms (cep §4)."""

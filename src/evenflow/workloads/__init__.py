@@ -1,0 +1,1 @@
+"""Seeded input for demos and benchmarks."""
