@@ -27,3 +27,5 @@ class MoveUnits:
     source: int
     target: int
     reason: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """What the policy saw, as JSON values; all moves of one decision have the same, and it goes to the event log."""

@@ -1,31 +1,18 @@
-"""Functions compiled by numba; importing this module is what imports numba."""
+"""What operators compiled by numba share; importing this module is what imports numba."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
-Function = Callable[..., Any]
+from evenflow.model.compiled import Function, compiled
+
+__all__ = ["Function", "compiled", "grown", "readable"]
 
 LARGE = 1 << 20
 """Bytes from which on arrays grow where they are: the system moves pages, and no second copy is in memory meanwhile."""
-
-
-def compiled(function: Function) -> Function:
-    """`function` as machine code, kept on disk beside its source or, if that is read-only, in the user's cache."""
-    try:
-        return _compile(function, cache=True)
-    except RuntimeError:  # neither place can be written: every process compiles for itself
-        return _compile(function, cache=False)
-
-
-def _compile(function: Function, cache: bool) -> Function:
-    machine: Function = njit(function, cache=cache, nogil=True, error_model="numpy")
-    return machine
 
 
 def readable(array: npt.ArrayLike, kind: type[np.generic]) -> npt.NDArray[Any]:

@@ -11,13 +11,17 @@ from evenflow.policy.auto import Auto
 from evenflow.policy.balance import Balance
 from evenflow.policy.blocking_rate import BlockingRate
 from evenflow.policy.credits import Credits
+from evenflow.policy.dlb import DlbH, DlbL
 from evenflow.policy.flux import Flux
 from evenflow.policy.flux_auto import FluxAuto
 from evenflow.policy.flux_hybrid import FluxHybrid
 from evenflow.policy.flux_memory import FluxMemory
 from evenflow.policy.hash_units import Hash
 from evenflow.policy.keyed import KeyedBalance
+from evenflow.policy.kg import KeyGrouping
+from evenflow.policy.lptf import Lptf
 from evenflow.policy.oracle import Oracle
+from evenflow.policy.pkg import PartialKeyGrouping
 from evenflow.policy.reroute import Reroute
 from evenflow.policy.river import River
 from evenflow.policy.round_robin import RoundRobin
@@ -30,7 +34,21 @@ BALANCES: dict[str, type[Balance]] = {
 }
 """The balances of an ordered region, by name."""
 KEYED_BALANCES: dict[str, type[KeyedBalance]] = {
-    balance.name: balance for balance in (Auto, Flux, FluxAuto, FluxHybrid, FluxMemory, Hash, River)
+    balance.name: balance
+    for balance in (
+        Auto,
+        DlbH,
+        DlbL,
+        Flux,
+        FluxAuto,
+        FluxHybrid,
+        FluxMemory,
+        Hash,
+        KeyGrouping,
+        Lptf,
+        PartialKeyGrouping,
+        River,
+    )
 }
 """The balances of a keyed operator, by name."""
 
@@ -65,13 +83,18 @@ __all__ = [
     "Balance",
     "BlockingRate",
     "Credits",
+    "DlbH",
+    "DlbL",
     "Flux",
     "FluxAuto",
     "FluxHybrid",
     "FluxMemory",
     "Hash",
+    "KeyGrouping",
     "KeyedBalance",
+    "Lptf",
     "Oracle",
+    "PartialKeyGrouping",
     "Reroute",
     "River",
     "RoundRobin",

@@ -6,9 +6,10 @@ Flux §5.4 ends with "autotuning of these values is an interesting and necessary
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, log, sqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -345,17 +346,20 @@ def _smooth(loads: Floats, owner: Ints, chance: Floats, weight: float) -> tuple[
     return smooth, real
 
 
-def moves_between(region: str, owner: Ints, placed: Ints, workers: Ints, reason: str) -> list[MoveUnits]:
+def moves_between(
+    region: str, owner: Ints, placed: Ints, workers: Ints, reason: str, detail: Mapping[str, Any] | None = None
+) -> list[MoveUnits]:
     """One MoveUnits a pair of workers, from owners before and after."""
     units = np.flatnonzero(owner != placed)
     pair = owner[units] * len(workers) + placed[units]
-    units = units[np.argsort(pair, kind="stable")]
-    pairs, counts = np.unique(pair, return_counts=True)
-    lots = np.split(units, np.cumsum(counts)[:-1])
-    return [
-        MoveUnits(region, tuple(lot.tolist()), int(workers[p // len(workers)]), int(workers[p % len(workers)]), reason)
-        for p, lot in zip(pairs, lots, strict=True)
-    ]
+    order = np.argsort(pair, kind="stable")
+    units, pair = units[order], pair[order]
+    starts = np.flatnonzero(np.diff(pair, prepend=-1))
+    ends = np.append(starts, len(units))[1:].tolist()
+    sources, targets = (workers[place].tolist() for place in np.divmod(pair[starts], len(workers)))
+    listed, told = units.tolist(), detail or {}
+    lots = [tuple(listed[start:end]) for start, end in zip(starts.tolist(), ends, strict=True)]
+    return [MoveUnits(region, lot, s, t, reason, told) for lot, s, t in zip(lots, sources, targets, strict=True)]
 
 
 def _changed(reports: deque[_Report], fresh: Ints) -> npt.NDArray[np.bool_]:

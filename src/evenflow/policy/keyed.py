@@ -16,7 +16,8 @@ class KeyedBalance(Protocol):
 
     name: ClassVar[str]
     by_content: ClassVar[bool]
-    """Whether rows go by their key. If not, any worker takes any row, and there is nothing to move."""
+    """Whether rows go by their key. If not, nothing is moved and nothing stored: any worker takes any row or,
+    for a balance with `choices = 2`, either of two workers that the key names takes it (`PartialKeyGrouping`)."""
 
     def decide(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:
         """Moves to begin now; an empty list leaves things as they are."""

@@ -12,6 +12,7 @@ from math import inf
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import Consumer, KeyedSnapshot, MoveUnits
+from evenflow.model.weights import weight_of
 
 ACTIVE_S = 3.0
 """An operator that was not shown for so long does nothing any more."""
@@ -63,7 +64,7 @@ class Sharing:
 
     and `forget(name)` when a region is closed. A region that nobody feeds is not asked, so not viewed, and counts for
     nothing 3 s later. A single operator is shown what was measured, always. The keys of `qos` are names of regions;
-    whoever is not named weighs 1.
+    whoever is not named weighs 1, and further uses of a name ("name-2") as much as the first.
     """
 
     def __init__(self, qos: Mapping[str, float] | None = None) -> None:
@@ -103,7 +104,7 @@ class Sharing:
 
     def weight(self, region: str) -> float:
         """How much the operator's latency matters."""
-        return self.qos.get(region, 1.0)
+        return weight_of(self.qos, region)
 
     def _rest(self, region: str, others: Iterable[str]) -> float:
         heaviest = max((self.weight(name) for name in others), default=0.0)
