@@ -1,0 +1,112 @@
+"""Rules over one stream whose rows come out in batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.rules import syntax as s
+from evenflow.rules.batches import Batches, Released
+from evenflow.rules.binding import Scope
+from evenflow.rules.errors import Text
+from evenflow.rules.expressions import compile_condition, compile_expression
+from evenflow.rules.frame import Columns, Frame, Results
+from evenflow.rules.groups import mixed
+from evenflow.rules.outputs import canonical, output
+from evenflow.rules.reducing import Reduction
+from evenflow.rules.views import grouping
+from evenflow.rules.world import Side, World, aggregated
+
+Longs = npt.NDArray[np.int64]
+
+
+class BatchRule:
+    """One row for each batch and group if nothing else is selected, else one for each row of the batch."""
+
+    def __init__(self, rule: s.Rule, text: Text, side: Side, world: World) -> None:
+        scope = world.scope(text, {side.alias: side.schema})
+        found = world.aggregates(rule, scope)
+        by = replace(scope, clause="GROUP BY")
+        self._side, self._lateness = side, world.lateness
+        self._where = None if rule.where is None else compile_condition(rule.where, scope)
+        self._groups = [compile_expression(each, by) for each in rule.group]
+        self._values = [(name, node.name, value) for name, (node, value) in found.items()]
+        self.output = output(rule, aggregated(scope, found), {side.alias: ""})
+        inner = [grouping(side.source, name) for name in side.window.groups]
+        self._inner = [compile_expression(each, scope) for each in inner if not world.in_key(each, scope)]
+        self._together = bool(found) and _together(rule, scope)
+        self._label = side.label
+        self._state = world.states.share(("batches", side.label), lambda: Batches(side.window.rows, side.window.span))
+        parts = [*self._groups, *([] if self._where is None else [self._where])]
+        parts += [value for _, _, value in self._values if value is not None]
+        later = {
+            name for columns in (self.output.columns, *(p.columns for p in parts)) for alias, name in columns if alias
+        }
+        self._state.columns |= later
+        now = [*self._inner, *([] if side.intake.condition is None else [side.intake.condition])]
+        self.reads = later | {name for part in now for _, name in part.columns}
+
+    def process(self, frame: Frame) -> Results:
+        """What comes of the batches that end."""
+        released = frame.once(("batches", self._label), lambda: self._push(frame))
+        if released is None:
+            return Results([pa.array([], item.type) for item in self.output.items], np.empty(0, np.int64))
+        columns, batch = Columns(released.table), released.batch
+        if self._where is not None:
+            rows = np.flatnonzero(self._where.holds(columns, len(batch)))
+            columns, batch = columns.at(rows), batch[rows]
+        group, owner, first = self._grouped(columns, batch, len(released.ends))
+        reductions = {name: Reduction(kind, value, len(owner)) for name, kind, value in self._values}
+        for reduction in reductions.values():
+            reduction.add(group, columns, len(batch))
+        made = {name: reduction.result() for name, reduction in reductions.items()}
+        if self._together:
+            columns, batch = (columns.at(first) if self._groups else columns).beside(made), owner
+        else:
+            columns = columns.beside({name: array.take(pa.array(group)) for name, array in made.items()})
+        index = self.output.passing(columns, len(batch))
+        if index is not None:
+            columns, batch = columns.at(index), batch[index]
+        return Results(self.output.select(columns, len(batch)), released.ends[batch])
+
+    def _push(self, frame: Frame) -> Released | None:
+        part = self._side.intake.part(frame)
+        keys = mixed(part.of(frame.keys), [each.evaluate(part.columns, part.count) for each in self._inner])
+        times, marks = part.of(frame.times), part.of(frame.latest) - self._lateness
+        released = self._state.enter(part.of(frame.units), keys, frame.rows, part.index, times, marks)
+        if released is None:
+            return None
+        return replace(released, ends=part.places[released.ends])
+
+    def _grouped(self, columns: Columns, batch: Longs, batches: int) -> tuple[Longs, Longs, Longs]:
+        """The group of each row; the batch of each group and, if rows are grouped by something, its first row."""
+        if not self._groups:  # a batch of which no row passed is a group too
+            return batch, np.arange(batches), np.empty(0, np.int64)
+        keys = mixed(batch, [each.evaluate(columns, len(batch)) for each in self._groups])
+        _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+        order = np.argsort(first, kind="stable")
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        return rank[group], batch[first[order]], first[order]
+
+
+def _together(rule: s.Rule, scope: Scope) -> bool:
+    """Whether only aggregates, constants and what is grouped by are selected."""
+    groups = {canonical(each, scope) for each in rule.group}
+    parts: list[s.Node] = [*rule.select, *([] if rule.having is None else [rule.having])]
+    return all(_covered(part, groups, scope) for part in parts)
+
+
+def _covered(node: s.Node, groups: set[str], scope: Scope) -> bool:
+    if isinstance(node, s.Aggregate | s.Literal):
+        return True
+    if isinstance(node, s.Star):
+        return False
+    if isinstance(node, s.Item):
+        return _covered(node.expression, groups, scope)
+    if canonical(node, scope) in groups:  # type: ignore[arg-type]
+        return True
+    return not isinstance(node, s.Column) and all(_covered(child, groups, scope) for child in s.children(node))

@@ -1,0 +1,124 @@
+"""Aggregates over the rows of one stream: the last ones of a key, or all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.operators.columns import locked, nullable, numbers, validity
+from evenflow.operators.compiled import readable
+from evenflow.operators.rings import COUNT, MAX, MEAN, MIN, STD, SUM, Rings, Totals
+from evenflow.rules.clock import Counter
+from evenflow.rules.expressions import Compiled
+from evenflow.rules.frame import Intake, Part
+from evenflow.rules.groups import mixed
+from evenflow.rules.views import EVERYTHING, LENGTH, Window
+
+HOW = {"count": COUNT, "sum": SUM, "avg": MEAN, "min": MIN, "max": MAX, "stddev": STD}
+
+
+def result_type(name: str) -> pa.DataType:
+    """The type of an aggregate, whatever it is of."""
+    return pa.int64() if name == "count" else pa.float64()
+
+
+def finished(name: str, out: npt.NDArray[Any], known: npt.NDArray[np.bool_]) -> pa.Array:
+    """An aggregate as a column."""
+    return pa.array(out.astype(np.int64)) if name == "count" else nullable(out, known)
+
+
+def argument(
+    name: str, value: Compiled | None, columns: Any, rows: int, where: npt.NDArray[np.bool_] | None
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """The numbers that an aggregate is of, and which count; all if empty."""
+    array = None if value is None else value.evaluate(columns, rows)
+    plain = array is None or name == "count"
+    values = locked(np.zeros(rows)) if plain else numbers(array)
+    valid = locked(np.empty(0, np.bool_)) if array is None else validity(array)
+    if where is not None:
+        valid = locked(where & valid if len(valid) else where)
+    return values, valid
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """The rows that aggregates are over, and how they are kept apart."""
+
+    intake: Intake
+    window: Window
+    label: str
+    where: Compiled | None
+    inner: tuple[Compiled, ...]
+    """What std:groupwin splits the window by."""
+    groups: tuple[Compiled, ...]
+    """What GROUP BY splits its rows by."""
+    alone: bool
+    """Whether all rows of a key come here: then its latest time is known without a clock."""
+    counter: Counter | None
+
+    def passing(self, part: Part) -> npt.NDArray[np.bool_] | None:
+        """Which rows pass WHERE; None for all."""
+        if self.where is None:
+            return None
+        condition = self.where
+        return part.frame.once(("where", self.label), lambda: locked(condition.holds(part.columns, part.count)))
+
+    def keys(self, part: Part, grouped: bool) -> npt.NDArray[np.int64]:
+        """The keys of the windows, or of the groups in them."""
+        by = [*self.inner, *self.groups] if grouped else self.inner
+        return part.frame.once(
+            ("keys", self.label, grouped),
+            lambda: mixed(part.of(part.frame.keys), [each.evaluate(part.columns, part.count) for each in by]),
+        )
+
+
+class Cell:
+    """One aggregate of a window, for each of its groups."""
+
+    def __init__(self, name: str, value: Compiled | None, rows: Sliding) -> None:
+        self.name, self.value, self.rows = name, value, rows
+        how, window = HOW[name], rows.window
+        self.state: Any
+        if window.kind == EVERYTHING:
+            self.state = Totals(how)
+        elif window.kind == LENGTH and not rows.groups:
+            self.state = Rings(how, rows=window.rows)
+        else:  # a group loses its rows by their numbers in the window: with a row's number as its time
+            self.state = Rings(how, span=window.span or window.rows)
+
+    def push(self, part: Part) -> pa.Array:
+        """The aggregate after each row."""
+        frame, rows = part.frame, self.rows
+        values, valid = argument(self.name, self.value, part.columns, part.count, rows.passing(part))
+        units, keys = part.of(frame.units), rows.keys(part, True)
+        if isinstance(self.state, Totals):
+            return finished(self.name, *self.state.push(units, keys, values, valid))
+        times = locked(np.empty(0, np.int64))
+        if self.state.span:
+            times = self._times(part)
+            latest = times if rows.window.kind == LENGTH or rows.alone else part.of(frame.latest)
+            if latest is not times and not np.array_equal(latest, times):
+                return self._behind(units, keys, values, valid, times, latest)
+        return finished(self.name, *self.state.push(units, keys, values, valid, times))
+
+    def _times(self, part: Part) -> npt.NDArray[Any]:
+        frame, rows, counter = part.frame, self.rows, self.rows.counter
+        if counter is None:
+            return locked(part.of(frame.times))
+        units = part.of(frame.units)
+        return frame.once(("number", rows.label), lambda: locked(counter.push(units, rows.keys(part, False))))
+
+    def _behind(self, units: Any, keys: Any, values: Any, valid: Any, times: Any, latest: Any) -> pa.Array:
+        """With rows behind the latest time of their key: a row without a value comes first and tells it."""
+        present = np.zeros((len(keys), 2), np.bool_)
+        present[:, 1] = valid if len(valid) else True
+        twice = [np.repeat(each, 2) for each in (units, keys, values)]
+        clock = np.stack([latest, times], axis=1).ravel()
+        out, known = self.state.push(
+            twice[0], twice[1], locked(twice[2]), locked(present.ravel()), readable(clock, np.int64)
+        )
+        return finished(self.name, np.ascontiguousarray(out[1::2]), known[1::2])

@@ -1,0 +1,99 @@
+"""Numbers that a key has one of: its latest time, and how many rows it has had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.operators.compiled import compiled, grown, readable
+from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.slots import KEY_BYTES, Longs, Slots
+
+EVER = np.iinfo(np.int64).min
+
+
+class Numbers:
+    """One number per key, `first` in the beginning."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.slots = Slots()
+        self.values = np.full(self.slots.capacity, first, np.int64)
+
+    def find(self, units: Units, keys: Keys) -> npt.NDArray[np.int32]:
+        """The slots of the keys."""
+        slots = self.slots.find(units, keys)
+        self._fit()
+        return slots
+
+    def extract(self, unit: int) -> Any:
+        slots = self.slots.of(np.array([unit]))
+        if not len(slots):
+            return None
+        state = self.slots.key[slots], self.values[slots]
+        self.values[slots] = self.first
+        self.slots.drop(unit)
+        return state
+
+    def install(self, unit: int, state: Any) -> None:
+        keys, values = state
+        slots = self.slots.add(unit, keys)
+        self._fit()
+        self.values[slots] = values
+
+    def sizes(self, units: Units) -> Longs:
+        return (KEY_BYTES + 2 * 8) * self.slots.counts(units)
+
+    def _fit(self) -> None:
+        if len(self.values) < self.slots.capacity:
+            self.values = grown(self.values, self.slots.capacity, self.first)
+
+
+class Clock(Numbers):
+    """The latest time of each key; a row more than `lateness` microseconds behind it is late. No row is if negative."""
+
+    def __init__(self, lateness: int) -> None:
+        super().__init__(EVER)
+        self.lateness = lateness
+
+    def push(self, units: Units, keys: Keys, times: Longs) -> tuple[Longs, npt.NDArray[np.bool_]]:
+        """The latest time after each row, and which rows are late."""
+        slots = self.find(units, keys)
+        latest, late = np.empty(len(keys), np.int64), np.zeros(len(keys), np.bool_)
+        _advance(slots, readable(times, np.int64), self.lateness, self.values, latest, late)
+        return latest, late
+
+
+class Counter(Numbers):
+    """How many rows each key has had."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def push(self, units: Units, keys: Keys) -> Longs:
+        """The number of each row among those of its key, from 1."""
+        slots = self.find(units, keys)
+        numbers = np.empty(len(keys), np.int64)
+        _number(slots, self.values, numbers)
+        return numbers
+
+
+@compiled
+def _advance(slots, times, lateness, values, latest, late):  # type: ignore[no-untyped-def]
+    for row in range(len(slots)):
+        last = values[slots[row]]
+        if lateness >= 0 and last > EVER + lateness and times[row] < last - lateness:
+            late[row] = True
+        elif times[row] > last:
+            last = times[row]
+            values[slots[row]] = last
+        latest[row] = last
+
+
+@compiled
+def _number(slots, values, numbers):  # type: ignore[no-untyped-def]
+    for row in range(len(slots)):
+        values[slots[row]] += 1
+        numbers[row] = values[slots[row]]

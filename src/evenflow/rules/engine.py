@@ -1,0 +1,178 @@
+"""Rules that know the columns of their rows, and all their state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenflow.errors import FunctionError, InvalidArgument
+from evenflow.operators.adding import column_type
+from evenflow.operators.columns import locked, microseconds, require_time
+from evenflow.operators.keyed import Keys, Origin, Units
+from evenflow.rules import syntax as s
+from evenflow.rules.batch_rule import BatchRule
+from evenflow.rules.clock import Clock
+from evenflow.rules.errors import Text
+from evenflow.rules.frame import Frame, Results
+from evenflow.rules.functions import Function
+from evenflow.rules.join_rule import JoinRule
+from evenflow.rules.match_rule import MatchRule
+from evenflow.rules.stream_rule import StreamRule
+from evenflow.rules.world import Bound, World
+
+RULE, LATE = "rule", "late"
+NO_TIMES = locked(np.empty(0, np.int64))
+
+
+class Engine:
+    """Takes rows in, of one schema or of those columns of it that are read."""
+
+    def __init__(
+        self,
+        rules: Mapping[str, tuple[Text, s.Rule]],
+        rows: pa.Schema,
+        functions: Mapping[str, Function],
+        *,
+        named: bool,
+        key: Sequence[str],
+        time: str | None,
+        lateness: float | None,
+        streams: Mapping[str, Sequence[str]],
+        stream_column: str | None,
+    ) -> None:
+        self._time, self._lateness, self._named, self._stream_column = time, lateness, named, stream_column
+        if time is not None:
+            require_time("time=", time, column_type("time=", rows, time))
+        schemas = {name: _columns(rows, name, columns) for name, columns in streams.items()}
+        span = 0 if lateness is None else round(lateness * 1e6)
+        self.world = World(schemas, functions, tuple(key), time is not None, span)
+        self._clock: Clock | None = None
+        if lateness is not None or any(s.goes_by_time(rule) for _, rule in rules.values()):
+            self._clock = self.world.states.share("clock", lambda: Clock(-1 if lateness is None else span))
+        self.rules: dict[str, Bound] = {name: _bound(rule, text, self.world) for name, (text, rule) in rules.items()}
+        self.late = 0
+        self._rows = rows
+        self.schema = self._schema()
+
+    def reads(self) -> list[str]:
+        """The columns that are needed, in the order of the rows'."""
+        needed = set().union(*(rule.reads for rule in self.rules.values()))
+        needed |= {name for name in (self._time, self._stream_column) if name is not None}
+        everything = self._lateness is not None
+        return [name for name in self._rows.names if everything or name in needed] or self._rows.names[:1]
+
+    def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> tuple[pa.RecordBatch, Origin]:
+        """The results of all rules, and the place of the row each comes from."""
+        origin = np.arange(rows.num_rows)
+        times = NO_TIMES if self._time is None else microseconds(rows.column(self._time), self._time)
+        latest, late = NO_TIMES, np.empty(0, np.int64)
+        behind = None
+        if self._clock is not None:
+            latest, found = self._clock.push(units, keys, times)
+            if found.any():
+                late, here = np.flatnonzero(found), pa.array(np.flatnonzero(~found))
+                behind = rows.take(pa.array(late))
+                rows, origin = rows.take(here), np.flatnonzero(~found)
+                units, keys, times, latest = units[origin], keys[origin], times[origin], latest[origin]
+                self.late += len(late)
+        frame = Frame(rows, units, keys, locked(times), locked(latest), self._numbers(rows))
+        results = {name: rule.process(frame) for name, rule in self.rules.items()}
+        for state in self.world.states:
+            tidy = getattr(state, "tidy", None)
+            if tidy is not None:
+                tidy()
+        if behind is None and not self._named:
+            (only,) = results.values()
+            return self._batch(only.columns, len(only.places)), origin[only.places]
+        return self._merged(results, origin, behind, late)
+
+    def _merged(
+        self, results: Mapping[str, Results], origin: Origin, behind: pa.RecordBatch | None, late: Origin
+    ) -> tuple[pa.RecordBatch, Origin]:
+        """All results in the order of the rows they come from, then of the rules; late rows among them."""
+        parts = [self._wide(name, result) for name, result in results.items()]
+        places = [origin[result.places] for result in results.values()]
+        if behind is not None:
+            kind = self.schema.field(LATE).type
+            row = pa.StructArray.from_arrays([behind.column(field.name) for field in kind], fields=list(kind))
+            parts.append([row if field.name == LATE else pa.nulls(len(late), field.type) for field in self.schema])
+            places.append(late)
+        whole = np.concatenate(places)
+        columns = [pa.concat_arrays(pieces) for pieces in zip(*parts, strict=True)]
+        if len(parts) > 1:
+            order = np.argsort(whole, kind="stable")
+            whole = whole[order]
+            columns = [column.take(pa.array(order)) for column in columns]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema), whole
+
+    def _wide(self, name: str, result: Results) -> list[pa.Array]:
+        rows = len(result.places)
+        own = dict(zip(self.rules[name].output.names, result.columns, strict=True))
+        if self._named:
+            own[RULE] = pa.repeat(pa.scalar(name), rows)
+        return [own[field.name] if field.name in own else pa.nulls(rows, field.type) for field in self.schema]
+
+    def _batch(self, columns: list[pa.Array], rows: int) -> pa.RecordBatch:
+        more = [pa.nulls(rows, field.type) for field in list(self.schema)[len(columns) :]]
+        return pa.RecordBatch.from_arrays([*columns, *more], schema=self.schema)
+
+    def _numbers(self, rows: pa.RecordBatch) -> npt.NDArray[np.integer] | None:
+        """The number of each row's stream."""
+        if self._stream_column is None:
+            return None
+        names = rows.column(self._stream_column)
+        found = pc.index_in(names, pa.array(list(self.world.streams), names.type))
+        if found.null_count:
+            strange = names.filter(pc.is_null(found))[0].as_py()
+            there = ", ".join(f"'{name}'" for name in self.world.streams)
+            raise FunctionError(f"column '{self._stream_column}' is {strange!r} in a row; streams are {there}")
+        numbers: npt.NDArray[np.integer] = found.to_numpy()
+        return numbers
+
+    def _schema(self) -> pa.Schema:
+        fields: dict[str, tuple[pa.DataType, str]] = {}
+        for rule, bound in self.rules.items():
+            for field in bound.output.schema:
+                kind, other = fields.setdefault(field.name, (field.type, rule))
+                if kind != field.type:
+                    raise InvalidArgument(
+                        f"column '{field.name}' is {kind} in rule '{other}' and {field.type} in rule '{rule}': "
+                        "give one of them another name with AS"
+                    )
+        own = ([RULE] if self._named else []) + ([LATE] if self._lateness is not None else [])
+        for name in own:
+            if name in fields:
+                raise InvalidArgument(
+                    f"rule '{fields[name][1]}' selects a column '{name}', the name of a column that comes with every "
+                    "result: give it another name with AS"
+                )
+        result = [pa.field(name, kind) for name, (kind, _) in fields.items()]
+        if self._named:
+            result.insert(0, pa.field(RULE, pa.string()))
+        if self._lateness is not None:
+            theirs = {name for schema in self.world.streams.values() for name in schema.names}
+            whole = [pa.field(field.name, field.type) for field in self._rows if field.name in theirs]
+            result.append(pa.field(LATE, pa.struct(whole)))
+        return pa.schema(result)
+
+
+def _columns(rows: pa.Schema, stream: str, names: Sequence[str]) -> pa.Schema:
+    """A stream's columns; on the workers, those that are read."""
+    there = [name for name in names if name in rows.names]
+    return pa.schema([pa.field(name, column_type(f"stream '{stream}'", rows, name)) for name in there])
+
+
+def _bound(rule: s.Rule, text: Text, world: World) -> Bound:
+    """Bind one rule."""
+    if rule.pattern is not None:
+        return MatchRule(rule, text, world)
+    if len(rule.sources) > 2:
+        raise text.error("FROM has more than two streams: join them two by two", rule.sources[2])
+    sides = [world.side(source, text) for source in rule.sources]
+    if len(sides) == 2:
+        return JoinRule(rule, text, sides, world)
+    return (BatchRule if sides[0].window.batch else StreamRule)(rule, text, sides[0], world)

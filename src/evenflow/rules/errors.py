@@ -1,0 +1,68 @@
+"""What is wrong with a rule, and where in its text."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from evenflow.errors import InvalidArgument
+
+
+class RuleError(InvalidArgument):
+    """A rule that cannot work. `line` and `column`, from 1, tell the place in its text."""
+
+    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.line, self.column = line, column
+
+
+class Placed(Protocol):
+    """A part of a rule's text."""
+
+    @property
+    def line(self) -> int: ...
+    @property
+    def column(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The text of a rule, and its name among several."""
+
+    text: str
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """How messages call the rule."""
+        return f"rule '{self.name}'" if self.name else "the rule"
+
+    def error(self, message: str, at: Placed) -> RuleError:
+        """An error that shows the place."""
+        return self.error_at(message, at.line, at.column)
+
+    def error_at(self, message: str, line: int, column: int) -> RuleError:
+        """An error that shows line and column; 0 if the place is not known."""
+        title = f"{self.title}: " if self.name else ""
+        lines = self.text.splitlines()
+        if not 1 <= line <= len(lines):
+            return RuleError(f"{title}{message}", line, column)
+        shown = lines[line - 1]
+        start = max(0, column - 1 - 80)  # a line may be very long
+        before, part = shown[start : column - 1], shown[start : start + 160]
+        caret = "".join(c if c == "\t" else " " for c in before) + "^"
+        return RuleError(f"{title}line {line}, column {column}: {message}\n    {part}\n    {caret}", line, column)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that is not known: those it may be, or those that there are."""
+    names = sorted(set(known))
+    lower = {other.lower(): other for other in names}
+    close = [lower[other] for other in difflib.get_close_matches(name.lower(), lower, 3, 0.6)]
+    if close:
+        return "did you mean " + " or ".join(f"'{other}'" for other in close) + "?"
+    if not names:
+        return "there are none"
+    return "there are: " + ", ".join(f"'{other}'" for other in names[:30]) + (", ..." if len(names) > 30 else "")

@@ -1,0 +1,141 @@
+"""The functions of a rule: those that every rule has, and the user's own, called with pandas Series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenflow.errors import FunctionError, InvalidArgument, first_line
+from evenflow.rules.syntax import AGGREGATES
+
+CHUNK = 65_536
+"""Values with which a user's function is called at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A user's function: as many Series in as it has arguments, one Series or array of `type` and their length out."""
+
+    callable: Callable[..., Any]
+    type: pa.DataType = pa.float64()  # noqa: RUF009 - types cannot change
+
+
+def normalised(functions: Mapping[str, Any] | None) -> dict[str, Function]:
+    """Functions by name; a plain callable returns doubles."""
+    found = {}
+    for name, value in (functions or {}).items():
+        function = value if isinstance(value, Function) else Function(value)
+        if not isinstance(name, str) or not name:
+            raise InvalidArgument(f"functions has the name {name!r}: give a string")
+        if name.lower() in AGGREGATES:
+            raise InvalidArgument(f"functions has '{name}', the name of an aggregate: give it another name")
+        if not callable(function.callable):
+            raise InvalidArgument(f"functions has {name}={value!r}: give something that can be called")
+        found[name] = function
+    return found
+
+
+def call(name: str, rule: str, function: Function, arguments: Sequence[Any], rows: int) -> pa.Array:
+    """What a user's function makes of its arguments, each a Series or one value for all rows."""
+    parts = [
+        _chunk(name, rule, function, [_slice(each, start, min(CHUNK, rows - start)) for each in arguments])
+        for start in range(0, rows, CHUNK)
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return pa.concat_arrays(parts) if parts else pa.array([], function.type)
+
+
+def _slice(argument: Any, start: int, length: int) -> pd.Series:
+    if isinstance(argument, np.ndarray):
+        return pd.Series(argument[start : start + length])
+    return pd.Series(np.full(length, argument) if not isinstance(argument, str | None) else [argument] * length)
+
+
+def _chunk(name: str, rule: str, function: Function, series: list[pd.Series]) -> pa.Array:
+    rows = len(series[0])
+    try:
+        result = function.callable(*series)
+    except Exception as error:
+        raise FunctionError(
+            f"function '{name}' of {rule} raised {type(error).__name__}: {first_line(error)}"
+        ) from error
+    try:
+        length = len(result)
+    except TypeError:
+        raise FunctionError(
+            f"function '{name}' of {rule} returned {type(result).__name__}: return a Series or an array"
+        ) from None
+    if length != rows:
+        raise FunctionError(
+            f"function '{name}' of {rule} returned {length} values for {rows} rows: return one for each"
+        )
+    try:
+        array = result if isinstance(result, pa.Array) else pa.array(result, from_pandas=True)
+        if array.type != function.type:
+            array = array.cast(function.type)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise FunctionError(
+            f"function '{name}' of {rule} returned what is no {function.type}: {first_line(error)}"
+        ) from None
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    return array
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """A function that every rule has; `takes` is the family of its arguments, any if empty."""
+
+    apply: Callable[..., Any]
+    least: int = 1
+    most: int = 1
+    takes: str = ""
+    common: bool = False
+    """Whether all arguments are cast to one type."""
+
+
+def _double(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *values: function(*(pc.cast(value, pa.float64()) for value in values))
+
+
+def _join(*values: Any) -> Any:
+    return pc.binary_join_element_wise(*values, "")
+
+
+def _null_if(value: Any, other: Any) -> Any:
+    return pc.if_else(pc.fill_null(pc.equal(value, other), False), pa.scalar(None, value.type), value)
+
+
+def _round(value: Any, digits: Any = None) -> Any:
+    if digits is None:
+        return pc.round(value, round_mode="half_towards_infinity")
+    return pc.round_binary(value, pc.cast(digits, pa.int32()), round_mode="half_towards_infinity")
+
+
+BUILTINS: Mapping[str, Builtin] = {
+    "abs": Builtin(pc.abs, takes="number"),
+    "ceil": Builtin(pc.ceil, takes="number"),
+    "floor": Builtin(pc.floor, takes="number"),
+    "round": Builtin(_round, 1, 2, takes="number"),
+    "sqrt": Builtin(_double(pc.sqrt), takes="number"),
+    "exp": Builtin(_double(pc.exp), takes="number"),
+    "ln": Builtin(_double(pc.ln), takes="number"),
+    "log10": Builtin(_double(pc.log10), takes="number"),
+    "power": Builtin(_double(pc.power), 2, 2, takes="number"),
+    "length": Builtin(pc.utf8_length, takes="text"),
+    "lower": Builtin(pc.utf8_lower, takes="text"),
+    "upper": Builtin(pc.utf8_upper, takes="text"),
+    "trim": Builtin(pc.utf8_trim_whitespace, takes="text"),
+    "concat": Builtin(_join, 1, 100, takes="text", common=True),
+    "coalesce": Builtin(pc.coalesce, 1, 100, common=True),
+    "greatest": Builtin(pc.max_element_wise, 2, 100, takes="number", common=True),
+    "least": Builtin(pc.min_element_wise, 2, 100, takes="number", common=True),
+    "nullif": Builtin(_null_if, 2, 2, common=True),
+}

@@ -1,0 +1,62 @@
+"""Keys within keys: a key's 64-bit hash, mixed with those of further values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenflow.operators.keyed import Keys
+
+ODD = np.uint64(0x9E3779B97F4A7C15)
+MIX = np.uint64(0xBF58476D1CE4E5B9)
+NOTHING = np.uint64(0x94D049BB133111EB)
+HALF = np.uint64(29)
+
+
+def mixed(keys: Keys, values: Sequence[pa.Array]) -> Keys:
+    """A 64-bit hash of key and values, the same for equal ones; null equals null."""
+    result = keys.view(np.uint64)
+    for array in values:
+        result = (result * ODD) ^ hashes(array)
+        result = (result ^ (result >> HALF)) * MIX
+    return result.view(np.int64)
+
+
+def hashes(array: pa.Array) -> npt.NDArray[np.uint64]:
+    """A 64-bit hash of each value."""
+    kind = array.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind):
+        bits = pc.fill_null(pc.cast(array, pa.int64(), safe=False), 0).to_numpy().view(np.uint64)
+    elif pa.types.is_floating(kind):
+        numbers = pc.fill_null(pc.cast(array, pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+        bits = np.where(np.isnan(numbers), np.nan, numbers + 0.0).view(np.uint64)  # one NaN, one zero
+    else:
+        bits = _objects(array)
+    found = _spread(bits)
+    if array.null_count:
+        found[array.is_null().to_numpy(zero_copy_only=False)] = NOTHING
+    return found
+
+
+def _objects(array: pa.Array) -> npt.NDArray[np.uint64]:
+    """Of text and all else that is no number: of what it is as text, once for each value that occurs."""
+    text = (
+        array if pa.types.is_string(array.type) else pa.array([str(value) for value in array.to_pylist()], pa.string())
+    )
+    encoded = text.dictionary_encode()
+    words: npt.NDArray[Any] = encoded.dictionary.to_numpy(zero_copy_only=False)
+    found = pd.util.hash_array(words.astype(object), categorize=False) if len(words) else np.zeros(1, np.uint64)
+    codes = pc.fill_null(encoded.indices, 0).to_numpy()
+    hashed: npt.NDArray[np.uint64] = np.asarray(found, np.uint64)[codes]
+    return hashed
+
+
+def _spread(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    mix = (bits ^ (bits >> np.uint64(31))) * MIX
+    return np.asarray(mix ^ (mix >> np.uint64(27)), np.uint64)

@@ -1,0 +1,177 @@
+"""The rows in the window of one side of a join, and the pairs that later rows make with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.operators.columns import locked
+from evenflow.operators.compiled import compiled, readable
+from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.pairs import EVER, Pairs
+from evenflow.operators.slots import Longs
+from evenflow.operators.store import to_bytes
+
+BLOCK = 1 << 18
+"""Pairs that are listed at a time, unless a single row makes more."""
+NOTHING = to_bytes(pa.table({}))
+
+
+class Rows(Pairs):
+    """Lists of rows per key, of which only the first side of `Pairs` is used."""
+
+    def __init__(self, rows: int, span: int) -> None:
+        super().__init__(rows, span)
+        self.columns: set[str] = set()
+        """What is kept of the rows."""
+
+    def extract(self, unit: int) -> Any:
+        if self.store.length:
+            return super().extract(unit)
+        slots = self.slots.of(np.array([unit]))
+        if not len(slots):
+            return None
+        state = self.slots.key[slots], self.latest[slots], np.zeros((len(slots), 2), np.int64), self.clock[:0], NOTHING
+        self.newest[slots], self.latest[slots] = -1, EVER
+        self.slots.drop(unit)
+        return state
+
+    def keep(self, rows: pa.RecordBatch, index: npt.NDArray[np.int64] | None) -> int:
+        """Append rows, at the places `index` if not all; the number of the first."""
+        names = sorted(self.columns)
+        kept = rows.select(names) if names else pa.record_batch({"": pa.nulls(rows.num_rows, pa.int8())})
+        kept = kept if index is None else kept.take(pa.array(index))
+        return self._append(pa.Table.from_batches([kept]))
+
+    def table(self, numbers: Longs) -> pa.Table:
+        """The rows with these numbers."""
+        return self.store.take(numbers)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What each row of a frame sees: the list from `heads` on, but for rows from `bounds` on, and back to `cuts`."""
+
+    slots: npt.NDArray[np.int32]
+    heads: Longs
+    bounds: Longs
+    cuts: Longs
+
+
+class Memory(Rows):
+    """The windows of all keys, as they were before each row: the last `rows`, or those of the last `span`."""
+
+    def enter(
+        self, units: Units, looks: Keys, enters: Keys, entering: Any, rows: pa.RecordBatch, times: Longs, latest: Longs
+    ) -> Seen:
+        """Put the rows at the places `entering` (None: all) into the windows of `enters`; what all see in `looks`."""
+        slots = self.slots.find(units, looks)
+        own = slots if enters is looks else self.slots.find(units, enters)
+        self._fit()
+        count = len(units)
+        base = self.keep(rows, entering)
+        flags = np.ones(count, np.bool_) if entering is None else np.zeros(count, np.bool_)
+        if entering is not None:
+            flags[entering] = True
+        if self.span:
+            self.clock[base : base + int(flags.sum())] = times[flags]
+        heads, bounds, cuts = (np.empty(count, np.int64) for _ in range(3))
+        window = self.newest, self.latest, self.older, self.clock
+        _enter(slots, own, flags, base, self.span, locked(latest), *window, heads, bounds, cuts)
+        return Seen(slots, heads, bounds, cuts)
+
+    def pairs(self, seen: Seen, places: npt.NDArray[np.int64]) -> Iterator[tuple[Longs, Longs, pa.Table]]:
+        """For the rows at these places: which of them, and which row of the table it meets, oldest first; in blocks."""
+        which, numbers = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+        mark = np.zeros(self.store.length, np.int32)
+        done = 0
+        while done < len(places):
+            start = done
+            view = seen.heads, seen.bounds, seen.cuts
+            done, used = _list_pairs(
+                readable(places, np.int64), done, self.most, self.span, *view, self.older, self.clock, which, numbers
+            )
+            if done == start:
+                which, numbers = np.empty(2 * len(which), np.int64), np.empty(2 * len(which), np.int64)
+                continue
+            if used:
+                met = np.empty(min(used, self.store.length), np.int64)
+                count = _localise(numbers[:used], mark, met)
+                yield which[:used], numbers[:used], self.table(met[:count])
+
+    def tidy(self) -> None:
+        """Let go of what no window holds; row numbers change."""
+        self._compact()
+
+
+@compiled
+def _enter(slots, own, flags, base, span, latest, newest, latest_of, older, clock, heads, bounds, cuts):  # type: ignore[no-untyped-def]
+    number = base
+    for row in range(len(slots)):
+        slot = slots[row]
+        cut = EVER
+        if span:
+            latest_of[slot] = max(latest_of[slot], latest[row])
+            cut = latest[row] - span if latest[row] > EVER + span else EVER
+        heads[row], bounds[row], cuts[row] = newest[slot, 0], number, cut
+        if not flags[row]:
+            continue
+        slot = own[row]
+        newer, place = -1, newest[slot, 0]
+        if span:
+            latest_of[slot] = max(latest_of[slot], latest[row])
+            if clock[number] <= cut:
+                number += 1
+                continue
+            while place >= 0 and clock[place] > clock[number]:
+                newer, place = place, older[place]
+        older[number] = place
+        if newer < 0:
+            newest[slot, 0] = number
+        else:
+            older[newer] = number
+        number += 1
+
+
+@compiled
+def _list_pairs(places, at, most, span, heads, bounds, cuts, older, clock, which, numbers):  # type: ignore[no-untyped-def]
+    """List pairs for places from `at` on; the place for which there was no room, and how much is used."""
+    used = 0
+    for place in range(at, len(places)):
+        row = places[place]
+        start = used
+        number = heads[row]
+        while number >= 0 and used - start < most and not (span and clock[number] <= cuts[row]):
+            if number < bounds[row]:
+                if used == len(which):
+                    return place, start
+                which[used], numbers[used] = place, number
+                used += 1
+            number = older[number]
+        low, high = start, used - 1
+        while low < high:
+            numbers[low], numbers[high] = numbers[high], numbers[low]
+            low += 1
+            high -= 1
+    return len(places), used
+
+
+@compiled
+def _localise(numbers, mark, met):  # type: ignore[no-untyped-def]
+    """Number the rows that occur anew, from 0 on; list them in `met`; how many there are. `mark` is as it was then."""
+    count = 0
+    for pair in range(len(numbers)):
+        number = numbers[pair]
+        if mark[number] == 0:
+            met[count] = number
+            count += 1
+            mark[number] = count
+        numbers[pair] = mark[number] - 1
+    for which in range(count):
+        mark[met[which]] = 0
+    return count

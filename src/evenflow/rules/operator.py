@@ -1,0 +1,172 @@
+"""A keyed operator made of rules."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.errors import InvalidArgument
+from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
+from evenflow.rules import syntax as s
+from evenflow.rules.errors import Text
+from evenflow.rules.functions import normalised
+from evenflow.rules.parser import parse
+
+if TYPE_CHECKING:
+    from evenflow.rules.engine import Engine
+
+
+class RuleOperator(KeyedOperator):
+    """Runs one rule or several over the rows of each key (`docs/cep.md` tells what they mean).
+
+    `rules` is a text, or several, by name or in a list: then results have a first column `rule` with the name, and the
+    union of the rules' columns. `functions` are plain callables, which return doubles, or `Function`s. `key` names the
+    columns of which the rows' keys are made. `time` names the column with the time. Without `lateness_s` no row is
+    late, with it there is a last column `late`. `streams` tells the columns of each stream, and the string column
+    `stream_column` of which a row is; without them the rows are one stream, called as the first rule calls it.
+
+    A copy of an operator, a pickled one too, has no state.
+    """
+
+    def __init__(
+        self,
+        rules: Mapping[str, str] | str | Sequence[str],
+        functions: Mapping[str, Any] | None = None,
+        *,
+        key: Sequence[str] = (),
+        time: str | None = None,
+        lateness_s: float | None = None,
+        streams: Mapping[str, Sequence[str]] | None = None,
+        stream_column: str | None = None,
+    ) -> None:
+        self.several = not isinstance(rules, str)
+        self.rules = _named(rules)
+        self.key = (key,) if isinstance(key, str) else tuple(key)
+        self.time, self.lateness_s = time, lateness_s
+        self.streams = None if streams is None else {name: tuple(columns) for name, columns in streams.items()}
+        self.stream_column = stream_column
+        _check(self)
+        self._functions = normalised(functions)
+        texts = {name: Text(text, name if self.several else "") for name, text in self.rules.items()}
+        self._parsed = {name: (text, parse(text)) for name, text in texts.items()}
+        self._engine: Engine | None = None
+        self._waiting: dict[int, Any] = {}
+
+    @property
+    def stream(self) -> str:
+        """What the first rule calls its rows."""
+        _, rule = next(iter(self._parsed.values()))
+        return rule.sources[0].stream if rule.pattern is None else s.atoms(rule.pattern)[0].stream
+
+    @property
+    def timed(self) -> bool:
+        """Whether any rule goes by time."""
+        return any(s.goes_by_time(rule) for _, rule in self._parsed.values())
+
+    def __reduce__(self) -> Any:
+        rules = self.rules if self.several else self.rules[""]
+        more = self.key, self.time, self.lateness_s, self.streams, self.stream_column
+        return _make, (type(self), rules, self._functions, *more)
+
+    def schema(self, rows: pa.Schema) -> pa.Schema:
+        return self._bind(rows).schema
+
+    def reads(self, rows: pa.Schema) -> Sequence[str]:
+        return self._bind(rows).reads()
+
+    def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> tuple[pa.RecordBatch, Origin]:
+        return self._running(rows.schema).process(rows, units, keys)
+
+    def extract(self, unit: int) -> Any:
+        return self._waiting.pop(unit, None) if self._engine is None else self._engine.world.states.extract(unit)
+
+    def install(self, unit: int, state: Any) -> None:
+        if self._engine is None:  # what the columns are is known when rows come
+            self._waiting[unit] = state
+        else:
+            self._engine.world.states.install(unit, state)
+
+    def sizes(self, units: Units) -> npt.NDArray[np.int64]:
+        if self._engine is not None:
+            return self._engine.world.states.sizes(units)
+        waiting = [self._waiting.get(int(unit)) for unit in units]
+        return np.array([0 if state is None else len(pickle.dumps(state)) for state in waiting], np.int64)
+
+    def counts(self) -> dict[str, int]:
+        """What has been counted since this copy was made: rows that came late."""
+        return {"late": 0 if self._engine is None else self._engine.late}
+
+    def warm_up(self, rows: pa.Schema) -> None:
+        from evenflow.rules.warming import warm_up
+
+        warm_up(self._bind(rows), rows)
+
+    def _running(self, rows: pa.Schema) -> Engine:
+        if self._engine is None:
+            self._engine = self._bind(rows)
+            for unit, state in self._waiting.items():
+                self._engine.world.states.install(unit, state)
+            self._waiting.clear()
+        return self._engine
+
+    def _bind(self, rows: pa.Schema) -> Engine:
+        from evenflow.rules.engine import Engine  # numba comes with it: only those who use it pay
+
+        streams = self.streams or {self.stream: tuple(rows.names)}
+        return Engine(
+            self._parsed,
+            rows,
+            self._functions,
+            named=self.several,
+            key=self.key,
+            time=self.time,
+            lateness=self.lateness_s,
+            streams=streams,
+            stream_column=self.stream_column,
+        )
+
+    def __str__(self) -> str:
+        return f"RuleOperator({', '.join(self.rules) or 'one rule'})"
+
+
+def _make(kind: type[RuleOperator], rules: Any, functions: Any, *more: Any) -> RuleOperator:
+    key, time, lateness_s, streams, stream_column = more
+    return kind(
+        rules, functions, key=key, time=time, lateness_s=lateness_s, streams=streams, stream_column=stream_column
+    )
+
+
+def _named(rules: Any) -> dict[str, str]:
+    if isinstance(rules, str):
+        return {"": rules}
+    if not isinstance(rules, Mapping):
+        rules = {f"rule{place}": text for place, text in enumerate(rules, 1)}
+    if not rules:
+        raise InvalidArgument("rules is empty: give at least one")
+    for name, text in rules.items():
+        if not isinstance(name, str) or not name or not isinstance(text, str):
+            raise InvalidArgument(f"rules has {name!r}: {text!r}: give names and texts")
+    return dict(rules)
+
+
+def _check(operator: RuleOperator) -> None:
+    lateness, time = operator.lateness_s, operator.time
+    if lateness is not None:
+        if time is None:
+            raise InvalidArgument(f"lateness is {lateness} and time is None: name the column that holds the time")
+        if not isinstance(lateness, (int, float)) or not 0 <= lateness <= 1e9 or math.isnan(lateness):
+            raise InvalidArgument(f"lateness is {lateness!r}: give seconds from 0 on")
+    if operator.streams is not None and not operator.streams:
+        raise InvalidArgument("streams is empty: give at least one")
+    if (operator.stream_column is None) != (operator.streams is None or len(operator.streams) == 1):
+        given = None if operator.streams is None else list(operator.streams)
+        raise InvalidArgument(
+            f"streams are {given} and stream_column is {operator.stream_column!r}: several streams need a column that "
+            "tells which a row is of"
+        )

@@ -1,0 +1,72 @@
+"""Rules over one stream whose rows trigger one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from evenflow.rules import syntax as s
+from evenflow.rules.cells import Cell, Sliding
+from evenflow.rules.clock import Counter
+from evenflow.rules.errors import Text
+from evenflow.rules.expressions import compile_condition, compile_expression
+from evenflow.rules.frame import Frame, Results
+from evenflow.rules.outputs import canonical, output
+from evenflow.rules.views import LENGTH, grouping
+from evenflow.rules.world import Side, World, aggregated
+
+
+class StreamRule:
+    """Aggregates are over the rows in the window that pass WHERE and are of the row's group, itself included."""
+
+    def __init__(self, rule: s.Rule, text: Text, side: Side, world: World) -> None:
+        scope = world.scope(text, {side.alias: side.schema})
+        inner = [grouping(side.source, name) for name in side.window.groups]
+        inner = [each for each in inner if not world.in_key(each, scope)]
+        by = replace(scope, clause="GROUP BY")
+        groups = [each for each in rule.group if not world.in_key(each, by)]
+        where = None if rule.where is None else compile_condition(rule.where, scope)
+        passing = "" if rule.where is None else canonical(rule.where, scope)
+        label = f"{side.label} where {passing} group by {[canonical(each, by) for each in groups]}"
+        found = world.aggregates(rule, scope)
+        counter = None
+        if found and groups and side.window.kind == LENGTH:
+            counter = world.states.share(("counter", label), Counter)
+        self._rows = Sliding(
+            side.intake,
+            side.window,
+            label,
+            where,
+            tuple(compile_expression(each, scope) for each in inner),
+            tuple(compile_expression(each, by) for each in groups),
+            alone=len(world.streams) == 1 and side.intake.condition is None and not inner and not groups,
+            counter=counter,
+        )
+        self._cells = {}
+        for name, (node, value) in found.items():
+            of = "*" if node.argument is None else canonical(node.argument, scope)
+            key = "cell", label, node.name, of
+            holder = Cell(node.name, value, self._rows)
+            holder.state = world.states.share(key, lambda holder=holder: holder.state)  # type: ignore[misc]
+            self._cells[name] = key, holder
+        self.output = output(rule, aggregated(scope, found), {side.alias: ""})
+        conditions = [side.intake.condition, where, *self._rows.inner, *self._rows.groups]
+        conditions += [value for _, value in found.values()]
+        used = [*(each.columns for each in conditions if each is not None), self.output.columns]
+        self.reads = {name for columns in used for alias, name in columns if alias}
+
+    def process(self, frame: Frame) -> Results:
+        """A row for each that passes."""
+        part = self._rows.intake.part(frame)
+        made = {name: frame.once(key, partial(cell.push, part)) for name, (key, cell) in self._cells.items()}
+        columns, places, count = part.columns.beside(made), part.places, part.count
+        passing = self._rows.passing(part)
+        if passing is not None:
+            index = np.flatnonzero(passing)
+            columns, places, count = columns.at(index), places[index], len(index)
+        chosen = self.output.passing(columns, count)
+        if chosen is not None:
+            columns, places, count = columns.at(chosen), places[chosen], len(chosen)
+        return Results(self.output.select(columns, count), places)

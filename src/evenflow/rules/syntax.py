@@ -1,0 +1,287 @@
+"""The syntax tree of a rule. Every node knows its line and column; equality does not look at them.
+
+A rule is `SELECT items FROM sources WHERE ... GROUP BY ... HAVING ...`, or the same over a pattern:
+
+    every a=Tick(price > 100) -> [2:3] b=Tick(price < a.price) where timer:within(10 sec)
+
+is `Followed(Every(Atom("a", "Tick", ...)), Repeat(Within(Atom("b", "Tick", ...), 10.0), 2, 3))`. In order of binding,
+tightest first, as in Esper: `where timer:within`, after an atom or a parenthesis; `every`, `not` and repetition, before
+what they apply to; `and`; `or`; `->`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import TypeAlias
+
+AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """Any part of a rule, and where it begins; 0 if it was not parsed."""
+
+    line: int = field(default=0, compare=False, repr=False)
+    column: int = field(default=0, compare=False, repr=False)
+
+
+# Expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Node):
+    """A constant; None is null."""
+
+    value: bool | int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Node):
+    """A column, of the stream, alias or tag `owner` if that is said; `a[0]` is an owner like any other."""
+
+    owner: str | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Node):
+    """`not` or `-`."""
+
+    operator: str
+    operand: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Node):
+    """`+ - * / % ||`, `= != < <= > >=`, `and`, `or`."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class In(Node):
+    """`operand [not] in (options)`."""
+
+    operand: Expression
+    options: tuple[Expression, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Between(Node):
+    """`operand [not] between low and high`, both included."""
+
+    operand: Expression
+    low: Expression
+    high: Expression
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Like(Node):
+    """`operand [not] like pattern`."""
+
+    operand: Expression
+    pattern: Expression
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Node):
+    """`operand is [not] null`."""
+
+    operand: Expression
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Node):
+    """`case when condition then value ... [else otherwise] end`."""
+
+    whens: tuple[tuple[Expression, Expression], ...]
+    otherwise: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Node):
+    """A function that is no aggregate; `owner` is what stands before a dot."""
+
+    owner: str | None
+    name: str
+    arguments: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(Node):
+    """One of `AGGREGATES`; without argument it is `count(*)`."""
+
+    name: str
+    argument: Expression | None
+    distinct: bool = False
+
+
+Expression: TypeAlias = Literal | Column | Unary | Binary | In | Between | Like | IsNull | Case | Call | Aggregate
+
+
+# Patterns
+
+
+@dataclass(frozen=True, slots=True)
+class Atom(Node):
+    """A row of `stream` that passes `filter`; `tag` is its name in later filters and in the select list."""
+
+    tag: str | None
+    stream: str
+    filter: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Every(Node):
+    """Begin anew whenever `pattern` has matched."""
+
+    pattern: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Followed(Node):
+    """`left -> right`: right begins after left has matched. Longer chains lean to the left."""
+
+    left: Pattern
+    right: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class And(Node):
+    """Both, in any order."""
+
+    left: Pattern
+    right: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Node):
+    """One of the two."""
+
+    left: Pattern
+    right: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Node):
+    """That it does not happen."""
+
+    pattern: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat(Node):
+    """`[least:most] pattern`: that many matches one after the other; `[n]` is n:n."""
+
+    pattern: Pattern
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Within(Node):
+    """`pattern where timer:within(seconds)`: it ends that long after it began to wait."""
+
+    pattern: Pattern
+    seconds: float
+
+
+Pattern: TypeAlias = Atom | Every | Followed | And | Or | Not | Repeat | Within
+
+
+# Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Star(Node):
+    """`*`, or `owner.*`."""
+
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Item(Node):
+    """An expression of the select list, and what it is called there."""
+
+    expression: Expression
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View(Node):
+    """`space:name(arguments)`: an argument is a number, a column, or a time in seconds if `timed`."""
+
+    space: str
+    name: str
+    arguments: tuple[int | float | str, ...] = ()
+    timed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Node):
+    """`stream(filter).view().view() as alias`."""
+
+    stream: str
+    filter: Expression | None = None
+    views: tuple[View, ...] = ()
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Node):
+    """A whole rule: over sources, or over a pattern."""
+
+    select: tuple[Star | Item, ...]
+    sources: tuple[Source, ...] = ()
+    pattern: Pattern | None = None
+    where: Expression | None = None
+    group: tuple[Expression, ...] = ()
+    having: Expression | None = None
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes right below."""
+    for part in fields(node):
+        yield from _nodes(getattr(node, part.name))
+
+
+def _nodes(value: object) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _nodes(each)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and all below it."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def conjuncts(expression: Expression | None) -> list[Expression]:
+    """The parts of a condition that are joined by `and`; none for no condition."""
+    if expression is None:
+        return []
+    if isinstance(expression, Binary) and expression.operator == "and":
+        return conjuncts(expression.left) + conjuncts(expression.right)
+    return [expression]
+
+
+def atoms(pattern: Pattern) -> list[Atom]:
+    """The atoms of a pattern, as they stand in its text."""
+    return [node for node in walk(pattern) if isinstance(node, Atom)]
+
+
+def goes_by_time(rule: Rule) -> bool:
+    """Whether the rows of a rule need a time."""
+    nodes = walk(rule)
+    return any(isinstance(node, Within) or (isinstance(node, View) and "time" in node.name.lower()) for node in nodes)

@@ -1,0 +1,45 @@
+"""Compiles what rules need before their first row comes, without calling any user's function."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.rules.engine import Engine
+from evenflow.rules.operator import RuleOperator
+from evenflow.rules.patterns import Patterns
+
+REHEARSAL = {
+    "running": "select avg(x), min(x), stddev(x), count(*) from T",
+    "length": "select sum(x) from T.win:length(3)",
+    "time": "select avg(x), stddev(x) from T.win:time(3 sec) group by g",
+    "group": "select max(x) from T.win:length(3) group by g",
+    "join": "select max(A.x - B.x) from T.std:lastevent() A, T.win:length(3) B having count(*) > 0",
+    "timed join": "select A.x as a, B.x as b from T.std:lastevent() A, T.win:time(3 sec) B",
+    "batch": "select sum(x) from T.win:length_batch(3)",
+    "pattern": "every a=T(x > 5) -> b=T(x < a.x and g = a.g) where timer:within(10 sec)",
+    "timed batch": "select x from T.win:time_batch(3 sec)",
+}
+
+
+def warm_up(engine: Engine, rows: pa.Schema) -> None:
+    """Run rules like those of the engine on rows of our own; and the engine's own patterns on none."""
+    for state in engine.world.states:
+        if isinstance(state, Patterns):
+            state.warm_up(rows)
+    actor = RuleOperator(REHEARSAL, key=["k"], time="t", lateness_s=100)
+    count = 200  # more keys than there are slots at first
+    numbers = np.arange(count, dtype=np.int64)
+    some = pa.record_batch(
+        {
+            "x": pa.array(numbers.astype(np.float64), mask=numbers % 7 == 0),
+            "g": pa.array((numbers % 3).astype(str)),
+            "t": pa.array(numbers - numbers % 2 * 2),
+            "k": pa.array(numbers % 2),
+        }
+    )
+    units = (numbers % 2).astype(np.int32)
+    for keys in (numbers % 2, numbers):
+        actor.process(some, units, keys)
+    actor.sizes(np.array([0, 1], np.int32))
+    actor.install(1, actor.extract(1))

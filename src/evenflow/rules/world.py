@@ -1,0 +1,160 @@
+"""What all rules of one operator share: streams, functions, the key, and the state that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.operators.keyed import Units
+from evenflow.operators.slots import Longs
+from evenflow.rules import syntax as s
+from evenflow.rules.arithmetic import family
+from evenflow.rules.binding import Scope
+from evenflow.rules.cells import result_type
+from evenflow.rules.errors import Text, nearest
+from evenflow.rules.expressions import Compiled, compile_condition, compile_expression
+from evenflow.rules.frame import Frame, Intake, Results
+from evenflow.rules.functions import Function
+from evenflow.rules.outputs import Output, aggregates, canonical
+from evenflow.rules.printing import show
+from evenflow.rules.views import Window, window
+
+
+class State(Protocol):
+    """What is kept for keys, by units."""
+
+    def extract(self, unit: int) -> Any:
+        """Take a unit's state out; None if there is none."""
+
+    def install(self, unit: int, state: Any) -> None:
+        """Put it in."""
+
+    def sizes(self, units: Units) -> Longs:
+        """Bytes of each unit's state."""
+
+
+T = TypeVar("T", bound=State)
+
+
+class States:
+    """All states of an operator, in an order that depends on its rules only."""
+
+    def __init__(self) -> None:
+        self._shared: dict[Hashable, State] = {}
+
+    def share(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The state of this name, made when it is first asked for."""
+        found: Any = self._shared.setdefault(key, None)  # type: ignore[arg-type]
+        if found is None:
+            found = self._shared[key] = make()
+        return found  # type: ignore[no-any-return]
+
+    def extract(self, unit: int) -> Any:
+        parts = {place: state.extract(unit) for place, state in enumerate(self._shared.values())}
+        found = {place: part for place, part in parts.items() if part is not None}
+        return found or None
+
+    def install(self, unit: int, content: Any) -> None:
+        for place, state in enumerate(self._shared.values()):
+            if place in content:
+                state.install(unit, content[place])
+
+    def sizes(self, units: Units) -> Longs:
+        return sum((state.sizes(units) for state in self._shared.values()), np.zeros(len(units), np.int64))
+
+    def __iter__(self) -> Any:
+        return iter(self._shared.values())
+
+
+class Bound(Protocol):
+    """A rule whose names and types are known."""
+
+    output: Output
+    reads: set[str]
+
+    def process(self, frame: Frame) -> Results:
+        """What comes out for the rows."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """An item of FROM: the rows it takes, and the window over them."""
+
+    source: s.Source
+    alias: str
+    stream: str
+    intake: Intake
+    window: Window
+    schema: pa.Schema
+
+    @property
+    def label(self) -> str:
+        """The same for the same rows."""
+        return f"{self.stream}({self.intake.label}){self.window}"
+
+
+@dataclass
+class World:
+    """The columns of each stream and what else rules are bound to."""
+
+    streams: Mapping[str, pa.Schema]
+    functions: Mapping[str, Function]
+    key: tuple[str, ...]
+    timed: bool
+    lateness: int
+    """Microseconds; 0 if rows are never late."""
+    states: States = field(default_factory=States)
+
+    def stream(self, name: str, at: s.Node, text: Text) -> str:
+        """The stream of this name, spelled just so."""
+        if name not in self.streams:
+            raise text.error(f"unknown stream '{name}'; {nearest(name, self.streams)}", at)
+        return name
+
+    def scope(self, text: Text, sources: Mapping[str, pa.Schema], clause: str = "WHERE") -> Scope:
+        """For expressions over these aliases."""
+        return Scope(text, sources, self.functions, streams=frozenset(self.streams), clause=clause)
+
+    def side(self, source: s.Source, text: Text) -> Side:
+        """Bind an item of FROM."""
+        stream = self.stream(source.stream, source, text)
+        schema, alias = self.streams[stream], source.alias or stream
+        view = window(source, text)
+        if view.timed and not self.timed:
+            raise text.error("a window in time needs the time of the rows: give time=", source.views[-1])
+        condition, label = None, ""
+        if source.filter is not None:
+            scope = self.scope(text, {alias: schema}, "a filter")
+            condition, label = compile_condition(source.filter, scope), canonical(source.filter, scope)
+        intake = Intake(list(self.streams).index(stream), label, condition)
+        return Side(source, alias, stream, intake, view, schema)
+
+    def aggregates(self, rule: s.Rule, scope: Scope) -> dict[str, tuple[s.Aggregate, Compiled | None]]:
+        """The aggregates of a rule by their text, each with what it is of."""
+        found = {}
+        inside = Scope(scope.text, scope.sources, scope.functions, streams=scope.streams, clause="an aggregate")
+        for text, node in aggregates(rule).items():
+            if node.distinct:
+                raise scope.text.error(f"{text} is not to be had: leave out distinct, or GROUP BY the values", node)
+            value = None if node.argument is None else compile_expression(node.argument, inside)
+            if value is not None and node.name != "count" and family(value.type) != "number":
+                assert node.argument is not None
+                raise scope.text.error(
+                    f"{node.name} needs a number, {show(node.argument)} is {value.type}", node.argument
+                )
+            found[text] = node, value
+        return found
+
+    def in_key(self, expression: s.Expression, scope: Scope) -> bool:
+        """Whether all rows of a key have one value for it."""
+        return isinstance(expression, s.Column) and scope.column(expression)[1] in self.key
+
+
+def aggregated(scope: Scope, found: Mapping[str, tuple[s.Aggregate, Any]]) -> Scope:
+    """The scope of expressions that read aggregates."""
+    types = {text: (text, result_type(node.name)) for text, (node, _) in found.items()}
+    return Scope(scope.text, scope.sources, scope.functions, streams=scope.streams, aggregates=types, clause="SELECT")

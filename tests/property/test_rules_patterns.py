@@ -1,0 +1,167 @@
+"""Patterns against their definition: any pattern, any rows, cut into any frames, units moved between two copies."""
+
+import pickle
+from collections import Counter
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenflow.rules import pattern_waiting
+from evenflow.rules import syntax as s
+from evenflow.rules.patterns import Patterns
+from tests.property.pattern_reference import Row, matches
+
+STREAMS = ("Tick", "News")
+SCHEMA = pa.schema([("x", pa.int64()), ("word", pa.string()), ("n", pa.int64())])
+SECOND = 1_000_000
+
+
+class Writer:
+    """Writes a pattern that is allowed."""
+
+    def __init__(self, draw, streams, least):
+        self.draw, self.streams, self.least, self.tags = draw, streams, least, 0
+
+    def pattern(self, depth, seen, every=False, repeat=False):
+        kinds = ["atom", "atom"]
+        if depth:
+            kinds += ["followed", "followed", "and", "or", "unless", "repeat", "within"]
+            kinds += [] if every or repeat else ["every", "every"]
+        kind = self.draw(st.sampled_from(kinds))
+        below = lambda seen, **more: self.pattern(depth - 1, seen, **{"every": every, "repeat": repeat, **more})  # noqa: E731
+        if kind == "atom":
+            return self.atom(seen, repeat)
+        if kind == "followed":
+            left, known = below(seen)
+            right, more = below(known)
+            return s.Followed(left, right), more
+        if kind in ("and", "or"):
+            parts, known = [], set(seen)
+            for _ in range(self.draw(st.integers(2, 3))):
+                part, more = below(seen)
+                parts.append(part)
+                known |= more
+            whole = parts[0]
+            for part in parts[1:]:
+                whole = (s.And if kind == "and" else s.Or)(whole, part)
+            return whole, known
+        if kind == "unless":
+            wanted, known = below(seen)
+            never = s.Not(below(seen)[0])
+            return (s.And(wanted, never) if self.draw(st.booleans()) else s.And(never, wanted)), known
+        if kind == "repeat":
+            least = self.draw(st.integers(1, 3))
+            most = least if repeat else least + self.draw(st.integers(0, 2))
+            part, known = below(seen, repeat=True, every=every)
+            return s.Repeat(part, least, most), known
+        if kind == "within":
+            part, known = below(seen)
+            return s.Within(part, float(self.draw(st.integers(1, 6)))), known
+        part, known = below(seen, every=True)
+        return s.Every(part), known
+
+    def atom(self, seen, repeat):
+        self.tags += 1
+        tag = None if self.draw(st.integers(0, 5)) == 5 else f"t{self.tags}"
+        conditions = [self.condition(seen) for _ in range(self.draw(st.sampled_from([0, 0, 1, 1, 2])))]
+        whole = None
+        for condition in conditions:
+            whole = condition if whole is None else s.Binary("and", whole, condition)
+        more = set() if tag is None else {tag, f"{tag}[0]"} if repeat else {tag}
+        return s.Atom(tag, self.draw(st.sampled_from(self.streams)), whole), seen | more
+
+    def condition(self, seen):
+        name = self.draw(st.sampled_from(["x", "x", "word"]))
+        operators = ["=", "<", ">", "!="] if name == "x" else ["=", "!="]
+        other = s.Literal(
+            self.least + self.draw(st.integers(0, 3)) if name == "x" else self.draw(st.sampled_from("ab"))
+        )
+        if seen and self.draw(st.booleans()):
+            other = s.Column(self.draw(st.sampled_from(sorted(seen))), name)
+        return s.Binary(self.draw(st.sampled_from(operators)), s.Column(None, name), other)
+
+
+@st.composite
+def cases(draw):
+    streams = STREAMS[: draw(st.integers(1, 2))]
+    least = draw(st.sampled_from([0, 0, 1 << 60]))  # doubles do not tell such large numbers apart
+    writer, depth = Writer(draw, streams, least), draw(st.integers(0, 4))
+    if draw(st.booleans()):
+        pattern = s.Every(writer.pattern(depth, set(), every=True)[0])
+    else:
+        pattern, _ = writer.pattern(depth, set())
+    keys = draw(st.integers(1, 3))
+    step = st.integers(0, 3) if draw(st.booleans()) else st.integers(-3, 4)
+    row = st.tuples(
+        st.integers(0, keys - 1),
+        st.sampled_from(streams),
+        step,
+        st.none() | st.integers(0, 3) | st.integers(0, 3),
+        st.sampled_from("ab"),
+    )
+    rows, now = [], 0
+    for key, stream, by, x, word in draw(st.lists(row, min_size=draw(st.integers(0, 15)), max_size=25)):
+        now += by
+        rows.append(
+            (key, Row(stream, now * SECOND, {"x": None if x is None else least + x, "word": word, "n": len(rows)}))
+        )
+    frames = draw(st.lists(st.tuples(st.integers(1, 8), st.lists(st.integers(0, 1), max_size=2)), max_size=8))
+    return streams, pattern, rows, frames, draw(st.sampled_from([0, 0, 2]))
+
+
+def push(copy, part, streams):
+    batch = pa.RecordBatch.from_pylist([row.values for _, row in part], schema=SCHEMA)
+    keys = np.array([key for key, _ in part], np.int64) * 7919
+    units = np.array([key % 2 for key, _ in part], np.int32)
+    times = np.array([row.time for _, row in part], np.int64)
+    which = np.array([streams.index(row.stream) for _, row in part], np.int8)
+    found, origin = copy.push(batch, units, keys, times, which if len(streams) > 1 else None)
+    assert (np.diff(origin) >= 0).all()
+    completed = [part[n][1].values["n"] for n in origin]
+    return [
+        (n, frozenset((name[:-2], value) for name, value in match.items() if value is not None))
+        for n, match in zip(completed, found.to_pylist() if found.num_columns else [{}] * len(origin), strict=True)
+    ]
+
+
+@settings(max_examples=300)
+@given(cases(), st.sampled_from([1, 2, 8192]))
+def test_matches_are_those_of_the_definition(case, ahead):
+    with patch.multiple(pattern_waiting, AHEAD=min(16, ahead), PAIRS=ahead):
+        check(case)
+
+
+def check(case):
+    streams, pattern, rows, frames, late = case
+    expected = Counter()
+    copies = [
+        Patterns(pattern, dict.fromkeys(streams, SCHEMA), [], lateness=late * SECOND, most=10**6) for _ in range(2)
+    ]
+    keep = [(tag, "n") for tag in copies[0].plan.sources]
+    copies = [Patterns(pattern, dict.fromkeys(streams, SCHEMA), keep, lateness=late * SECOND) for _ in range(2)]
+    for key in {key for key, _ in rows}:
+        own = [row for other, row in rows if other == key]
+        for n, env in matches(pattern, own, late * SECOND):
+            shown = {(tag, own[at].values["n"]) for tag, at in env.items() if tag in copies[0].plan.sources}
+            expected[own[n].values["n"], frozenset(shown)] += 1
+    owner, found, at = {0: 0, 1: 1}, Counter(), 0
+    for size, moves in [*frames, (len(rows), [])]:
+        part = rows[at : at + size]
+        at += size
+        for copy in (0, 1):
+            mine = [row for row in part if owner[row[0] % 2] == copy]
+            found.update(push(copies[copy], mine, streams))
+        for unit in moves:
+            state = copies[owner[unit]].extract(unit)
+            assert copies[owner[unit]].sizes(np.array([unit]))[0] == 0
+            owner[unit] = 1 - owner[unit]
+            if state is not None:
+                copies[owner[unit]].install(unit, pickle.loads(pickle.dumps(state)))
+    assert found == expected
+    for copy in copies:
+        for unit in (0, 1):
+            copy.extract(unit)
+        assert not any(copy._setting.waiting.leaves)  # nothing waits that belongs to nobody
