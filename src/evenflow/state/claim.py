@@ -1,10 +1,11 @@
 """One cluster at a time works on a checkpoint: a claim names who does.
 
 On the local disk it is a lock on a file (flock), which the kernel frees when its holder ends, in whatever way. It goes
-with the open file, so a process forked from the holder without an exec keeps it too. In other stores it is a blob with
-a time in it that the holder renews by `beat`; after 60 s without a beat it is void. Two that claim in the same instant
-may then both believe to have it, until one of them beats and finds the other's name: good enough against a second
-cluster started by mistake, no protection against a network that is cut in two.
+with the open file, so a process forked from the holder without an exec keeps it too. A database has locks that go with
+a connection (`Locks`). In other stores it is a blob with a time in it that the holder renews by `beat`; after 60 s
+without a beat it is void. Two that claim in the same instant may then both believe to have it, until one of them beats
+and finds the other's name: good enough against a second cluster started by mistake, no protection against a network
+that is cut in two.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
-from evenflow.errors import BlobMissing, StoreError
+from evenflow.errors import BlobMissing, StoreInUse
 from evenflow.state.disk import DiskStore
 from evenflow.state.layout import explained
 from evenflow.state.store import Store
@@ -42,11 +43,21 @@ class Claim(Protocol):
         """Let others have it. Does nothing the second time."""
 
 
+@runtime_checkable
+class Locks(Protocol):
+    """A store that has locks of its own."""
+
+    def lock(self, mine: dict[str, Any]) -> Claim:
+        """Take the checkpoint; `mine` is who does."""
+
+
 def claim(store: Store, owner: str, now: Callable[[], float] = time.time) -> Claim:
     """Take the checkpoint, or raise a `StoreError` that says who has it; `owner` is for people to read."""
     mine = {"owner": owner, "host": os.uname().nodename, "pid": os.getpid(), "since": now()}
     if isinstance(store, DiskStore):
         return _Lock(store, mine)
+    if isinstance(store, Locks):
+        return store.lock(mine)
     return _Beats(store, mine, now)
 
 
@@ -63,7 +74,7 @@ class _Lock:
             holder = os.pread(self._file, 4096, 0)
             os.close(self._file)
             if isinstance(error, BlockingIOError):
-                raise _taken(str(store.root), holder) from None
+                raise taken(str(store.root), holder) from None
             raise explained(error, "lock", str(path)) from error
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, json.dumps(mine).encode(), 0)
@@ -84,8 +95,9 @@ class _Beats:
         self._mine = mine | {"id": uuid.uuid4().hex}
         self._released = False
         there = self._there()
-        if there and now() - float(there.get("beat", 0)) < VOID_S:
-            raise _taken("this checkpoint", json.dumps(there).encode())
+        ours = all(there.get(name) == mine[name] for name in ("owner", "host", "pid"))  # of a try that failed half-way
+        if there and not ours and now() - float(there.get("beat", 0)) < VOID_S:
+            raise taken("this checkpoint", json.dumps(there).encode())
         self._write()
         self._check()
 
@@ -102,7 +114,7 @@ class _Beats:
     def _check(self) -> None:
         there = self._there()
         if there.get("id") != self._mine["id"]:
-            raise _taken("this checkpoint", json.dumps(there).encode())
+            raise taken("this checkpoint", json.dumps(there).encode())
 
     def _there(self) -> dict[str, Any]:
         with suppress(BlobMissing, ValueError):
@@ -114,11 +126,12 @@ class _Beats:
         self._store.put(CLAIM_BLOB, [json.dumps(self._mine | {"beat": self._now()}).encode()])
 
 
-def _taken(where: str, holder: bytes) -> StoreError:
+def taken(where: str, holder: bytes) -> StoreInUse:
+    """The error for a checkpoint that another has; `holder` is what that one wrote about itself."""
     try:
         by = json.loads(holder)
         since = datetime.fromtimestamp(by["since"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         who = f"{by['owner']} (host {by['host']}, process {by['pid']}, since {since})"
     except (ValueError, KeyError, TypeError):  # it is being written, or has been released just now
         who = "another cluster"
-    return StoreError(f"{where} is in use by {who}: stop that one first, or give this one a checkpoint of its own")
+    return StoreInUse(f"{where} is in use by {who}: stop that one first, or give this one a checkpoint of its own")

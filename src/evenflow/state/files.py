@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from evenflow.errors import BlobMissing, InvalidArgument, StoreError
 from evenflow.state.layout import TEMPORARY, check_format, explained, format_bytes, needs_format
-from evenflow.state.store import FORMAT_FILE, Part, Store, checked, is_name
+from evenflow.state.store import FORMAT_FILE, Part, Store, checked, is_name, shown
 
 UPLOADING = {"s3", "gcs", "abfs"}
 """Kinds of file systems on which a file appears when it is complete, and not before."""
@@ -137,7 +137,7 @@ def resolve(uri: str) -> tuple[fs.FileSystem, str]:
         filesystem, path = fs.FileSystem.from_uri(uri)
     except (pa.ArrowException, OSError, ImportError, ValueError) as error:
         raise StoreError(
-            f"cannot open {uri}: {error}; give a path, a URI that pyarrow.fs.FileSystem.from_uri takes, "
+            f"cannot open {shown(uri)}: {error}; give a path, a URI that pyarrow.fs.FileSystem.from_uri takes, "
             "or a pyarrow file system and a directory in it"
         ) from error
     return filesystem, path

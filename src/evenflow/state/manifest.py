@@ -7,6 +7,8 @@ P a partition of the input:
     units/E.W.I.K    states of units as they were at the end of epoch E
     task/E.A.P       manifest: the partition is through, and all it led to is in these segments
     epoch/E          manifest: all blobs needed to rebuild the state at the end of epoch E
+
+And while units move by way of the store, `evenflow.moves/<region>/C.M`: the units of movement M of cluster C.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ import xxhash
 
 from evenflow.errors import BlobMissing, CorruptState, StoreError
 from evenflow.state.layout import FORMAT
-from evenflow.state.store import Store, corrupt, part, unpart
+from evenflow.state.store import OWN, Store, corrupt, part, unpart
 
+MOVES = f"{OWN}moves/"
+"""What the names of movements begin with; no region is called so."""
 _WRITER = r"(?P<writer>[0-9]+\.[0-9A-Za-z_-]+)"
 _KINDS = {
     "log": re.compile(rf"(?P<epoch>[0-9]+)\.(?P<attempt>[0-9]+)\.{_WRITER}\.(?P<number>[0-9]+)"),
@@ -142,6 +146,11 @@ def task_name(prefix: str, epoch: int, attempt: int, partition: int) -> str:
 def epoch_name(prefix: str, epoch: int) -> str:
     """The name of the manifest of an epoch."""
     return f"{prefix}epoch/{epoch}"
+
+
+def move_name(region: str, cluster: str, move: int) -> str:
+    """The name of the units of a movement, while they move."""
+    return f"{MOVES}{part(region)}/{cluster}.{move}"
 
 
 def parse(name: str) -> BlobName | None:

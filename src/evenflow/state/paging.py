@@ -11,7 +11,7 @@ Results are kept until they are given, so an error (a full disk) loses none: the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -172,12 +172,23 @@ class Paged:
 
     def drain(self) -> list[Done]:
         """Process all that is pending."""
+        for _ in self._drained():
+            pass
+        return self._given()
+
+    def draining(self) -> Iterator[list[Done]]:
+        """Process all that is pending, and give the results of what was brought in for it step by step."""
+        for _ in self._drained():
+            yield self._given()
+
+    def _drained(self) -> Iterator[None]:
         self._work()
+        yield
         while self._pending.rows:
             self._bring(self._first(lambda units: True))
             self._work()
             release()
-        return self._given()
+            yield
 
     def settle(self, units: Iterable[int]) -> list[Done]:
         """Process all that is pending of some units, and of those that are on disk beside them."""

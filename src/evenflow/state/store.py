@@ -23,6 +23,7 @@ OWN = "evenflow."
 """What the store's own files begin with, if not with a dot."""
 FORMAT_FILE = f"{OWN}json"
 """Says in which format the rest of the directory is."""
+DATABASES = ("postgresql://", "postgres://")
 _EMPTY = "%"
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9_.~%-]+(?:/(?!\.)[A-Za-z0-9_.~%-]+)*")
 
@@ -73,14 +74,16 @@ class Store(ABC):
 def open_store(where: str | Path | tuple[FileSystem, str], *, create: bool = True) -> Store:
     """The store at a local path, at a URI (`file://`, `s3://`, `hdfs://`), or in a directory of a pyarrow file system.
 
-    A local path and `file://` mean the disk, with all that makes writes durable there. With `create=False` a directory
-    without a store is refused, and nothing is written.
+    A local path and `file://` mean the disk, with all that makes writes durable there; `postgresql://` is a schema of a
+    database. With `create=False` a place without a store is refused, and nothing is written.
     """
     from evenflow.state.disk import DiskStore
     from evenflow.state.files import FileStore, resolve
 
     if isinstance(where, tuple):
         return FileStore(*where, create=create)
+    if isinstance(where, str) and where.startswith(DATABASES):
+        return _database(where, create)
     if isinstance(where, str) and "://" in where:
         filesystem, base = resolve(where)
         if filesystem.type_name != "local":
@@ -89,6 +92,24 @@ def open_store(where: str | Path | tuple[FileSystem, str], *, create: bool = Tru
     if not str(where):
         raise InvalidArgument("the checkpoint directory is an empty string: give a path or a URI")
     return DiskStore(Path(where), create=create)
+
+
+def _database(where: str, create: bool) -> Store:
+    try:
+        from evenflow.state.postgres import PostgresStore
+    except ImportError as error:
+        raise StoreError(f"{shown(where)}: {error}; run `pip install evenflow[postgres]`, on all hosts") from error
+    return PostgresStore(where, create=create)
+
+
+def shown(where: object) -> str:
+    """The place as it may be shown: without user, password and parameters, except the schema of a database."""
+    scheme, separator, rest = str(where).partition("://")
+    if not separator or scheme == "file":
+        return str(where)
+    path, _, parameters = rest.rpartition("@")[2].partition("?")
+    schema = re.search(r"(?:^|&)(schema=[^&]*)", parameters)
+    return f"{scheme}://{path}" + (f"?{schema[1]}" if schema else "")
 
 
 def part(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,18 @@ BUFFER = 1 << 20
 """Bytes of state written at a time."""
 
 
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+"""glibc's; others give memory back by themselves, or not at all."""
+
+
 def release() -> None:
-    """Have Arrow give back what rows took that are on disk, or processed: it keeps memory for later by itself."""
+    """Have Arrow and the C library give back what is on disk now, or processed: by themselves they keep it for later.
+
+    Of blocks that are freed here and there the process would otherwise keep half a budget and more.
+    """
     pa.default_memory_pool().release_unused()
+    if _trim is not None:
+        _trim(0)
 
 
 class Swap:
@@ -118,8 +128,12 @@ class Swap:
 
     def evict(self, amount: int, but: Iterable[int] = ()) -> bool:
         """Put the units that have been in memory longest on disk, `amount` bytes of them; whether there were any."""
-        if amount <= 0:
-            return False
+        found = amount > 0 and self._put_out(amount, but)
+        if found:
+            release()
+        return found
+
+    def _put_out(self, amount: int, but: Iterable[int]) -> bool:
         self.measure()
         units = self.memory.oldest(amount, but)
         batch: list[tuple[int, Any, list[Part]]] = []
@@ -131,7 +145,7 @@ class Swap:
                 continue
             try:
                 parts = pack(state)
-            except Exception as error:  # whatever the user's state runs into when it is pickled
+            except BaseException as error:  # whatever the user's state runs into when it is pickled
                 self._put_back([*batch, (unit, state, [])])
                 raise FunctionError(
                     f"the state of unit {unit} of {type(self.operator).__name__} cannot be pickled, so it cannot be "

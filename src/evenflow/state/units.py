@@ -131,7 +131,7 @@ def _pickled(unit: int, state: Any) -> list[memoryview]:
     try:
         body = pickle.dumps(state, protocol=5, buffer_callback=buffers.append)
         return [memoryview(body), *(buffer.raw() for buffer in buffers)]
-    except Exception as error:  # whatever the user's state runs into when it is pickled
+    except BaseException as error:  # whatever the user's state runs into when it is pickled
         raise StoreError(f"the state of unit {unit} cannot be pickled: {type(error).__name__}: {error}") from error
 
 

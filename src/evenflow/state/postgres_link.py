@@ -1,0 +1,218 @@
+"""Connections to a PostgreSQL server: few, shared by all stores of a process, and made anew when they are lost.
+
+What fails because a connection is lost, the server is being restarted, or two transactions are in each other's way, is
+done again on another connection, after a pause that doubles, a bounded number of times; then it is a `StoreError` that
+names the server. So everything done here must be such that doing it twice does no harm. Of the address only host, port
+and database are ever shown.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from evenflow.errors import InvalidArgument, StoreError, first_line
+
+MOST = 4
+"""Connections of one process to one server, at most; a claim has one more."""
+TRIES = 8
+OPEN_TRIES = 5
+"""When a store is opened: who gives a wrong address wants to know soon."""
+PAUSE_S = 0.1
+"""Before the second try; twice as long before each further one."""
+LONGEST_PAUSE_S = 2.0
+PATIENCE_S = 15.0
+"""After so long nothing is tried again."""
+CONNECT_S = 5
+STATEMENT_S = 120
+"""A statement that takes longer is ended by the server; 8 MB, as a log segment has, take less than a second."""
+SCHEMA = "evenflow"
+"""Where tables are if the address does not say."""
+LONGEST_SCHEMA = 63
+
+DEFAULTS: dict[str, Any] = {
+    "connect_timeout": CONNECT_S,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+    "application_name": "evenflow",
+}
+"""Of connections; what the address says goes first."""
+SESSION = f"""
+SET synchronous_commit = on;
+SET statement_timeout = '{STATEMENT_S}s';
+SET idle_in_transaction_session_timeout = '{STATEMENT_S}s';
+SET tcp_keepalives_idle = 10;
+SET tcp_keepalives_interval = 5;
+SET tcp_keepalives_count = 3;
+SET client_min_messages = warning
+"""
+"""A commit is on disk, whatever the server's default; the server notices that a host has vanished."""
+PASSING = {"53300", "57P01", "57P02", "57P03", "40001", "40P01"}
+"""Too many connections, shutting down, crashed, starting up, in each other's way: all of it passes."""
+STARTING = ("starting up", "shutting down", "recovery", "too many clients", "connection slots")
+
+T = TypeVar("T")
+Connection = psycopg.Connection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a database is."""
+
+    conninfo: str = field(repr=False)
+    schema: str
+    where: str
+    """For people to read: without user and password."""
+
+    @classmethod
+    def parse(cls, uri: str) -> Address:
+        """`postgresql://user@host:port/database?schema=name`, and whatever else libpq takes."""
+        try:
+            parts = urlsplit(uri)
+            given = parse_qsl(parts.query, keep_blank_values=True)
+            rest = urlencode([(key, value) for key, value in given if key != "schema"])
+            schema = dict(given).get("schema", SCHEMA)
+            known = conninfo_to_dict(urlunsplit(parts._replace(query=rest)))
+            for number in str(known.get("port") or "0").split(","):  # else it may be half a password
+                int(number)
+        except (psycopg.Error, ValueError):  # its text may quote the password, too
+            raise InvalidArgument(
+                "the address of the database cannot be read: write postgresql://user@host:port/database?schema=name, "
+                "with special characters quoted as in URLs (%40 for @), and only parameters that libpq knows"
+            ) from None
+        if not 0 < len(schema.encode()) <= LONGEST_SCHEMA or "\0" in schema:
+            raise InvalidArgument(f"schema={schema!r}: give a name of 1 to {LONGEST_SCHEMA} bytes")
+        host = known.get("host") or known.get("hostaddr") or os.environ.get("PGHOST") or "local socket"
+        port = known.get("port") or os.environ.get("PGPORT") or 5432
+        database = known.get("dbname") or os.environ.get("PGDATABASE") or known.get("user") or "(the user's own)"
+        return cls(
+            make_conninfo("", **{**DEFAULTS, **known}), schema, f"PostgreSQL at {host}:{port}, database {database}"
+        )
+
+
+class Link:
+    """The connections of this process to one server."""
+
+    _shared: dict[tuple[int, str], Link] = {}  # noqa: RUF012 - by process and address: a fork shares no connection
+    _sharing = threading.Lock()
+
+    def __init__(self, address: Address) -> None:
+        self._conninfo = address.conninfo
+        self.where = address.where
+        self._users = 0
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(MOST)
+        self._idle: list[Connection] = []
+
+    @classmethod
+    def to(cls, address: Address) -> Link:
+        """The link that all stores at this address share; each `release`s it once."""
+        with cls._sharing:
+            link = cls._shared.setdefault((os.getpid(), address.conninfo), cls(address))
+            link._users += 1
+            return link
+
+    def release(self) -> None:
+        """One store needs it no more; after the last one nothing stays open."""
+        with Link._sharing:
+            self._users -= 1
+            if not self._users:
+                Link._shared.pop((os.getpid(), self._conninfo), None)
+                self._drop_idle()
+
+    def run(self, doing: str, work: Callable[[Connection], T], tries: int = TRIES) -> T:
+        """Do something with a connection; once more, with another, if that is lost."""
+
+        def once() -> T:
+            with self._one() as connection:
+                return work(connection)
+
+        return self.retry(doing, once, tries)
+
+    def retry(self, doing: str, work: Callable[[], T], tries: int = TRIES) -> T:
+        """Do something; once more if it fails in a way that passes."""
+        began = time.monotonic()
+        for number in range(1, tries + 1):
+            try:
+                return work()
+            except psycopg.Error as error:
+                seconds = time.monotonic() - began
+                if not _passes(error):
+                    raise self._explained(error, doing) from error
+                if number == tries or seconds > PATIENCE_S:
+                    raise self._given_up(error, doing, number, seconds) from error
+            self._drop_idle()  # they are as good as lost
+            time.sleep(min(LONGEST_PAUSE_S, PAUSE_S * 2 ** (number - 1)))
+        raise AssertionError("the last try returns or raises")
+
+    def connect(self) -> Connection:
+        """A connection of one's own; whoever asks for it closes it."""
+        connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+        try:
+            connection.execute(SESSION)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextmanager
+    def _one(self) -> Iterator[Connection]:
+        with self._slots:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            connection = connection or self.connect()
+            try:
+                yield connection
+            except BaseException:
+                connection.close()  # whatever state it is in
+                raise
+            with self._lock:
+                self._idle.append(connection)
+
+    def _drop_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _given_up(self, error: psycopg.Error, doing: str, tries: int, seconds: float) -> StoreError:
+        return StoreError(
+            f"cannot {doing}: {self.where} did not answer in {tries} tries over {seconds:.1f} s ({first_line(error)}); "
+            "see that the server runs and that this host can reach it"
+        )
+
+    def _explained(self, error: psycopg.Error, doing: str) -> StoreError:
+        match error.sqlstate or "":
+            case "53100":
+                why = "the server's disk is full: free some space there"
+            case "42501":
+                why = f"{first_line(error)}: grant it to this user, or give the address of a schema of its own"
+            case "57014":
+                why = f"it took over {STATEMENT_S} s: see what keeps the server so busy"
+            case "3F000" | "42P01":
+                why = f"{first_line(error)}: it was dropped while in use; start again with a schema of its own"
+            case "":
+                why = f"{first_line(error)}; check host, port, database, user and password"
+            case _:
+                why = first_line(error)
+        return StoreError(f"cannot {doing}: {self.where}: {why}")
+
+
+def _passes(error: psycopg.Error) -> bool:
+    """Whether the same may go well the next time."""
+    state = error.sqlstate
+    if state is not None:
+        return state in PASSING or state.startswith("08")
+    refused = "FATAL" in str(error) and not any(text in str(error) for text in STARTING)  # at connecting
+    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not refused

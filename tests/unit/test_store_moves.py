@@ -1,0 +1,160 @@
+"""Units that move by way of the store: what the controller tells whom, and what a worker does."""
+
+import queue
+
+import pytest
+
+from evenflow.control.movement import PATIENCE_S
+from evenflow.runtime.depot import Depot, Stored, Unfetched
+from evenflow.runtime.mover import Parcel, Undelivered
+
+from ..wire.keyed_rig import Nth
+from .state_memory import Memory
+from .test_host import Site
+from .test_movement import FEEDERS, ask, brief, move, movements
+
+
+def by_store():
+    moves = movements()
+    moves.transfer = "store"
+    return moves
+
+
+def test_the_source_is_told_to_use_the_store():
+    told = list(by_store().ask(0.0, move([0], 0, 2), {}, FEEDERS))
+    assert told[-1].message["store"] is True
+    assert "store" not in list(movements().ask(0.0, move([0], 0, 2), {}, FEEDERS))[-1].message
+
+
+def test_the_target_fetches_what_is_stored():
+    moves = by_store()
+    ask(moves, [0], 0, 2)
+    moves.quiet(1.0, 1, 0)
+    assert brief(moves.stored(5.0, 1, 0)) == [(12, "fetch", 1)]
+    assert moves.under_way[1].deadline == 5.0 + PATIENCE_S
+    assert brief(moves.installed(6.0, 1, 2, 10, FEEDERS))[-1] == ("moved", 1)
+
+
+def test_what_is_stored_too_late_is_not_fetched():
+    moves = by_store()
+    ask(moves, [0], 0, 2)
+    assert brief(moves.stored(1.0, 1, 1)) == []
+    assert brief(moves.failed(1.0, 1, 0, "the store is full", False)) == [(12, "discard", 1)]
+    assert brief(moves.stored(2.0, 1, 0)) == []
+    assert brief(moves.discarded(3.0, 1, 2)) == [(10, "restore", 1)]
+    assert brief(moves.restored(4.0, 1, 0, FEEDERS))[-1] == ("move-undone", 1)
+    assert brief(moves.stored(5.0, 1, 0)) == []
+
+
+def test_the_target_cannot_fetch():
+    moves = by_store()
+    ask(moves, [0], 0, 2)
+    list(moves.stored(1.0, 1, 0))
+    assert brief(moves.failed(2.0, 1, 2, "the store is gone", False)) == [(12, "discard", 1)]
+
+
+class Depots(Depot):
+    """A depot that does things at once, in a store in memory."""
+
+    def __init__(self, store):
+        super().__init__("nowhere", "c", lambda: None)
+        self._store = store
+        self._closing.wait = lambda _seconds: False
+
+    def _begin(self, job):
+        self._do(job)
+
+
+@pytest.fixture
+def store():
+    return Memory()
+
+
+@pytest.fixture
+def sites(store):
+    made = [Site(Nth()) for _ in range(2)]
+    for site in made:
+        site.host._depot = Depots(store)
+        site.open()
+    return made
+
+
+def leave(source, move, units):
+    to = {"host": "h", "port": 1, "feeders": [], "evaluations": ["query q"], "store": True}
+    source.say("move", move, units=units, target=1, **to)
+    source.host.collect()
+
+
+def test_units_go_over(sites, store):
+    source, target = sites
+    source.feed(1, 1, 2)
+    leave(source, 1, [1])
+    assert source.outcomes() == [(1, "stored")]
+    assert not source.courier.sent
+    assert [name for name, _ in store.names()] == ["evenflow.moves/r/c.1"]
+    target.say("fetch", 1)
+    target.host.collect()
+    assert target.outcomes() == [(1, "installed")]
+    assert target.feed(1) == [3]
+    source.say("moved", 1)
+    assert not store.names()
+
+
+@pytest.mark.parametrize("how", ["restore", "abandon"])
+def test_what_was_stored_for_nothing_goes(sites, store, how):
+    source, target = sites
+    source.feed(1)
+    leave(source, 1, [1])
+    source.say(how, 1, moves=[1])
+    assert not store.names()
+    assert how == "abandon" or source.feed(1) == [2]
+    target.say("fetch", 1)
+    target.host.collect()
+    assert target.outcomes() == [(1, "undelivered")]
+    assert "there is no blob" in target.told[-1]["reason"]
+
+
+def test_what_was_discarded_is_not_fetched(sites):
+    source, target = sites
+    source.feed(1)
+    leave(source, 1, [1])
+    target.say("discard", 1)
+    target.say("fetch", 1)
+    target.host.collect()
+    assert target.outcomes() == [(1, "discarded")]
+
+
+def test_news_of_movements_that_are_over(sites):
+    source, _ = sites
+    source.host._depot.inbox = queue.SimpleQueue()
+    for news in (Stored(7), Undelivered(7, "no")):
+        source.host._depot.inbox.put(news)
+    source.host.collect()
+    assert source.outcomes() == []
+
+
+def test_a_damaged_blob_is_not_taken(sites, store):
+    source, target = sites
+    source.feed(1)
+    leave(source, 1, [1])
+    name = "evenflow.moves/r/c.1"
+    content = store.get(name)
+    content[-70] ^= 1
+    store.put(name, [content])
+    target.say("fetch", 1)
+    target.host.collect()
+    assert target.outcomes() == [(1, "undelivered")]
+    assert "damaged" in target.told[-1]["reason"]
+
+
+def test_parts_come_back_as_they_were(store):
+    depot = Depots(store)
+    parts = [b"label", b"", bytearray(b"x" * 100), memoryview(bytearray(b"abc"))]
+    depot.put("r", Parcel(3, parts))
+    depot.get("r", 3)
+    depot.get("r", 4)
+    stored, parcel, missing = (depot.inbox.get() for _ in range(3))
+    assert stored == Stored(3)
+    assert [bytes(part) for part in parcel.parts] == [bytes(part) for part in parts]
+    assert [memoryview(part).readonly for part in parcel.parts] == [True, True, False, False]
+    assert isinstance(missing, Unfetched)
