@@ -1,5 +1,5 @@
 # From a fresh clone to a running demo with nothing but make and Python 3.11 or newer:
-#   make demo     an ordered region with one slow worker, live in the terminal
+#   make demo     an ordered region with one slow worker, then First Story Detection, live in the terminal
 #   make test     linters, types and all tests
 #   make lint     linters and types only
 #   make bench    the figures the project promises, measured here

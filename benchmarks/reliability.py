@@ -26,6 +26,7 @@ from rich.console import Console
 
 import evenflow as ef
 from evenflow.operators.hosted import units_of
+from evenflow.runtime import ledger
 from evenflow.runtime.keys import hashes
 
 KEYS = 16_384
@@ -127,8 +128,13 @@ def drop_caches() -> bool:
 
 
 def recovery(spark: SparkSession, home: Path) -> dict[str, Any]:
-    """1 GB of state on 4 workers: saved, and loaded by a new cluster; beside it, reading the same files."""
-    write(home / "in", 16, lambda random: random.integers(0, 100_000, 20_000))
+    """1 GB of state on 4 workers: saved, and loaded by a new cluster; beside it, reading the same files.
+
+    After the first batches every unit has its state. The others have a row each, and only let the workers go on saving
+    until all units have a snapshot, so that it is snapshots that are loaded, and hardly any log.
+    """
+    sizes = iter([20_000] * 4 + [1] * (ledger.CYCLE + 8))
+    write(home / "in", ledger.CYCLE + 12, lambda random: random.integers(0, 100_000, next(sizes)))
     later = sorted((home / "in").iterdir())[-2:]
     for path in later:
         path.rename(path.with_name(f"_{path.name}"))

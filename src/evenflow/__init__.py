@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         RunningSum,
     )
     from evenflow.runtime.cluster import Cluster
+    from evenflow.runtime.first_story import first_story
     from evenflow.runtime.session import local_session
     from evenflow.runtime.supervise import supervise
 
@@ -56,6 +57,7 @@ _HOMES = {
     "RunningSum": "evenflow.operators.rolling",
     "WindowJoin": "evenflow.operators.join",
     "errors": "",
+    "first_story": "evenflow.runtime.first_story",
     "local_session": "evenflow.runtime.session",
     "policy": "",
     "supervise": "evenflow.runtime.supervise",
@@ -83,6 +85,7 @@ __all__ = [
     "WindowJoin",
     "__version__",
     "errors",
+    "first_story",
     "local_session",
     "policy",
     "supervise",

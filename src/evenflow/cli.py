@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,16 +38,25 @@ def version() -> None:
 
 @app.command()
 def demo(
+    part: Annotated[str, typer.Option(help="ordered, stories, or all.")] = "all",
     seconds: Annotated[float, typer.Option(help="How long to show each balance.", min=3)] = 12.0,
-    workers: Annotated[int, typer.Option(help="Workers; the first is the slow one.", min=2)] = 4,
+    workers: Annotated[int, typer.Option(help="Workers; in the first part, the first is the slow one.", min=2)] = 4,
     factor: Annotated[float, typer.Option(help="How many times slower the slow worker is.", min=1)] = 10.0,
-    cost_us: Annotated[float, typer.Option(help="Emulated microseconds a row.", min=1)] = 100.0,
-    balance: Annotated[str, typer.Option(help="Balances to show, one after the other.")] = "round-robin,credits",
+    balance: Annotated[str, typer.Option(help="Balances of the ordered region.")] = "round-robin,credits",
+    keyed_balance: Annotated[str, typer.Option(help="Balances of First Story Detection.")] = "kg,dlb-h",
 ) -> None:
-    """Show a streaming DataFrame going through an ordered region with one slow worker, live."""
-    from evenflow.demo import run_demo
+    """Show streams going through an ordered region with one slow worker, and through First Story Detection, live."""
 
-    _guard(lambda: run_demo(console, seconds, workers, factor, cost_us, balance.split(",")))
+    def work() -> None:
+        from evenflow.demo import run_demo
+
+        if part not in ("ordered", "stories", "all"):
+            raise typer.BadParameter(f"{part!r}: choose ordered, stories or all", param_hint="--part")
+        ordered = balance.split(",") if part != "stories" else []
+        keyed = keyed_balance.split(",") if part != "ordered" else []
+        run_demo(console, seconds, workers, factor, ordered, keyed)
+
+    _guard(work)
 
 
 @app.command()
@@ -167,6 +177,61 @@ def bench_keyed(
         if json_file is not None:
             json_file.write_text(json.dumps(keyed.report(setting, outcomes, against), indent=2) + "\n")
             console.print(f"written: {json_file}")
+
+    _guard(work)
+
+
+@bench.command("cep")
+def bench_cep(
+    engines: Annotated[int, typer.Option(help="Engines, that is workers.", min=1)] = 5,
+    rows: Annotated[int, typer.Option(help="Texts.", min=1)] = 300_000,
+    workload: Annotated[
+        str, typer.Option(help="default: keys as the texts have them; zipf: by Zipf's law.")
+    ] = "default",
+    cost_us: Annotated[float, typer.Option(help="Emulated microseconds a row.", min=1)] = 400.0,
+    window: Annotated[float, typer.Option(help="Seconds that loads are counted over.", min=0.1)] = 2.0,
+    seed: Annotated[int, typer.Option(help="Of the texts and keys.", min=0)] = 1,
+    balance: Annotated[str, typer.Option(help="Balances to compare.")] = "dlb-l,dlb-h,lptf,pkg,kg",
+    event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Picture of throughput over time.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+) -> None:
+    """First Story Detection on emulated engines, balance by balance; key grouping also on one engine more."""
+
+    def work() -> None:
+        from evenflow.bench import cep, cep_view
+        from evenflow.policy import keyed_balance_named
+        from evenflow.runtime.session import local_session
+
+        setting = cep.Setting(engines, rows, workload, cost_us, window=window, seed=seed)
+        runs = [(name.strip(), setting) for name in balance.split(",")]
+        runs += [(name, replace(setting, engines=engines + 1)) for name, _ in runs if name == "kg"]
+        for name, _ in runs:
+            keyed_balance_named(name)
+        for file in filter(None, (json_file, picture)):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+        with console.status("starting Spark"):
+            spark = local_session(engines + 1, slots=2)
+        try:
+            with console.status("making texts"):
+                cep.warm_up(spark)
+            with cep.data(setting) as made, _progress() as progress:
+                outcomes = cep.compared(
+                    [
+                        cep.run(spark, one, name, made, _log(event_log, name), _bar(progress, name, rows))
+                        for name, one in runs
+                    ]
+                )
+        finally:
+            spark.stop()
+        console.print(cep_view.table(setting, outcomes))
+        if json_file is not None:
+            json_file.write_text(json.dumps(cep.report(setting, outcomes), indent=2) + "\n")
+            console.print(f"written: {json_file}")
+        if picture is not None:
+            cep_view.figure(setting, outcomes).savefig(picture, dpi=110)
+            console.print(f"written: {picture}")
 
     _guard(work)
 

@@ -1,4 +1,4 @@
-"""The demo: a stream through an ordered region with one slow worker, live in the terminal."""
+"""The demo, live in the terminal: its first part, a stream through an ordered region with one slow worker."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from rich.text import Text
 
 from evenflow.model import Connection, Snapshot
 from evenflow.model.capacity import Emulate
-from evenflow.policy import balance_named
+from evenflow.policy import balance_named, keyed_balance_named
 from evenflow.runtime.cluster import Cluster
 from evenflow.runtime.session import local_session
 
 REFRESH_S = 0.5
 BAR = 24
+COST_US = 100.0
 MICRO_BATCH_S = 0.5
 """A micro-batch has the rows of this many seconds at the ideal rate."""
 
@@ -44,25 +45,39 @@ class Totals:
 
 
 def run_demo(
-    console: Console, seconds: float, workers: int, factor: float, cost_us: float, balances: list[str]
+    console: Console, seconds: float, workers: int, factor: float, ordered: list[str], keyed: list[str]
 ) -> None:
-    """Run each balance for `seconds`, show it live, and compare them at the end."""
-    for name in balances:
+    """Run each balance for `seconds`, show it live, and compare those of each part at its end."""
+    from evenflow.demo_stories import run_stories
+
+    for name in ordered:
         balance_named(name)
-    emulate = Emulate(cost_us, {0: factor})
-    ideal = emulate.rows(workers, 0, 1)
+    for name in keyed:
+        keyed_balance_named(name)
     with console.status("starting Spark"):
         spark = local_session(workers, name="evenflow-demo")
     try:
-        results = [(name, *_run(console, spark, name, seconds, workers, emulate)) for name in balances]
+        if ordered:
+            run_ordered(console, spark, seconds, workers, factor, ordered)
+        if keyed:
+            run_stories(console, spark, seconds, workers, keyed)
     finally:
         spark.stop()
+
+
+def run_ordered(
+    console: Console, spark: SparkSession, seconds: float, workers: int, factor: float, balances: list[str]
+) -> None:
+    """An ordered region with one slow worker."""
+    emulate = Emulate(COST_US, {0: factor})
+    ideal = emulate.rows(workers, 0, 1)
+    results = [(name, *_run(console, spark, name, seconds, workers, emulate)) for name in balances]
     table = Table(title=f"{workers} workers, worker 0 {factor:g}x slower: ideal {ideal:,.0f} rows/s (emulated)")
     for heading in ("balance", "rows", "rows/s", "of ideal", "micro-batches", "in order"):
         table.add_column(heading, justify="left" if heading == "balance" else "right")
     for name, totals, rate in results:
-        ordered = "yes" if totals.in_order else "[red]NO[/red]"
-        cells = (f"{totals.rows:,}", f"{rate:,.0f}", f"{rate / ideal:.2f}", str(totals.batches), ordered)
+        right = "yes" if totals.in_order else "[red]NO[/red]"
+        cells = (f"{totals.rows:,}", f"{rate:,.0f}", f"{rate / ideal:.2f}", str(totals.batches), right)
         table.add_row(name, *cells)
     console.print(table)
 

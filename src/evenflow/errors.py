@@ -47,6 +47,10 @@ class StoreError(EvenflowError):
     """A store could not do what it was asked; whether to try again is for the caller to say."""
 
 
+class StoreInUse(StoreError):
+    """Another cluster works on the checkpoint."""
+
+
 class BlobMissing(StoreError):
     """A blob that was asked for is not in the store."""
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from evenflow.errors import InvalidArgument
 from evenflow.state.manifest import Manifest
-from evenflow.state.store import Store, open_store
+from evenflow.state.store import Store, open_store, shown
 from evenflow.state.survey import Bad, Query, count_rows, snapshots, survey, verify
 
 
@@ -18,18 +18,18 @@ def show_queries(console: Console, where: str) -> None:
     """A line for each operator and query."""
     with open_store(where, create=False) as store:
         queries = survey(store)
-    table = _table(where, "operator", "query", "epochs", "units", "size", "last write")
+    table = _table(shown(where), "operator", "query", "epochs", "units", "size", "last write")
     for query in queries:
         newest = query.newest
         table.add_row(
             query.region,
             query.query,
             _ranges(list(query.manifests)),
-            f"{newest.units:,}" if newest else "-",
+            f"{newest.units - 1:,}" if newest else "-",  # beside that of null keys, which nobody asked for
             _size(query.nbytes),
             _time(newest.written) if newest else "-",
         )
-    console.print(table if queries else f"{where} holds no state yet")
+    console.print(table if queries else f"{shown(where)} holds no state yet")
 
 
 def show_query(console: Console, where: str, names: list[str]) -> None:
@@ -73,7 +73,7 @@ def _show_manifest(console: Console, query: Query, newest: Manifest) -> None:
     console.print(
         f"epochs {_ranges(list(query.manifests))}, the newest attempt {newest.attempt} of {newest.epoch}, "
         f"{_time(newest.written)}\n"
-        f"{newest.units:,} units of {newest.operator}, {len(newest.partitions)} partitions of input, "
+        f"{newest.units - 1:,} units of {newest.operator}, {len(newest.partitions)} partitions of input, "
         f"{len(query.blobs)} blobs, {_size(query.nbytes)}",
         highlight=False,
         markup=False,
@@ -84,7 +84,7 @@ def _show_blobs(console: Console, store: Store, newest: Manifest) -> None:
     table = _table("snapshots", "blob", "epoch", "units", "size")
     for snapshot in snapshots(store, newest):
         name = snapshot.name.removeprefix(newest.prefix)
-        table.add_row(name, f"{snapshot.epoch}", f"{snapshot.units:,}", _size(snapshot.nbytes))
+        table.add_row(name, f"{snapshot.epoch}", f"{min(snapshot.units, newest.units - 1):,}", _size(snapshot.nbytes))
     console.print(table)
     table = _table("log", "segment", "epoch", "attempt", "rows", "size")
     for log in newest.logs:

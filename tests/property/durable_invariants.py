@@ -6,7 +6,7 @@ from evenflow.control.epochs import LATE
 from evenflow.errors import ClusterStopped, StateLost, StoreError
 from evenflow.runtime import ledger
 from evenflow.runtime.vault import KEPT
-from evenflow.state.manifest import epoch_name, epochs, parse, prefix_of, read_manifest
+from evenflow.state.manifest import MOVES, epoch_name, epochs, parse, prefix_of, read_manifest
 
 from .durable_world import DurableWorld
 from .keyed_actors import Killed
@@ -116,6 +116,14 @@ def _with_rows(query, epochs):
     return [batches for batches in query.data[epochs.epoch] if batches]
 
 
+def check_moves(world):
+    """If nobody died, nothing is left of movements in the store but what is about to be deleted."""
+    left = [name for name in world.store.blobs if name.startswith(MOVES)]
+    depots = [process.worker._depot for process in world.live()]
+    if len(left) > sum(len(depot._jobs) for depot in depots if depot is not None):
+        raise Broken(f"seed {world.seed}: movements are left in the store: {left}")
+
+
 def check_blobs(world):
     """Nothing is in the store that nobody needs, and what is needed is bounded."""
     world.store.sound = True
@@ -163,6 +171,8 @@ def history(seed, plan=None):
 def _history(world):
     world.run()
     check(world)
+    if not world.harm:
+        check_moves(world)
     harm = world.harm
     go_on(world, 1)
     world.harm = harm

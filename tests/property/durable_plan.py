@@ -12,6 +12,8 @@ class DurablePlan(Plan):
 
     epochs: int = 4
     partitions: int = 2
+    transfer: str = "direct"
+    """How units move."""
     store_fails: float = 0.0
     """How often an operation of the store fails."""
     again: float = 0.3
@@ -54,6 +56,7 @@ class DurablePlan(Plan):
             zombies=rng.choice((0.0, 0.5)),
             slots=rng.choice((1, 2, 9)),
             hasty=rng.choice((0.0, 0.0, 0.5)),
+            transfer=rng.choice(("direct", "store")),
         )
 
 

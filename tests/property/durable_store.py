@@ -7,7 +7,9 @@ time, fail now and then, and when a process dies in the middle of one it may or 
 from collections import deque
 from queue import SimpleQueue
 
+from evenflow.control.events import Save
 from evenflow.errors import BlobMissing, StoreError
+from evenflow.runtime.depot import Depot
 from evenflow.runtime.journal import PAUSE_S, TRIES, Journal, Outcome, Put
 from evenflow.runtime.loader import Loader
 from evenflow.runtime.patience import Patient
@@ -164,6 +166,39 @@ class SimLoader(Loader):
     die = close
 
 
+class SimDepot(Depot):
+    """The real depot; what its thread does is done at once, some time later, one thing after the other."""
+
+    def __init__(self, world, cluster, wake):
+        super().__init__("sim", cluster, wake)
+        self._closing.wait = lambda _seconds: False
+        self._jobs = deque()
+        self._world = world
+        self.helper = world.helper("depot", self)
+
+    def _begin(self, job):
+        self._jobs.append(job)
+        if len(self._jobs) == 1:
+            self.helper.later(self._next)
+
+    def _next(self):
+        job = self._jobs.popleft()
+        if self._jobs:
+            self.helper.later(self._next)
+        self._do(job)
+
+    def close(self):
+        self.helper.alive = False
+
+    def die(self):
+        """The process is killed; what is being done may be done."""
+        if self.helper.alive and self._jobs and self._world.rng.random() < 0.5:
+            sound, self._world.store.sound = self._world.store.sound, True
+            self._jobs.popleft()()
+            self._world.store.sound = sound
+        self.helper.alive = False
+
+
 class SimVault(Vault):
     """The real vault without its thread and its claim."""
 
@@ -177,7 +212,13 @@ class SimVault(Vault):
         self.helper = Helper(world, "vault")
 
     def save(self, order, done):
-        self._waiting.append((order, done))
+        self._wait((order, done))
+
+    def look(self, region, query, done):
+        self._wait(((region, query), done))
+
+    def _wait(self, item):
+        self._waiting.append(item)
         if len(self._waiting) == 1:
             self.helper.later(self._try)
 
@@ -185,7 +226,10 @@ class SimVault(Vault):
         order, done = self._waiting[0]
         error = ""
         try:
-            self._put(order)
+            if isinstance(order, Save):
+                self._put(order)
+            else:
+                error = self.saved(*order)
         except StoreError as failure:
             error = str(failure)
             self._tries += 1
@@ -196,12 +240,12 @@ class SimVault(Vault):
         self._waiting.popleft()
         if self._waiting:
             self.helper.later(self._try)
-        done(order, error)
+        done(*((order,) if isinstance(order, Save) else ()), error)
 
     def die(self):
         """The driver is killed: of what is being put and deleted, some is."""
         self.helper.alive = False
-        if self._waiting and self._world.rng.random() < 0.8:
+        if self._waiting and isinstance(self._waiting[0][0], Save) and self._world.rng.random() < 0.8:
             self._store.left = self._world.rng.choice((0, 1, 2, 3, 5, 8, 20))
             try:
                 self._put(self._waiting[0][0])

@@ -14,10 +14,11 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
+from evenflow.control import epochs as control_epochs
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened
 from evenflow.operators.hosted import Hosted
-from evenflow.runtime import keeper, ledger, loader
+from evenflow.runtime import depot, keeper, ledger, loader
 from evenflow.runtime.copies import Copies
 from evenflow.runtime.keyed_feeder import KeyedFeed
 from evenflow.runtime.loader import Loaded, Loader, Order
@@ -29,7 +30,7 @@ from evenflow.state.replay import replay
 
 from ..wire.keyed_rig import OUT, ROWS, Nth
 from .durable_plan import DurablePlan, Query, Stage
-from .durable_store import Helper, MemoryStore, SimJournal, SimLoader, SimVault
+from .durable_store import Helper, MemoryStore, SimDepot, SimJournal, SimLoader, SimVault
 from .keyed_actors import Fiber, Log, StrictDriver
 from .keyed_plan import Task
 from .keyed_world import PERIOD_S, UNITS, Broken, Stub, World
@@ -65,11 +66,14 @@ class DurableWorld(World):
         self.store = MemoryStore(self)
         self._patch(keeper, "Journal", lambda _where, wake: SimJournal(self, wake))
         self._patch(keeper, "Loader", lambda _where, wake, copies: SimLoader(self, wake, copies))
+        self._patch(depot, "Depot", lambda _where, cluster, wake: SimDepot(self, cluster, wake))
+        self._patch(depot, "open_store", lambda _where: self.store)
         self._patch(keeper, "secrets", SimpleNamespace(randbits=rng.getrandbits))
         self._patch(keeper, "UNSAVED_BYTES", rng.choice((1, 2000, 1 << 20)))
         self._patch(ledger, "SEGMENT_BYTES", rng.choice(((1,), (700, 1000), (1 << 20,))))
         self._patch(ledger, "CYCLE", rng.choice((1, 2, 3)))
         self._patch(ledger, "SLICE_BYTES", rng.choice((1, 300, 1 << 20)))
+        self._patch(control_epochs, "LATE", Random(f"late {self.seed}").choice((0, 1)))
         self._patch(loader, "open_store", lambda _where: self.store)
         self._patch(loader, "Patient", lambda store, _pause: Patient(store, lambda _seconds: None))
         self._patch(loader, "time", SimpleNamespace(perf_counter=lambda: self.now))
@@ -92,7 +96,8 @@ class DurableWorld(World):
         untouched = self._untouched
         self.driver = StrictDriver(self.controller, b"secret", "sim", PERIOD_S, self.log, untouched, self.vault)
         self.driver._zero = 0.0
-        self.settings = Settings("sim", "sim", self.driver.port, b"secret", PERIOD_S, 350.0, checkpoint="sim")
+        cluster = f"sim{len(self.logs)}"
+        self.settings = Settings(cluster, "sim", self.driver.port, b"secret", PERIOD_S, 350.0, checkpoint="sim")
         for number in range(self.plan.workers - self.plan.late):
             self.start_worker(number)
         code = pickle.dumps(Hosted(self._operator, pa.schema([ROWS.field(0)]), OUT, UNITS))
@@ -100,7 +105,8 @@ class DurableWorld(World):
             self.vault.add(name, Kept("Nth", UNITS))
             self.driver.add_code(f"op-{name}", code)
             self.driver._code[f"op-{name}"] = code
-            self.driver._handle(RegionOpened(self.now, name, f"op-{name}", Stub(self, name), UNITS, durable=True))
+            opened = RegionOpened(self.now, name, f"op-{name}", Stub(self, name), UNITS, True, self.plan.transfer)
+            self.driver._handle(opened)
 
     def _untouched(self, name, epoch):
         query = next(query for query in self.jobs if query.name == name)

@@ -5,7 +5,6 @@ import threading
 from dataclasses import dataclass
 
 from evenflow.runtime.driver import Driver
-from evenflow.runtime.messages import parse
 
 from ..wire.keyed_rig import Nth
 from .keyed_network import Turn
@@ -158,10 +157,10 @@ class StrictDriver(Driver):
     """The real driver, without its thread, that lets no error pass."""
 
     def _received(self, channel, frame):
-        self._take(channel, parse(frame))
+        self._hear(channel, frame)
 
     def _handle(self, event):
-        self._carry_out(self._controller.handle(event))
+        self._do(event)
 
 
 class Log(list):

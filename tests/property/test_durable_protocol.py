@@ -9,8 +9,10 @@ import os
 import pytest
 
 from evenflow.control.epochs import Epochs, Log
+from evenflow.runtime.depot import Depot
 from evenflow.runtime.ledger import Ledger
 from evenflow.runtime.loader import Loader
+from evenflow.runtime.mover import Mover
 from evenflow.runtime.vault import Vault
 
 from .durable_invariants import check, history
@@ -49,8 +51,31 @@ def test_one_seed_is_one_history(seed):
     ],
     ids=lambda faults: "+".join(faults) or "none",
 )
-def test_each_kind_of_fault(faults):
-    history(0, DurablePlan(faults=faults, moving=1.0, asks=0.1, again=0.5, zombies=0.5))
+@pytest.mark.parametrize("transfer", ["direct", "store"])
+def test_each_kind_of_fault(faults, transfer):
+    history(0, DurablePlan(faults=faults, moving=1.0, asks=0.1, again=0.5, zombies=0.5, transfer=transfer))
+
+
+def test_units_move_by_way_of_the_store(monkeypatch):
+    """And no other: workers that cannot reach each other do not mind."""
+    monkeypatch.setattr(Mover, "_dispatch", None)
+    moved = failed = 0
+    for seed in range(4):
+        world = history(seed, by_store(store_fails=0.2 * (seed == 3)))
+        moved += sum(entry["event"] == "moved" for log in world.logs for entry in log)
+        failed += sum("on purpose" in entry.get("why", "") for log in world.logs for entry in log)
+    assert moved > 100
+    assert failed
+
+
+def test_movements_left_in_the_store_show(monkeypatch):
+    monkeypatch.setattr(Depot, "_delete", lambda *_: None)
+    with pytest.raises(AssertionError, match="movements are left in the store"):
+        history(0, by_store())
+
+
+def by_store(**more):
+    return DurablePlan(moving=1.0, asks=0.1, transfer="store", hasty=0.0, **more)
 
 
 @pytest.mark.parametrize("seed", [0, 16])
@@ -115,6 +140,7 @@ WRONG = {
     "logs are dropped that are needed": (Epochs, "_needed", lambda self, _epoch: self._newest > 1 << 30),
     "what is in memory is always good": (Epochs, "current", property(lambda _self: True)),
     "the last attempt counts, whole or not": (Epochs, "_choose", _choose_last),
+    "movements share a blob": (Depot, "_name", lambda _self, region, _move: f"{region}/moves"),
     "what a manifest needs is deleted": (
         Vault,
         "_clean",

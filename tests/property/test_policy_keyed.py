@@ -2,6 +2,7 @@
 
 import re
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,15 +10,22 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from evenflow.policy.auto import Auto
+from evenflow.policy.dlb import DlbH, DlbL
 from evenflow.policy.flux import Flux
 from evenflow.policy.flux_auto import FluxAuto
 from evenflow.policy.flux_hybrid import FluxHybrid
 from evenflow.policy.flux_memory import FluxMemory
 from evenflow.policy.hash_units import Hash
+from evenflow.policy.kg import KeyGrouping
+from evenflow.policy.lptf import Lptf
+from evenflow.policy.pkg import PartialKeyGrouping
 from evenflow.policy.placement import plan
 from evenflow.policy.river import River
 
 from ..unit.keyed_model import snapshot
+
+BY_LOAD = [partial(balance, window=0.5, least_rows=10) for balance in (DlbH, DlbL, Lptf)]
+FIXED = [KeyGrouping, PartialKeyGrouping]
 
 
 @st.composite
@@ -89,7 +97,7 @@ def _in_memory(owners, sizes, memory, live):
     return {"unit_bytes": sizes, "memory": memory, "spilled": spilled, "unit_resident": resident}
 
 
-@pytest.mark.parametrize("balance", [Hash, River, Flux, FluxAuto, FluxMemory, FluxHybrid, Auto])
+@pytest.mark.parametrize("balance", [Hash, River, Flux, FluxAuto, FluxMemory, FluxHybrid, Auto, *BY_LOAD, *FIXED])
 @settings(max_examples=40)
 @given(story=stories(), tight=st.none() | st.floats(0.5, 3.0))
 def test_moves_are_possible(balance, story, tight):

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import evenflow as ef
-from tests.spark.moving import Nth, nth_of
+from tests.spark.moving import Nth, nth_of, stop_quietly
 
 FILES = 4
 EACH = 2_000
@@ -186,3 +187,53 @@ def test_another_key_is_refused(spark, tmp_path, files):
 def test_wrong_arguments(spark, wrong):
     with pytest.raises(ef.errors.InvalidArgument, match=next(iter(wrong))):
         ef.Cluster(spark, 1, **wrong)
+
+
+def slowly(df):
+    """The rows, each Arrow batch of them a while in coming."""
+
+    def pass_on(batches):
+        for batch in batches:
+            time.sleep(0.2)
+            yield batch
+
+    return df.repartition(4).mapInArrow(pass_on, df.schema)
+
+
+@pytest.fixture
+def slow(spark, tmp_path, files, conf, eventually):
+    """A cluster, and a query that is in the middle of a batch that takes a while."""
+    conf("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
+    with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
+        out = cluster.keyed(slowly(stream(spark, files)), "k", Nth(), name="n")
+        query = out.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "spark")).start()
+        eventually(lambda: cluster.keyed_snapshot("n").unit_rows.any(), 90, "rows in state")
+        yield cluster, query
+        stop_quietly(query)
+
+
+def happened(cluster, name):
+    return [event for event in cluster.events() if event["event"] == name]
+
+
+def test_a_batch_that_cannot_count_is_given_up_at_once(slow):
+    """Spark tries each task four times; all but the first would be refused."""
+    cluster, query = slow
+    kill(cluster, 0)
+    with pytest.raises(
+        Exception, match=r"cancelled because region n: worker 0 was lost.* the batch is to be run again"
+    ):
+        query.awaitTermination(60)
+    assert happened(cluster, "attempt-poisoned")
+    assert len(happened(cluster, "feeder-refused")) < 8
+
+
+def test_names_in_qos_that_no_operator_has(spark):
+    df = spark.range(3)
+    cluster = ef.Cluster(spark, 1, qos={"means": 5.0})
+    try:
+        with pytest.warns(UserWarning, match="operator 'meens' has weight 1"):
+            cluster.keyed(df, "id", Nth(), name="meens")
+    finally:
+        with pytest.warns(UserWarning, match="qos has weights for 'means', and no keyed operator had such a name"):
+            cluster.stop()

@@ -6,6 +6,7 @@ import threading
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 import evenflow as ef
 from evenflow.errors import ClusterStopped, InvalidArgument
@@ -166,7 +167,7 @@ def test_moves_that_make_no_sense(cluster, df):
     name = region("senseless")
     cluster.keyed(df, "k", Nth(), units=8, name=name)
     for units, target in (([9], 0), ([-1], 0), ([0], 4), ([0], -1)):
-        with pytest.raises(InvalidArgument, match="units go to 8, workers to 3"):
+        with pytest.raises(InvalidArgument, match="units from 0 to 8, and a worker from 0 to 3"):
             cluster.move(name, units, target)
     with pytest.raises(InvalidArgument, match="no region 'nix'"):
         cluster.move("nix", [0], 0)
@@ -322,3 +323,38 @@ def test_stopped_cluster(spark, df):
     message = error_of(out)
     assert "does not serve region" in message
     assert "Start the query again on a running Cluster" in message
+
+
+class Odd(Nth):
+    """Says something odd of what it returns, or reads."""
+
+    def __init__(self, **odd):
+        super().__init__()
+        self._odd = odd
+
+    def schema(self, rows):
+        return self._odd["schema"] if "schema" in self._odd else super().schema(rows)
+
+    def reads(self, rows):
+        return self._odd.get("reads", rows.names)
+
+
+@pytest.mark.parametrize("odd", [None, ["id"], StructType([])])
+def test_an_operator_that_says_no_schema(cluster, df, odd):
+    with pytest.raises(InvalidArgument, match=r"Odd\.schema returned .*: return a pyarrow\.Schema"):
+        cluster.keyed(df, "k", Odd(schema=odd))
+
+
+def test_a_schema_that_is_not_the_operators(cluster, df):
+    with pytest.raises(InvalidArgument, match="declares column 'nth' as string, and Nth returns int64"):
+        cluster.keyed(df, "k", Nth(), schema=StructType([*df.schema.fields, StructField("nth", StringType())]))
+
+
+def test_an_operator_that_reads_one_column(cluster, df):
+    class One(Odd):
+        def schema(self, rows):
+            return pa.schema([rows.field("k"), pa.field("nth", pa.int64())])
+
+    assert cluster.keyed(df, "k", One(reads="k"), name=region("one")).count() == df.count()
+    with pytest.raises(InvalidArgument, match=r"Odd\.reads returned 5: return a list of column names"):
+        cluster.keyed(df, "k", Odd(reads=5))

@@ -6,6 +6,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
@@ -292,3 +293,14 @@ def test_columns_keep_their_types(spark, cluster):
     got = out.toArrow().sort_by("id")
     assert got.select(df.columns).to_pylist() == df.toArrow().to_pylist()
     assert got["s_last"].to_pylist() == got["s"].to_pylist()
+
+
+def test_rows_that_spark_was_given_as_they_are(spark, cluster):
+    """From pandas, Spark works out columns on the driver if it can, where all partitions have the number 0."""
+    df = spark.createDataFrame(pd.DataFrame({"id": np.arange(600), "k": np.arange(600) % 7}))
+    assert df.rdd.getNumPartitions() > 1
+    name = region("given")
+    out = cluster.keyed(df.where("id < 500"), "k", Nth(), name=name)
+    assert sorted(row.id for row in out.collect()) == list(range(500))
+    joined = [event for event in cluster.events() if event["event"] == "feeder-joined" and event["region"] == name]
+    assert len(joined) == df.rdd.getNumPartitions()

@@ -1,5 +1,8 @@
 """State larger than the memory it may have: the same results, from disk, in batch and streaming, with moves."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -7,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import evenflow as ef
+from evenflow.operators.keyed import KeyedOperator
 from tests.spark.moving import Moving, Nth, nth_of
 
 ROWS, KEYS = 60_000, 5_000
@@ -92,3 +96,64 @@ def test_a_stream_with_moves_and_a_checkpoint(spark, rows, tmp_path):
 def test_wrong_budgets(spark, memory):
     with pytest.raises(ef.errors.InvalidArgument, match="memory="):
         ef.Cluster(spark, 1, memory=memory)
+
+
+BUDGET = 64 << 20
+BLOCK = 4096
+"""Numbers a key of `Blocks`: 32 kB."""
+
+
+class Blocks(KeyedOperator):
+    """Keeps a block of numbers of each key, of which every row adds to one; gives the sum of the block."""
+
+    def __init__(self):
+        self.blocks = {}
+
+    def schema(self, rows):
+        return rows.append(pa.field("sum", pa.float64()))
+
+    def process(self, rows, units, keys):
+        sums = []
+        for unit, key, value in zip(units.tolist(), keys.tolist(), rows.column("v").to_pylist(), strict=True):
+            block = self.blocks.setdefault(unit, {}).setdefault(key, np.zeros(BLOCK))
+            if not block[0]:
+                block[:] = 1.0
+            block[int(value) % BLOCK] += value
+            sums.append(block.sum() - BLOCK)
+        return rows.append_column("sum", pa.array(sums, pa.float64()))
+
+    def extract(self, unit):
+        return self.blocks.pop(unit, None)
+
+    def install(self, unit, state):
+        self.blocks[unit] = state
+
+    def size(self, unit):
+        return sum(block.nbytes for block in self.blocks.get(unit, {}).values())
+
+
+def memory_of(pid, what):
+    """VmRSS or VmHWM of a process, in bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{what}:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"no {what} of process {pid}")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="needs Linux's /proc")
+def test_the_process_keeps_to_its_budget(spark):
+    """Ten times the budget, in a real worker: its peak is 1.3 times the budget and what it took without state."""
+    keys, rounds = 10 * BUDGET // (BLOCK * 8), 2
+    df = spark.range(0, keys * rounds, 1, 1).selectExpr(f"id % {keys} k", "cast(id as double) v")
+    with ef.Cluster(spark, 1, memory=BUDGET) as cluster:
+        assert cluster.keyed(df.limit(20), "k", Blocks(), units=1024).count() == 20
+        pid = cluster.workers()[0].pid
+        Path(f"/proc/{pid}/clear_refs").write_text("5")  # from now on VmHWM is that of what follows
+        floor = memory_of(pid, "VmRSS")
+        got = cluster.keyed(df, "k", Blocks(), name="blocks", units=1024).toPandas()
+        peak = memory_of(pid, "VmHWM")
+        assert spilled(cluster, "blocks") > 8 * BUDGET
+    assert len(got) == keys * rounds
+    first = got["v"] < keys
+    assert (got["sum"] == np.where(first, got["v"], 2 * got["v"] - keys)).all()
+    assert peak - floor <= 1.3 * BUDGET, f"{(peak - floor) / BUDGET:.2f} of the budget, above {floor >> 20} MB"

@@ -1,7 +1,12 @@
 """Eight short schedules of faults, as `evenflow torture` runs them: in other processes, the driver's among them."""
 
 import os
+import signal
 import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -70,3 +75,45 @@ def test_what_is_left_over_is_found_and_killed():
     assert processes.sweep(mark, 0.0) == [f"sleep {process.pid}"]
     process.wait(10)
     assert processes.marked(mark) == []
+
+
+def using(folder):
+    """Processes, other than this one, that were started with `folder` in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                if str(folder).encode() in (entry / "environ").read_bytes() and state != "Z":
+                    found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_interrupted_leaves_nothing(tmp_path, number, eventually):
+    command = [
+        sys.executable,
+        "-m",
+        "evenflow.cli",
+        "torture",
+        "--schedules",
+        "8",
+        "--json",
+        str(tmp_path / "out.json"),
+    ]
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    process = subprocess.Popen(command, env=os.environ | {"TMPDIR": str(folder)}, stdout=subprocess.DEVNULL)
+    try:
+        eventually(lambda: len(using(folder)) > 2, 120, "a driver with its JVM")
+        for _ in range(2):  # somebody is impatient
+            process.send_signal(number)
+            time.sleep(0.1)
+        assert process.wait(60) == 130
+        assert using(folder) == []
+        assert list(folder.iterdir()) == []
+        assert (tmp_path / "out.json").exists()
+    finally:
+        process.kill()
+        process.wait(10)

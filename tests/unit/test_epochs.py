@@ -197,6 +197,17 @@ def test_logs_go_when_all_units_with_rows_in_them_are_saved():
     assert [snapshot.name for snapshot in query.epochs.base.snapshots] == ["b", "c"]
 
 
+def test_a_unit_that_is_never_saved_holds_only_the_logs_it_has_rows_in():
+    query = Query()
+    query.whole(0, (0, 1))
+    for epoch in range(1, 50):
+        query.whole(epoch, (1,), stage=f"s{epoch}")
+        query.epochs.snapshot(SavedUnits(f"n{epoch - 1}", epoch - 1, np.array([1], np.int32)))
+        query.epochs.settle()
+    assert query.logs() == [(0, 1), (48, 1)]
+    assert len(query.epochs._rows_in) <= 3
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_any_schedule_counts_every_batch_once(seed):
     """Tasks that break off, come again, come in parts; in the end one whole attempt at each batch counts."""
@@ -292,8 +303,8 @@ def test_snapshots_that_are_reported_too_late_are_not_used():
     for epoch in range(4):
         query.whole(epoch, stage=f"s{epoch}")
     query.task(4, stage="s4")
-    query.epochs.reported(SavedUnits("late", 1, np.array([0], np.int32)))
-    query.epochs.reported(SavedUnits("good", 2, np.array([0], np.int32)))
+    assert not query.epochs.reported(SavedUnits("late", 1, np.array([0], np.int32)))
+    assert query.epochs.reported(SavedUnits("good", 2, np.array([0], np.int32)))
     assert [snapshot.name for snapshot in query.epochs.base.snapshots] == ["good"]
 
 

@@ -1,4 +1,4 @@
-"""DESIGN.md's import rule: model <- policy <- control <- operators <- runtime, with state, rules and stories <- runtime."""
+"""The import rule: model <- policy <- control <- operators <- rules and stories <- runtime, and state <- runtime."""
 
 import ast
 from pathlib import Path
@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "state": {"model"},
     "rules": {"operators"},
     "stories": {"operators"},
-    "workloads": set(),
+    "workloads": {"model"},
     "runtime": {"model", "policy", "control", "operators", "state", "rules", "stories"},
     "bench": {"model", "policy", "control", "operators", "rules", "stories", "workloads", "runtime"},
     "torture": {"model", "policy", "control", "operators", "state", "runtime"},

@@ -231,17 +231,34 @@ def test_the_longest_unsaved_come_first_and_no_more_than_were_logged(monkeypatch
     assert found == [(0, [0, 1]), (1, [2, 3]), (2, [0, 1])]
 
 
+def test_units_without_further_rows_are_saved_within_one_cycle(monkeypatch):
+    monkeypatch.setattr(ledger, "CYCLE", 4)
+    noted = Ledger("r", "query q", "0.7", FakeJournal(), 64)
+    noted.enter(0, 1)
+    noted.touched[:] = 0
+    for epoch in range(1, 6):
+        noted.enter(epoch, 1)
+        noted.save(Sums(), epoch - 1)
+    assert sorted(unit for *_, about in noted.journal.puts for unit in about.units.tolist()) == list(range(64))
+    assert len(noted.journal.puts) == 4
+
+
 def test_a_snapshot_that_could_not_be_put_is_taken_again():
     noted = made()
     noted.enter(0, 1)
     log(noted, 0)
     noted.enter(1, 1)
     noted.save(Sums(u0=1), 0)
-    noted.not_saved(noted.journal.puts[0][2])
+    about = noted.journal.puts[0][2]
+    noted.not_saved(about.units, about.epoch)
     noted.enter(2, 1)
     noted.save(Sums(u0=1), 1)
     assert [parse(name).epoch for name, _, _ in noted.journal.puts] == [0, 1]
     assert noted.journal.puts[0][0] != noted.journal.puts[1][0]
+    noted.not_saved(about.units, about.epoch)  # of the first: the second counts
+    noted.enter(3, 1)
+    noted.save(Sums(u0=1), 2)
+    assert len(noted.journal.puts) == 2
 
 
 # -- the keeper
@@ -401,3 +418,30 @@ def test_an_evaluation_that_is_over_leaves_nothing(kept):
     kept.keeper.forget("r", "query q")
     kept.collect()
     assert (kept.orders, kept.keeper._ledgers) == ([], {})
+
+
+def snapshots(kept):
+    return [saved(put)[:2] for put in kept.journal.puts if "/units/" in put[0]]
+
+
+def test_units_of_a_snapshot_that_came_too_late_are_saved_again(kept):
+    kept.rows((0, 1), 0)
+    kept.rows((1, 1), 1, state=Sums(u0=5))
+    kept.keeper.unsaved({"region": "r", "evaluation": "query q", "units": np.array([0], np.int32), "epoch": 0})
+    kept.keeper.unsaved({"region": "r", "evaluation": "query over", "units": np.array([0], np.int32), "epoch": 0})
+    kept.rows((4, 1), 1, state=Sums(u0=5, u1=7))
+    assert snapshots(kept) == [(0, {0: 5}), (3, {0: 5})]
+
+
+def test_units_are_saved_where_no_rows_come_any_more(kept):
+    """Or the logs with their last rows would be needed for good."""
+    kept.rows((0, 1), 0, 1)
+    kept.keeper.idle("r", "query q", (0, 1), Sums(u0=1, u1=2), None)
+    assert snapshots(kept) == []
+    kept.keeper.idle("r", "query q", (1, 1), Sums(u0=1, u1=2), np.array([False, True, False, False]))
+    kept.keeper.end("r", "query q", (1, 1), "feeder")
+    assert snapshots(kept) == [(0, {0: 1})]
+    assert kept.answers[-1][1]["segments"] == 0
+    kept.keeper.drop("r", "query q")
+    kept.keeper.idle("r", "query q", (2, 1), Sums(u0=1, u1=2), None)
+    assert snapshots(kept) == [(0, {0: 1})]

@@ -54,13 +54,15 @@ def test_ls(where):
     assert "mean price" in said
     assert "q/1" in said
     assert "3-5" in said
+    assert "63" in said  # as given to keyed: the unit of null keys is ours
+    assert "64" not in said
     assert "UTC" in said
 
 
 def test_show(where):
     code, said = run("show", where, "mean price", "q/1")
     assert code == 0
-    for expected in ("operator mean price, query q/1", "epochs 3-5", "64 units of RollingMean('x')", "1,005"):
+    for expected in ("operator mean price, query q/1", "epochs 3-5", "63 units of RollingMean('x')", "1,005"):
         assert expected in said
     assert "units/5.0.5f.0" in said
     assert "log/5.1.0.5f.0" in said

@@ -74,7 +74,7 @@ class Keyed:
 
     _numbers = itertools.count(1)
 
-    def __init__(self, rig, monkeypatch, operator=None, *, balance=None, ordered=False, schema=OUT):
+    def __init__(self, rig, monkeypatch, operator=None, *, balance=None, ordered=False, schema=OUT, **feed):
         self.rig = rig
         number = next(self._numbers)
         self.region = f"keyed-{number}"
@@ -84,8 +84,9 @@ class Keyed:
         rig.driver.open_region(RegionOpened(rig.driver.now(), self.region, f"keyed-op{number}", balance, UNITS + 1))
         encoded = schema.serialize().to_pybytes()
         self.feed = KeyedFeed(
-            rig.settings, self.region, f"keyed-op{number}", encoded, balance.by_content, ordered, tuple(ROWS.names)
-        )
+            rig.settings, self.region, f"keyed-op{number}", encoded, balance.by_content, ordered, tuple(ROWS.names),
+            choices=getattr(balance, "choices", 0), **feed,
+        )  # fmt: skip
         monkeypatch.setattr(feeding, "identity", lambda: dict(_tasks.identity))
 
     def run(self, batches, partition=0, epoch=0, query="", stage="1", attempt=0):

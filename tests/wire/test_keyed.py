@@ -7,7 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from .keyed_rig import OUT, UNITS, Keyed, Nth, check, rows
+from evenflow.policy import DlbH, DlbL, KeyGrouping, Lptf, PartialKeyGrouping
+
+from .keyed_rig import OUT, ROWS, UNITS, Keyed, Nth, check, rows
 from .rig import Rig, until
 
 
@@ -80,3 +82,63 @@ def test_large_state_moves(rig, monkeypatch):
     until(lambda: not keyed.known().movements.moving and keyed.known().movements.moved >= 2)
     assert sum(check(keyed.run(rows(1000, start=1000), query="q", epoch=1), 1000, 1000).values()) == 2000
     assert not rig.events("move-undone")
+
+
+def skewed(count, size=100, pause_s=0.0):
+    """Rows of which every other one has key 3; the others are spread over 50 keys."""
+    for batch in rows(count, size=size):
+        time.sleep(pause_s)
+        ids, keys = batch.column(0).to_numpy(), batch.column(1).to_numpy()
+        yield pa.RecordBatch.from_arrays([batch.column(0), pa.array(np.where(ids % 2, keys, 3))], schema=ROWS)
+
+
+@pytest.mark.parametrize("balance", [DlbH, DlbL, Lptf])
+def test_balances_by_load_move_units_and_lose_nothing(rig, monkeypatch, balance):
+    keyed = Keyed(rig, monkeypatch, balance=balance(theta=5, window=0.2, least_rows=1))
+    counts = check(keyed.run(skewed(30_000, pause_s=0.003)), 30_000)
+    assert sum(counts.values()) == 30_000
+    decided = rig.events("rebalance")
+    assert decided
+    for event in decided:
+        assert event["balance"] == balance.name
+        assert event["detail"]["score"] > event["detail"]["score_after"]
+        assert event["detail"]["keys"] == event["units"] == len(event["unit_rows"]) > 0
+    assert keyed.known().movements.moved == sum(event["units"] for event in decided)
+
+
+def test_key_grouping_moves_nothing(rig, monkeypatch):
+    keyed = Keyed(rig, monkeypatch, balance=KeyGrouping())
+    check(keyed.run(skewed(10_000)), 10_000)
+    assert keyed.known().movements.moved == 0
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_partial_key_grouping_splits_keys_between_two_workers(rig, monkeypatch, ordered):
+    keyed = Keyed(rig, monkeypatch, balance=PartialKeyGrouping(), ordered=ordered)
+    table = pa.Table.from_batches(keyed.run(skewed(10_000)), OUT)
+    ids, keys, nth = (table.column(name).to_numpy() for name in OUT.names)
+    assert (ids if ordered else np.sort(ids)).tolist() == list(range(10_000))
+    split = 0
+    for key in np.unique(keys):
+        times = np.bincount(nth[keys == key])[1:]  # 1, 2, 3, ... on one worker, and again on the other
+        assert times.max() <= 2
+        assert (np.diff(times) <= 0).all()
+        split += times.max() == 2
+    assert split > 40
+    done = until(lambda: (found := consumed(keyed)) and sum(found) == 10_000 and found)
+    assert max(done) - min(done) < 1_000  # half of all rows are of one key
+
+
+def consumed(keyed):
+    return [consumer.rows for consumer in keyed.known().snapshot(0.0).consumers]
+
+
+def test_keys_are_units_with_modulo(rig, monkeypatch):
+    """The feeder takes the key from its column, and negative ones have units too."""
+    keyed = Keyed(rig, monkeypatch, key_place=0, modulo=True)
+    ids = np.arange(-40, 200)
+    given = pa.RecordBatch.from_arrays([pa.array(ids)], schema=pa.schema([ROWS.field(0)]))
+    result = pa.Table.from_batches(keyed.run([given]), OUT)
+    assert sorted(result.column("key").to_pylist()) == ids.tolist()
+    until(lambda: sum(consumed(keyed)) == len(ids))
+    assert keyed.known().snapshot(0.0).unit_rows.tolist() == [*np.bincount(ids % UNITS), 0]

@@ -170,6 +170,11 @@ class Controller:
         region = self._regions.get(feeder.region)
         return bool(feeder.query) and isinstance(region, KeyedRegion) and not region.evaluations.knows(feeder)
 
+    def run_of(self, peer: Peer) -> str:
+        """The run of a query that a feeder works for and is not through with; nothing for any other peer."""
+        feeder = self._feeders.get(peer)
+        return feeder.run if feeder is not None and peer not in self._ended else ""
+
     def is_worker(self, peer: Peer) -> bool:
         """Whether a peer is one of the workers now."""
         return peer in self._peers
@@ -200,7 +205,7 @@ class Controller:
     def _region_opened(self, event: RegionOpened) -> Iterable[Instruction]:
         known = self._regions.get(event.region)
         if isinstance(known, KeyedRegion) and event.durable:  # a query is started anew: its state is found by the name
-            known.operator = event.operator
+            known.operator, known.movements.transfer = event.operator, event.transfer
             for peer in self._peers:
                 yield Tell(peer, {"type": "prepare", "operators": [event.operator]})
             return
@@ -209,9 +214,12 @@ class Controller:
         idle = [old.name for old in self._regions.values() if not _in_use(old) and old is not region]
         for name in idle[: max(0, len(self._regions) - KEPT_REGIONS)]:
             yield from self._close_region(event.time, name)
-        fields = {"region": event.region, "balance": event.balance.name}
+        fields: dict[str, Any] = {"region": event.region, "balance": event.balance.name}
         if isinstance(region, KeyedRegion):
-            yield Record(event.time, "region-opened", fields | {"units": event.units})
+            fields["units"] = event.units
+            if self._sharing.qos:
+                fields["weight"] = self._sharing.weight(event.region)
+            yield Record(event.time, "region-opened", fields)
         else:
             yield Record(event.time, "region-opened", fields | {"splitting": region.balance.splitting})
             yield from self._rebalance(region, event.time)
@@ -224,6 +232,7 @@ class Controller:
             keyed = KeyedRegion(
                 event.region, event.operator, balance, event.units, numbers=self._moves, durable=event.durable
             )
+            keyed.movements.transfer = event.transfer
             keyed.set_workers(event.time, self._live(), self._sites())
             return keyed
         region = Region(event.region, event.operator, cast(Balance, event.balance))
@@ -353,7 +362,7 @@ class Controller:
         if number is None or not isinstance(region, KeyedRegion):
             return
         if isinstance(event, UnitsSaved):
-            region.saved(event)
+            yield from region.saved(event)
             return
         yield from region.loaded(event.time, number, event)
         yield from self._admit(region)
@@ -382,6 +391,8 @@ class Controller:
             fields = {"region": region.name, "balance": region.balance.name}
             yield Record(time, "balance-failed", fields | {"error": f"{type(error).__name__}: {error}"})
         else:
+            if moves:
+                yield region.decided(time, moves)
             yield from region.carry_out(time, moves)
 
     def _move_report(self, event: MoveReport) -> Iterable[Instruction]:
@@ -393,6 +404,8 @@ class Controller:
         match event.outcome:
             case "quiet":
                 movements.quiet(event.time, event.move, number)
+            case "stored":
+                yield from movements.stored(event.time, event.move, number)
             case "installed":
                 yield from movements.installed(event.time, event.move, number, event.bytes, region.feeders)
             case "failed" | "undelivered":
@@ -439,7 +452,7 @@ class Controller:
                 {"region": feeder.region, "partition": feeder.partition, "attempt": feeder.attempt},
             )
             if isinstance(region, KeyedRegion):
-                yield from region.leave(event.time, feeder, event.peer in self._ended)
+                yield from region.leave(event.time, feeder, event.peer in self._ended, event.stopped)
         self._ended.discard(event.peer)
         number = self._peers.pop(event.peer, None)
         if number is not None:

@@ -333,10 +333,12 @@ class Epochs:
             "DataFrame before an action that reads only some of it"
         )
 
-    def reported(self, saved: SavedUnits) -> None:
-        """A worker says that it has saved units; if it says so too late, the blob may be gone by now."""
-        if saved.epoch >= self._settled_key[0] - LATE:
+    def reported(self, saved: SavedUnits) -> bool:
+        """A worker says that it has saved units; whether they are used: if it is late, the blob may be gone by now."""
+        used = saved.epoch >= self._settled_key[0] - LATE
+        if used:
             self.snapshot(saved)
+        return used
 
     def snapshot(self, saved: SavedUnits) -> None:
         """Units were saved as they were at the end of a batch."""
@@ -352,10 +354,10 @@ class Epochs:
 
     def _trim(self) -> None:
         """Forget logs and snapshots that no unit needs any more."""
-        while self._logs and not self._needed(self._logs[0].epoch).any():
-            if len(self._logs) == 1:
-                break  # the last one names the batch that the state is of
-            self._rows_in.pop(self._logs.pop(0).epoch, None)
+        last = self._logs[-1:]  # it names the batch that the state is of
+        self._logs = [log for log in self._logs[:-1] if self._needed(log.epoch).any()] + last
+        kept = {log.epoch for log in self._logs}
+        self._rows_in = {epoch: marks for epoch, marks in self._rows_in.items() if epoch in kept or epoch >= self.epoch}
         self._snapshots = {kept.name: kept for kept in self._useful()}
 
     def _needed(self, epoch: int) -> Marks:

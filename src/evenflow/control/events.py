@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ from evenflow.policy.keyed import KeyedBalance
 
 Peer = int
 """Whoever is behind one control connection, by a number the I/O around the controller gives out."""
+Transfer = Literal["direct", "store"]
+"""How units move: from one worker to the other, or by way of the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class RegionOpened:
     """How many units a keyed operator has; 0 for an ordered region."""
     durable: bool = False
     """Whether queries store their state."""
+    transfer: Transfer = "direct"
+    """How units move from worker to worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +191,7 @@ class ConsumerReport:
 class MoveReport:
     """What a worker has to say about a movement.
 
-    `quiet`, `installed`, `undelivered`, `failed` (for good), `discarded` or `restored`.
+    `quiet`, `stored`, `installed`, `undelivered`, `failed` (for good), `discarded` or `restored`.
     """
 
     time: float
@@ -251,6 +255,8 @@ class PeerLeft:
     time: float
     peer: Peer
     reason: str
+    stopped: bool = False
+    """Whether it is a feeder's, whose query was stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,4 +343,12 @@ class Save:
     """For how long the feeder had waited for its workers before."""
 
 
-Instruction = Tell | Record | Save
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Have Spark give a stage up: none of its tasks can come to anything, however often they are tried."""
+
+    stage: str
+    reason: str
+
+
+Instruction = Tell | Record | Save | Cancel

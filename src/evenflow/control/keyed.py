@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from evenflow.control.epochs import SavedUnits
 from evenflow.control.evaluations import Evaluation, Evaluations, evaluation_of
 from evenflow.control.events import (
+    Cancel,
     ConsumerReport,
     FeederArrivals,
     FeederEnded,
@@ -111,20 +112,25 @@ class KeyedRegion:
             yield from self.end(time, name, f"{why.rstrip('. ')}. {remedy}")
         yield from self.movements.abandon(time, why)
 
-    def poison(self, time: float, known: Evaluation, why: str) -> Iterator[Instruction]:
+    def poison(
+        self, time: float, known: Evaluation, why: str, event: str = "attempt-poisoned"
+    ) -> Iterator[Instruction]:
         """The attempt at a query's present batch cannot count: its tasks are told, state in memory goes."""
         assert known.epochs is not None
         known.stateful = False
-        held = known.epochs.held
+        held, now = known.epochs.held, known.epochs.attempt
+        counted = now is not None and not now.poisoned
         feeders = known.epochs.poison(why)
         fields = {"region": self.name, "evaluation": known.id, "epoch": known.epochs.epoch, "why": why}
-        yield Record(time, "attempt-poisoned", fields)
+        yield Record(time, event, fields)
         for peer in sorted(feeders):
             self._waiting.pop(peer, None)
             yield Tell(peer, {"type": "lost", "reason": why})
         if held is not None:
             for site in self.movements.sites.values():
                 yield Tell(site.peer, {"type": "drop", "region": self.name, "evaluation": known.id})
+        if now is not None and now.poisoned and counted and now.stage:
+            yield Cancel(now.stage, f"region {self.name}: {why}")
 
     def lose_units(self, time: float, number: int, worker: int, reason: str) -> Iterator[Instruction]:
         """A movement's source could not put the units back that it had taken out."""
@@ -288,16 +294,20 @@ class KeyedRegion:
         if known is not None and known.epochs is not None:
             known.epochs.noted(feeder.peer)
 
-    def saved(self, event: UnitsSaved) -> None:
-        """A worker has saved units."""
+    def saved(self, event: UnitsSaved) -> Iterator[Instruction]:
+        """A worker has saved units; if that is not used, it has to save them again."""
         known = self.evaluations.get(event.evaluation)
-        if known is not None and known.epochs is not None:
-            known.epochs.reported(SavedUnits(event.name, event.epoch, event.units))
+        if known is None or known.epochs is None:
+            return
+        if not known.epochs.reported(SavedUnits(event.name, event.epoch, event.units)):
+            fields = {"region": self.name, "evaluation": event.evaluation, "epoch": event.epoch}
+            yield Record(event.time, "snapshot-too-late", fields | {"units": len(event.units)})
+            yield Tell(event.peer, {"type": "unsaved", **fields, "units": event.units})
 
     # -- feeders that leave
 
-    def leave(self, time: float, feeder: FeederJoined, ended: bool) -> Iterator[Instruction]:
-        """A task is over."""
+    def leave(self, time: float, feeder: FeederJoined, ended: bool, stopped: bool = False) -> Iterator[Instruction]:
+        """A task is over, maybe since its query was `stopped`."""
         self._waiting.pop(feeder.peer, None)
         self.feeders.discard(feeder.peer)
         self.draining.discard(feeder.peer)
@@ -309,13 +319,16 @@ class KeyedRegion:
         if why:
             stored = known is not None and known.epochs is not None
             rest = ": the batch is to be run again" if stored else ", which cannot be taken back: start again"
-            yield from self.fail(time, feeder, why + rest)
+            if stopped:
+                why = f"the query was stopped in the middle of batch {feeder.epoch}"
+                rest = ", which is run again when it is started again" if stored else ": its state goes with it"
+            yield from self.fail(time, feeder, why + rest, stopped)
 
-    def fail(self, time: float, feeder: FeederJoined, why: str) -> Iterator[Instruction]:
+    def fail(self, time: float, feeder: FeederJoined, why: str, stopped: bool = False) -> Iterator[Instruction]:
         """A task cannot go on, and nobody can in its stead."""
         known = self.evaluations.get(evaluation_of(feeder))
         if known is not None and known.epochs is not None:
-            yield from self.poison(time, known, why)
+            yield from self.poison(time, known, why, "attempt-stopped" if stopped else "attempt-poisoned")
         else:
             yield from self.end(time, evaluation_of(feeder), why)
 
@@ -407,6 +420,13 @@ class KeyedRegion:
         moves = self.balance.decide(shown) if shown is not None else []
         sharing.begin(self.name, moves)
         return moves
+
+    def decided(self, time: float, moves: Sequence[MoveUnits]) -> Record:
+        """For the event log: what the balance wants moved, with the units' rows so far, and what it saw."""
+        units = [unit for move in moves for unit in move.units if 0 <= unit < self.units]
+        fields = {"region": self.name, "balance": self.balance.name, "why": moves[0].reason, "moves": len(moves)}
+        fields |= {"units": len(units), "unit_rows": self._unit_rows[units].tolist(), "detail": dict(moves[0].detail)}
+        return Record(time, "rebalance", fields)
 
     def carry_out(self, time: float, moves: Iterable[MoveUnits]) -> Iterator[Instruction]:
         """Begin the moves, or record why not."""

@@ -7,6 +7,9 @@ A movement takes some units of one region from a source to a target:
                says so (`quiet`), extracts the units and sends them to the target, and keeps a copy
     installed  from the target: the routing table flips; feeders release the rows; the source drops its copy
 
+With `transfer="store"` (cep §3.3) the source puts them into the store instead, and says so (`stored`); the target is
+told to `fetch` them. The two need not reach each other then.
+
 A movement that cannot be finished, because the target is lost, somebody fails or time is up, is taken back: `discard`
 to the target, and when that is answered, or the target gone, `restore` to the source, which puts its copy back. Feeders
 then release the rows to the source. Every message carries the movement's id; replies to movements that are over, or
@@ -21,7 +24,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from evenflow.control.events import Instruction, Peer, Record, Tell
+from evenflow.control.events import Instruction, Peer, Record, Tell, Transfer
 from evenflow.model import MoveUnits, RoutingTable
 
 MARKERS_S = 2.0
@@ -69,6 +72,8 @@ class Movements:
     table: RoutingTable
     evaluations: Callable[[], list[str]] = list
     """Those that have state now."""
+    transfer: Transfer = "direct"
+    """Whether units go from worker to worker, or by way of the store."""
     sites: dict[int, Site] = field(default_factory=dict)
     under_way: dict[int, Movement] = field(default_factory=dict)
     moved: int = 0
@@ -117,6 +122,13 @@ class Movements:
         movement = self.under_way.get(number)
         if movement is not None and movement.phase == "moving" and worker == movement.source:
             movement.quiet, movement.deadline = True, time + PATIENCE_S
+
+    def stored(self, time: float, number: int, worker: int) -> Iterator[Instruction]:
+        """The source has put the units into the store."""
+        movement = self.under_way.get(number)
+        if movement is not None and movement.phase == "moving" and worker == movement.source:
+            movement.deadline = time + PATIENCE_S
+            yield Tell(self.sites[movement.target].peer, {"type": "fetch", "move": number, "region": self.region})
 
     def installed(
         self, time: float, number: int, worker: int, size: int, feeders: Iterable[Peer]
@@ -233,6 +245,8 @@ class Movements:
             target = self.sites[move.target]
             to = {"target": move.target, "host": target.host, "port": target.port, "feeders": sorted(told)}
             to["evaluations"] = list(self.evaluations())
+            if self.transfer == "store":
+                to["store"] = True
             yield Tell(self.sites[move.source].peer, {"type": "move"} | message | to)
 
     def _take_back(self, time: float, movement: Movement, reason: str) -> Iterator[Instruction]:

@@ -9,8 +9,8 @@ import pyarrow as pa
 from evenflow.errors import FunctionError
 
 
-def conform(result: Any, schema: pa.Schema) -> pa.RecordBatch:
-    """`result` with exactly the declared columns, in order, of exactly the declared types.
+def conform(result: Any, schema: pa.Schema, who: str = "the function") -> pa.RecordBatch:
+    """What `who` returned, with exactly the declared columns, in order, of exactly the declared types.
 
     Columns are matched by name. A column may be cast where no value can change its meaning: dictionary-encoded to
     plain, narrower to wider numbers, time units, from one zone to another, large to plain strings. Anything else is an
@@ -19,21 +19,21 @@ def conform(result: Any, schema: pa.Schema) -> pa.RecordBatch:
     if isinstance(result, pa.Table):
         result = _one_batch(result)
     if not isinstance(result, pa.RecordBatch):
-        raise FunctionError(f"the function returned {type(result).__name__}, not a pyarrow.RecordBatch")
+        raise FunctionError(f"{who} returned {type(result).__name__}, not a pyarrow.RecordBatch")
     if not result.schema.equals(schema):
-        result = _cast(result, schema)
+        result = _cast(result, schema, who)
     for field, column in zip(schema, result.columns, strict=True):
         if not field.nullable and column.null_count:
             raise FunctionError(f"column '{field.name}' has {column.null_count} nulls, the schema declares it not null")
     return result
 
 
-def _cast(result: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _cast(result: pa.RecordBatch, schema: pa.Schema, who: str) -> pa.RecordBatch:
     names, wanted = result.schema.names, schema.names
     if sorted(names) != sorted(wanted):
         missing, extra = sorted(set(wanted) - set(names)), sorted(set(names) - set(wanted))
         raise FunctionError(
-            f"the function returned columns {names}, the schema declares {wanted}"
+            f"{who} returned columns {names}, the schema declares {wanted}"
             + (f"; missing: {missing}" if missing else "")
             + (f"; not declared: {extra}" if extra else "")
         )
@@ -44,7 +44,7 @@ def _cast(result: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _column(column: pa.Array, field: pa.Field) -> pa.Array:
     if column.type == field.type:
         return column
-    if not _fits(column.type, field.type):
+    if not fits(column.type, field.type):
         raise FunctionError(f"column '{field.name}' is {column.type}, the schema declares {field.type}")
     try:
         return column.cast(field.type)
@@ -52,13 +52,13 @@ def _column(column: pa.Array, field: pa.Field) -> pa.Array:
         raise FunctionError(f"column '{field.name}' does not fit {field.type}: {error}") from None
 
 
-def _fits(source: pa.DataType, target: pa.DataType) -> bool:
+def fits(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether values of one type keep their meaning in the other (the cast itself still checks ranges)."""
     is_ = pa.types
     if source == target or is_.is_null(source):
         return True
     if is_.is_dictionary(source):
-        return _fits(source.value_type, target)
+        return fits(source.value_type, target)
     if is_.is_floating(target):
         return bool(is_.is_integer(source) or is_.is_floating(source))
     if is_.is_timestamp(target):  # a clock's reading and an instant are not the same thing
@@ -67,16 +67,16 @@ def _fits(source: pa.DataType, target: pa.DataType) -> bool:
         if family(target):
             return bool(family(source))
     if _is_list(target):
-        return _is_list(source) and _fits(source.value_type, target.value_type)
+        return _is_list(source) and fits(source.value_type, target.value_type)
     if is_.is_map(target):
         return (
-            is_.is_map(source) and _fits(source.key_type, target.key_type) and _fits(source.item_type, target.item_type)
+            is_.is_map(source) and fits(source.key_type, target.key_type) and fits(source.item_type, target.item_type)
         )
     if is_.is_struct(target):
         return (
             is_.is_struct(source)
             and [f.name for f in source] == [f.name for f in target]
-            and all(_fits(a.type, b.type) for a, b in zip(source, target, strict=True))
+            and all(fits(a.type, b.type) for a, b in zip(source, target, strict=True))
         )
     return False
 

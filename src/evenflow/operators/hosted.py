@@ -58,7 +58,8 @@ class Hosted:
         placed = placed or ordered
         result = operator.process(rows, units, keys)
         given, origin = result if isinstance(result, tuple) else (result, None)
-        out = conform(self._new_columns(given) if self.adds else given, self._schema)
+        who = f"{type(operator).__name__}.process"
+        out = conform(self._new_columns(given) if self.adds else given, self._schema, who)
         if self.adds and (origin is not None or out.num_rows != rows.num_rows):
             raise FunctionError(
                 f"{type(operator).__name__}.process gave {out.num_rows} rows for {rows.num_rows}: an operator that "
@@ -102,7 +103,7 @@ class Hosted:
     def _fails(self, batch: pa.RecordBatch) -> bool:
         try:
             self.process(self.fresh(), *self.unpacked(batch), ordered=self.ordered)
-        except Exception:  # whatever it was: the first failure has been kept, this only looks for its row
+        except BaseException:  # whatever it was: the first failure has been kept, this only looks for its row
             return True
         return False
 

@@ -43,7 +43,7 @@ class KeyedOperator(ABC):
     """
 
     content_sensitive: ClassVar[bool] = True
-    """Whether rows of one key must meet in one place. If not, any worker may take any row (`balance="river"`)."""
+    """Whether rows of one key must meet in one place. If not, several workers may take them (`balance="river"`)."""
     hashed: tuple[str, ...] = ()
     """Columns whose 64-bit hashes the operator wants; they come with its rows as columns `xxhash64(name)`."""
 
@@ -66,8 +66,9 @@ class KeyedOperator(ABC):
     def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> Result:
         """Take rows in; the rows that come out.
 
-        `units` and `keys` tell, row by row, the unit and the key (as a 64-bit hash, the same for equal keys). Rows of
-        one key are in order. State must be kept so that `extract` finds all of it that belongs to a unit.
+        `units` and `keys` tell, row by row, the unit and the key (as a 64-bit hash, the same for equal keys; with
+        `spread="modulo"` the key itself). Rows of one key are in order. State must be kept so that `extract` finds all
+        of it that belongs to a unit.
 
         A result with as many rows as came in is taken to correspond to them one to one. Otherwise, where order matters
         (`ordered=True`), return the result and, for each of its rows, the place of the row it comes from, not falling.

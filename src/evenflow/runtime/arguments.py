@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -53,6 +54,21 @@ def weights_of(qos: Mapping[str, float] | None) -> dict[str, float]:
     return dict(qos or {})
 
 
+def check_move(units: Any, target: Any, most: int, workers: int) -> list[int]:
+    """The units to be moved; refuse what are no units, and a target that is no worker."""
+    fit = isinstance(units, Iterable) and not isinstance(units, str) and all(_among(unit, most) for unit in units)
+    if not fit or not _among(target, workers):
+        raise InvalidArgument(
+            f"units {units!r:.100} to worker {target!r:.100}: give a list of units from 0 to {most - 1}, and a worker "
+            f"from 0 to {workers - 1}"
+        )
+    return [int(unit) for unit in units]
+
+
+def _among(number: Any, count: int) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and bool(0 <= number < count)
+
+
 def check_name(name: str) -> None:
     """Refuse what cannot be the name of a region."""
     if not isinstance(name, str) or len(name) > LONGEST_NAME:
@@ -76,6 +92,11 @@ def check_numbers(workers: int, **seconds: float) -> None:
     """Refuse numbers of workers and seconds that make no sense."""
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
         raise InvalidArgument(f"workers={workers!r}: a cluster needs at least 1 worker")
+    check_seconds(**seconds)
+
+
+def check_seconds(**seconds: float) -> None:
+    """Refuse what is no time."""
     for name, value in seconds.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise InvalidArgument(f"{name}={value!r}: give seconds, above 0")

@@ -10,6 +10,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, get_args
@@ -18,7 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import RegionOpened, TaskEnded
+from evenflow.control.events import RegionOpened, TaskEnded, Transfer
 from evenflow.control.keyed import KeyedRegion
 from evenflow.control.region import Region
 from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument
@@ -32,6 +34,7 @@ from evenflow.runtime.arguments import (
     balance_of,
     bytes_of,
     check_dataframe,
+    check_move,
     check_name,
     check_numbers,
     classic_context,
@@ -41,12 +44,15 @@ from evenflow.runtime.arguments import (
     weights_of,
     where_of,
 )
+from evenflow.runtime.detect import Rules, plan_rules
 from evenflow.runtime.driver import Driver
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.feeder import Feed
 from evenflow.runtime.keys import MOST_UNITS
 from evenflow.runtime.plan import plan_keyed
-from evenflow.runtime.session import driver_host, executor_of, slot_count, slots_may_grow
+from evenflow.runtime.qos import Named
+from evenflow.runtime.queries import Queries
+from evenflow.runtime.session import cancel_stage, driver_host, executor_of, slot_count, slots_may_grow
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.supervisor import Supervisor
 from evenflow.runtime.vault import Kept, Vault
@@ -67,13 +73,14 @@ class Cluster:
     - `stall_timeout`: seconds a task waits without a sign of life from its workers before it fails and says which.
     - `event_log`: a file for the event log (JSON lines); the latest events are in `events()` in any case.
     - `emulate`: capacities to emulate, see `evenflow.testing.Emulate`.
-    - `checkpoint`: a directory or URI that the driver and all executors can reach, for the state of streaming queries
+    - `checkpoint`: a directory, URI or PostgreSQL database (`postgresql://user@host/database?schema=name`) that the
+      driver and all executors can reach, for the state of streaming queries
       over keyed operators: with it they are exactly-once wherever Spark's own are, whatever is lost. Keep it beside
       Spark's own checkpointLocation; it belongs to one cluster at a time.
     - `memory`: what the state of keyed operators may take in each worker, in bytes or as "512m"; what is more goes to
       the worker's local disk, and rows for it wait until it is brought back.
     - `qos`: how much the latency of keyed operators matters, by their names, where several share the workers: weights
-      above 0; who is not named has 1.
+      above 0; who is not named has 1. Names that no operator has had are warned of.
     """
 
     def __init__(
@@ -105,9 +112,11 @@ class Cluster:
         name = uuid.uuid4().hex[:8]
         where, budget, weights = where_of(checkpoint), bytes_of(memory), weights_of(qos)
         self._vault = Vault(where, f"cluster {name}") if where else None
+        self._named = Named(weights)
         try:
             log = EventLog(event_log)
-            self._driver = Driver(Controller(workers, weights), secret, bind, period, log, self._untouched, self._vault)
+            asked = (self._untouched, self._vault, partial(cancel_stage, self._context), Queries(spark))
+            self._driver = Driver(Controller(workers, weights), secret, bind, period, log, *asked)
         except BaseException:
             if self._vault is not None:
                 self._vault.close()
@@ -183,6 +192,9 @@ class Cluster:
         balance: str | KeyedBalance = "auto",
         ordered: bool = False,
         name: str = "",
+        spread: str = "hash",
+        split_keys: bool = False,
+        transfer: Transfer = "direct",
         **options: Any,
     ) -> DataFrame:
         """Apply a stateful operator to the rows of `df` on the workers, each key's rows where that key's state is.
@@ -196,7 +208,13 @@ class Cluster:
         job: actions that run several jobs (take, show, toLocalIterator) evaluate each part by itself, so persist first.
 
         `balance` is a name, whose parameters are given as `options` (`balance="flux", th_imb=1.1`), or an object from
-        `evenflow.policy`.
+        `evenflow.policy`. Those that send rows of one key to several workers ("river", "pkg") are refused for operators
+        that need all rows of a key in one place, unless `split_keys=True` says that wrong results are wanted.
+
+        `spread="modulo"`: a key that is a whole number goes to unit key mod `units`, instead of by its hash.
+
+        `transfer="store"`: units move by way of the checkpoint instead of from worker to worker, which then need not
+        reach each other; rows for them wait longer.
         """
         self._check_running()
         check_dataframe(df)
@@ -204,33 +222,77 @@ class Cluster:
         if not isinstance(operator, KeyedOperator):
             raise InvalidArgument(f"the operator is {operator!r}: give an object of a subclass of KeyedOperator")
         chosen = keyed_balance_of(balance, options)
-        if not chosen.by_content and operator.content_sensitive:
+        choices = 0 if chosen.by_content else getattr(chosen, "choices", 0)
+        if not chosen.by_content and operator.content_sensitive and not split_keys:
             raise InvalidArgument(
-                f"balance {chosen.name!r} sends rows of one key to any worker, and {type(operator).__name__} is "
-                "content sensitive: use another balance, or set content_sensitive = False if rows need not meet by key"
+                f"balance {chosen.name!r} sends rows of one key to several workers, and {type(operator).__name__} is "
+                "content sensitive: use another balance, set content_sensitive = False if rows need not meet by key, "
+                "or give split_keys=True if each worker's own, wrong results are wanted"
             )
         if not isinstance(units, int) or isinstance(units, bool) or not self._size <= units <= MOST_UNITS:
             raise InvalidArgument(f"units={units!r}: give a number from {self._size} (the workers) to {MOST_UNITS:,}")
-        plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered)
+        if transfer not in get_args(Transfer) or (transfer == "store" and self._vault is None):
+            raise InvalidArgument(f"transfer={transfer!r}: give 'direct', or 'store' in a cluster with a checkpoint")
+        plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread)
         code = pickled(plan.hosted)
         if self._vault is not None and df.isStreaming and chosen.by_content:
-            kept = Kept(f"{identity(operator)} by {key}", units + 1)
-            region, digest = self._open_stored(code, name or kept.operator, kept, chosen)
+            by = f"{key} modulo" if spread == "modulo" else key
+            kept = Kept(f"{identity(operator)} by {by}", units + 1)
+            region, digest = self._open_stored(code, name or kept.operator, kept, chosen, transfer)
         else:
-            region, digest = self._open_region(code, name or "keyed", chosen, units + 1)
+            region, digest = self._open_region(code, name or "keyed", chosen, units + 1, transfer)
+        self._named.use(name or region)
         self._await_operator(digest)
-        return plan.applied(self._settings, region, digest, chosen.by_content)
+        return plan.applied(self._settings, region, digest, chosen.by_content, choices)
 
-    def _open_region(self, code: bytes, name: str, balance: Balance | KeyedBalance, units: int = 0) -> tuple[str, str]:
+    def detect(
+        self,
+        df: DataFrame | Mapping[str, DataFrame],
+        rules: Rules,
+        *,
+        key: str | Column | Sequence[str | Column],
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        time: str | None = None,
+        lateness: str | float | timedelta | None = None,
+        units: int = 4096,
+        balance: str | KeyedBalance = "auto",
+        name: str = "",
+        **options: Any,
+    ) -> DataFrame:
+        """Run rules over the rows of `df`, each key's rows where that key's windows are; what they detect.
+
+        `rules` is a text, or several by name or in a list: then the result's first column `rule` tells whose a row is,
+        and the others are those of all rules. `df` is what the rules call by any one name, or DataFrames by name.
+        docs/cep.md has the language.
+
+        `functions` are called in rules by their names, with pandas Series, and return one value for each; a function
+        made with `pandas_udf` says of which type, others return doubles.
+
+        `time` is the column by which windows in time and `timer:within` go; without it they go by the time of the
+        micro-batch. Rows that are more than `lateness` ("10 seconds", or seconds) behind the latest of their key take
+        no part: they come out in the last column, `late`, as they were. Without it, no row is late.
+
+        `units`, `balance`, `name` and further options are those of `keyed`.
+        """
+        self._check_running()
+        rows, operator = plan_rules(df, rules, key, functions, time, lateness)
+        return self.keyed(rows, key, operator, units=units, balance=balance, name=name, **options)
+
+    def _open_region(
+        self, code: bytes, name: str, balance: Balance | KeyedBalance, units: int = 0, transfer: Transfer = "direct"
+    ) -> tuple[str, str]:
         """Open a region; its name, and its operator's."""
         operator = hashlib.sha256(code).hexdigest()[:16]
         with self._opening:  # one at a time: until its region is open, a name is free and an operator unused
             self._driver.add_code(operator, code)
             region = self._driver.ask(lambda controller: controller.free_name(name))
-            self._driver.open_region(RegionOpened(self._driver.now(), region, operator, balance, units))
+            opened = RegionOpened(self._driver.now(), region, operator, balance, units, transfer=transfer)
+            self._driver.open_region(opened)
         return region, operator
 
-    def _open_stored(self, code: bytes, name: str, kept: Kept, balance: KeyedBalance) -> tuple[str, str]:
+    def _open_stored(
+        self, code: bytes, name: str, kept: Kept, balance: KeyedBalance, transfer: Transfer
+    ) -> tuple[str, str]:
         """Open a region whose state is stored, or go on with it if it is there: state is found again by the name."""
         assert self._vault is not None
         digest = hashlib.sha256(code).hexdigest()[:16]
@@ -243,7 +305,7 @@ class Cluster:
                 )
             self._vault.add(name, kept)
             self._driver.add_code(digest, code)
-            opened = RegionOpened(self._driver.now(), name, digest, balance, kept.units, durable=True)
+            opened = RegionOpened(self._driver.now(), name, digest, balance, kept.units, True, transfer)
             self._driver.open_region(opened)
         return name, digest
 
@@ -276,12 +338,7 @@ class Cluster:
         if not known.balance.by_content:
             raise InvalidArgument(f"region {region} has balance {known.balance.name!r}: its rows go to any worker")
         owners = known.movements.table.owners
-        wrong = [unit for unit in units if not 0 <= unit < len(owners)]
-        if wrong or not 0 <= target < self._size:
-            raise InvalidArgument(
-                f"units {wrong or list(units)} to worker {target}: units go to {len(owners) - 1}, "
-                f"workers to {self._size - 1}"
-            )
+        units = check_move(units, target, len(owners), self._size)
         for source in sorted({int(owners[unit]) for unit in units} - {target}):
             mine = tuple(int(unit) for unit in units if owners[unit] == source)
             self._driver.move(MoveUnits(region, mine, source, target, "asked for"))
@@ -316,6 +373,7 @@ class Cluster:
         if self._closed:
             return
         self._stopped = True
+        self._named.check()
         self._supervisor.release()
         self._driver.stop()
         try:

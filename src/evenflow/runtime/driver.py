@@ -7,11 +7,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import (
+    Cancel,
     Event,
     FeederJoined,
     Instruction,
@@ -31,12 +32,22 @@ from evenflow.runtime.channel import Channel, PeerGone
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.frames import Frame, Kind
 from evenflow.runtime.messages import control, parse
+from evenflow.runtime.queries import Queries
 from evenflow.runtime.reports import event_of
 from evenflow.runtime.switchboard import Lost, Received, Switchboard
 from evenflow.runtime.vault import Vault
 
 T = TypeVar("T")
 OPEN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the store has of a query."""
+
+    query: tuple[str, str]
+    """The region, and the query's id."""
+    saved: Any
 
 
 class Driver:
@@ -54,9 +65,13 @@ class Driver:
         log: EventLog,
         untouched: Callable[[str, int], bool] = lambda query, epoch: False,
         vault: Vault | None = None,
+        cancel: Callable[[str, str], None] = lambda stage, reason: None,
+        queries: Queries | None = None,
     ) -> None:
         self._untouched = untouched
         self._vault = vault
+        self._cancel = cancel
+        self._queries = queries
         self._controller = controller
         self._log = log
         self._period = period
@@ -67,8 +82,12 @@ class Driver:
         self._peers: dict[Channel, int] = {}
         self._channels: dict[int, Channel] = {}
         self._numbers = itertools.count(1)
+        self._looking: dict[tuple[str, str], list[tuple[Channel, FeederJoined]]] = {}
+        """By region and query, tasks that wait until it is known what the store has of it."""
+        self._early: dict[Channel, list[Frame]] = {}
+        """What these tasks have said meanwhile."""
         self._code: dict[str, bytes] = {}
-        self._posted: queue.SimpleQueue[tuple[Event, threading.Event | None]] = queue.SimpleQueue()
+        self._posted: queue.SimpleQueue[tuple[Event | _Found, threading.Event | None]] = queue.SimpleQueue()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="evenflow-controller", daemon=True)
         self._thread.start()
@@ -82,7 +101,7 @@ class Driver:
         with self._lock:
             return question(self._controller)
 
-    def post(self, event: Event, done: threading.Event | None = None) -> None:
+    def post(self, event: Event | _Found, done: threading.Event | None = None) -> None:
         """Give the controller an event from another thread; `done` is set when it has been handled."""
         self._posted.put((event, done))
         self._board.wake()
@@ -145,21 +164,37 @@ class Driver:
                 if done is not None:
                     done.set()
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: Event | _Found) -> None:
         try:
-            self._carry_out(self._controller.handle(event))
+            self._do(event)
         except Exception as error:  # one event that goes wrong must not end the thread that serves all others
             self._log.write(Record(self.now(), "controller-error", {"on": type(event).__name__, "error": repr(error)}))
 
+    def _do(self, event: Event | _Found) -> None:
+        if not isinstance(event, _Found):
+            self._carry_out(self._controller.handle(event))
+            return
+        for channel, feeder in self._looking.pop(event.query):
+            if channel in self._early:  # or it has gone meanwhile
+                self._carry_out(self._controller.handle(replace(feeder, time=self.now(), saved=event.saved)))
+                for frame in self._early.pop(channel):
+                    self._received(channel, frame)
+
     def _received(self, channel: Channel, frame: Frame) -> None:
         try:
-            self._take(channel, parse(frame))
+            self._hear(channel, frame)
         except Exception as error:  # whatever a message runs into costs its sender the connection, and nobody else
             reason = f"{channel.peer} sent a message that makes no sense: {error!r}"
             if channel not in self._peers:
                 self._log.write(Record(self.now(), "peer-refused", {"reason": reason}))
             self._board.drop(channel)
             self._lost(channel, reason, True)
+
+    def _hear(self, channel: Channel, frame: Frame) -> None:
+        if channel in self._early:
+            self._early[channel].append(frame)
+        else:
+            self._take(channel, parse(frame))
 
     def _take(self, channel: Channel, message: dict[str, Any]) -> None:
         now = self.now()
@@ -170,10 +205,13 @@ class Driver:
                 raise ProtocolError("it has said before who it is")
             peer = next(self._numbers)
             joined = event_of(now, peer, message)
-            if isinstance(joined, FeederJoined) and self._controller.unknown(joined):
-                joined = self._introduced(joined)
+            if self._queries is not None and isinstance(joined, FeederJoined):
+                self._queries.meet(joined.query, joined.run)
             self._peers[channel], self._channels[peer] = peer, channel
-            self._carry_out(self._controller.handle(joined))
+            if isinstance(joined, FeederJoined) and self._controller.unknown(joined):
+                self._introduce(channel, joined)
+            else:
+                self._carry_out(self._controller.handle(joined))
         elif peer is None:
             raise ProtocolError(f"'{kind}' came before the peer said who it is")
         elif kind == "code":
@@ -181,13 +219,19 @@ class Driver:
         else:
             self._carry_out(self._controller.handle(event_of(now, peer, message)))
 
-    def _introduced(self, feeder: FeederJoined) -> FeederJoined:
-        """The first task of a query, with what is known of the batches before."""
+    def _introduce(self, channel: Channel, feeder: FeederJoined) -> None:
+        """The first tasks of a query come with what is known of the batches before, as soon as the store has said."""
         if feeder.epoch:
             feeder = replace(feeder, untouched=self._untouched(feeder.query, feeder.epoch))
-        if self._vault is not None and self._vault.keeps(feeder.region):
-            feeder = replace(feeder, saved=self._vault.saved(feeder.region, feeder.query))
-        return feeder
+        if self._vault is None or not self._vault.keeps(feeder.region):
+            self._carry_out(self._controller.handle(feeder))
+            return
+        query = feeder.region, feeder.query
+        self._early[channel] = []
+        if query not in self._looking:
+            self._looking[query] = []
+            self._vault.look(*query, lambda saved: self.post(_Found(query, saved)))
+        self._looking[query].append((channel, feeder))
 
     def _send_code(self, channel: Channel, peer: int, operator: str) -> None:
         if operator in self._code:
@@ -198,10 +242,13 @@ class Driver:
             raise ProtocolError(f"there is no operator {operator}")
 
     def _lost(self, channel: Channel, reason: str, known: bool) -> None:
+        self._early.pop(channel, None)
         peer = self._peers.pop(channel, None)
         if peer is not None:
             del self._channels[peer]
-            self._handle(PeerLeft(self.now(), peer, reason))
+            run = self._controller.run_of(peer)
+            stopped = self._queries is not None and bool(run) and self._queries.stopped(run)
+            self._handle(PeerLeft(self.now(), peer, reason, stopped))
         elif not known:
             self._log.write(Record(self.now(), "stranger-refused", {"reason": reason}))
 
@@ -214,6 +261,8 @@ class Driver:
                         self._tell(channel, control(message))
                 case Record():
                     self._log.write(instruction)
+                case Cancel(stage=stage, reason=reason):
+                    self._cancel(stage, reason)
                 case Save() if self._vault is not None:
                     self._vault.save(instruction, lambda save, error: self.post(Stored(self.now(), save, error)))
 

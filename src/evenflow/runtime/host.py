@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.operators.hosted import Hosted, units_of
 from evenflow.operators.keyed import Units
 from evenflow.runtime.copies import Answer, Copies, State, answers, let_go, process
+from evenflow.runtime.depot import Depot, Stored, Unfetched
 from evenflow.runtime.keeper import Keeper
 from evenflow.runtime.mover import Mover, Parcel, Part, Undelivered
 from evenflow.state.paging import Paged
@@ -49,6 +50,8 @@ class Leaving:
     """Those whose state goes; whoever came later holds these units' rows back and has no state of them."""
     waiting: set[int]
     """Feeders whose markers are still to come."""
+    by_store: bool = False
+    """Whether they go by way of the store."""
     operator: str = ""
     kept: States = field(default_factory=dict)
     """What was sent, until the target has it."""
@@ -98,12 +101,14 @@ class Host:
         keeper: Keeper | None = None,
         copies: Copies | None = None,
         give: Callable[[list[Answer]], None] = lambda answers: None,
+        depot: Depot | None = None,
     ) -> None:
         self._tell = tell
         self.keeper = keeper
         self._copies = copies or Copies()
         self._give = give
         self._mover = mover
+        self._depot = depot
         self._code = code
         self._regions: dict[str, _Region] = {}
         self._leaving: dict[int, Leaving] = {}
@@ -179,11 +184,12 @@ class Host:
         known.bytes += batch.nbytes
         return found
 
-    def drain(self, region: str, evaluation: str) -> list[Answer]:
-        """Process all rows that wait for state on disk."""
+    def drain(self, region: str, evaluation: str) -> Iterator[list[Answer]]:
+        """Process all rows that wait for state on disk; answers as there are, since all of them may be too many."""
         known = self._regions.get(region)
         state = known.copies.get(evaluation) if known is not None else None
-        return answers(self._hosted(known), state.drain()) if known is not None and isinstance(state, Paged) else []
+        if known is not None and isinstance(state, Paged):
+            yield from (answers(self._hosted(known), done) for done in state.draining())
 
     def rotate(self, now: float) -> None:
         """Bring back state for which enough rows wait."""
@@ -197,6 +203,10 @@ class Host:
     def end(self, region: str, evaluation: str, stamp: Stamp, who: Any) -> None:
         """A feeder wants to know when all its rows are durable."""
         assert self.keeper is not None
+        known = self._regions.get(region)
+        copy = known.copies.get(evaluation) if known is not None else None
+        if known is not None and copy is not None:
+            self.keeper.idle(region, evaluation, stamp, copy, known.away.get(evaluation))
         self.keeper.end(region, evaluation, stamp, who)
 
     def served(self, region: str, seconds: float) -> None:
@@ -249,15 +259,17 @@ class Host:
             case "move":
                 move = self._latest = int(message["move"])
                 waiting = set(message["feeders"]) - self._markers.pop(move, set())
+                what = (str(message["region"]), message["units"])
                 where = (str(message["host"]), int(message["port"]))
-                self._leaving[move] = Leaving(
-                    str(message["region"]), message["units"], *where, message["evaluations"], waiting
-                )
+                self._leaving[move] = Leaving(*what, *where, message["evaluations"], waiting, "store" in message)
                 self._send_if_quiet(move)
             case "feeder-gone":
                 self._marked(int(message["move"]), int(message["feeder"]))
+            case "fetch" if self._depot is not None:
+                if int(message["move"]) not in self._discarded:
+                    self._depot.get(str(message["region"]), int(message["move"]))
             case "moved":
-                self._leaving.pop(int(message["move"]), None)
+                self._left(int(message["move"]))
             case "restore":
                 self._restore(int(message["move"]), str(message["region"]))
             case "discard":
@@ -273,6 +285,8 @@ class Host:
             case "load" if self.keeper is not None:
                 self._drop(str(message["region"]), str(message["evaluation"]))
                 self.keeper.load(message)
+            case "unsaved" if self.keeper is not None:
+                self.keeper.unsaved(message)
 
     def marker(self, move: int, feeder: int) -> None:
         """A feeder's marker: all it had sent before is processed, but for rows that wait for state on disk."""
@@ -288,15 +302,9 @@ class Host:
 
     def collect(self) -> None:
         """Take what the mover has brought."""
-        while not self._mover.inbox.empty():
-            match self._mover.inbox.get():
-                case Parcel(move=move, parts=parts):
-                    if move not in self._discarded:
-                        self._arrived[move] = parts
-                case Undelivered(move=move, reason=reason):
-                    leaving = self._leaving.get(move)
-                    if leaving is not None:
-                        self._report_move(leaving.region, move, "undelivered", reason)
+        for inbox in (self._mover.inbox, *((self._depot.inbox,) if self._depot is not None else ())):
+            while not inbox.empty():
+                self._take(inbox.get())
         for move in list(self._arrived):
             self._install(move)
         if self.keeper is not None:
@@ -306,6 +314,27 @@ class Host:
                 known = self._region(order.region, order.operator)
                 let_go(known.copies.pop(order.evaluation, None))
                 known.copies[order.evaluation] = loaded.copy
+
+    def _take(self, news: Parcel | Stored | Undelivered | Unfetched) -> None:
+        match news:
+            case Parcel(move=move, parts=parts):
+                if move not in self._discarded:
+                    self._arrived[move] = parts
+            case Stored(move=move):
+                if move in self._leaving:
+                    self._report_move(self._leaving[move].region, move, "stored")
+            case Undelivered(move=move, reason=reason):
+                if move in self._leaving:
+                    self._report_move(self._leaving[move].region, move, "undelivered", reason)
+            case Unfetched(move=move, region=region, reason=reason):
+                self._report_move(region, move, "undelivered", reason)
+
+    def _left(self, move: int) -> Leaving | None:
+        """A movement of which this worker is the source is over, in whatever way."""
+        leaving = self._leaving.pop(move, None)
+        if leaving is not None and leaving.by_store and leaving.sent and self._depot is not None:
+            self._depot.delete(leaving.region, move)
+        return leaving
 
     def _marked(self, move: int, feeder: int) -> None:
         leaving = self._leaving.get(move)
@@ -329,7 +358,7 @@ class Host:
         label = (leaving.region, leaving.operator, leaving.units, touched)
         try:
             body = pickle.dumps(leaving.kept, protocol=5, buffer_callback=buffers.append)
-        except Exception as error:  # whatever the user's state runs into when it is pickled
+        except BaseException as error:  # whatever the user's state runs into when it is pickled
             if self._put_back(leaving, move):
                 self._report_move(leaving.region, move, "failed", f"its state cannot be serialised: {error}")
             return
@@ -338,7 +367,11 @@ class Host:
                 if (leaving.region, evaluation) not in self._forgotten:
                     known.mark_away(evaluation, leaving.units)
         parts: list[Part] = [pickle.dumps(label), body, *(memoryview(buffer.raw()) for buffer in buffers)]
-        self._mover.send(Parcel(move, parts, leaving.host, leaving.port))
+        parcel = Parcel(move, parts, leaving.host, leaving.port)
+        if not leaving.by_store:
+            self._mover.send(parcel)
+        elif self._depot is not None:
+            self._depot.put(leaving.region, parcel)
 
     def _extract(self, leaving: Leaving, move: int) -> bool:
         """Take the units out; whether that went well."""
@@ -354,7 +387,7 @@ class Host:
                     state = copies[evaluation].extract(unit)
                     if state is not None:
                         taken[unit] = state
-        except Exception as error:  # the user's code
+        except BaseException as error:  # the user's code
             if self._put_back(leaving, move):
                 self._report_move(leaving.region, move, "failed", f"extract failed: {type(error).__name__}: {error}")
             return False
@@ -372,7 +405,7 @@ class Host:
                     continue
                 for unit, state in units.items():
                     self._copy(known, evaluation).install(unit, state)
-        except Exception as error:  # the user's code
+        except BaseException as error:  # the user's code
             why = f"install failed where the state came from: {type(error).__name__}: {error}"
             self._report_move(leaving.region, move, "lost", why)
             return False
@@ -395,7 +428,7 @@ class Host:
                 for unit, state in taken.items():
                     done.append((evaluation, unit))
                     self._copy(known, evaluation).install(unit, state)
-        except Exception as error:  # the user's code; the source has a copy of it all
+        except BaseException as error:  # the user's code; the source has a copy of it all
             self._undo(region, done)
             self._report_move(region, move, "failed", f"install failed: {type(error).__name__}: {error}")
             return
@@ -426,19 +459,20 @@ class Host:
         for evaluation, unit in done:
             if known is None or evaluation not in known.copies:
                 continue
-            with suppress(Exception):  # the user's code; the source has a copy
+            with suppress(BaseException):  # the user's code; the source has a copy
                 known.copies[evaluation].extract(unit)
             known.mark_away(evaluation, unit)
 
     def _restore(self, move: int, region: str) -> None:
-        leaving = self._leaving.pop(move, None)
+        leaving = self._left(move)
         if leaving is None or self._put_back(leaving, move):
             self._report_move(region, move, "restored")
 
     def _abandon(self, moves: list[int]) -> None:
         """All state these movements were about is gone: forget them, and do not take what comes of them yet."""
         for move in moves:
-            for kept in (self._leaving, self._markers, self._arrived, self._installed):
+            self._left(move)
+            for kept in (self._markers, self._arrived, self._installed):
                 kept.pop(move, None)
             self._refuse(move)
 
@@ -535,7 +569,7 @@ class Host:
         for copy in known.copies.values():
             try:
                 sizes += copy.sizes(units)
-            except Exception:  # the user's code: a size that cannot be told must not end a worker full of state
+            except BaseException:  # the user's code: a size that cannot be told must not end a worker full of state
                 return np.zeros(len(units), np.int64)
         return sizes
 

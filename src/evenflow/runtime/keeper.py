@@ -79,6 +79,19 @@ class Keeper:
         """Rows were applied."""
         self._ledgers[region, evaluation].log(body, schema, units)
 
+    def idle(
+        self, region: str, evaluation: str, stamp: tuple[int, int], copy: State, away: npt.NDArray[np.bool_] | None
+    ) -> None:
+        """A task of an attempt ends; if no rows of it came here, save what was before all the same.
+
+        Or the logs that hold the rows of units that get no more would be needed for good.
+        """
+        ledger = self._ledgers.get((region, evaluation))
+        if ledger is None or (region, evaluation) in self._dropped or stamp <= (ledger.epoch, ledger.attempt):
+            return
+        if ledger.enter(*stamp):
+            ledger.save(copy, stamp[0] - 1, away)
+
     def end(self, region: str, evaluation: str, stamp: tuple[int, int], who: Any) -> None:
         """A feeder wants to know when its rows are durable; one that sent none here is told at once."""
         ledger = self._ledgers.get((region, evaluation))
@@ -141,6 +154,12 @@ class Keeper:
         """State is let go of until it is loaded: nothing of what is here then may be saved as that of a batch."""
         self._dropped.add((region, evaluation))
 
+    def unsaved(self, message: dict[str, Any]) -> None:
+        """A snapshot was reported too late, and is not used: its units are to be saved again."""
+        ledger = self._ledgers.get((str(message["region"]), str(message["evaluation"])))
+        if ledger is not None:
+            ledger.not_saved(message["units"], int(message["epoch"]))
+
     def forget(self, region: str, evaluation: str) -> None:
         """An evaluation is over."""
         self._ledgers.pop((region, evaluation), None)
@@ -156,7 +175,7 @@ class Keeper:
                     self._acknowledge(ledger)
                 case Snapshot(ledger=ledger) as snapshot:
                     if outcome.error:
-                        ledger.not_saved(snapshot)
+                        ledger.not_saved(snapshot.units, snapshot.epoch)
                     else:
                         self._report_saved(snapshot)
         self._begin_loads(code)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ from evenflow.runtime.reorder import Reorder
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.skew import Piece, SkewBuffer
 from evenflow.runtime.splitter import FRAME_BYTES, FrameSize
+
+if TYPE_CHECKING:
+    from evenflow.runtime.choices import TwoChoices
 
 DEPTH = 2
 """Frames outstanding a worker: one at work, one at hand when that is done."""
@@ -74,6 +77,10 @@ class _Sent:
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
+FAILED = "the operator of region"
+"""How the reason begins where it is the user's code that has failed."""
+
+
 class KeyedFeeder(Feeding):
     """One task's splitter."""
 
@@ -112,7 +119,7 @@ class KeyedFeeder(Feeding):
             self._wait()
         for batch in self._pulled(iter(batches)):
             if batch.num_rows:
-                rows = with_hashes(batch, self._feed.names, self._feed.key_place)
+                rows = with_hashes(batch, self._feed.names, self._feed.key_place, self._feed.modulo)
                 skew = self._begin(rows.schema, partition_of(batch))
                 self._insert(skew, rows)
                 self._send_all()
@@ -331,7 +338,7 @@ class KeyedFeeder(Feeding):
         report = parse(frame)
         where = f" ({report['where']})" if report.get("where") else ""
         text = (
-            f"the operator of region {self._region} failed on worker {report['worker']}{where}, in partition "
+            f"{FAILED} {self._region} failed on worker {report['worker']}{where}, in partition "
             f"{self._identity['partition']}: {report['error']}\n{report['traceback']}"
         )
         self._tell_controller({"type": "failed", "reason": text})
@@ -382,7 +389,8 @@ class KeyedFeeder(Feeding):
             case "committed":
                 self._committed = True
             case "lost":
-                raise StateLost(f"region {self._region}: {message['reason']}")
+                ours = not message["reason"].startswith(FAILED)
+                raise (StateLost if ours else FunctionError)(f"region {self._region}: {message['reason']}")
             case _:
                 super()._obey(message)
 
@@ -393,10 +401,18 @@ class KeyedFeeder(Feeding):
             self._size = FrameSize({int(w): cost for w, cost in message["costs"].items()}, message["overhead"])
             owners: npt.NDArray[np.int32] = message["owners"]
             self._units = len(owners)
-            self._skew = SkewBuffer(owners, self._feed.by_content)
+            self._skew = SkewBuffer(owners, self._feed.by_content, self._choices(message["workers"]))
             for movement in message["paused"]:
                 self._pause(int(movement["move"]), movement["units"], None)
         self._meet(message["workers"])
+
+    def _choices(self, workers: list[dict[str, Any]]) -> TwoChoices | None:
+        """How rows of one key are split between two of the workers, if they are."""
+        if not self._feed.choices:
+            return None
+        from evenflow.runtime.choices import TwoChoices  # numba comes with it: only those who use it pay
+
+        return TwoChoices(entry["id"] for entry in workers)
 
     def _opening(self) -> dict[str, Any]:
         query, stage = self._identity["query"], self._identity["stage"]
@@ -486,6 +502,10 @@ class KeyedFeed:
     """The places of the columns that the operator reads; None for all."""
     kept: int = 0
     """So many columns stay here and come before those that workers send back."""
+    choices: int = 0
+    """If not `by_content`: 2 if the key names two workers that rows may go to, 0 if any will do."""
+    modulo: bool = False
+    """Whether the key, a whole number, stands for its hash."""
 
     @property
     def sent(self) -> list[int]:

@@ -35,6 +35,10 @@ from evenflow.errors import InvalidArgument, first_line
 
 KEY = "__evenflow_key"
 MOST_UNITS = 1_000_000
+MOST_PARTITIONS = 1_000_000
+"""More than any DataFrame has."""
+SPREADS = ("hash", "modulo")
+"""How keys fall on units: by their hashes, or, whole numbers, by themselves; modulo the number of units."""
 SEED = 42
 """Spark's."""
 
@@ -46,6 +50,7 @@ AS_JSON = {
 }
 """Every value to the last digit: Spark's own format stops at milliseconds."""
 SHORT = (ByteType, ShortType, IntegerType, DateType)
+WHOLE = (ByteType, ShortType, IntegerType, LongType)
 LONG = (LongType, TimestampType, TimestampNTZType)
 
 Key = str | Column | Sequence[str | Column]
@@ -75,23 +80,44 @@ class Routed:
     """The place of the key if feeders are to hash it themselves."""
 
 
-def routed(df: DataFrame, key: Key, hashed: Sequence[str]) -> Routed:
+def routed(df: DataFrame, key: Key, hashed: Sequence[str], spread: str = "hash") -> Routed:
     """`df` with the columns the engine adds.
 
     Added are the hashes an operator wants, the hash of the key if Spark is to compute it, null where the key is null,
     and last the partition of the input, by which a row that comes twice is told from one that comes once: in a union
     of a DataFrame with itself, or after coalesce, that is not the task's own number.
+
+    With spread "modulo", the key must be one whole number, and stands for its hash.
     """
     columns = _columns(df, key)
+    if spread not in SPREADS:
+        raise InvalidArgument(f"spread={spread!r}: one of {', '.join(map(repr, SPREADS))}")
+    if spread == "modulo":
+        _check_whole(df, key, columns)
     place = _plain(df, key)
     wanted = [F.coalesce(hash_of(df, [_column(df, name)], f"column {name!r}"), F.lit(0)) for name in hashed]
-    own = [] if place is not None else [hash_of(df, columns, f"key {key!r}")]
+    if place is not None:
+        own = []
+    elif spread == "modulo":
+        own = [columns[0].cast(LongType())]
+    else:
+        own = [hash_of(df, columns, f"key {key!r}")]
     names = [*df.columns, *(f"xxhash64({name})" for name in hashed), KEY]
     try:
-        rows = df.select("*", *wanted, *own, F.spark_partition_id())
+        rows = _unfolded(df).select("*", *wanted, *own, F.spark_partition_id())
     except PySparkException as error:
         raise InvalidArgument(f"key {key!r} cannot be hashed: {first_line(error)}") from None
     return Routed(rows.toDF(*(f"c{number}" for number in range(len(rows.columns)))), names, place)
+
+
+def _unfolded(df: DataFrame) -> DataFrame:
+    """`df`, in a way that Spark does not work out its columns on the driver, where every partition is number 0.
+
+    It does so for rows that it was given as they are, in createDataFrame. A coalesce that joins nothing stops it.
+    """
+    leaves = df._jdf.queryExecution().analyzed().collectLeaves()
+    given = all(leaves.apply(place).nodeName() == "LocalRelation" for place in range(leaves.size()))
+    return df.coalesce(MOST_PARTITIONS) if given else df
 
 
 def hash_of(df: DataFrame, columns: list[Column], what: str) -> Column:
@@ -111,11 +137,11 @@ def hash_of(df: DataFrame, columns: list[Column], what: str) -> Column:
     return F.when(~reduce(Column.__and__, nulls), F.xxhash64(*columns))
 
 
-def with_hashes(batch: pa.RecordBatch, names: Sequence[str], place: int | None) -> pa.RecordBatch:
-    """The batch as workers get it: by name, without the partition, with the hash of the key as the last column."""
+def with_hashes(batch: pa.RecordBatch, names: Sequence[str], place: int | None, modulo: bool = False) -> pa.RecordBatch:
+    """The batch as workers get it: by name, without the partition, the hash of the key (or the key) as last column."""
     columns = batch.columns[:-1]
     if place is not None:
-        columns.append(hashes(columns[place]))
+        columns.append(columns[place].cast(pa.int64()) if modulo else hashes(columns[place]))
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 
@@ -166,6 +192,17 @@ def _plain(df: DataFrame, key: Key) -> int | None:
         return None
     place = df.columns.index(only)
     return place if isinstance(df.schema[place].dataType, SHORT + LONG) else None
+
+
+def _check_whole(df: DataFrame, key: Key, columns: list[Column]) -> None:
+    """Refuse a key that is not one whole number."""
+    kinds = [df.select(column).schema[0].dataType for column in columns]
+    if len(kinds) != 1 or not isinstance(kinds[0], WHOLE):
+        what = " and ".join(kind.simpleString() for kind in kinds)
+        raise InvalidArgument(
+            f'spread="modulo" needs a key that is one whole number, and {key!r} is {what}: give a column of type '
+            'tinyint, smallint, int or bigint, or leave it at spread="hash"'
+        )
 
 
 def _holds(kind: DataType, what: Any) -> bool:

@@ -79,6 +79,8 @@ class Ledger:
     _tenures: list[tuple[int, list[int]]] = field(default_factory=list)
     _waiting: list[_Waiting] = field(default_factory=list)
     _logged: int = 0
+    _slice: int = 0
+    """Bytes to be saved a batch so that all that was to be saved is in CYCLE batches, however few are left by then."""
     _snapshots: int = 0
     touched: npt.NDArray[np.int64] = field(init=False)
     """By unit, the latest batch in which it had rows."""
@@ -174,10 +176,12 @@ class Ledger:
         dirty = np.flatnonzero(unsaved if away is None else unsaved & ~away).astype(np.int32)
         logged, self._logged = self._logged, 0
         if not len(dirty):
+            self._slice = 0
             return
         dirty = dirty[np.argsort(self._saved[dirty], kind="stable")]
         sizes = np.maximum(operator.sizes(dirty), 1)
-        most = min(SLICE_BYTES, max(logged, int(sizes.sum()) // CYCLE))
+        self._slice = max(self._slice, int(sizes.sum()) // CYCLE)
+        most = min(SLICE_BYTES, max(logged, self._slice))
         chosen = dirty[: 1 + int(np.searchsorted(np.cumsum(sizes), most))]
         parts = pack_units({int(unit): operator.snapshot(int(unit)) for unit in chosen}, copy=True)
         name = units_name(self._prefix, epoch, self.writer, self._snapshots)
@@ -186,9 +190,9 @@ class Ledger:
         size = sum(memoryview(part).nbytes for part in parts)
         self.journal.put(name, parts, Snapshot(self, name, epoch, chosen, size))
 
-    def not_saved(self, snapshot: Snapshot) -> None:
-        """A snapshot could not be put: its units are as good as not saved."""
-        self._saved[snapshot.units] = -1
+    def not_saved(self, units: npt.NDArray[np.int32], epoch: int) -> None:
+        """A snapshot could not be put, or is not used: its units are as good as not saved, unless saved again since."""
+        self._saved[units[self._saved[units] == epoch]] = -1
 
 
 def query_of(evaluation: str) -> str:

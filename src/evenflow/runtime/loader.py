@@ -106,7 +106,7 @@ class Loader:
                 self._install(store, loaded, copy)
                 self._replay(store, loaded, copy, hosted)
             loaded.copy = copy
-        except Exception as error:  # the store's, or the user's code
+        except BaseException as error:  # the store's, or the user's code
             loaded.error = f"{type(error).__name__}: {error}"
         loaded.seconds = time.perf_counter() - began
         self.inbox.put(loaded)

@@ -6,11 +6,23 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from evenflow.errors import BlobMissing, StoreError
+from evenflow.errors import BlobMissing, StoreError, StoreInUse
 from evenflow.runtime.journal import PAUSE_S, TRIES
 from evenflow.state.store import Part, Store
 
 T = TypeVar("T")
+
+
+def tried(action: Callable[[], T], pause: Callable[[float], object] = time.sleep) -> T:
+    """What an action on a store gives, tried TRIES times over a few seconds; what will not pass is raised at once."""
+    for attempt in range(TRIES - 1):
+        try:
+            return action()
+        except (BlobMissing, StoreInUse):
+            raise
+        except (StoreError, OSError):
+            pause(PAUSE_S * 2**attempt)
+    return action()
 
 
 class Patient(Store):
@@ -37,11 +49,4 @@ class Patient(Store):
         self._store.close()
 
     def _tried(self, read: Callable[[], T]) -> T:
-        for attempt in range(TRIES - 1):
-            try:
-                return read()
-            except BlobMissing:
-                raise
-            except (StoreError, OSError):
-                self._pause(PAUSE_S * 2**attempt)
-        return read()
+        return tried(read, self._pause)

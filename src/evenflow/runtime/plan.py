@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from evenflow.errors import InvalidArgument
+from evenflow.errors import InvalidArgument, first_line
+from evenflow.operators.declared import check_declared, columns_of, reads_of
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.runtime.arguments import arrow_schema, schema_of
@@ -30,8 +32,9 @@ class KeyedPlan:
     _arrow: pa.Schema
     _reads: tuple[int, ...]
     _kept: int
+    _modulo: bool = False
 
-    def applied(self, settings: Settings, region: str, digest: str, by_content: bool) -> DataFrame:
+    def applied(self, settings: Settings, region: str, digest: str, by_content: bool, choices: int = 0) -> DataFrame:
         """The result."""
         feed = KeyedFeed(
             settings,
@@ -45,6 +48,8 @@ class KeyedPlan:
             self._route.key_place,
             self._reads,
             self._kept,
+            choices,
+            self._modulo,
         )
         return self._route.rows.mapInArrow(feed, self.declared)
 
@@ -57,18 +62,21 @@ def plan_keyed(
     schema: StructType | str | None,
     units: int,
     ordered: bool,
+    spread: str = "hash",
 ) -> KeyedPlan:
     """Plan an operator with so many units, the one of null keys included."""
-    route = routed(df, key, operator.hashed)
+    route = routed(df, key, operator.hashed, spread)
     declared = schema_of(schema) if schema is not None else _returned(spark, df, operator)
     arrow = arrow_schema(spark, declared)
+    if schema is not None:
+        check_declared(operator, arrow_schema(spark, df.schema), arrow)
     seen = zip(route.names[:-1], route.rows.schema.fields, strict=False)
     visible = arrow_schema(spark, StructType([StructField(name, f.dataType, f.nullable) for name, f in seen]))
     kept = _kept(operator, visible, arrow, len(df.columns))
     reads = _reads(operator, visible) if kept or not operator.adds else range(len(visible))
     read = pa.schema([visible.field(place) for place in reads])
     hosted = Hosted(operator, read, pa.schema(list(arrow)[kept:]), units, kept > 0, ordered)
-    return KeyedPlan(hosted, declared, df.isStreaming, route, arrow, tuple(reads), kept)
+    return KeyedPlan(hosted, declared, df.isStreaming, route, arrow, tuple(reads), kept, spread == "modulo")
 
 
 def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator) -> StructType:
@@ -77,11 +85,16 @@ def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator) -> St
 
     given = arrow_schema(spark, df.schema)
     try:
-        returned = operator.schema(given)
+        returned = columns_of(operator, given)
     except NotImplementedError as error:
         raise InvalidArgument(str(error)) from None
+    try:
+        known = from_arrow_schema(returned).fields
+    except PySparkException as error:
+        name = type(operator).__name__
+        raise InvalidArgument(f"{name}.schema has a column that Spark cannot take: {first_line(error)}") from None
     fields = []
-    for field, made in zip(returned, from_arrow_schema(returned).fields, strict=True):
+    for field, made in zip(returned, known, strict=True):
         same = given.names.count(field.name) == 1 and given.field(field.name).type == field.type
         fields.append(df.schema[field.name] if same else made)
     return StructType(fields)
@@ -99,7 +112,7 @@ def _kept(operator: KeyedOperator, rows: pa.Schema, schema: pa.Schema, width: in
 
 def _reads(operator: KeyedOperator, rows: pa.Schema) -> list[int]:
     """The places of the columns an operator wants to see."""
-    names = list(operator.reads(rows))
+    names = reads_of(operator, rows)
     wrong = [name for name in names if name not in rows.names]
     if wrong:
         raise InvalidArgument(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from evenflow.model.weights import weight_of
+
 
 class ServiceOrder:
     """Whose rows a worker serves next: of the operators with rows waiting, the one that had least for its weight.
@@ -36,4 +38,4 @@ class ServiceOrder:
 
     def charge(self, region: str, seconds: float) -> None:
         """The operator was served for so long."""
-        self._virtual[region] = self._virtual.get(region, self._now) + seconds / self._qos.get(region, 1.0)
+        self._virtual[region] = self._virtual.get(region, self._now) + seconds / weight_of(self._qos, region)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -71,6 +73,16 @@ def driver_host(context: SparkContext) -> tuple[str, str]:
         return "127.0.0.1", "127.0.0.1"
     host = context.getConf().get("spark.driver.host", "127.0.0.1")
     return context.getConf().get("spark.driver.bindAddress", host), host
+
+
+def cancel_stage(context: SparkContext, stage: str, reason: str) -> None:
+    """Have a stage given up, and its job with it, which says why; if it is over, nothing happens. Returns at once."""
+
+    def cancel() -> None:
+        with suppress(Exception):  # the session may be stopping, and tasks that come to nothing then end with it
+            context._jsc.sc().cancelStage(int(stage), reason)
+
+    threading.Thread(target=cancel, name="evenflow-cancel", daemon=True).start()
 
 
 def executor_of(context: SparkContext, task: tuple[int, int]) -> str:

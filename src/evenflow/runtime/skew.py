@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operators.hosted import units_of
+from evenflow.operators.hosted import units_of, values_of
+
+if TYPE_CHECKING:
+    from evenflow.runtime.choices import TwoChoices
 
 Places = npt.NDArray[np.int64]
 
@@ -59,12 +63,18 @@ class _Hold:
 
 
 class SkewBuffer:
-    """Rows by destination; the hashes of their keys are the last column."""
+    """Rows by destination; the hashes of their keys are the last column.
 
-    def __init__(self, owners: npt.NDArray[np.int32], by_content: bool = True) -> None:
+    Rows go to the owner of their unit; if not `by_content`, to anybody or, given `choices`, where these say.
+    """
+
+    def __init__(
+        self, owners: npt.NDArray[np.int32], by_content: bool = True, choices: TwoChoices | None = None
+    ) -> None:
         self.bytes = 0
         self.rows = 0
-        self._by_content = by_content
+        self._anybody = not by_content and choices is None
+        self._choices = choices
         self._destination = owners.astype(np.int16)
         self._queues: dict[int, deque[Piece]] = {}
         self._waiting: dict[int, int] = {}
@@ -75,12 +85,10 @@ class SkewBuffer:
         """Take rows in, sorted by where they go."""
         row_bytes = batch.nbytes / max(1, batch.num_rows)
         whole = Piece(batch, row_bytes, chunk, np.arange(batch.num_rows) if ordered else None)
-        if not self._by_content:
+        if self._anybody:
             self._append(ANYBODY, whole)
             return
-        units = self._units(batch)
-        self._arrived.append(units)
-        destination = self._destination[units]
+        destination = self._destinations(batch)
         counts = np.bincount(destination)
         targets = np.flatnonzero(counts)
         if len(targets) == 1:
@@ -95,6 +103,14 @@ class SkewBuffer:
             self._put(target, Piece(taken.slice(start, end - start), row_bytes, chunk, places))
             start = end
 
+    def _destinations(self, batch: pa.RecordBatch) -> npt.NDArray[np.int16]:
+        """Where each row goes."""
+        if self._choices is not None:
+            return self._choices.of(values_of(batch.column(batch.num_columns - 1)))
+        units = self._units(batch)
+        self._arrived.append(units)
+        return self._destination[units]
+
     def arrivals(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Units with rows taken in since the last call, and how many rows."""
         counts = np.bincount(np.concatenate(self._arrived)) if self._arrived else np.zeros(0, np.int64)
@@ -108,7 +124,7 @@ class SkewBuffer:
 
     def retrieve(self, worker: int, most: int) -> list[Piece]:
         """At most `most` rows for a worker, oldest first; `most` is at least 1."""
-        source = worker if self._by_content else ANYBODY
+        source = ANYBODY if self._anybody else worker
         queue = self._queues.get(source)
         pieces: list[Piece] = []
         while queue and most > 0:

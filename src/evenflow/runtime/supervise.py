@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import StreamingQueryException
 
 from evenflow.errors import InvalidArgument, first_line
+from evenflow.runtime.arguments import check_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -38,10 +39,13 @@ def supervise(
     of `healthy` seconds counts as a new beginning. After `restarts` restarts in a row (no limit if None) the failure
     is raised. Before each start, all workers of `cluster` are waited for as long.
     """
-    if restarts is not None and (isinstance(restarts, bool) or restarts < 0):
+    if not callable(start_query):
+        raise InvalidArgument(f"start_query is {start_query!r:.100}: give a function that starts the query")
+    if cluster is not None and not hasattr(cluster, "await_workers"):
+        raise InvalidArgument(f"cluster is {cluster!r:.100}: give a Cluster, or leave it out")
+    if restarts is not None and (isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 0):
         raise InvalidArgument(f"restarts={restarts!r}: give a number of at least 0, or None for no limit")
-    if not backoff > 0:
-        raise InvalidArgument(f"backoff={backoff!r}: give seconds, above 0")
+    check_seconds(backoff=backoff, healthy=healthy)
     failures = 0
     while True:
         began = time.monotonic()

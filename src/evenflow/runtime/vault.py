@@ -1,7 +1,7 @@
 """The vault: the driver's side of the store. Notes tasks and batches that are through, and reads what was noted before.
 
-A thread of its own puts manifests, in the order they were asked for, and then deletes what they make superfluous; the
-controller never waits for a disk.
+A thread of its own reads, puts manifests, in the order they were asked for, and then deletes what they make
+superfluous; the controller never waits for a disk.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from evenflow.control.epochs import Log as ChosenLog
 from evenflow.control.events import Save
 from evenflow.errors import EvenflowError, StoreError
 from evenflow.runtime.journal import PAUSE_S, TRIES
-from evenflow.runtime.patience import Patient
+from evenflow.runtime.patience import Patient, tried
 from evenflow.state.claim import BEAT_S, claim
 from evenflow.state.manifest import (
+    MOVES,
     Log,
     Manifest,
     epoch_name,
@@ -35,7 +36,7 @@ from evenflow.state.manifest import (
     put_task,
     read_manifest,
 )
-from evenflow.state.store import Store, open_store
+from evenflow.state.store import DATABASES, Store, open_store
 from evenflow.state.units import read_index
 
 KEPT = 2
@@ -55,15 +56,18 @@ class Vault:
     """Owns the store, its claim and a thread."""
 
     def __init__(self, where: str, owner: str) -> None:
-        self._store: Store = open_store(where)
+        own = where.startswith(DATABASES)  # that has patience of its own
+        self._store: Store = open_store(where) if own else tried(lambda: open_store(where))
         try:
-            self._claim = claim(self._store, owner)
+            self._claim = tried(lambda: claim(self._store, owner))
         except BaseException:
             self._store.close()
             raise
+        with suppress(StoreError, OSError):  # movements of a cluster that was killed: they do no harm
+            self._store.delete([name for name, _ in self._store.names(MOVES)])
         self._patient = Patient(self._store)
         self._kept: dict[str, Kept] = {}
-        self._orders: queue.SimpleQueue[tuple[Save, Callable[[Save, str], None]] | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._stale: dict[str, set[str]] = {}
         """By prefix, snapshots that are to be deleted once no manifest that stays needs them."""
         self._thread = threading.Thread(target=self._run, name="evenflow-vault", daemon=True)
@@ -76,6 +80,10 @@ class Vault:
     def keeps(self, region: str) -> Kept | None:
         """What a region's state is of, if it is stored."""
         return self._kept.get(region)
+
+    def look(self, region: str, query: str, done: Callable[[Saved | str | None], None]) -> None:
+        """Have it looked up what the store has of a query: `done` is called with that on the vault's thread."""
+        self._orders.put(lambda: done(self.saved(region, query)))
 
     def saved(self, region: str, query: str) -> Saved | str | None:
         """What the store has of a query; if that cannot be used, why; None if there is nothing."""
@@ -91,7 +99,7 @@ class Vault:
             if found.manifest is None and not found.tasks:
                 return None
             return self._resumed(found.manifest, found.tasks)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             return f"{error}"
 
     def _resumed(self, manifest: Manifest | None, tasks: tuple[Manifest, ...]) -> Saved:
@@ -112,7 +120,7 @@ class Vault:
 
     def save(self, order: Save, done: Callable[[Save, str], None]) -> None:
         """Have something made durable; `done` is called, on the vault's thread, with the error or nothing."""
-        self._orders.put((order, done))
+        self._orders.put(lambda: done(order, self._tried(order)))
 
     def close(self) -> None:
         """Finish what was asked for, and give the store back."""
@@ -132,18 +140,20 @@ class Vault:
                 continue
             if item is None:
                 return
-            order, done = item
-            error = ""
-            for attempt in range(TRIES):
-                try:
-                    self._put(order)
-                    error = ""
-                    break
-                except (StoreError, OSError) as failure:
-                    error = f"{failure}"
-                    if attempt + 1 < TRIES:
-                        time.sleep(PAUSE_S * 2**attempt)
-            done(order, error)
+            item()
+
+    def _tried(self, order: Save) -> str:
+        """Put what is to be made durable; why that failed, or nothing."""
+        error = ""
+        for attempt in range(TRIES):
+            try:
+                self._put(order)
+                return ""
+            except (StoreError, OSError) as failure:
+                error = f"{failure}"
+                if attempt + 1 < TRIES:
+                    time.sleep(PAUSE_S * 2**attempt)
+        return error
 
     def _beat(self) -> None:
         """Renew the claim; a store that does not answer now is asked again, and whoever needs it will notice."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from evenflow.runtime.copies import Answer
+    from evenflow.runtime.depot import Depot
     from evenflow.runtime.host import Host
     from evenflow.runtime.keeper import Keeper
 
@@ -93,6 +94,7 @@ class Worker:
         self._mover = Mover(settings.secret, self._board.wake)
         self._host: Host | None = None
         self._keeper: Keeper | None = None
+        self._depot: Depot | None = None
         self._waiting: dict[Channel, Frame] = {}
         """Rows of keyed operators that are here, one frame a feeder; its next is not read before."""
         self._order = ServiceOrder(settings.qos)
@@ -136,6 +138,8 @@ class Worker:
             self._mover.close()
         finally:
             try:
+                if self._depot is not None:
+                    self._depot.close()
                 if self._keeper is not None:
                     self._keeper.close()
                 if self._host is not None:
@@ -187,7 +191,9 @@ class Worker:
                 self._asked.discard(str(message["operator"]))
             case "clock" if self._pace is not None:
                 self._pace.set_clock(float(message["elapsed"]))
-            case "move" | "moved" | "restore" | "discard" | "abandon" | "forget" | "feeder-gone" | "load" | "drop":
+            case "move" | "moved" | "restore" | "discard" | "abandon" | "forget" | "feeder-gone":
+                self._keyed().obey(message)
+            case "fetch" | "load" | "drop" | "unsaved":
                 self._keyed().obey(message)
 
     def _serve(self, channel: Channel, frame: Frame) -> None:
@@ -230,7 +236,7 @@ class Worker:
         """Bring back state for which rows wait; what goes wrong then is told to all feeders of keyed operators."""
         try:
             self._keyed().rotate(time.monotonic())
-        except Exception as error:  # the user's code, or a disk that is full
+        except BaseException as error:  # the user's code, or a disk that is full
             for channel, session in list(self._sessions.items()):
                 if session.region:
                     self._fail(channel, 0, error, "")
@@ -254,11 +260,13 @@ class Worker:
 
             copies = Copies(self._settings.memory)
             if self._settings.checkpoint:
+                from evenflow.runtime.depot import Depot
                 from evenflow.runtime.keeper import Keeper
 
                 where = self._settings.checkpoint
+                self._depot = Depot(where, self._settings.cluster, self._board.wake)
                 self._keeper = Keeper(where, self._id, self._board.wake, self._tell, self._answer_end, copies)
-            self._host = Host(self._tell, self._mover, self._hosted, self._keeper, copies, self._give)
+            self._host = Host(self._tell, self._mover, self._hosted, self._keeper, copies, self._give, self._depot)
         return self._host
 
     def _answer_end(self, channel: Channel, answer: dict[str, Any]) -> None:
@@ -356,7 +364,8 @@ class Worker:
     def _drain(self, channel: Channel, session: _Session) -> None:
         """Answer all that waits for state on disk."""
         try:
-            self._give(self._keyed().drain(session.region, session.evaluation))
+            for answers in self._keyed().drain(session.region, session.evaluation):
+                self._give(answers)
         except ProtocolError:
             raise
         except BaseException as error:  # as above; which frame it comes from is not known
@@ -365,8 +374,7 @@ class Worker:
     def _blame(self, session: _Session, batch: pa.RecordBatch, error: BaseException) -> str:
         keyed = session.region and not isinstance(self._operators[session.operator], _Broken)
         ours = isinstance(error, EvenflowError) and not isinstance(error, FunctionError)
-        theirs = isinstance(error, Exception) and not ours
-        return self._keyed().blame(session.region, batch) if keyed and theirs else ""
+        return self._keyed().blame(session.region, batch) if keyed and not ours else ""
 
     def _fail(self, channel: Channel, sequence: int, error: BaseException, where: str) -> None:
         trace = "".join(traceback.format_exception(error))

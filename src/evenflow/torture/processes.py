@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MARK = "EVENFLOW_TORTURE"
 PROC = Path("/proc")
+KILL_S = 10.0
+"""How long killed processes may take to go."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that ask for the end."""
 
 
 def marked(mark: str) -> list[int]:
@@ -63,13 +67,37 @@ def sweep(mark: str, patience_s: float) -> list[str]:
     """Wait until none is left that carries a mark; then kill the rest, and tell what they were."""
     deadline = time.monotonic() + patience_s
     send(marked(mark), signal.SIGCONT)
+    names: list[str] = []
     while left := marked(mark):
         if time.monotonic() > deadline:
-            names = [f"{name(pid)} {pid}" for pid in left]
-            send(left, signal.SIGKILL)
-            return names
+            names += [f"{name(pid)} {pid}" for pid in left if f"{name(pid)} {pid}" not in names]
+            send(left, signal.SIGKILL)  # and again: one of them may have started another in between
+        if time.monotonic() > deadline + KILL_S:
+            break
         time.sleep(0.1)
-    return []
+    return names
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Clean up without being interrupted once more."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Have all signals that ask for the end raise KeyboardInterrupt, as Ctrl-C does."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _stat(pid: int) -> list[str]:

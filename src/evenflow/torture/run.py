@@ -102,12 +102,12 @@ def torture(
     report = Report(seed)
     began = time.monotonic()
     number = 0
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left behind
-    while (number < schedules) if schedules else (time.monotonic() - began < minutes * 60):
-        some = BLOCK - (seed + number) % BLOCK
-        group = [draw(seed + number + more) for more in range(min(some, schedules - number) if schedules else some)]
-        number += len(group)
-        run_all(group, report, watch, keep)
+    with processes.interrupted_by_signals():  # nothing is left behind
+        while (number < schedules) if schedules else (time.monotonic() - began < minutes * 60):
+            some = BLOCK - (seed + number) % BLOCK
+            group = [draw(seed + number + more) for more in range(min(some, schedules - number) if schedules else some)]
+            number += len(group)
+            run_all(group, report, watch, keep)
     return report
 
 
@@ -127,10 +127,11 @@ def _folder() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        works = folder / WORK
-        for work in works.read_text().splitlines() if works.exists() else ():
-            shutil.rmtree(work, ignore_errors=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        with processes.undisturbed():
+            works = folder / WORK
+            for work in works.read_text().splitlines() if works.exists() else ():
+                shutil.rmtree(work, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class Group:
@@ -157,9 +158,10 @@ class Group:
                 self._process.wait(60)
                 self._report.leaked += processes.sweep(self._mark, LEAVE_S)
         finally:
-            processes.sweep(self._mark, 0)
-            if self._process is not None:
-                self._process.wait(30)
+            with processes.undisturbed():
+                processes.sweep(self._mark, 0)
+                if self._process is not None:
+                    self._process.wait(30)
 
     def _one(self, folder: Path) -> Outcome:
         """Watch until a schedule has ended, well or not; its driver is started again as often as it takes."""

@@ -1,0 +1,283 @@
+"""`evenflow bench cep`: First Story Detection, balance by balance (Table 1 and Figures 3 and 4 of cep §4).
+
+Engines are emulated: each row costs `cost_us` on whatever worker it is. Texts, their vectors and keys are made before
+the clock runs; each run has the same rows in the same order.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from evenflow.errors import InvalidArgument
+from evenflow.model import KeyedSnapshot
+from evenflow.model.capacity import Emulate
+from evenflow.policy import keyed_balance_named
+from evenflow.policy.loads import imbalance
+from evenflow.runtime.cluster import Cluster
+from evenflow.stories.lsh import BITS, Fingerprints
+from evenflow.stories.operator import HISTORY, FirstStory
+from evenflow.stories.vectors import Vectors
+from evenflow.workloads import zipf
+from evenflow.workloads.tweets import Tweets
+
+Longs = npt.NDArray[np.int64]
+Workload = Literal["default", "zipf"]
+
+POLL_S = 0.1
+LOAD_S = 1.0
+"""Engines' loads are compared over this long."""
+TAU = 0.2
+KEYS = 1 << BITS
+DYNAMIC = ("dlb-h", "dlb-l", "lptf")
+REGION = "stories"
+TWEETS = Tweets(words=3_000, zipf=1.2, about=0.8, copies=0.6, spacing=8_000, life=80_000)
+"""Few topics, each of them for long: key grouping has loads that differ by a third, and for as long as a run takes."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`rows` texts; with workload zipf their keys follow Zipf's law, with two exponents in turn."""
+
+    engines: int = 5
+    rows: int = 300_000
+    workload: str = "default"
+    cost_us: float = 400.0
+    theta: float = 15.0
+    window: float = 2.0
+    """Seconds that loads are counted over before each decision."""
+    exponents: tuple[float, float] = (0.2, 1.5)
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if self.workload not in get_args(Workload):  # a command line may say anything
+            raise InvalidArgument(f"workload {self.workload!r}: choose one of {', '.join(get_args(Workload))}")
+
+
+@dataclass(frozen=True)
+class Data:
+    """The rows on disk, what should come of them, and how they fall on keys, phase by phase."""
+
+    path: str
+    events: int
+    check: int
+    loads: list[Longs]
+
+    def bound_s(self, engines: int, cost_us: float) -> float:
+        """The least time the rows can take: in each phase that of its hottest key, or of an even share of all."""
+        return float(sum(max(load.max(), load.sum() / engines) for load in self.loads)) * cost_us * 1e-6
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one balance did."""
+
+    balance: str
+    engines: int
+    processed: int
+    """Rows through when the fastest of the compared was done with all of them."""
+    rows_per_s: float
+    of_bound: float
+    """Of the rows a second that the best assignment of keys could do."""
+    events: int
+    correct: bool
+    """Whether the events are those of one engine."""
+    rstd: float
+    """Relative standard deviation of the engines' loads, percent, on average over windows of a second."""
+    rebalances: int
+    keys_moved: int
+    rows_moved: int
+    most_moved: float
+    """The largest share of the keys that one rebalance moved."""
+    seconds: float
+    through: list[tuple[float, int]] = field(repr=False, default_factory=list)
+    """Seconds, and rows through by then."""
+
+    def by(self, second: float) -> int:
+        """Rows through by then."""
+        seconds, rows = np.array(self.through, float).T
+        return int(np.interp(second, seconds, rows))
+
+
+Watch = Callable[[float], None]
+
+
+@contextmanager
+def data(setting: Setting) -> Iterator[Data]:
+    """Make the rows; gone again afterwards."""
+    directory = tempfile.mkdtemp(prefix="evenflow-bench-")
+    try:
+        path = str(Path(directory) / "rows.parquet")
+        keys, vectors, phases = draw(setting)
+        table = pa.table({"seq": np.arange(setting.rows), "fingerprint": keys, "vector": vectors})
+        pq.write_table(table, path, row_group_size=1 << 17)
+        alarms = first_stories(table)
+        loads = [np.bincount(keys[phases == phase], minlength=KEYS) for phase in np.unique(phases)]
+        yield Data(path, len(alarms), int(alarms.sum()), loads)
+    finally:
+        shutil.rmtree(directory)
+
+
+def draw(setting: Setting) -> tuple[npt.NDArray[np.int32], pa.Array, Longs]:
+    """Keys and vectors of the rows, and which phase of the workload each is in."""
+    texts = replace(TWEETS, seed=setting.seed).rows(np.arange(setting.rows)).column("text")
+    vectors = Vectors.fit(texts[: min(len(texts), 50_000)]).of(texts)
+    keys, column = Fingerprints().of(vectors), vectors.to_arrow()
+    if setting.workload == "default":
+        return keys, column, np.zeros(setting.rows, np.int64)
+    drawn, phases = zipf.keys(setting.seed, setting.rows, np.unique(keys), setting.exponents)
+    return drawn.astype(np.int32), column.take(pa.array(_texts_of(keys, drawn))), phases
+
+
+def _texts_of(keys: npt.NDArray[np.int32], drawn: npt.NDArray[Any]) -> Longs:
+    """For each drawn key the place of a text that has it: its texts in turn, over and over."""
+    order = np.argsort(keys, kind="stable")
+    first, count = np.searchsorted(keys[order], drawn), np.bincount(keys, minlength=KEYS)[drawn]
+    turns = np.empty(len(drawn), np.int64)
+    by_key = np.argsort(drawn, kind="stable")
+    starts = np.searchsorted(drawn[by_key], drawn[by_key])
+    turns[by_key] = np.arange(len(drawn)) - starts
+    places: Longs = order[first + turns % count]
+    return places
+
+
+def first_stories(table: pa.Table) -> Longs:
+    """The seq of each alarm, by one engine."""
+    operator = FirstStory(history=HISTORY)
+    found = []
+    for batch in table.to_batches(max_chunksize=10_000):
+        keys = batch.column("fingerprint").to_numpy()
+        near = operator.process(batch, keys.astype(np.int32), keys.astype(np.int64))
+        assert isinstance(near, pa.RecordBatch)
+        similarity = near.column("similarity").to_numpy(zero_copy_only=False)
+        found.append(batch.column("seq").to_numpy()[similarity <= TAU])
+    return np.concatenate(found)
+
+
+def evaluate(df: DataFrame) -> tuple[float, int, int, int]:
+    """Seconds for all rows, how many there are, the alarms among them and the sum of their seqs."""
+    alarm = F.col("similarity") <= TAU
+    started = time.perf_counter()
+    row = df.agg(F.count("*"), F.count_if(alarm), F.sum(F.when(alarm, F.col("seq")))).collect()[0]
+    return time.perf_counter() - started, row[0], row[1], row[2] or 0
+
+
+def run(
+    spark: SparkSession,
+    setting: Setting,
+    balance: str,
+    made: Data,
+    event_log: Path | None = None,
+    watch: Watch = lambda rows: None,
+) -> Outcome:
+    """One balance over all rows; `watch` is told now and then how many are through."""
+    options = {"theta": setting.theta, "window": setting.window} if balance in DYNAMIC else {}
+    chosen = keyed_balance_named(balance, **options)
+    emulate = Emulate(setting.cost_us)
+    with Cluster(spark, setting.engines, event_log=event_log, emulate=emulate, period=0.2) as cluster:
+        out = cluster.keyed(
+            spark.read.parquet(made.path).coalesce(1),
+            "fingerprint",
+            FirstStory(history=HISTORY),
+            units=KEYS,
+            spread="modulo",
+            balance=chosen,
+            split_keys=balance == "pkg",
+            name=REGION,
+        )
+        seen: list[KeyedSnapshot] = []
+        with ThreadPoolExecutor(1) as pool:
+            job = pool.submit(evaluate, out)
+            while not job.done():
+                wait([job], timeout=POLL_S)
+                seen.append(cluster.keyed_snapshot(REGION))
+                watch(float(_rows(seen[-1]).sum()))
+        _, rows, events, check = job.result()
+        log = cluster.events()
+    moves = _moves(log)
+    through = _through(seen)
+    seconds = through[-1][0]
+    return Outcome(
+        balance=balance,
+        engines=setting.engines,
+        processed=rows,
+        rows_per_s=rows / seconds,
+        of_bound=made.bound_s(setting.engines, setting.cost_us) / seconds,
+        events=events,
+        correct=rows == setting.rows and (events, check) == (made.events, made.check),
+        rstd=_rstd(seen),
+        seconds=seconds,
+        through=through,
+        **moves,
+    )
+
+
+def _rows(snapshot: KeyedSnapshot) -> Longs:
+    return np.array([consumer.rows for consumer in snapshot.consumers], np.int64)
+
+
+def _through(seen: list[KeyedSnapshot]) -> list[tuple[float, int]]:
+    """Rows through by second, from when the first rows were to when the last were."""
+    rows = [int(_rows(snapshot).sum()) for snapshot in seen]
+    last = next(place for place, count in enumerate(rows) if count == rows[-1])
+    first = max(0, next(place for place, count in enumerate(rows) if count) - 1)
+    return [(seen[place].time - seen[first].time, rows[place]) for place in range(first, last + 1)]
+
+
+def _rstd(seen: list[KeyedSnapshot]) -> float:
+    """The mean over windows of LOAD_S, while rows flowed."""
+    scores, before = [], seen[0]
+    for snapshot in seen:
+        if snapshot.time - before.time >= LOAD_S:
+            load = _rows(snapshot) - _rows(before)
+            scores += [imbalance(load)] if load.sum() else []
+            before = snapshot
+    return float(np.mean(scores)) if scores else 0.0
+
+
+def _moves(log: list[dict[str, Any]]) -> dict[str, Any]:
+    """How often keys were moved, how many, and how many rows of state with them."""
+    mine = [event for event in log if event.get("region") == REGION]
+    decided = [event for event in mine if event["event"] == "rebalance"]
+    return {
+        "rebalances": len(decided),
+        "keys_moved": sum(len(event["units"]) for event in mine if event["event"] == "moved"),
+        "rows_moved": sum(int(np.minimum(event["unit_rows"], HISTORY).sum()) for event in decided),
+        "most_moved": max((event["units"] for event in decided), default=0) / KEYS,
+    }
+
+
+def compared(outcomes: list[Outcome]) -> list[Outcome]:
+    """With what each had processed when the fastest was done."""
+    end = min(outcome.seconds for outcome in outcomes)
+    return [replace(outcome, processed=outcome.by(end)) for outcome in outcomes]
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Start Spark's Python processes and compile what they need, so that the first run does not pay for it."""
+    small = Setting(engines=1, rows=2_000, cost_us=10)
+    with data(small) as made:
+        run(spark, small, "kg", made)
+
+
+def report(setting: Setting, outcomes: list[Outcome]) -> dict[str, object]:
+    """The JSON the command writes."""
+    return {
+        "emulated": True,
+        "setting": asdict(setting),
+        "results": [asdict(outcome) for outcome in outcomes],
+    }

@@ -1,0 +1,55 @@
+"""What a keyed operator says of itself, checked when it is given: one clear error, and not at the first row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from evenflow.errors import InvalidArgument
+from evenflow.operators.conform import fits
+from evenflow.operators.keyed import KeyedOperator
+
+
+def columns_of(operator: KeyedOperator, rows: pa.Schema) -> pa.Schema:
+    """The columns it returns; NotImplementedError if it does not say."""
+    returned = operator.schema(rows)
+    if not isinstance(returned, pa.Schema) or not len(returned):
+        raise InvalidArgument(
+            f"{type(operator).__name__}.schema returned {returned!r:.100}: return a pyarrow.Schema with the columns of "
+            "the result, as rows.append(pa.field(name, type))"
+        )
+    return returned
+
+
+def check_declared(operator: KeyedOperator, rows: pa.Schema, declared: pa.Schema) -> None:
+    """Refuse a schema that what the operator returns, if it says so, does not fit."""
+    try:
+        returned = columns_of(operator, rows)
+    except NotImplementedError:
+        return
+    name = type(operator).__name__
+    if sorted(returned.names) != sorted(declared.names):
+        raise InvalidArgument(
+            f"the schema declares columns {declared.names}, and {name} returns {returned.names}: leave the schema out, "
+            "or declare these"
+        )
+    for field in declared:
+        found = returned.field(returned.names.index(field.name)).type
+        if not fits(found, field.type):
+            raise InvalidArgument(
+                f"the schema declares column {field.name!r} as {field.type}, and {name} returns {found}: leave the "
+                "schema out, or declare that"
+            )
+
+
+def reads_of(operator: KeyedOperator, rows: pa.Schema) -> list[str]:
+    """The columns it reads."""
+    given: Any = operator.reads(rows)
+    if isinstance(given, str):
+        return [given]
+    names: list[Any] = list(given) if isinstance(given, Iterable) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidArgument(f"{type(operator).__name__}.reads returned {given!r:.100}: return a list of column names")
+    return names

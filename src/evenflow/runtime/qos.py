@@ -1,0 +1,41 @@
+"""Names in `qos` that no operator has: most likely a typo, so somebody should hear of it."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Iterable
+
+LEVEL = 3
+"""The caller of the cluster's method."""
+
+
+class Named:
+    """The names that `qos` gives weights to, and those that operators have had so far."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = set(names)
+        self._used: set[str] = set()
+
+    def use(self, name: str) -> None:
+        """An operator has this name; warn if it looks like another that is in `qos`."""
+        new = name not in self._used
+        self._used.add(name)
+        like = difflib.get_close_matches(name, self._names - self._used, 1) if new and name not in self._names else []
+        if like:
+            warnings.warn(
+                f"operator {name!r} has weight 1: it is not in qos, which has {like[0]!r}. If that is meant, give "
+                f"keyed name={like[0]!r}; if not, let qos have no names like it",
+                stacklevel=LEVEL,
+            )
+
+    def check(self) -> None:
+        """No more operators come; warn of names that none has had."""
+        unused = sorted(self._names - self._used)
+        if unused and self._used:
+            warnings.warn(
+                f"qos has weights for {', '.join(map(repr, unused))}, and no keyed operator had such a name; there "
+                f"were {', '.join(map(repr, sorted(self._used)))}: give keyed name=",
+                stacklevel=LEVEL,
+            )
+        self._names = set()

@@ -1,0 +1,63 @@
+"""A store that fails now and then, also when it is opened."""
+
+import pytest
+
+from evenflow.errors import BlobMissing, StoreError, StoreInUse
+from evenflow.runtime.journal import PAUSE_S, TRIES
+from evenflow.runtime.patience import tried
+from evenflow.state.claim import claim
+from tests.unit.state_memory import Memory
+
+
+class Failing:
+    """Fails so many times."""
+
+    def __init__(self, times, error=StoreError):
+        self.left, self.error, self.calls = times, error, 0
+
+    def __call__(self):
+        self.calls += 1
+        self.left -= 1
+        if self.left >= 0:
+            raise self.error("not now")
+        return "there"
+
+
+def test_what_fails_is_tried_again_with_pauses():
+    pauses = []
+    assert tried(Failing(TRIES - 1), pauses.append) == "there"
+    assert pauses == [PAUSE_S * 2**attempt for attempt in range(TRIES - 1)]
+    hopeless = Failing(TRIES, OSError)
+    with pytest.raises(OSError, match="not now"):
+        tried(hopeless, pauses.append)
+    assert hopeless.calls == TRIES
+
+
+@pytest.mark.parametrize("error", [BlobMissing, StoreInUse])
+def test_what_will_not_pass_is_raised_at_once(error):
+    action = Failing(1, error)
+    with pytest.raises(error):
+        tried(action, lambda _seconds: pytest.fail("there is nothing to wait for"))
+    assert action.calls == 1
+
+
+class Forgetful(Memory):
+    """Takes what is put, and cannot read it back the first time."""
+
+    def __init__(self):
+        super().__init__()
+        self.failing = 2
+
+    def get(self, name, start=0, length=None):
+        self.failing -= 1
+        if self.failing == 0:
+            raise StoreError("not now")
+        return super().get(name, start, length)
+
+
+def test_a_claim_that_failed_half_way_is_not_taken_for_anothers():
+    store = Forgetful()
+    held = tried(lambda: claim(store, "cluster 1", lambda: 5.0), lambda _seconds: None)
+    held.beat()
+    with pytest.raises(StoreInUse, match="is in use by cluster 1"):
+        claim(store, "cluster 2", lambda: 6.0)

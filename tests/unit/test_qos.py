@@ -1,0 +1,63 @@
+"""Weights by name: further uses of a name, and names that nobody has."""
+
+import warnings
+
+import pytest
+
+from evenflow.control.controller import Controller
+from evenflow.control.events import Record, RegionOpened
+from evenflow.model.weights import weight_of
+from evenflow.policy import Hash
+from evenflow.policy.sharing import Sharing
+from evenflow.runtime.qos import Named
+from evenflow.runtime.service import ServiceOrder
+
+
+def test_further_uses_of_a_name_have_its_weight():
+    qos = {"mean": 4.0, "sum-2": 3.0, "sum": 2.0}
+    weights = {
+        name: weight_of(qos, name) for name in ("mean", "mean-2", "mean-13", "sum-2", "sum-3", "mean-x", "-2", "")
+    }
+    assert weights == {"mean": 4, "mean-2": 4, "mean-13": 4, "sum-2": 3, "sum-3": 2, "mean-x": 1, "-2": 1, "": 1}
+    assert Sharing(qos).weight("mean-2") == 4
+
+
+def test_workers_serve_further_uses_by_that_weight():
+    order = ServiceOrder({"mean": 3.0})
+    served = []
+    for _ in range(40):
+        served.append(order.choose(["mean-2", "other"]))
+        order.charge(served[-1], 1.0)
+    assert served.count("mean-2") == 30
+
+
+def test_the_log_tells_the_weight_of_each():
+    (opened,) = Controller(1, {"n": 5.0}).handle(RegionOpened(0.0, "n-2", "op", Hash(), 4))
+    assert isinstance(opened, Record)
+    assert opened.fields["weight"] == 5.0
+
+
+def test_a_name_that_looks_like_one_in_qos():
+    named = Named(["rolling-mean"])
+    with pytest.warns(UserWarning, match="operator 'roling-mean' has weight 1: .* which has 'rolling-mean'"):
+        named.use("roling-mean")
+    with pytest.warns(UserWarning, match=r"weights for 'rolling-mean', and no keyed .* there were 'roling-mean'"):
+        named.check()
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_to_warn_of():
+    Named([]).use("a")
+    unused = Named(["a"])
+    unused.check()  # there was no operator at all
+    named = Named(["alpha", "beta"])
+    for name in ("alpha", "beta", "something else", "alpha"):
+        named.use(name)
+    named.check()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        late = Named(["alpha", "beta"])
+        late.use("alpha")
+        late.check()
+        late.check()
+    assert len(caught) == 1

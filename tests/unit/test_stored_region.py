@@ -1,0 +1,137 @@
+"""The controller and a keyed operator whose state is stored."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from evenflow.control.controller import Controller
+from evenflow.control.events import (
+    Cancel,
+    FeederBegan,
+    FeederEnded,
+    FeederJoined,
+    PeerLeft,
+    Record,
+    RegionOpened,
+    Save,
+    Stored,
+    Tell,
+    UnitsSaved,
+    WorkerJoined,
+)
+from evenflow.policy import Hash
+from evenflow.runtime.queries import Queries
+
+UNITS = 6
+
+
+class Scene:
+    """A controller with one stored region `r` and one worker, peer 10."""
+
+    def __init__(self):
+        self.controller = Controller(1)
+        self.out = []
+        self.do(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
+        self.do(WorkerJoined(0.0, 10, 0, "h", 1, 1, mover=900))
+
+    def do(self, event):
+        found = self.controller.handle(event)
+        self.out += found
+        for save in (each for each in found if isinstance(each, Save)):
+            self.do(Stored(0.0, save))
+
+    def feeder(self, peer, epoch, partition=0, attempt=0):
+        self.do(FeederJoined(0.0, peer, "r", partition, attempt, "q", epoch, f"s{epoch}", run="1"))
+        self.do(FeederBegan(0.0, peer, partition))
+
+    def batch(self, epoch):
+        peer = 100 + epoch
+        self.feeder(peer, epoch)
+        self.do(FeederEnded(0.0, peer, {"0.1": 1}))
+        self.do(PeerLeft(0.0, peer, "done"))
+
+    def heard(self, peer, kind):
+        return [
+            each.message
+            for each in self.out
+            if isinstance(each, Tell) and each.peer == peer and each.message["type"] == kind
+        ]
+
+    def recorded(self, kind):
+        return [each.fields for each in self.out if isinstance(each, Record) and each.event == kind]
+
+
+@pytest.fixture
+def scene():
+    return Scene()
+
+
+def test_a_worker_hears_that_its_snapshot_came_too_late(scene):
+    """Or it would take units for saved whose logs are kept for want of a snapshot."""
+    for epoch in range(4):
+        scene.batch(epoch)
+    late, good = (np.array([unit], np.int32) for unit in (0, 1))
+    scene.do(UnitsSaved(0.0, 10, "r", "query q", 0, "late", late))
+    scene.do(UnitsSaved(0.0, 10, "r", "query q", 1, "good", good))
+    assert scene.heard(10, "unsaved") == [
+        {"type": "unsaved", "region": "r", "evaluation": "query q", "epoch": 0, "units": late}
+    ]
+    assert [fields["epoch"] for fields in scene.recorded("snapshot-too-late")] == [0]
+
+
+def test_a_stage_that_cannot_count_any_more_is_given_up_once(scene):
+    """Or Spark would try each of its tasks four times, to be refused each time."""
+    scene.batch(0)
+    scene.do(PeerLeft(0.0, 10, "killed"))
+    assert not [each for each in scene.out if isinstance(each, Cancel)]  # all of it is noted: it may count
+    scene.do(WorkerJoined(0.0, 11, 0, "h", 1, 1, mover=900))
+    scene.feeder(201, 1, 0)
+    scene.feeder(202, 1, 1)
+    scene.do(PeerLeft(0.0, 201, "broke off"))
+    scene.do(PeerLeft(0.0, 202, "broke off"))
+    (cancel,) = [each for each in scene.out if isinstance(each, Cancel)]
+    assert cancel.stage == "s1"
+    assert cancel.reason.startswith("region r: partition 0 of batch 1 of query q broke off")
+
+
+def test_a_query_that_is_stopped_is_no_loss(scene):
+    scene.feeder(201, 0)
+    assert scene.controller.run_of(201) == "1"
+    assert scene.controller.run_of(10) == ""
+    scene.do(PeerLeft(0.0, 201, "closed", stopped=True))
+    (stopped,) = scene.recorded("attempt-stopped")
+    assert stopped["why"].startswith("the query was stopped in the middle of batch 0, which is run again when")
+    assert not scene.recorded("attempt-poisoned")
+
+
+class Stream:
+    """A query, as far as it matters here."""
+
+    def __init__(self, active, failure=None):
+        self.isActive, self._failure = active, failure
+
+    def exception(self):
+        return self._failure
+
+
+class Session:
+    """A session with queries by id, which after their end are not to be had any more."""
+
+    def __init__(self, **streams):
+        self.there = streams
+
+    @property
+    def streams(self):
+        return SimpleNamespace(get=self.there.get)
+
+
+def test_a_query_was_stopped_if_it_ended_and_did_not_fail():
+    session = Session(a=Stream(True), b=Stream(True), c=Stream(True))
+    queries = Queries(session)
+    for name in "abcd":
+        queries.meet(name, f"run-{name}")
+    there, session.there = session.there, {}
+    there["b"].isActive = there["c"].isActive = False
+    there["c"]._failure = "it failed"
+    assert [queries.stopped(f"run-{name}") for name in "abcdx"] == [False, True, False, False, False]

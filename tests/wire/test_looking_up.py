@@ -1,0 +1,93 @@
+"""A store that is slow keeps only those waiting whose state is in it."""
+
+import threading
+import time
+
+import pytest
+
+from evenflow.control.controller import Controller
+from evenflow.control.events import RegionOpened
+from evenflow.errors import StoreError, StoreInUse
+from evenflow.policy import Hash
+from evenflow.runtime import vault as vault_module
+from evenflow.runtime.driver import Driver
+from evenflow.runtime.eventlog import EventLog
+from evenflow.runtime.vault import Kept, Vault
+from evenflow.state.claim import claim
+from evenflow.state.store import open_store
+
+from .rig import HOST, PATIENCE_S, SECRET, Peer, until
+
+UNITS = 4
+
+
+class SlowVault(Vault):
+    """Reads only when it is let."""
+
+    def __init__(self, where):
+        self.let = threading.Event()
+        self.reads = 0
+        super().__init__(where, "a test")
+
+    def saved(self, region, query):
+        self.reads += 1
+        assert self.let.wait(PATIENCE_S)
+        return super().saved(region, query)
+
+
+def feeder(partition, query="q"):
+    about = {"type": "feeder", "region": "r", "partition": partition, "attempt": 0, "query": query}
+    return about | {"epoch": 0, "stage": "1", "run": "1"}
+
+
+def test_a_slow_store_does_not_stop_the_controller(tmp_path):
+    log = EventLog(None)
+    vault = SlowVault(str(tmp_path))
+    vault.add("r", Kept("Nth", UNITS))
+    driver = Driver(Controller(1), SECRET, HOST, 0.05, log, vault=vault)
+    links = []
+    try:
+        driver.open_region(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
+        for partition in range(2):
+            links.append(Peer(driver.port).shake())
+            links[-1].say(**feeder(partition))
+            links[-1].say(type="begin", partition=partition)
+        until(lambda: vault.reads, "a look at the store")
+        began = time.monotonic()
+        driver.open_region(RegionOpened(0.0, "other", "op", Hash(), UNITS))  # waits for the controller
+        assert time.monotonic() - began < PATIENCE_S / 3
+        links.append(Peer(driver.port).shake())
+        links[-1].say(**feeder(2))
+        until(lambda: len(driver._early) == 3, "three tasks that wait")
+        links.pop().sock.close()  # it does not wait for the answer
+        until(lambda: len(driver._early) == 2, "one that is gone")
+        assert not [entry for entry in driver.events() if entry["event"] == "feeder-joined"]
+        vault.let.set()
+        joined = until(lambda: [e for e in driver.events() if e["event"] == "feeder-joined"][1:], "both to join")
+        assert len(joined) == 1
+        region = driver.ask(lambda controller: controller.region("r"))
+        until(lambda: len(region._begun) == 2, "both to begin: what they said meanwhile is not forgotten")
+        assert vault.reads == 1
+        assert not driver._early
+        assert not driver._looking
+    finally:
+        vault.let.set()
+        for link in links:
+            link.sock.close()
+        driver.close()
+
+
+def test_a_store_that_cannot_be_opened_at_first(tmp_path, monkeypatch):
+    opened = iter([StoreError("not now"), OSError("not now"), None])
+
+    def open_when_it_can(where):
+        error = next(opened)
+        if error is not None:
+            raise error
+        return open_store(where)
+
+    monkeypatch.setattr(vault_module, "open_store", open_when_it_can)
+    vault = Vault(str(tmp_path), "a test")
+    with pytest.raises(StoreInUse, match="is in use by a test"):
+        claim(open_store(str(tmp_path)), "another")
+    vault.close()
