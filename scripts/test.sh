@@ -3,10 +3,10 @@
 set -uo pipefail
 python="${PYTHON:-.venv/bin/python}"
 log="$(mktemp)"
-"$python" -m pytest tests/unit tests/property tests/wire "$@" >"$log" 2>&1 &
+"$python" -m pytest --durations=15 tests/unit tests/property tests/wire "$@" >"$log" 2>&1 &
 rest=$!
 trap 'kill "$rest" 2>/dev/null; rm -f "$log"' EXIT
-"$python" -m pytest tests/spark "$@"
+"$python" -m pytest --durations=25 tests/spark "$@"
 spark=$?
 wait "$rest"
 status=$?
