@@ -188,6 +188,7 @@ def bench_cep(
     workload: Annotated[
         str, typer.Option(help="default: keys as the texts have them; zipf: by Zipf's law.")
     ] = "default",
+    exponents: Annotated[str, typer.Option(help="Of Zipf's law, one after the other, twice.")] = "0.2,1.5",
     cost_us: Annotated[float, typer.Option(help="Emulated microseconds a row.", min=1)] = 400.0,
     window: Annotated[float, typer.Option(help="Seconds that loads are counted over.", min=0.1)] = 2.0,
     seed: Annotated[int, typer.Option(help="Of the texts and keys.", min=0)] = 1,
@@ -203,7 +204,8 @@ def bench_cep(
         from evenflow.policy import keyed_balance_named
         from evenflow.runtime.session import local_session
 
-        setting = cep.Setting(engines, rows, workload, cost_us, window=window, seed=seed)
+        powers = tuple(_number(text, "--exponents") for text in exponents.split(","))
+        setting = cep.Setting(engines, rows, workload, cost_us, window=window, exponents=powers, seed=seed)
         runs = [(name.strip(), setting) for name in balance.split(",")]
         runs += [(name, replace(setting, engines=engines + 1)) for name, _ in runs if name == "kg"]
         for name, _ in runs:
@@ -328,6 +330,13 @@ def _log(directory: Path | None, name: str) -> Path | None:
     if log is not None:
         log.unlink(missing_ok=True)
     return log
+
+
+def _number(text: str, option: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no number", param_hint=option) from None
 
 
 def _class(text: str) -> tuple[int, float]:

@@ -91,3 +91,22 @@ def test_a_store_that_cannot_be_opened_at_first(tmp_path, monkeypatch):
     with pytest.raises(StoreInUse, match="is in use by a test"):
         claim(open_store(str(tmp_path)), "another")
     vault.close()
+
+
+def test_a_busy_vault_renews_its_claim(tmp_path, monkeypatch):
+    monkeypatch.setattr(vault_module, "BEAT_S", 0.02)
+    vault = Vault(str(tmp_path), "a test")
+    beats, rounds = [], 0
+    monkeypatch.setattr(vault._claim, "beat", lambda: beats.append(rounds))
+
+    def busy():
+        nonlocal rounds
+        rounds += 1
+        time.sleep(0.005)
+        if len(beats) < 3 and rounds < 1000:
+            vault._orders.put(busy)
+
+    vault._orders.put(busy)
+    until(lambda: len(beats) >= 3 or rounds >= 1000)
+    vault.close()
+    assert len(beats) >= 3

@@ -60,7 +60,7 @@ class Setting:
     theta: float = 15.0
     window: float = 2.0
     """Seconds that loads are counted over before each decision."""
-    exponents: tuple[float, float] = (0.2, 1.5)
+    exponents: tuple[float, ...] = (0.2, 1.5)
     seed: int = 1
 
     def __post_init__(self) -> None:

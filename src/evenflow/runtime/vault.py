@@ -70,6 +70,7 @@ class Vault:
         self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._stale: dict[str, set[str]] = {}
         """By prefix, snapshots that are to be deleted once no manifest that stays needs them."""
+        self._due = time.monotonic() + BEAT_S
         self._thread = threading.Thread(target=self._run, name="evenflow-vault", daemon=True)
         self._thread.start()
 
@@ -132,15 +133,17 @@ class Vault:
         self._store.close()
 
     def _run(self) -> None:
-        while True:
-            try:
-                item = self._orders.get(timeout=BEAT_S)
-            except queue.Empty:
-                self._beat()
-                continue
-            if item is None:
-                return
-            item()
+        while (order := self._next()) is not None:
+            order()
+
+    def _next(self) -> Callable[[], None] | None:
+        """What to do next, None at the end. However much there is to do, a claim must be renewed or becomes void."""
+        left = self._due - time.monotonic()
+        with suppress(queue.Empty):
+            if left > 0:
+                return self._orders.get(timeout=left)
+        self._due = time.monotonic() + BEAT_S
+        return self._beat
 
     def _tried(self, order: Save) -> str:
         """Put what is to be made durable; why that failed, or nothing."""
