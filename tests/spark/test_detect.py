@@ -133,11 +133,13 @@ def test_late_rows_come_out_beside(spark, cluster):
     at = pa.array(np.array([0, 100, 5, 95, 101]) * 1_000_000, pa.timestamp("us"))
     rows = pa.table({"n": np.arange(5), "k": np.zeros(5, np.int64), "at": at})
     rule = "SELECT n, count(*) AS seen FROM Row.win:time(1000 sec)"
-    out = cluster.detect(source(spark, rows), rule, key="k", time="at", lateness="10 seconds", ordered=True)
+    name = region("late")
+    out = cluster.detect(source(spark, rows), rule, key="k", time="at", lateness="10 seconds", ordered=True, name=name)
     assert out.columns == ["n", "seen", "late"]
     found = out.toArrow().to_pylist()
     assert [(row["n"], row["seen"]) for row in found if row["late"] is None] == [(0, 1), (1, 2), (3, 3), (4, 4)]
     assert [row["late"]["n"] for row in found if row["late"] is not None] == [2]
+    assert cluster.keyed_snapshot(name).counts == {"late": 1}
 
 
 def test_processing_time_needs_no_column(spark, cluster):

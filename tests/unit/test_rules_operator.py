@@ -246,8 +246,8 @@ def test_late_rows_go_to_their_own_column():
     assert origins == [0, 1, 2, 3, 4, 5]
     assert [(row["t"], row["n"]) for row in found] == [(10, 1), (None, None), (8, 2), (30, 1), (None, None), (28, 2)]
     assert [row["late"] for row in found if row["late"]] == [{"t": 7, "x": "b"}, {"t": 20, "x": "e"}]
-    assert operator.counts() == {"late": 2}
-    assert pickle.loads(pickle.dumps(operator)).counts() == {"late": 0}
+    assert operator.tallies() == {"late": 2}
+    assert pickle.loads(pickle.dumps(operator)).tallies() == {"late": 0}
 
 
 @pytest.mark.parametrize("frame", [None, 1])

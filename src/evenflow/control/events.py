@@ -185,6 +185,8 @@ class ConsumerReport:
     """Bytes of state in memory and on disk, of all operators."""
     on_disk: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     """Units of this operator whose state is on disk."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What the operator has counted."""
 
 
 @dataclass(frozen=True, slots=True)

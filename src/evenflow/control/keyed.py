@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -68,6 +69,7 @@ class KeyedRegion:
         self._unit_bytes = np.zeros(self.units, np.int64)
         self._consumers: dict[int, Consumer] = {}
         self._on_disk: dict[int, npt.NDArray[np.int32]] = {}
+        self._counts: Counter[str] = Counter()
         self._fresh: set[int] = set()
         self._sampled = 0.0
 
@@ -369,6 +371,7 @@ class KeyedRegion:
             event.spilled,
         )
         self._on_disk[worker] = event.on_disk
+        self._counts.update(event.counts)
         np.add.at(self._unit_rows, event.units, event.unit_rows)
         self._unit_bytes[event.sized] = event.sizes
         self._fresh.add(worker)
@@ -404,6 +407,7 @@ class KeyedRegion:
             pause_s=self.movements.pause_s,
             undone=self.movements.undone,
             unit_resident=self._resident(),
+            counts=dict(self._counts),
         )
 
     def _resident(self) -> npt.NDArray[np.bool_]:
@@ -453,6 +457,7 @@ class KeyedRegion:
                 "bytes_moved": snapshot.bytes_moved,
                 "state_bytes": int(snapshot.unit_bytes.sum()),
                 "hottest": _hottest(snapshot.unit_rows),
+                "counts": dict(snapshot.counts),
                 "consumers": [
                     {
                         "worker": c.worker,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -111,6 +112,8 @@ class KeyedSnapshot:
     """Rows of each unit that feeders took in, cumulative: what was asked for, where `unit_rows` is what was done."""
     unit_resident: Flags = field(default_factory=_everything)
     """Whether the state of each unit is in memory, as last reported; all of it, if not given."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What the operator itself has counted so far, such as rows that came late."""
 
     def __post_init__(self) -> None:
         if self.unit_resident.ndim == 0:

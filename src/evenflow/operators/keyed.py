@@ -97,6 +97,10 @@ class KeyedOperator(ABC):
         """Bytes of state of one unit, roughly."""
         return 0
 
+    def tallies(self) -> dict[str, int]:
+        """Whatever is worth counting, since this copy was made; the sums are in snapshots and in the event log."""
+        return {}
+
 
 def identity(operator: KeyedOperator) -> str:
     """What tells operators apart whose state must not be mixed up: the class, and what it was given."""

@@ -98,7 +98,7 @@ class RuleOperator(KeyedOperator):
         waiting = [self._waiting.get(int(unit)) for unit in units]
         return np.array([0 if state is None else len(pickle.dumps(state)) for state in waiting], np.int64)
 
-    def counts(self) -> dict[str, int]:
+    def tallies(self) -> dict[str, int]:
         """What has been counted since this copy was made: rows that came late."""
         return {"late": 0 if self._engine is None else self._engine.late}
 

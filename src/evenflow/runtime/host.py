@@ -79,9 +79,22 @@ class _Region:
     arrived: set[int] = field(default_factory=set)
     """Units that came from elsewhere since state was measured."""
     measured: float = 0.0
+    counted: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By evaluation, what the operator had counted when that was last told."""
 
     def __post_init__(self) -> None:
         self.active = np.zeros(self.units, np.bool_)
+
+    def newly_counted(self) -> dict[str, int]:
+        """What the copies have counted since this was last asked."""
+        sums: dict[str, int] = {}
+        before, self.counted = self.counted, {}
+        for evaluation, state in self.copies.items():
+            operator = state.operator if isinstance(state, Paged) else state
+            self.counted[evaluation] = operator.tallies()
+            for name, count in self.counted[evaluation].items():
+                sums[name] = sums.get(name, 0) + count - before.get(evaluation, {}).get(name, 0)
+        return sums
 
     def mark_away(self, evaluation: str, units: int | list[int]) -> None:
         """These units have left."""
@@ -543,6 +556,7 @@ class Host:
                 "on_disk": self._on_disk(known),
                 "sized": sized,
                 "sizes": self._sizes(known, sized),
+                "counts": known.newly_counted(),
             }
         )
         known.seen, known.busy_s, known.rows, known.bytes = [], 0.0, 0, 0

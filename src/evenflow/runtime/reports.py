@@ -112,6 +112,7 @@ def _consumed(now: float, peer: Peer, message: dict[str, Any]) -> ConsumerReport
         int(message["resident"]),
         int(message["spilled"]),
         message["on_disk"],
+        {str(name): int(count) for name, count in message.get("counts", {}).items()},
     )
 
 

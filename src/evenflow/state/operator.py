@@ -32,6 +32,9 @@ class Operator(Protocol):
     def sizes(self, units: Units) -> npt.NDArray[np.int64]:
         """Bytes of state of each of the units, zeros where that is not known."""
 
+    def tallies(self) -> dict[str, int]:
+        """What it has counted since it was made."""
+
 
 class Hosting(Protocol):
     """An operator as it came to this worker."""
