@@ -1,5 +1,7 @@
 """`Cluster.detect` on Spark: the issue's rule, several rules and streams, time, late rows, and what is refused."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -80,6 +82,7 @@ def test_a_stream_of_texts(spark, cluster, tmp_path):
     for part in range(3):
         (tmp_path / "in").mkdir(exist_ok=True)
         pq.write_table(rows.slice(part * 500, 500), tmp_path / "in" / f"{part}.parquet")
+        os.utime(tmp_path / "in" / f"{part}.parquet", (part + 1, part + 1))  # Spark takes the oldest first
     stream = (
         spark.readStream.schema("id long, fingerprint long, text string")
         .option("maxFilesPerTrigger", 1)

@@ -14,7 +14,7 @@ from evenflow.operators.keyed import KeyedOperator
 from evenflow.runtime.keys import MOST_UNITS
 from tests.spark.moving import Moving, Nth, nth_of, region, source
 
-BALANCES = "auto, flux, flux-auto, flux-hybrid, flux-memory, hash, river"
+BALANCES = "auto, dlb-h, dlb-l, flux, flux-auto, flux-hybrid, flux-memory, hash, kg, lptf, pkg, river"
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +215,9 @@ def test_operator_that_raises_in_a_stream(spark, cluster, tmp_path):
 
 
 class Wrong(Nth):
-    """Returns something else than it says."""
+    """Returns something else than `keyed` was told."""
+
+    schema = KeyedOperator.schema
 
     def __init__(self, change):
         super().__init__()

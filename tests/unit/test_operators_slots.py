@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.operators import compiled
+from evenflow.model import compiled
 from evenflow.operators.slots import Slots
 
 EXTREMES = np.array([-(2**63), 2**63 - 1, 0, -1, 1, 2**62, -(2**62)])
