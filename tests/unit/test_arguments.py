@@ -1,10 +1,14 @@
 """Arguments of the wrong kind: one clear error each."""
 
+from datetime import timedelta
+
 import numpy as np
 import pytest
 
 from evenflow.errors import InvalidArgument
+from evenflow.policy import keyed_balance_named
 from evenflow.runtime.arguments import check_move
+from evenflow.runtime.detect import seconds_of
 from evenflow.runtime.supervise import supervise
 
 
@@ -46,3 +50,40 @@ def test_moves(units, target):
 def test_a_move_that_makes_sense():
     assert check_move(np.array([1, 8]), np.int32(3), 9, 4) == [1, 8]
     assert check_move(range(2), 0, 9, 4) == [0, 1]
+
+
+@pytest.mark.parametrize("balance", ["dlb-h", "dlb-l", "lptf"])
+@pytest.mark.parametrize("name", ["theta", "window", "least_rows", "least_gain"])
+@pytest.mark.parametrize("wrong", ["x", None, True, [1], float("nan"), float("inf"), -1])
+def test_balances_by_load(balance, name, wrong):
+    with pytest.raises(InvalidArgument, match=f"{name} is .*: give"):
+        keyed_balance_named(balance, **{name: wrong})
+
+
+def test_a_balance_takes_numbers_of_numpy():
+    assert keyed_balance_named("dlb-h", theta=np.int64(3), window=np.float32(0.5)).theta == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ("10 seconds", 10),
+        ("1 SECOND", 1),
+        ("1 hour 5 minutes", 3900),
+        (" 1 week", 604_800),
+        ("1.5 min 500ms", 90.5),
+        ("2 days 1 us", 172_800.000001),
+        (timedelta(minutes=2), 120),
+        (0.25, 0.25),
+    ],
+)
+def test_lateness(given, seconds):
+    assert seconds_of(given) == seconds
+
+
+@pytest.mark.parametrize(
+    "wrong", ["soon", "", "10", "seconds", "1 parsec", "-1 second", "1 hour and 2", True, [1], b"1 s"]
+)
+def test_no_lateness(wrong):
+    with pytest.raises(InvalidArgument, match=r"lateness=.*: give seconds, or a text such as '10 seconds'"):
+        seconds_of(wrong)

@@ -42,7 +42,6 @@ def schema(text, **more):
         ("select * from Tick where helf(price) > 1", 1, 26, "unknown function 'helf'; did you mean 'half'?"),
         ("select Tock.half(price) from Tick", 1, 8, "unknown stream or alias 'Tock' before 'half'"),
         ("select * from Tick A, Tock.win:length(3) B", 1, 23, "unknown stream 'Tock'; did you mean 'Tick'?"),
-        ("select * from Tick A, tick.win:length(3) B", 1, 23, "unknown stream 'tick'; did you mean 'Tick'?"),
         ("a=Tick -> b=Tock", 1, 11, "unknown stream 'Tock'"),
         ("select * from Tick where price = symbol", 1, 26, "price, which is double, and symbol, which is string"),
         (
@@ -98,6 +97,18 @@ def schema(text, **more):
         ),
         ("select count(*) from pattern [a=Tick]", 1, 8, "count(*) cannot stand in a rule over a pattern"),
         ("select 9223372036854775808 as n from Tick", 1, 8, "too large for a whole number of 64 bits"),
+        ("select -9223372036854775809 as n from Tick", 1, 8, "too large for a whole number of 64 bits"),
+        ("select * from Tick.win:time(300000 days)", 1, 20, "of at most 1000000000 sec (11574 days)"),
+        ("select Volume as a, price as A from Tick", 1, 21, "two columns 'a' and 'A' differ in case only"),
+        ("select round(price, Volume) from Tick", 1, 21, "whole number of digits from -308 to 308, not Volume"),
+        ("select round(price, 1.5) from Tick", 1, 21, "whole number of digits from -308 to 308, not 1.5"),
+        ("select round(price, -309) from Tick", 1, 21, "whole number of digits from -308 to 308, not - 309"),
+        (
+            "select * from Tick.std:groupwin(nobody).std:lastevent() A, Tick.win:length(3) B",
+            1,
+            20,
+            "unknown column 'nobody'",
+        ),
     ],
 )
 def test_errors_point_at_what_is_wrong(text, line, column, says):
@@ -187,8 +198,10 @@ def test_columns_that_do_not_fit():
         schema({"a": "select price as x from Tick", "b": "select symbol as x from Tick"})
     with pytest.raises(InvalidArgument, match="selects a column 'rule'"):
         schema({"a": "select price as rule from Tick"})
-    with pytest.raises(InvalidArgument, match="selects a column 'late'"):
-        schema("select price as late from Tick", lateness_s=1)
+    with pytest.raises(InvalidArgument, match=r"^the rule selects a column 'Late'"):
+        schema("select price as Late from Tick", lateness_s=1)
+    with pytest.raises(InvalidArgument, match="columns 'x' of rule 'a' and 'X' of rule 'b' differ in case only"):
+        schema({"a": "select price as x from Tick", "b": "select price as X from Tick"})
     with pytest.raises(InvalidArgument, match="needs a time, column 'symbol' is string"):
         schema("select price from Tick", time="symbol")
     with pytest.raises(InvalidArgument, match="needs column 'when', which does not exist"):
@@ -203,3 +216,42 @@ def test_times_are_compared_and_subtracted():
     operator = RuleOperator("select two - one as s, one < two as less from T")
     found, _ = operator.process(rows, np.zeros(1, np.int32), np.zeros(1, np.int64))
     assert found.to_pylist() == [{"s": 86400.0, "less": True}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select count(*) c from Tick group by symbol",
+        "select count(*) c from Tick.win:length(3) group by symbol, price",
+        "select count(*) c from Tick.std:groupwin(symbol).win:length(3)",
+        "select count(*) c from Tick.win:length_batch(3) group by SYMBOL",
+        "select count(*) c from Tick.std:groupwin(symbol).win:length_batch(3)",
+        "select count(*) c from Tick A, Tick.std:groupwin(symbol).win:length(3) B",
+        "select count(*) c from Tick.std:groupwin(symbol).std:lastevent() A, Tick.win:length(3) B",
+        "select A.price from Tick A, Tick.win:length(3) B where A.symbol = B.symbol",
+        "select a.price from pattern [a=Tick(symbol = 'x') -> b=Tick(Volume > a.Volume)] where b.ok",
+    ],
+)
+def test_a_rule_can_be_bound_to_the_columns_it_reads(text):
+    operator = RuleOperator(text, key=["symbol"])
+    rows = pa.schema(list(reversed(TICK)))  # the first column is read if no other is
+    names = operator.reads(rows)
+    reduced = pa.schema([rows.field(name) for name in names])
+    assert len(names) < len(rows)
+    assert operator.schema(reduced) == operator.schema(rows)
+    assert operator.reads(reduced) == names
+
+
+def test_streams_are_found_in_another_case():
+    streams = {"Tick": TICK.names, "News": ["symbol"], "news": ["symbol"]}
+
+    def bound(text):
+        operator = RuleOperator(text, streams=streams, stream_column="stream")
+        return operator.schema(TICK.append(pa.field("stream", pa.string())))
+
+    assert bound("select tick.price from tick").names == ["price"]
+    assert bound("select A.price, B.ok from TICK A, tick.win:length(3) B").names == ["price", "ok"]
+    assert bound("select * from news").names == ["symbol"]
+    for text in ("select * from NEWS", "a=NEWS"):
+        with pytest.raises(RuleError, match="stream 'NEWS' may be 'News' or 'news'"):
+            bound(text)

@@ -105,6 +105,9 @@ def test_expressions(text, tree):
         ("7 ms", 0.007),
         ("3 DAYS", 259200),
         ("1m 1s", 61),
+        ("10sec", 10),
+        ("1.5h", 5400),
+        ("1e1 sec", 10),
     ],
 )
 def test_times(text, seconds):
@@ -140,6 +143,15 @@ def test_comments_and_a_semicolon():
         ("select f(distinct a) from T", 1, 8, "'f' is no aggregate"),
         ("[3:2] A", 1, 2, "[3:2] repeats nothing"),
         ("select 1 from T having 1 = 1 extra", 1, 30, "'extra' where the end of the rule was expected"),
+        ("select x * 1_000 from T", 1, 12, "a number runs into a name"),
+        ("select 5x from T", 1, 8, "a number runs into a name"),
+        ("select 5s from T", 1, 8, "a number runs into a name"),
+        ("select 0x10 from T", 1, 8, "a number runs into a name"),
+        ("select 1.5e from T", 1, 8, "a number runs into a name"),
+        ("select 2e3x from T", 1, 8, "a number runs into a name"),
+        ("select * from T.win:length(5x)", 1, 28, "a number runs into a name"),
+        ("select * from T where a == 1", 1, 26, "write = instead of =="),
+        ("SELCT * FROM T", 1, 7, "a rule starts with SELECT, or is a pattern"),
     ],
 )
 def test_what_is_wrong(text, line, column, says):
@@ -164,6 +176,14 @@ def test_the_place_is_shown():
 def test_nested_too_deeply(text):
     with pytest.raises(RuleError, match="nested too deeply"):
         parse(text)
+
+
+@pytest.mark.parametrize("joint", ["or", "and"])
+def test_long_chains_are_not_deep(joint):
+    rule = parse(f"select * from T where {f' {joint} '.join(f'x = {n}' for n in range(3000))}")
+    assert s.depth(rule) < 20
+    found = [node.value for node in s.walk(rule) if isinstance(node, s.Literal)]
+    assert found == list(range(3000))
 
 
 def test_every_keyword_can_be_a_name_in_backquotes():

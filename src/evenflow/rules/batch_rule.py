@@ -36,6 +36,7 @@ class BatchRule:
         self._values = [(name, node.name, value) for name, (node, value) in found.items()]
         self.output = output(rule, aggregated(scope, found), {side.alias: ""})
         inner = [grouping(side.source, name) for name in side.window.groups]
+        named = {scope.column(each)[1] for each in inner}
         self._inner = [compile_expression(each, scope) for each in inner if not world.in_key(each, scope)]
         self._together = bool(found) and _together(rule, scope)
         self._label = side.label
@@ -47,7 +48,7 @@ class BatchRule:
         }
         self._state.columns |= later
         now = [*self._inner, *([] if side.intake.condition is None else [side.intake.condition])]
-        self.reads = later | {name for part in now for _, name in part.columns}
+        self.reads = later | named | {name for part in now for _, name in part.columns}
 
     def process(self, frame: Frame) -> Results:
         """What comes of the batches that end."""

@@ -35,7 +35,7 @@ class Scope:
         if len(found) == 1:
             return found[0]
         if found:
-            raise self.text.error(f"'{name}' may be {_listed(found)}: write it as one of them", at)
+            raise self.text.error(f"'{name}' may be {listed(found)}: write it as one of them", at)
         raise self.text.error(f"unknown stream or alias '{name}'; {nearest(name, self.sources)}", at)
 
     def column(self, node: Column) -> tuple[str, str, pa.DataType]:
@@ -55,7 +55,7 @@ class Scope:
             return owner, name, self.sources[owner].field(name).type
         if found:
             choices = [f"{owner}.{name}" for owner, name in found]
-            raise self.text.error(f"column '{node.name}' may be {_listed(choices)}: write it as one of them", node)
+            raise self.text.error(f"column '{node.name}' may be {listed(choices)}: write it as one of them", node)
         of = f" of '{owners[0]}'" if node.owner is not None else ""
         hint = nearest(node.name, (name for _, name in names))
         raise self.text.error(f"unknown column '{node.name}'{of}; {hint}", node)
@@ -77,7 +77,7 @@ class Scope:
         if len(found) == 1:
             return found[0], known[found[0]]
         if found:
-            raise self.text.error(f"function '{name}' may be {_listed(found)}: write it as one of them", node)
+            raise self.text.error(f"function '{name}' may be {listed(found)}: write it as one of them", node)
         raise self.text.error(f"unknown function '{name}'; {nearest(name, known)}", node)
 
 
@@ -87,5 +87,6 @@ def matching(name: str, known: Iterable[str]) -> list[str]:
     return [name] if name in names else [other for other in names if other.lower() == name.lower()]
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """Names from which to choose."""
     return " or ".join(f"'{name}'" for name in names)

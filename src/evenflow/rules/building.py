@@ -130,11 +130,11 @@ class Builder(Transformer[Token, Any]):
 
     # Expressions
 
-    def disjunction(self, meta: Meta, parts: list[Any]) -> s.Binary:
-        return s.Binary("or", *parts, **_at(meta))
+    def disjunction(self, meta: Meta, parts: list[Any]) -> s.Expression:
+        return s.chained("or", parts, **_at(meta))
 
-    def conjunction(self, meta: Meta, parts: list[Any]) -> s.Binary:
-        return s.Binary("and", *parts, **_at(meta))
+    def conjunction(self, meta: Meta, parts: list[Any]) -> s.Expression:
+        return s.chained("and", parts, **_at(meta))
 
     def negation(self, meta: Meta, parts: list[Any]) -> s.Unary:
         return s.Unary("not", parts[-1], **_at(meta))

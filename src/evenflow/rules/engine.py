@@ -16,7 +16,7 @@ from evenflow.operators.keyed import Keys, Origin, Units
 from evenflow.rules import syntax as s
 from evenflow.rules.batch_rule import BatchRule
 from evenflow.rules.clock import Clock
-from evenflow.rules.errors import Text
+from evenflow.rules.errors import TOO_DEEP, Text
 from evenflow.rules.frame import Frame, Results
 from evenflow.rules.functions import Function
 from evenflow.rules.join_rule import JoinRule
@@ -135,8 +135,15 @@ class Engine:
 
     def _schema(self) -> pa.Schema:
         fields: dict[str, tuple[pa.DataType, str]] = {}
+        spelled: dict[str, str] = {}
         for rule, bound in self.rules.items():
             for field in bound.output.schema:
+                first = spelled.setdefault(field.name.lower(), field.name)
+                if first != field.name:
+                    raise InvalidArgument(
+                        f"columns '{first}' of rule '{fields[first][1]}' and '{field.name}' of rule '{rule}' differ in "
+                        "case only: give one of them another name with AS"
+                    )
                 kind, other = fields.setdefault(field.name, (field.type, rule))
                 if kind != field.type:
                     raise InvalidArgument(
@@ -145,10 +152,11 @@ class Engine:
                     )
         own = ([RULE] if self._named else []) + ([LATE] if self._lateness is not None else [])
         for name in own:
-            if name in fields:
+            if name in spelled:
+                rule = f"rule '{fields[spelled[name]][1]}'" if self._named else "the rule"
                 raise InvalidArgument(
-                    f"rule '{fields[name][1]}' selects a column '{name}', the name of a column that comes with every "
-                    "result: give it another name with AS"
+                    f"{rule} selects a column '{spelled[name]}', the name of a column that comes with every result: "
+                    "give it another name with AS"
                 )
         result = [pa.field(name, kind) for name, (kind, _) in fields.items()]
         if self._named:
@@ -168,6 +176,13 @@ def _columns(rows: pa.Schema, stream: str, names: Sequence[str]) -> pa.Schema:
 
 def _bound(rule: s.Rule, text: Text, world: World) -> Bound:
     """Bind one rule."""
+    try:
+        return _of_kind(rule, text, world)
+    except RecursionError:
+        raise text.error_at(TOO_DEEP, 0, 0) from None
+
+
+def _of_kind(rule: s.Rule, text: Text, world: World) -> Bound:
     if rule.pattern is not None:
         return MatchRule(rule, text, world)
     if len(rule.sources) > 2:

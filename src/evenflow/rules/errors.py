@@ -9,6 +9,8 @@ from typing import Protocol
 
 from evenflow.errors import InvalidArgument
 
+TOO_DEEP = "the rule is nested too deeply: split it"
+
 
 class RuleError(InvalidArgument):
     """A rule that cannot work. `line` and `column`, from 1, tell the place in its text."""

@@ -11,7 +11,8 @@ around; `/` always divides as doubles, and gives null if the divisor is 0, like 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evenflow.errors import FunctionError, first_line
 from evenflow.rules import syntax as s
 from evenflow.rules.arithmetic import ARITHMETIC, COMPARISONS, common_type, family, seconds_between
 from evenflow.rules.binding import Scope
-from evenflow.rules.functions import Builtin, call
+from evenflow.rules.errors import TOO_DEEP
+from evenflow.rules.functions import Builtin, call, rounded
 from evenflow.rules.gathered import Gathered, as_numpy
 from evenflow.rules.printing import show
 
@@ -61,7 +64,7 @@ def compile_expression(expression: s.Expression, scope: Scope) -> Compiled:
     try:
         return _compile(expression, scope)
     except RecursionError:
-        raise scope.text.error("the expression is nested too deeply: split it", expression) from None
+        raise scope.text.error(TOO_DEEP, expression) from None
 
 
 def compile_condition(expression: s.Expression, scope: Scope) -> Compiled:
@@ -87,16 +90,17 @@ def _compile(node: s.Expression, scope: Scope) -> Compiled:
             return Compiled(kind, frozenset({key}), lambda values, rows: _array(values[key]))
         case s.Aggregate():
             return _aggregate(node, scope)
+        case s.Unary(operator="-", operand=s.Literal(value=int() | float() as value)) if not isinstance(value, bool):
+            return _constant(node, -value, scope)
         case s.Unary(operator=operator, operand=operand):
             return _unary(node, operator, _compile(operand, scope), scope)
         case s.Binary(operator=operator, left=left, right=right):
             return _binary(node, operator, left, right, scope)
         case s.In(operand=operand, options=options):
-            parts = [_binary(node, "=", operand, option, scope) for option in options]
-            return _negated(node, _folded(node, parts, pc.or_kleene, scope), scope)
+            return _negated(node, _in(node, operand, options, scope), scope)
         case s.Between(operand=operand, low=low, high=high):
             parts = [_binary(node, ">=", operand, low, scope), _binary(node, "<=", operand, high, scope)]
-            return _negated(node, _folded(node, parts, pc.and_kleene, scope), scope)
+            return _negated(node, _make(scope, node, parts, pc.and_kleene), scope)
         case s.Like():
             return _negated(node, _like(node, scope), scope)
         case s.IsNull(operand=operand):
@@ -117,10 +121,16 @@ def _make(scope: Scope, node: s.Node, parts: Sequence[Compiled], apply: Callable
         raise scope.text.error(f"{show(node)} does not fit {kinds}: {reason}", node) from None
     runs = [part.run for part in parts]
     columns = frozenset().union(*(part.columns for part in parts))
-    if len(runs) == 1:
-        run: Run = lambda values, rows, inner=runs[0]: apply(inner(values, rows))  # type: ignore[misc]  # noqa: E731
-    else:
-        run = lambda values, rows: apply(*[inner(values, rows) for inner in runs])  # noqa: E731
+
+    def run(values: Values, rows: int) -> Any:
+        given = []
+        for inner in runs:
+            given.append(inner(values, rows))  # in a comprehension it would be one level deeper
+        try:
+            return apply(*given)
+        except pa.ArrowException as error:
+            raise FunctionError(f"{show(node)} of {scope.text.title} fails: {first_line(error)}") from None
+
     return Compiled(kind, columns, run, any(part.calls for part in parts))
 
 
@@ -204,11 +214,32 @@ def _misfit(
     )
 
 
-def _folded(node: s.Node, parts: Sequence[Compiled], apply: Callable[..., Any], scope: Scope) -> Compiled:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = _make(scope, node, [whole, part], apply)
-    return whole
+def _in(node: s.In, operand: s.Expression, options: Sequence[s.Expression], scope: Scope) -> Compiled:
+    """Whether a value is one of several; those that are constants are looked up all at a time."""
+    parts = []
+    sets: dict[pa.DataType, list[pa.Scalar]] = {}
+    value = _compile(operand, scope)
+    for option in options:
+        part = _compile(option, scope)
+        kind = common_type([value.type, part.type])
+        scalar = None if part.columns or part.calls else part.run({}, 1)
+        if isinstance(scalar, pa.Scalar) and scalar.is_valid and kind is not None:
+            sets.setdefault(kind, []).append(pc.cast(scalar, kind, safe=False))
+        else:
+            parts.append(_binary(node, "=", operand, option, scope))
+    parts += [_make(scope, node, [_cast(value, kind)], _member(kind, found)) for kind, found in sets.items()]
+    return _make(scope, node, parts, lambda *found: reduce(pc.or_kleene, found))
+
+
+def _member(kind: pa.DataType, options: list[pa.Scalar]) -> Callable[[Any], Any]:
+    zero = 0.0 if pa.types.is_floating(kind) else None  # -0.0 = 0.0, but is not found as it
+    among = pa.array([each.as_py() if zero is None else each.as_py() + zero for each in options], kind)
+
+    def member(value: Any) -> Any:
+        given = value if zero is None else pc.add(value, pa.scalar(zero, kind))
+        return pc.if_else(pc.is_null(value), pa.scalar(None, pa.bool_()), pc.is_in(given, among))
+
+    return member
 
 
 def _negated(node: s.In | s.Between | s.Like | s.IsNull, whole: Compiled, scope: Scope) -> Compiled:
@@ -238,18 +269,17 @@ def _case(node: s.Case, scope: Scope) -> Compiled:
     if kind is None:
         kinds = ", ".join(str(value.type) for value in values)
         raise scope.text.error(f"case needs values of one type, these are {kinds}", node)
-    whole = _cast(values[-1], kind)
-    for test, result in reversed(list(zip(map(_boolean, conditions), values[:-1], strict=True))):
-        whole = _make(scope, node, [test, _cast(result, kind), whole], _choose)
+    tests = [_cast(condition, pa.bool_()) for condition in conditions]
+    return _make(scope, node, [*tests, *(_cast(value, kind) for value in values)], _choose)
+
+
+def _choose(*parts: Any) -> Any:
+    """Of as many conditions and then values, and one more, the value of the first condition that is true."""
+    count = len(parts) // 2
+    whole = parts[-1]
+    for condition, value in zip(reversed(parts[:count]), reversed(parts[count:-1]), strict=True):
+        whole = pc.if_else(pc.fill_null(condition, False), value, whole)
     return whole
-
-
-def _boolean(part: Compiled) -> Compiled:
-    return _cast(part, pa.bool_())
-
-
-def _choose(condition: Any, value: Any, otherwise: Any) -> Any:
-    return pc.if_else(pc.fill_null(condition, False), value, otherwise)
 
 
 def _call(node: s.Call, scope: Scope) -> Compiled:
@@ -289,6 +319,9 @@ def _builtin(node: s.Call, name: str, function: Builtin, parts: list[Compiled], 
     if function.takes:
         for argument, part in zip(node.arguments, parts, strict=True):
             _require(node, name, argument, part, function.takes, scope)
+    if name == "round" and len(parts) == 2:
+        digits = _digits(node.arguments[1], parts.pop(), scope)
+        function = replace(function, apply=lambda value: rounded(value, digits))
     if function.common:
         kind = common_type([part.type for part in parts])
         if kind is None:
@@ -299,6 +332,13 @@ def _builtin(node: s.Call, name: str, function: Builtin, parts: list[Compiled], 
         null_as = pa.float64() if function.takes == "number" else pa.string()
         parts = [_cast(part, null_as) if pa.types.is_null(part.type) else part for part in parts]
     return _make(scope, node, parts, function.apply)
+
+
+def _digits(node: s.Expression, part: Compiled, scope: Scope) -> int:
+    value = None if part.columns or part.calls else part.run({}, 1).as_py()
+    if not isinstance(value, int) or not -308 <= value <= 308:
+        raise scope.text.error(f"round takes a whole number of digits from -308 to 308, not {show(node)}", node)
+    return value
 
 
 __all__ = ["Compiled", "Name", "Values", "compile_condition", "compile_expression"]

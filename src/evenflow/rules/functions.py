@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from evenflow.rules.syntax import AGGREGATES
 
 CHUNK = 65_536
 """Values with which a user's function is called at most."""
+NO_COLUMN = (pd.DataFrame, pa.Table, pa.RecordBatch, Mapping, Set, str, bytes, bytearray)
+"""What has a length, and is no column for all that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Function:
 
 def normalised(functions: Mapping[str, Any] | None) -> dict[str, Function]:
     """Functions by name; a plain callable returns doubles."""
+    if not isinstance(functions, Mapping | None):
+        raise InvalidArgument(f"functions={functions!r}: give a dict of functions by their names")
     found = {}
     for name, value in (functions or {}).items():
         function = value if isinstance(value, Function) else Function(value)
@@ -66,20 +70,19 @@ def _chunk(name: str, rule: str, function: Function, series: list[pd.Series]) ->
         raise FunctionError(
             f"function '{name}' of {rule} raised {type(error).__name__}: {first_line(error)}"
         ) from error
-    try:
-        length = len(result)
-    except TypeError:
+    if isinstance(result, NO_COLUMN) or not hasattr(result, "__len__"):
         raise FunctionError(
-            f"function '{name}' of {rule} returned {type(result).__name__}: return a Series or an array"
-        ) from None
-    if length != rows:
+            f"function '{name}' of {rule} returned {type(result).__name__}: return a Series or an array, one value for "
+            "each row"
+        )
+    if len(result) != rows:
         raise FunctionError(
-            f"function '{name}' of {rule} returned {length} values for {rows} rows: return one for each"
+            f"function '{name}' of {rule} returned {len(result)} values for {rows} rows: return one for each"
         )
     try:
         array = result if isinstance(result, pa.Array) else pa.array(result, from_pandas=True)
         if array.type != function.type:
-            array = array.cast(function.type)
+            array = array.cast(function.type, safe=not pa.types.is_floating(function.type))  # large ones are rounded
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise FunctionError(
             f"function '{name}' of {rule} returned what is no {function.type}: {first_line(error)}"
@@ -102,7 +105,7 @@ class Builtin:
 
 
 def _double(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *values: function(*(pc.cast(value, pa.float64()) for value in values))
+    return lambda *values: function(*(pc.cast(value, pa.float64(), safe=False) for value in values))
 
 
 def _join(*values: Any) -> Any:
@@ -113,17 +116,29 @@ def _null_if(value: Any, other: Any) -> Any:
     return pc.if_else(pc.fill_null(pc.equal(value, other), False), pa.scalar(None, value.type), value)
 
 
-def _round(value: Any, digits: Any = None) -> Any:
-    if digits is None:
-        return pc.round(value, round_mode="half_towards_infinity")
-    return pc.round_binary(value, pc.cast(digits, pa.int32()), round_mode="half_towards_infinity")
+def _fraction(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Whole numbers have no fraction."""
+    return lambda value: value if pa.types.is_integer(value.type) else function(value)
+
+
+def rounded(value: Any, digits: int = 0) -> Any:
+    """To so many digits behind the point, half away from zero. Where a double has no more digits it stays as it is."""
+    kind = value.type
+    if pa.types.is_integer(kind) and digits >= 0:
+        return value
+    if not pa.types.is_floating(kind):
+        return pc.round(value, digits, round_mode="half_towards_infinity")
+    double = pc.cast(value, pa.float64())
+    exact = pc.greater_equal(pc.multiply(pc.abs(double), 10.0**digits), 2.0**53) if digits >= 0 else pa.scalar(False)
+    found = pc.round(pc.if_else(exact, 0.0, double), digits, round_mode="half_towards_infinity")
+    return pc.cast(pc.if_else(exact, double, found), kind, safe=False)
 
 
 BUILTINS: Mapping[str, Builtin] = {
     "abs": Builtin(pc.abs, takes="number"),
-    "ceil": Builtin(pc.ceil, takes="number"),
-    "floor": Builtin(pc.floor, takes="number"),
-    "round": Builtin(_round, 1, 2, takes="number"),
+    "ceil": Builtin(_fraction(pc.ceil), takes="number"),
+    "floor": Builtin(_fraction(pc.floor), takes="number"),
+    "round": Builtin(rounded, 1, 2, takes="number"),
     "sqrt": Builtin(_double(pc.sqrt), takes="number"),
     "exp": Builtin(_double(pc.exp), takes="number"),
     "ln": Builtin(_double(pc.ln), takes="number"),

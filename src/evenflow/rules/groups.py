@@ -30,6 +30,8 @@ def mixed(keys: Keys, values: Sequence[pa.Array]) -> Keys:
 
 def hashes(array: pa.Array) -> npt.NDArray[np.uint64]:
     """A 64-bit hash of each value."""
+    if pa.types.is_date(array.type):
+        array = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
     kind = array.type
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind):
         bits = pc.fill_null(pc.cast(array, pa.int64(), safe=False), 0).to_numpy().view(np.uint64)
@@ -46,9 +48,9 @@ def hashes(array: pa.Array) -> npt.NDArray[np.uint64]:
 
 def _objects(array: pa.Array) -> npt.NDArray[np.uint64]:
     """Of text and all else that is no number: of what it is as text, once for each value that occurs."""
-    text = (
-        array if pa.types.is_string(array.type) else pa.array([str(value) for value in array.to_pylist()], pa.string())
-    )
+    text = array
+    if not pa.types.is_string(array.type) and not pa.types.is_large_string(array.type):
+        text = pa.array([str(value) for value in array.to_pylist()], pa.string())
     encoded = text.dictionary_encode()
     words: npt.NDArray[Any] = encoded.dictionary.to_numpy(zero_copy_only=False)
     found = pd.util.hash_array(words.astype(object), categorize=False) if len(words) else np.zeros(1, np.uint64)

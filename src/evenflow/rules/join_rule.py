@@ -59,6 +59,11 @@ class JoinRule:
         ways = [(lead, other)] if one_sided else [(lead, other), (other, lead)]
         self._ways = [_Way.of(rule, scope, *way, world, self._needed()) for way in ways]
         self.reads = {name for alias, name in self._needed() if alias}.union(*(way.reads for way in self._ways))
+        self.reads |= {
+            replace(scope, sources={side.alias: side.schema}).column(grouping(side.source, name))[1]
+            for side in sides
+            for name in side.window.groups
+        }
 
     def _needed(self) -> set[Name]:
         values = [value.columns for _, _, value in self._values if value is not None]

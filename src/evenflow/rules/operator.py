@@ -145,6 +145,8 @@ def _make(kind: type[RuleOperator], rules: Any, functions: Any, *more: Any) -> R
 def _named(rules: Any) -> dict[str, str]:
     if isinstance(rules, str):
         return {"": rules}
+    if not isinstance(rules, Mapping | Sequence) or isinstance(rules, bytes | bytearray):
+        raise InvalidArgument(f"rules={rules!r:.100}: give a text, or several by name or in a list")
     if not isinstance(rules, Mapping):
         rules = {f"rule{place}": text for place, text in enumerate(rules, 1)}
     if not rules:
@@ -157,10 +159,13 @@ def _named(rules: Any) -> dict[str, str]:
 
 def _check(operator: RuleOperator) -> None:
     lateness, time = operator.lateness_s, operator.time
+    if not isinstance(time, str | None):
+        raise InvalidArgument(f"time={time!r}: give the name of a column")
     if lateness is not None:
         if time is None:
             raise InvalidArgument(f"lateness is {lateness} and time is None: name the column that holds the time")
-        if not isinstance(lateness, (int, float)) or not 0 <= lateness <= 1e9 or math.isnan(lateness):
+        number = isinstance(lateness, int | float) and not isinstance(lateness, bool)
+        if not number or not 0 <= lateness <= 1e9 or math.isnan(lateness):
             raise InvalidArgument(f"lateness is {lateness!r}: give seconds from 0 on")
     if operator.streams is not None and not operator.streams:
         raise InvalidArgument("streams is empty: give at least one")

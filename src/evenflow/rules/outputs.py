@@ -47,10 +47,13 @@ class Output:
 def output(rule: s.Rule, scope: Scope, stars: Mapping[str, str]) -> Output:
     """Bind the select list and HAVING. `stars`: the aliases that `*` gives, and how their columns' names begin."""
     named: dict[str, Compiled] = {}
+    spelled: dict[str, str] = {}
     for item in rule.select:
         for name, expression in _expanded(item, scope, stars):
-            if name in named:
-                raise scope.text.error(f"two columns are called '{name}': give one of them another name with AS", item)
+            other = spelled.setdefault(name.lower(), name)
+            if name in named or other != name:
+                what = f"are called '{name}'" if name in named else f"'{other}' and '{name}' differ in case only"
+                raise scope.text.error(f"two columns {what}: give one of them another name with AS", item)
             named[name] = compile_expression(expression, scope)
             if pa.types.is_null(named[name].type):
                 raise scope.text.error(f"column '{name}' is always null: it has no type", item)

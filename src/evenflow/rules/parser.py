@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from lark import Lark, UnexpectedCharacters, UnexpectedInput
 from lark.exceptions import VisitError
 
 from evenflow.rules import syntax as s
 from evenflow.rules.building import Builder
-from evenflow.rules.errors import RuleError, Text
+from evenflow.rules.errors import TOO_DEEP, RuleError, Text
+
+DEEPEST = 200
+"""Nodes of a rule that may stand one below the other."""
 
 
 def parse(text: str | Text) -> s.Rule:
@@ -25,8 +30,10 @@ def parse(text: str | Text) -> s.Rule:
     except (VisitError, RecursionError) as error:
         cause = error.orig_exc if isinstance(error, VisitError) else error
         if isinstance(cause, RecursionError):
-            raise source.error_at("the rule is nested too deeply: split it", 0, 0) from None
+            raise source.error_at(TOO_DEEP, 0, 0) from None
         raise cause from None
+    if s.depth(rule) > DEEPEST:
+        raise source.error_at(TOO_DEEP, 0, 0)
     return rule
 
 
@@ -37,17 +44,30 @@ def _parser() -> Lark:
 
 
 def _unexpected(source: Text, error: UnexpectedInput) -> RuleError:
-    expected = _expected(error)
+    expected, more = _expected(error), ""
+    if re.search(r"\bfrom\b", source.text, re.I) and not re.search(r"\bselect\b", source.text, re.I):
+        more = ": a rule starts with SELECT, or is a pattern"
     if isinstance(error, UnexpectedCharacters):
-        at = source.text[error.pos_in_stream or 0]
+        place = error.pos_in_stream or 0
+        at = source.text[place]
+        if at.isdecimal():
+            return source.error_at("a number runs into a name: put a space or an operator between", *_place(error))
         found = {"'": "a string that does not end", '"': "a string that does not end", "`": "a name that does not end"}
-        return source.error_at(f"{found.get(at, repr(at))} where {expected} was expected", error.line, error.column)
+        return source.error_at(f"{found.get(at, repr(at))} where {expected} was expected{more}", *_place(error))
     token = getattr(error, "token", None)
     if token is None or token.type == "$END":
         lines = source.text.rstrip().split("\n")
         end = len(lines), len(lines[-1]) + 1
         return source.error_at(f"the rule ends where {expected} was expected", *end)
-    return source.error_at(f"'{token}' where {expected} was expected", error.line, error.column)
+    if token.type == "JOINED":
+        return source.error_at("a number runs into a name: put a space or an operator between", *_place(error))
+    if token.type == "EQUAL" and source.text[: error.pos_in_stream].endswith("="):
+        more += ": write = instead of =="
+    return source.error_at(f"'{token}' where {expected} was expected{more}", *_place(error))
+
+
+def _place(error: Any) -> tuple[int, int]:
+    return error.line, error.column
 
 
 _GROUPS = (

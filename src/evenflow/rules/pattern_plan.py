@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -262,5 +261,4 @@ def _bound(condition: s.Expression, scope: Scope, own: frozenset[str]) -> Bound 
 def _joined(conditions: list[s.Expression], scope: Scope) -> Compiled | None:
     if not conditions:
         return None
-    whole = reduce(lambda left, right: s.Binary("and", left, right), conditions)
-    return compile_condition(whole, scope)
+    return compile_condition(s.chained("and", conditions), scope)

@@ -23,9 +23,10 @@ class StreamRule:
 
     def __init__(self, rule: s.Rule, text: Text, side: Side, world: World) -> None:
         scope = world.scope(text, {side.alias: side.schema})
-        inner = [grouping(side.source, name) for name in side.window.groups]
-        inner = [each for each in inner if not world.in_key(each, scope)]
         by = replace(scope, clause="GROUP BY")
+        inner = [grouping(side.source, name) for name in side.window.groups]
+        named = {by.column(each)[1] for each in [*inner, *rule.group] if isinstance(each, s.Column)}
+        inner = [each for each in inner if not world.in_key(each, scope)]
         groups = [each for each in rule.group if not world.in_key(each, by)]
         where = None if rule.where is None else compile_condition(rule.where, scope)
         passing = "" if rule.where is None else canonical(rule.where, scope)
@@ -55,7 +56,7 @@ class StreamRule:
         conditions = [side.intake.condition, where, *self._rows.inner, *self._rows.groups]
         conditions += [value for _, value in found.values()]
         used = [*(each.columns for each in conditions if each is not None), self.output.columns]
-        self.reads = {name for columns in used for alias, name in columns if alias}
+        self.reads = named | {name for columns in used for alias, name in columns if alias}
 
     def process(self, frame: Frame) -> Results:
         """A row for each that passes."""

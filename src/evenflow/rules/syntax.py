@@ -11,7 +11,7 @@ what they apply to; `and`; `or`; `->`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
@@ -262,9 +262,28 @@ def _nodes(value: object) -> Iterator[Node]:
 
 def walk(node: Node) -> Iterator[Node]:
     """The node and all below it."""
-    yield node
-    for child in children(node):
-        yield from walk(child)
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(list(children(node)))
+
+
+def depth(node: Node) -> int:
+    """How many nodes stand one below the other."""
+    levels, row = 0, [node]
+    while row:
+        levels, row = levels + 1, [child for each in row for child in children(each)]
+    return levels
+
+
+def chained(operator: str, parts: Sequence[Expression], **place: int) -> Expression:
+    """Conditions joined by `and` or `or`, in halves: a long chain is not deep."""
+    if len(parts) == 1:
+        return parts[0]
+    half = (len(parts) + 1) // 2
+    left, right = chained(operator, parts[:half], **place), parts[half:]
+    return Binary(operator, left, chained(operator, right, line=right[0].line, column=right[0].column), **place)
 
 
 def conjuncts(expression: Expression | None) -> list[Expression]:

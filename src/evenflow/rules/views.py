@@ -81,5 +81,6 @@ def _rows(view: View, text: Text) -> int:
 def _microseconds(view: View, text: Text) -> int:
     value = view.arguments[0] if len(view.arguments) == 1 else None
     if isinstance(value, str) or value is None or not 1e-6 <= value <= 1e9:
-        raise text.error(f"{view.space}:{view.name} takes a time, such as {view.space}:{view.name}(10 sec)", view)
+        name = f"{view.space}:{view.name}"
+        raise text.error(f"{name} takes a time, such as {name}(10 sec), of at most 1000000000 sec (11574 days)", view)
     return round(value * 1e6)

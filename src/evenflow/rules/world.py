@@ -13,7 +13,7 @@ from evenflow.operators.keyed import Units
 from evenflow.operators.slots import Longs
 from evenflow.rules import syntax as s
 from evenflow.rules.arithmetic import family
-from evenflow.rules.binding import Scope
+from evenflow.rules.binding import Scope, listed, matching
 from evenflow.rules.cells import result_type
 from evenflow.rules.errors import Text, nearest
 from evenflow.rules.expressions import Compiled, compile_condition, compile_expression
@@ -110,10 +110,13 @@ class World:
     states: States = field(default_factory=States)
 
     def stream(self, name: str, at: s.Node, text: Text) -> str:
-        """The stream of this name, spelled just so."""
-        if name not in self.streams:
+        """The stream that is meant: the one so spelled, else the only one but for its case."""
+        found = matching(name, self.streams)
+        if len(found) > 1:
+            raise text.error(f"stream '{name}' may be {listed(found)}: write it as one of them", at)
+        if not found:
             raise text.error(f"unknown stream '{name}'; {nearest(name, self.streams)}", at)
-        return name
+        return found[0]
 
     def scope(self, text: Text, sources: Mapping[str, pa.Schema], clause: str = "WHERE") -> Scope:
         """For expressions over these aliases."""
