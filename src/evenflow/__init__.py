@@ -33,9 +33,11 @@ if TYPE_CHECKING:
         RunningSum,
     )
     from evenflow.runtime.cluster import Cluster
-    from evenflow.runtime.first_story import first_story
+    from evenflow.runtime.first_story import fingerprints, first_story, fit_vectors
     from evenflow.runtime.session import local_session
     from evenflow.runtime.supervise import supervise
+    from evenflow.stories.similarity import Similarity, cosine
+    from evenflow.stories.vectors import Vectors
 
 _HOMES = {
     "Cluster": "evenflow.runtime.cluster",
@@ -55,9 +57,14 @@ _HOMES = {
     "RunningMin": "evenflow.operators.rolling",
     "RunningStd": "evenflow.operators.rolling",
     "RunningSum": "evenflow.operators.rolling",
+    "Similarity": "evenflow.stories.similarity",
+    "Vectors": "evenflow.stories.vectors",
     "WindowJoin": "evenflow.operators.join",
+    "cosine": "evenflow.stories.similarity",
     "errors": "",
+    "fingerprints": "evenflow.runtime.first_story",
     "first_story": "evenflow.runtime.first_story",
+    "fit_vectors": "evenflow.runtime.first_story",
     "local_session": "evenflow.runtime.session",
     "policy": "",
     "supervise": "evenflow.runtime.supervise",
@@ -82,10 +89,15 @@ __all__ = [
     "RunningMin",
     "RunningStd",
     "RunningSum",
+    "Similarity",
+    "Vectors",
     "WindowJoin",
     "__version__",
+    "cosine",
     "errors",
+    "fingerprints",
     "first_story",
+    "fit_vectors",
     "local_session",
     "policy",
     "supervise",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -25,6 +26,7 @@ BAR = 24
 COST_US = 100.0
 MICRO_BATCH_S = 0.5
 """A micro-batch has the rows of this many seconds at the ideal rate."""
+BATCH_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -109,11 +111,19 @@ def _run(
                     before = now
             if (error := query.exception()) is not None:
                 raise error
-            spark.sparkContext.setLogLevel("OFF")  # stopping in the middle of a micro-batch is meant
+            spark.sparkContext.setLogLevel("OFF")  # stopping a query that has no end is meant
+            await_batch(query)
         finally:
             query.stop()
         last = cluster.snapshot("demo")
         return Totals.of(spark.table(table)), last.rows_out / max(1e-9, last.feeding_s)
+
+
+def await_batch(query: StreamingQuery) -> None:
+    """Wait for the micro-batch under way: Spark's Python processes print tracebacks if they are stopped in one."""
+    before, deadline = query.lastProgress, time.monotonic() + BATCH_TIMEOUT_S
+    while query.isActive and query.lastProgress == before and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def _page(

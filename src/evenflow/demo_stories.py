@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from evenflow.demo import await_batch
 from evenflow.model import KeyedSnapshot
 from evenflow.model.capacity import Emulate
 from evenflow.policy.loads import imbalance
@@ -93,7 +94,9 @@ def _run(console: Console, spark: SparkSession, balance: str, seconds: float, wo
                     live.update(_page(balance, elapsed, seconds, seen[-2], seen[-1], spark.table(table)))
             if (error := query.exception()) is not None:
                 raise error
-            spark.sparkContext.setLogLevel("OFF")  # stopping in the middle of a micro-batch is meant
+            spark.sparkContext.setLogLevel("OFF")  # stopping a query that has no end is meant
+            await_batch(query)
+            seen.append(cluster.keyed_snapshot(REGION))
         finally:
             query.stop()
         whole = batch * max(0, (query.lastProgress["batchId"] + 1) if query.lastProgress else 0)

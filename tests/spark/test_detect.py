@@ -1,6 +1,7 @@
 """`Cluster.detect` on Spark: the issue's rule, several rules and streams, time, late rows, and what is refused."""
 
 import os
+import re
 
 import numpy as np
 import pandas as pd
@@ -8,12 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
 from evenflow.rules.errors import RuleError
 from tests.spark.comparison import run_to_end
 from tests.spark.moving import Moving, region, source
+from tests.spark.processes import ROOT
 
 FIRST_STORY = """SELECT * FROM Tweet.std:lastevent() LE, Tweet.std:groupwin(fingerprint).win:length(5) TW
                  WHERE LE.fingerprint = TW.fingerprint
@@ -163,6 +166,36 @@ def test_a_pandas_udf_says_what_it_returns(spark, cluster):
     assert sorted(out.toArrow()["loud"].to_pylist()) == sorted(text.upper() for text in tweets(20)["text"].to_pylist())
 
 
+def strict(spark, table):
+    """The rows of a table with columns that Spark knows to have no nulls."""
+    schema = StructType([StructField(f.name, f.dataType, False) for f in source(spark, table).schema])
+    return spark.createDataFrame(table.to_pylist(), schema).coalesce(1)
+
+
+@pytest.mark.parametrize(
+    ("rules", "more", "where", "expected"),
+    [
+        (["SELECT n FROM T", "SELECT price FROM T"], {}, "price is null", 20),
+        ("SELECT n, symbol FROM T", {"time": "at", "lateness": 1}, "n is null", 19),
+        ("SELECT nullif(n, 7) AS n FROM T", {}, "n is null", 1),
+    ],
+)
+def test_results_may_be_null_where_the_input_is_not(spark, cluster, rules, more, where, expected):
+    rows = ticks(20)
+    backwards = pa.array(np.arange(20)[::-1] * 1_000_000_000, pa.timestamp("us"))
+    rows = rows.set_column(1, "symbol", pa.array(["A"] * 20)).set_column(3, "at", backwards)
+    df = strict(spark, rows)
+    assert not any(field.nullable for field in df.schema)
+    assert cluster.detect(df, rules, key="symbol", **more).where(where).count() == expected
+
+
+def test_an_operator_that_adds_keeps_the_columns_as_they_are(spark, cluster):
+    df = strict(spark, ticks(20))
+    out = cluster.keyed(df, "symbol", ef.RunningSum("price", into="total"))
+    assert out.schema[:4] == df.schema
+    assert out.schema["total"].nullable
+
+
 @pytest.mark.parametrize(
     ("rule", "more", "message"),
     [
@@ -174,11 +207,30 @@ def test_a_pandas_udf_says_what_it_returns(spark, cluster):
         ("SELECT n FROM Tick", {"lateness": "soon", "time": "at"}, "soon"),
         ("SELECT n FROM Tick", {"lateness": 3}, "time"),
         ([], {}, "rules"),
+        (None, {}, "rules=None: give a text"),
+        ("SELECT n FROM Tick", {"key": None}, "key=None: give the name of a column"),
+        ("SELECT n FROM Tick", {"key": [5]}, "key=.5.: give the name of a column"),
+        ("SELECT n FROM Tick", {"functions": [len]}, "functions=.*give a dict of functions"),
     ],
 )
 def test_what_is_refused(spark, cluster, rule, more, message):
     with pytest.raises(InvalidArgument, match=message):
-        cluster.detect(source(spark, ticks(10)), rule, key="symbol", **more)
+        cluster.detect(source(spark, ticks(10)), rule, **{"key": "symbol", **more})
+
+
+def test_columns_and_udfs_that_are_refused(spark, cluster):
+    rows, rule = source(spark, ticks(10)), "SELECT f(n) AS x FROM Tick"
+    with pytest.raises(InvalidArgument, match=r"time=Column.*: give the name of a column"):
+        cluster.detect(rows, "SELECT n FROM Tick", key="symbol", time=F.col("at"))
+    for udf in (F.udf(lambda n: n, "long"), F.udf(lambda n: n, "long", useArrow=True)):
+        with pytest.raises(InvalidArgument, match=r"functions has f, a udf .*: make it with F.pandas_udf, or give"):
+            cluster.detect(rows, rule, key="symbol", functions={"f": udf})
+
+
+def test_names_in_another_case(spark, cluster):
+    rule = "SELECT symbol, count(*) AS seen FROM Tick.win:time(1000 hours)"
+    out = cluster.detect(source(spark, ticks(50)), rule, key="SYMBOL", time="AT")
+    assert out.count() == 50
 
 
 def test_streams_that_do_not_fit(spark, cluster):
@@ -186,6 +238,16 @@ def test_streams_that_do_not_fit(spark, cluster):
     other = some.withColumn("price", F.lit("a"))
     with pytest.raises(InvalidArgument, match="'price' is double in stream 'A' and string in 'B'"):
         cluster.detect({"A": some, "B": other}, "SELECT * FROM A", key="symbol")
+    other = some.withColumnRenamed("price", "Price")
+    with pytest.raises(InvalidArgument, match="'price' of stream 'A' and 'Price' of 'B' differ in case only"):
+        cluster.detect({"A": some, "B": other}, "SELECT * FROM A", key="symbol")
+    for key in ("symbol", F.col("symbol"), ["n", "symbol"]):
+        with pytest.raises(
+            InvalidArgument, match=r"key .*symbol.* is no column of stream 'B'.*there are: n, price, at"
+        ):
+            cluster.detect({"A": some, "B": some.drop("symbol")}, "SELECT * FROM A", key=key)
+    with pytest.raises(InvalidArgument, match="time='at' is no column of stream 'B'"):
+        cluster.detect({"A": some, "B": some.drop("at")}, "SELECT * FROM A", key="symbol", time="at")
     with pytest.raises(RuleError, match="unknown stream 'C'"):
         cluster.detect({"A": some, "B": some}, "SELECT * FROM C", key="symbol")
 
@@ -199,5 +261,17 @@ def test_a_function_that_raises(spark, cluster):
         out.toArrow()
 
 
-def test_exported():
-    assert ef.first_story
+def test_the_examples_of_the_docs(spark, cluster):
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/cep.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 4
+    texts = source(spark, tweets(200).select(["id", "text"]))
+    names = {"ef": ef, "cluster": cluster, "texts": texts, "sample": texts.limit(50), "ticks": source(spark, ticks(50))}
+    names["rule"] = "SELECT n FROM Tick"
+    counts = {}
+    for block in blocks:
+        exec(block, names)
+        counts |= {name: names[name].count() for name in ("alerts", "stories", "events", "late") if name in names}
+    assert counts["events"] + counts["late"] == 50
+    assert 0 < counts["stories"] < 200
+    rows = names["functions"]["similarity"](pd.Series(["a b", "a"]), pd.Series(["a b", "c"]))
+    assert rows.round(6).tolist() == [1.0, 0.0]

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
-from evenflow.runtime.first_story import fingerprints, fit
 from evenflow.stories import reference
 from evenflow.stories.lsh import Fingerprints
 from evenflow.stories.vectors import Vectors
@@ -46,7 +46,7 @@ def test_all_rows_while_units_move(spark, cluster, texts, rows, expected):
     name = region("stories")
     df = source(spark, rows)
     corpus = spark.createDataFrame([(text,) for text in texts], "`a text` string").repartition(3)
-    vectors = fit(corpus, "a text", 1 << 12)
+    vectors = ef.fit_vectors(corpus, "a text", 1 << 12)
     assert vectors == Vectors.fit(texts, 1 << 12)
     out = ef.first_story(
         df, "a text", cluster=cluster, corpus=corpus, all=True, balance="hash", name=name, **PARAMETERS
@@ -56,7 +56,7 @@ def test_all_rows_while_units_move(spark, cluster, texts, rows, expected):
         found = out.toArrow()
     assert by_place(found) == dict(enumerate(expected))
     assert found.sort_by("n").select(rows.column_names).to_pylist() == rows.to_pylist()
-    assert fingerprints(df, "a text", bits=4, features=1 << 12, seed=5, corpus=vectors).toArrow().sort_by("n")[
+    assert ef.fingerprints(df, "a text", bits=4, features=1 << 12, seed=5, corpus=vectors).toArrow().sort_by("n")[
         "fingerprint"
     ].to_pylist() == [fingerprint for fingerprint, _ in expected]
 
@@ -95,20 +95,28 @@ def test_alarms_of_a_stream_with_the_usual_balance(spark, cluster, rows, texts, 
         ({"corpus": [1, 2]}, "texts are int64"),
         ({"balance": "pkg"}, "sends rows of one key to several workers"),
         ({"units": 2}, "units=2"),
+        ({"units": 0}, "units=0"),
+        ({"corpus": 5}, "corpus=5: give a batch DataFrame with the texts, texts, or Vectors"),
+        ({"cluster": None}, "cluster=None: give a Cluster"),
+        ({"cluster": "local"}, "cluster='local': give a Cluster"),
     ],
 )
 def test_bad_arguments(spark, cluster, options, message):
     df = spark.createDataFrame([("a", 1)], "text string, n long")
     with pytest.raises(InvalidArgument, match=message):
         ef.first_story(df, **{"cluster": cluster, **options})
+    with pytest.raises(InvalidArgument, match=r"text=Column.*: give the name of a column"):
+        ef.first_story(df, F.col("text"), cluster=cluster)
 
 
 def test_columns_that_are_taken_and_streams_as_corpus(spark, cluster):
     df = spark.createDataFrame([("a", 1)], "text string, similarity long")
-    with pytest.raises(InvalidArgument, match="adds column 'similarity', which df has already"):
+    with pytest.raises(InvalidArgument, match="column 'similarity' is added, and df has 'similarity' already"):
         ef.first_story(df, cluster=cluster)
-    with pytest.raises(InvalidArgument, match="df has a column 'fingerprint' already"):
-        fingerprints(df.withColumnRenamed("similarity", "fingerprint"))
+    other = df.withColumnRenamed("similarity", "Fingerprint")
+    for make in (lambda: ef.first_story(other, cluster=cluster), lambda: ef.fingerprints(other)):
+        with pytest.raises(InvalidArgument, match="column 'fingerprint' is added, and df has 'Fingerprint' already"):
+            make()
     stream = spark.readStream.format("rate").load().selectExpr("cast(value as string) text")
     with pytest.raises(InvalidArgument, match="corpus is a stream"):
         ef.first_story(df.select("text"), cluster=cluster, corpus=stream)

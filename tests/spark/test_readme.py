@@ -3,18 +3,21 @@
 import re
 
 import pyarrow.parquet as pq
-import pytest
 
 from tests.spark.processes import ROOT, Script
 
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("block", [0, 1])
-def test_readme_example(tmp_path, block):
-    with Script(BLOCKS[block], tmp_path) as script:
+ENDING = [block for block in BLOCKS if "supervise" not in block]
+
+
+def test_readme_examples(tmp_path):
+    """One after the other: each starts a session and stops it."""
+    with Script("\n".join(ENDING), tmp_path) as script:
         output = script.finish()
     assert "Traceback" not in output
-    written = [folder for folder in tmp_path.iterdir() if folder.is_dir() and (folder / "_SUCCESS").exists()]
-    assert written, f"the example wrote nothing; it printed:\n{output}"
-    assert pq.read_table(written[0]).num_rows > 0
+    written = {folder.name for folder in tmp_path.iterdir() if folder.is_dir() and (folder / "_SUCCESS").exists()}
+    assert written == {"scored", "means", "alerts"}, f"not all is there; printed was:\n{output}"
+    for name in written:
+        assert pq.read_table(tmp_path / name).num_rows > 0

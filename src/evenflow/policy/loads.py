@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import inf, sqrt
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -44,14 +45,16 @@ class Windowed(ABC):
     least_gain: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.theta < inf:
-            raise InvalidArgument(f"theta is {self.theta}: give the imbalance to put up with, in percent, 0 or above")
-        if not 0 < self.window < inf:
-            raise InvalidArgument(f"window is {self.window}: give the seconds that loads are counted over, above 0")
-        if not 0 <= self.least_rows < inf:
-            raise InvalidArgument(f"least_rows is {self.least_rows}: give a number of rows a worker, 0 or above")
-        if not 0 <= self.least_gain < inf:
-            raise InvalidArgument(f"least_gain is {self.least_gain}: give points of the score, in percent, 0 or above")
+        if not _number(self.theta):
+            raise InvalidArgument(f"theta is {self.theta!r}: give the imbalance to put up with, in percent, 0 or above")
+        if not _number(self.window) or not self.window:
+            raise InvalidArgument(f"window is {self.window!r}: give the seconds that loads are counted over, above 0")
+        if not _number(self.least_rows):
+            raise InvalidArgument(f"least_rows is {self.least_rows!r}: give a number of rows a worker, 0 or above")
+        if not _number(self.least_gain):
+            raise InvalidArgument(
+                f"least_gain is {self.least_gain!r}: give points of the score, in percent, 0 or above"
+            )
         self._began: KeyedSnapshot | None = None
         self._prepare()
 
@@ -123,6 +126,10 @@ def imbalance(engines: Longs) -> float:
     """The score; 0 without any load."""
     deviation, total = spread(engines)
     return 100 * sqrt(deviation) / total if total else 0.0
+
+
+def _number(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) < inf
 
 
 def _arrived(snapshot: KeyedSnapshot) -> Longs:

@@ -8,21 +8,33 @@ from datetime import timedelta
 from functools import reduce
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
+from pyspark.util import PythonEvalType
 
 from evenflow.errors import InvalidArgument
 from evenflow.rules.functions import Function
 from evenflow.rules.operator import RuleOperator
 from evenflow.runtime.arguments import check_dataframe, schema_of
 
+PANDAS = PythonEvalType.SQL_SCALAR_PANDAS_UDF
 Rules = str | Sequence[str] | Mapping[str, str]
 
 STREAM, TIME = "__evenflow_stream", "__evenflow_time"
 """Columns that are added where there are several streams, and where rules go by the time of the micro-batch."""
-SECONDS = {"millisecond": 1e-3, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
+SECONDS = {
+    **dict.fromkeys(("microsecond", "us"), 1e-6),
+    **dict.fromkeys(("millisecond", "msec", "ms"), 1e-3),
+    **dict.fromkeys(("second", "sec", "s"), 1.0),
+    **dict.fromkeys(("minute", "min", "m"), 60.0),
+    **dict.fromkeys(("hour", "h"), 3600.0),
+    **dict.fromkeys(("day", "d"), 86400.0),
+    **dict.fromkeys(("week", "w"), 604800.0),
+}
+SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
 
 def plan_rules(
@@ -34,19 +46,23 @@ def plan_rules(
     lateness: str | float | timedelta | None,
 ) -> tuple[DataFrame, RuleOperator]:
     """The rows, and the operator that runs the rules over them."""
-    given = {name: _function(name, function) for name, function in (functions or {}).items()}
+    given: Any = functions  # what is no mapping is refused by the operator
+    if isinstance(functions, Mapping):
+        given = {name: _function(name, function) for name, function in functions.items()}
+    plain = RuleOperator(rules, given)
     late_s = None if lateness is None else seconds_of(lateness)
-    names = [name for name in ([key] if isinstance(key, str | Column) else key) if isinstance(name, str)]
+    keys = _keys(key)
     if isinstance(df, Mapping):
-        rows, streams = _union(df)
+        rows, streams = _union(df, keys)
     else:
         check_dataframe(df)
-        rows, streams = df, {RuleOperator(rules, given).stream: df.columns}
+        rows, streams = df, {plain.stream: df.columns}
     several = STREAM if len(streams) > 1 else None
-    if time is not None and time not in rows.columns:
-        raise InvalidArgument(f"time={time!r} is no column; there are: {', '.join(_columns(streams))}")
-    if time is None and RuleOperator(rules, given).timed:
+    if time is not None:
+        time = _time(time, streams)
+    elif plain.timed:
         time, rows = TIME, rows.withColumn(TIME, F.current_timestamp())
+    names = [_resolved(one, rows.columns) or one for one in keys if isinstance(one, str)]
     operator = RuleOperator(
         rules, given, key=names, time=time, lateness_s=late_s, streams=streams, stream_column=several
     )
@@ -58,16 +74,50 @@ def seconds_of(lateness: str | float | timedelta) -> float:
     if isinstance(lateness, timedelta):
         return lateness.total_seconds()
     if isinstance(lateness, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", lateness)
-        if found is None or found[2] not in SECONDS:
-            raise InvalidArgument(f"lateness={lateness!r}: give seconds, or a text such as '10 seconds' or '5 minutes'")
-        return float(found[1]) * SECONDS[found[2]]
+        text = lateness.lower()
+        parts = [(float(number), _unit(unit)) for number, unit in SPAN.findall(text)]
+        if parts and not SPAN.sub("", text) and all(unit is not None for _, unit in parts):
+            return sum(number * (unit or 0.0) for number, unit in parts)
     if isinstance(lateness, bool) or not isinstance(lateness, int | float):
         raise InvalidArgument(f"lateness={lateness!r}: give seconds, or a text such as '10 seconds' or '5 minutes'")
     return float(lateness)
 
 
-def _union(streams: Mapping[str, DataFrame]) -> tuple[DataFrame, dict[str, list[str]]]:
+def _unit(name: str) -> float | None:
+    """The seconds of a unit, in the singular or the plural."""
+    return SECONDS.get(name, SECONDS.get(name.removesuffix("s")))
+
+
+def _keys(key: Any) -> list[str | Column]:
+    keys = [key] if isinstance(key, str | Column) or not isinstance(key, Sequence) else list(key)
+    if not keys or not all(isinstance(one, str | Column) for one in keys):
+        raise InvalidArgument(f"key={key!r}: give the name of a column or a Column, or a list of them")
+    return keys
+
+
+def _resolved(name: str, columns: Sequence[str]) -> str | None:
+    """The column of this name or, if only one fits, in another case."""
+    if name in columns:
+        return name
+    fit = {column for column in columns if column.lower() == name.lower()}
+    return fit.pop() if len(fit) == 1 else None
+
+
+def _time(time: Any, streams: Mapping[str, Sequence[str]]) -> str:
+    """The column that `time` names: every stream needs it."""
+    if not isinstance(time, str):
+        raise InvalidArgument(f"time={time!r}: give the name of a column")
+    found = None
+    for name, columns in streams.items():
+        found = _resolved(time, columns)
+        if found is None:
+            where = f" of stream {name!r}" if len(streams) > 1 else ""
+            raise InvalidArgument(f"time={time!r} is no column{where}; there are: {', '.join(columns)}")
+    assert found is not None  # there is a stream
+    return found
+
+
+def _union(streams: Mapping[str, DataFrame], keys: Sequence[str | Column]) -> tuple[DataFrame, dict[str, list[str]]]:
     """All rows, with a column that tells which stream each is of; columns that a stream has not are null."""
     if not streams:
         raise InvalidArgument("there are no streams: give a DataFrame, or several by name")
@@ -83,14 +133,36 @@ def _union(streams: Mapping[str, DataFrame]) -> tuple[DataFrame, dict[str, list[
     if len(streams) == 1:
         return next(iter(streams.values())), columns
     _check_types(streams)
+    for name, df in streams.items():
+        _check_keys(name, df, keys)
     parts = [df.withColumn(STREAM, F.lit(name)) for name, df in streams.items()]
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts), columns
 
 
+def _check_keys(stream: str, df: DataFrame, keys: Sequence[str | Column]) -> None:
+    """Refuse a key that a stream has not: its rows would all have none."""
+    for one in keys:
+        try:
+            if isinstance(one, Column) or one not in df.columns:
+                df.select(one)
+        except PySparkException:
+            raise InvalidArgument(
+                f"key {one!r} is no column of stream {stream!r}, which would have no keys; there are: "
+                f"{', '.join(df.columns)}"
+            ) from None
+
+
 def _check_types(streams: Mapping[str, DataFrame]) -> None:
     seen: dict[str, tuple[str, DataType]] = {}
+    cases: dict[str, tuple[str, str]] = {}
     for name, df in streams.items():
         for field in df.schema.fields:
+            stream, column = cases.setdefault(field.name.lower(), (name, field.name))
+            if field.name not in seen and stream != name:
+                raise InvalidArgument(
+                    f"column '{column}' of stream '{stream}' and '{field.name}' of '{name}' differ in case only: "
+                    "rename one of them"
+                )
             other, kind = seen.setdefault(field.name, (name, field.dataType))
             if kind != field.dataType:
                 raise InvalidArgument(
@@ -99,14 +171,15 @@ def _check_types(streams: Mapping[str, DataFrame]) -> None:
                 )
 
 
-def _columns(streams: Mapping[str, Sequence[str]]) -> list[str]:
-    return list(dict.fromkeys(column for columns in streams.values() for column in columns))
-
-
 def _function(name: str, function: Any) -> Any:
     """A user's function; one that was made with `pandas_udf` tells what it returns."""
     returns = getattr(function, "returnType", None)
     if returns is None or not callable(getattr(function, "func", None)):
         return function
+    if getattr(function, "evalType", PANDAS) != PANDAS:
+        raise InvalidArgument(
+            f"functions has {name}, a udf that is not called with pandas Series: make it with F.pandas_udf, or give "
+            "the Python function itself, which then gets Series"
+        )
     kind = returns if isinstance(returns, DataType) else schema_of(f"value {returns}")[0].dataType
     return Function(function.func, to_arrow_type(kind))

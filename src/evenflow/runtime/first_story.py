@@ -60,10 +60,9 @@ def first_story(
     Rows of one Spark partition are compared in their order, those of several as they come. `balance`, `units` (one for
     each fingerprint unless told otherwise), `name` and further options are those of `Cluster.keyed`.
     """
+    _check_cluster(cluster)
     _check_texts(df, text)
-    for taken in (FINGERPRINT, SIMILARITY):
-        if taken in df.columns:
-            raise InvalidArgument(f"first_story adds column '{taken}', which df has already: rename that")
+    _check_free(df, FINGERPRINT, SIMILARITY)
     if isinstance(tau, bool) or not isinstance(tau, int | float) or not 0 <= tau <= 1:
         raise InvalidArgument(f"tau={tau!r}: give a cosine, from 0 to 1")
     vectors, prints = _makers(text, bits, features, seed, corpus)
@@ -73,9 +72,9 @@ def first_story(
     rows = df.select("*", _stories(vectors, prints)(_column(text)).alias(STORY))
     rows = rows.select("*", story[FINGERPRINT].alias(FINGERPRINT), story["vector"].alias(VECTOR)).drop(STORY)
     options = {"spread": "modulo", **options}
-    compared = cluster.keyed(
-        rows, FINGERPRINT, operator, units=units or 1 << bits, balance=balance, name=name, **options
-    ).drop(VECTOR)
+    units = 1 << bits if units is None else units
+    compared = cluster.keyed(rows, FINGERPRINT, operator, units=units, balance=balance, name=name, **options)
+    compared = compared.drop(VECTOR)
     return compared if all else compared.where(F.col(SIMILARITY) <= tau)
 
 
@@ -90,13 +89,12 @@ def fingerprints(
 ) -> DataFrame:
     """`df` with the column `fingerprint` that `first_story` has its texts compared by, for rules of your own."""
     _check_texts(df, text)
-    if FINGERPRINT in df.columns:
-        raise InvalidArgument(f"df has a column '{FINGERPRINT}' already: rename that")
+    _check_free(df, FINGERPRINT)
     vectors, prints = _makers(text, bits, features, seed, corpus)
     return df.select("*", _stories(vectors, prints)(_column(text))[FINGERPRINT].alias(FINGERPRINT))
 
 
-def fit(corpus: DataFrame, text: str = "text", features: int = FEATURES) -> Vectors:
+def fit_vectors(corpus: DataFrame, text: str = "text", features: int = FEATURES) -> Vectors:
     """Vectors that know how rare words are in the texts of a batch DataFrame, counted by Spark."""
     from evenflow.stories.vectors import Vectors
 
@@ -131,9 +129,11 @@ def _makers(text: str, bits: int, features: int, seed: int, corpus: Any) -> tupl
     elif isinstance(corpus, Vectors):
         vectors = corpus
     elif hasattr(corpus, "mapInArrow"):
-        vectors = fit(corpus, text, features)
-    else:
+        vectors = fit_vectors(corpus, text, features)
+    elif isinstance(corpus, Iterable):
         vectors = Vectors.fit(corpus, features)
+    else:
+        raise InvalidArgument(f"corpus={corpus!r}: give a batch DataFrame with the texts, texts, or Vectors")
     return vectors, Fingerprints(bits, vectors.features, seed)
 
 
@@ -153,9 +153,25 @@ def _column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
+def _check_cluster(cluster: object) -> None:
+    from evenflow.runtime.cluster import Cluster
+
+    if not isinstance(cluster, Cluster):
+        raise InvalidArgument(f"cluster={cluster!r}: give a Cluster")
+
+
+def _check_free(df: DataFrame, *added: str) -> None:
+    """Refuse a df that has a column to be added already, in any case: to Spark they are one."""
+    for column in df.columns:
+        if column.lower() in added:
+            raise InvalidArgument(f"column '{column.lower()}' is added, and df has '{column}' already: rename that")
+
+
 def _check_texts(df: DataFrame, text: str, what: str = "df") -> None:
     check_dataframe(df)
-    if not isinstance(text, str) or df.columns.count(text) != 1:
+    if not isinstance(text, str):
+        raise InvalidArgument(f"text={text!r}: give the name of a column")
+    if df.columns.count(text) != 1:
         wrong = "more than one column" if df.columns.count(text) > 1 else "no column"
         raise InvalidArgument(f"{what} has {wrong} {text!r}; there are: {', '.join(df.columns)}")
     kind = df.schema[text].dataType

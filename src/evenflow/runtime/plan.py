@@ -80,7 +80,11 @@ def plan_keyed(
 
 
 def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator) -> StructType:
-    """What the operator says it returns; columns that are the input's stay as Spark knows them."""
+    """What the operator says it returns; columns that are the input's are of the type that Spark knows them by.
+
+    Only an operator that adds to the rows keeps the input's columns as they are. With any other, a column may be null
+    whatever the input's column of that name is, and Spark drops filters for nulls where it is told that there are none.
+    """
     from pyspark.sql.pandas.types import from_arrow_schema
 
     given = arrow_schema(spark, df.schema)
@@ -96,7 +100,9 @@ def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator) -> St
     fields = []
     for field, made in zip(returned, known, strict=True):
         same = given.names.count(field.name) == 1 and given.field(field.name).type == field.type
-        fields.append(df.schema[field.name] if same else made)
+        known_as = df.schema[field.name] if same else made
+        may_be_null = known_as.nullable or not operator.adds
+        fields.append(StructField(known_as.name, known_as.dataType, may_be_null, known_as.metadata))
     return StructType(fields)
 
 

@@ -1,0 +1,5 @@
+"""`python -m evenflow` is the command line."""
+
+from evenflow.cli import app
+
+app()
