@@ -219,7 +219,7 @@ def run(
         of_bound=made.bound_s(setting.engines, setting.cost_us) / seconds,
         events=events,
         correct=rows == setting.rows and (events, check) == (made.events, made.check),
-        rstd=_rstd(seen),
+        rstd=_rstd(seen, next(event["time"] for event in log if event["event"] == "feeder-draining")),
         seconds=seconds,
         through=through,
         **moves,
@@ -238,11 +238,11 @@ def _through(seen: list[KeyedSnapshot]) -> list[tuple[float, int]]:
     return [(seen[place].time - seen[first].time, rows[place]) for place in range(first, last + 1)]
 
 
-def _rstd(seen: list[KeyedSnapshot]) -> float:
-    """The mean over windows of LOAD_S, while rows flowed."""
+def _rstd(seen: list[KeyedSnapshot], drained: float) -> float:
+    """The mean over windows of LOAD_S, until all rows had been taken in: then engines fall idle one by one."""
     scores, before = [], seen[0]
     for snapshot in seen:
-        if snapshot.time - before.time >= LOAD_S:
+        if LOAD_S <= snapshot.time - before.time and snapshot.time <= drained:
             load = _rows(snapshot) - _rows(before)
             scores += [imbalance(load)] if load.sum() else []
             before = snapshot
