@@ -242,7 +242,7 @@ def _rstd(seen: list[KeyedSnapshot], drained: float) -> float:
     """The mean over windows of LOAD_S, until all rows had been taken in: then engines fall idle one by one."""
     scores, before = [], seen[0]
     for snapshot in seen:
-        if LOAD_S <= snapshot.time - before.time and snapshot.time <= drained:
+        if snapshot.time - before.time >= LOAD_S and snapshot.time <= drained:
             load = _rows(snapshot) - _rows(before)
             scores += [imbalance(load)] if load.sum() else []
             before = snapshot
