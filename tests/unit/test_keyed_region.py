@@ -5,6 +5,7 @@ import pytest
 from evenflow.control.controller import Controller
 from evenflow.control.events import (
     FeederBegan,
+    FeederDraining,
     FeederEnded,
     FeederJoined,
     MoveAsked,
@@ -18,6 +19,8 @@ from evenflow.control.events import (
 from evenflow.control.movement import PATIENCE_S
 from evenflow.model import MoveUnits
 from evenflow.policy import Hash
+from evenflow.policy.dlb import DlbH
+from evenflow.policy.sharing import Sharing
 
 UNITS = 6
 
@@ -156,3 +159,16 @@ def test_workers_that_do_not_answer_cost_the_state(silent):
     scene.do(Tick(2 * PATIENCE_S))
     assert "could be neither moved nor taken back" in scene.heard(100, "lost")[0]["reason"]
     assert scene.region.movements.moving == 0
+
+
+@pytest.mark.parametrize(("balance", "asked"), [(Hash, 1), (DlbH, 2)])
+def test_who_goes_by_arrivals_is_asked_until_all_rows_are_through(monkeypatch, balance, asked):
+    times = []
+    monkeypatch.setattr(balance, "decide", lambda self, snapshot: times.append(snapshot.time) or [])
+    scene = Scene()
+    scene.region.balance = balance()
+    scene.feeder(100)
+    scene.region.decide(1.0, Sharing())
+    scene.do(FeederDraining(1.5, 100))
+    scene.region.decide(2.0, Sharing())
+    assert len(times) == asked

@@ -418,9 +418,13 @@ class KeyedRegion:
         return marks
 
     def decide(self, time: float, sharing: Sharing) -> list[MoveUnits]:
-        """Ask the balance, while rows come in and no other operator on these workers moves."""
+        """Ask the balance, while rows come in and no other operator on these workers moves.
+
+        One that goes by rows that arrived is asked until all are through: a small micro-batch is taken in at once.
+        """
         self._fresh.clear()
-        shown = sharing.view(self.snapshot(time)) if self.feeders - self.draining else None
+        telling = self.feeders if getattr(self.balance, "by_arrivals", False) else self.feeders - self.draining
+        shown = sharing.view(self.snapshot(time)) if telling else None
         moves = self.balance.decide(shown) if shown is not None else []
         sharing.begin(self.name, moves)
         return moves

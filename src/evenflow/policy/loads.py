@@ -38,6 +38,7 @@ class Windowed(ABC):
     """
 
     by_content: ClassVar[bool] = True
+    by_arrivals: ClassVar[bool] = True
 
     theta: float = 15.0
     window: float = 5.0
