@@ -106,9 +106,7 @@ def bench_ordered(
         setting.emulate()
         for name in balances:
             setting.balance(name)
-        if json_file is not None:
-            json_file.parent.mkdir(parents=True, exist_ok=True)
-            json_file.touch()
+        _touch(json_file)
         with console.status("starting Spark"):
             spark = local_session(workers, slots=1, conf=ordered.FINE)
         outcomes = []
@@ -157,9 +155,7 @@ def bench_keyed(
         balances = [name.strip() for name in balance.split(",")]
         for name in balances:
             keyed_balance_named(name)
-        if json_file is not None:
-            json_file.parent.mkdir(parents=True, exist_ok=True)
-            json_file.touch()
+        _touch(json_file)
         with console.status("starting Spark"):
             spark = local_session(workers, slots=2)
         outcomes = []
@@ -210,9 +206,7 @@ def bench_cep(
         runs += [(name, replace(setting, engines=engines + 1)) for name, _ in runs if name == "kg"]
         for name, _ in runs:
             keyed_balance_named(name)
-        for file in filter(None, (json_file, picture)):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.touch()
+        _touch(json_file, picture)
         with console.status("starting Spark"):
             spark = local_session(engines + 1, slots=2)
         try:
@@ -251,9 +245,7 @@ def torture(
     def work() -> None:
         from evenflow.torture import run, view
 
-        if json_file is not None:
-            json_file.parent.mkdir(parents=True, exist_ok=True)
-            json_file.touch()
+        _touch(json_file)
 
         def watch(report: run.Report) -> None:
             view.show_outcome(console, report.outcomes[-1])
@@ -305,6 +297,14 @@ def state_verify(
             raise typer.Exit(1)
 
     _guard(work)
+
+
+def _touch(*files: Path | None) -> None:
+    """Find out before a long run whether its results can be written."""
+    for file in files:
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
 
 
 def _progress() -> Progress:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,12 +47,12 @@ def hashes(array: pa.Array) -> npt.NDArray[np.uint64]:
 
 def _objects(array: pa.Array) -> npt.NDArray[np.uint64]:
     """Of text and all else that is no number: of what it is as text, once for each value that occurs."""
-    text = array
-    if not pa.types.is_string(array.type) and not pa.types.is_large_string(array.type):
-        text = pa.array([str(value) for value in array.to_pylist()], pa.string())
-    encoded = text.dictionary_encode()
-    words: npt.NDArray[Any] = encoded.dictionary.to_numpy(zero_copy_only=False)
-    found = pd.util.hash_array(words.astype(object), categorize=False) if len(words) else np.zeros(1, np.uint64)
+    try:
+        encoded = array.dictionary_encode()
+    except pa.ArrowNotImplementedError:  # lists and structs
+        encoded = pa.array([str(value) for value in array.to_pylist()], pa.string()).dictionary_encode()
+    words = np.array([str(value) for value in encoded.dictionary.to_pylist()], object)
+    found = pd.util.hash_array(words, categorize=False) if len(words) else np.zeros(1, np.uint64)
     codes = pc.fill_null(encoded.indices, 0).to_numpy()
     hashed: npt.NDArray[np.uint64] = np.asarray(found, np.uint64)[codes]
     return hashed

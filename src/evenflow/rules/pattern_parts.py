@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from evenflow.rules.pattern_states import (
     Again,
@@ -17,6 +17,7 @@ from evenflow.rules.pattern_states import (
     Hold,
     Key,
     Leaf,
+    Renewed,
     State,
     Timer,
     Unless,
@@ -94,21 +95,30 @@ class _Several:
 
 
 @dataclass(frozen=True, eq=False)
-class Every(_One):
-    """`every pattern`."""
+class _Renewed(_One):
+    """An operator that begins its operand again and again."""
+
+    state: ClassVar[type[Renewed]]
 
     def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
-        state = Again(self, parent, until)
+        state = self.state(self, parent, until)
         state.env = env
         state.child = self.pattern.start(key, state, env, now, until)
         return state
 
     def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
-        state = Again(self, parent, until)
+        state = self.state(self, parent, until)
         env, child = frozen
         state.env = hold(env)
         state.child = self.pattern.thaw(key, state, child, hold, until)
         return state
+
+
+@dataclass(frozen=True, eq=False)
+class Every(_Renewed):
+    """`every pattern`."""
+
+    state = Again
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,21 +184,10 @@ class Or(_Several):
 
 
 @dataclass(frozen=True, eq=False)
-class Not(_One):
+class Not(_Renewed):
     """`not pattern`, an operand of `and`."""
 
-    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
-        state = Unless(self, parent, until)
-        state.env = env
-        state.child = self.pattern.start(key, state, env, now, until)
-        return state
-
-    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
-        state = Unless(self, parent, until)
-        env, child = frozen
-        state.env = hold(env)
-        state.child = self.pattern.thaw(key, state, child, hold, until)
-        return state
+    state = Unless
 
 
 @dataclass(frozen=True, eq=False)

@@ -103,17 +103,12 @@ class Leaf(State):
         return hold(self.env), self.age
 
 
-class Again(State):
-    """`every`: when its pattern has ended, well or not, another run of it begins."""
+class Renewed(State):
+    """One run of its pattern at a time, each from the same matches so far; when one fails, another begins."""
 
     __slots__ = ("child", "env")
     env: Env
     child: State
-
-    def true(self, key: Key, child: State, env: Env, ended: bool) -> None:
-        if ended:
-            self.false(key, child)
-        self.above.true(key, self, env, False)
 
     def false(self, key: Key, child: State) -> None:
         self.child = self.part.pattern.start(key, self, self.env, key.now, self.until)
@@ -126,6 +121,17 @@ class Again(State):
 
     def freeze(self, hold: Hold) -> Any:
         return hold(self.env), self.child.freeze(hold)
+
+
+class Again(Renewed):
+    """`every`: when its pattern has ended, well or not, another run of it begins."""
+
+    __slots__ = ()
+
+    def true(self, key: Key, child: State, env: Env, ended: bool) -> None:
+        if ended:
+            self.false(key, child)
+        self.above.true(key, self, env, False)
 
 
 class Chain(State):
@@ -240,29 +246,15 @@ class Either(State):
         return frozen_all(self.children, hold)
 
 
-class Unless(State):
+class Unless(Renewed):
     """`not`: false as soon as its pattern matches; it watches for another if that fails."""
 
-    __slots__ = ("child", "env")
-    env: Env
-    child: State
+    __slots__ = ()
 
     def true(self, key: Key, child: State, env: Env, ended: bool) -> None:
         if not ended:
             child.quit(key)
         self.above.false(key, self)
-
-    def false(self, key: Key, child: State) -> None:
-        self.child = self.part.pattern.start(key, self, self.env, key.now, self.until)
-
-    def quit(self, key: Key) -> None:
-        self.child.quit(key)
-
-    def fresh(self) -> bool:
-        return self.child.fresh()
-
-    def freeze(self, hold: Hold) -> Any:
-        return hold(self.env), self.child.freeze(hold)
 
 
 class Count(State):
