@@ -3,11 +3,13 @@
 import os
 import socket
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 PURE = {"unit", "property"}
+WITH_SPARK = {"spark", "drivers"}
 
 # Two busy cores: an example may take its time. The same examples each time, so that a failure is the change's;
 # `HYPOTHESIS_PROFILE=explore make test` draws new ones. No explain phase: it traces every line, for minutes.
@@ -16,6 +18,18 @@ QUIET = [HealthCheck.too_slow]
 settings.register_profile("explore", deadline=None, suppress_health_check=QUIET, phases=PHASES)
 settings.register_profile("same", settings.get_profile("explore"), derandomize=True, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run those on Spark last: py4j's threads go on sleeping, and tests that must not sleep would be blamed for it."""
+    for item in items:
+        if _needs_spark(item):
+            item.add_marker("spark")
+    items.sort(key=_needs_spark)
+
+
+def _needs_spark(item: pytest.Item) -> bool:
+    return item.path.parent.name in WITH_SPARK
 
 
 def _refuse(what):
@@ -33,3 +47,16 @@ def _pure(request, monkeypatch):
     monkeypatch.setattr("pyspark.core.context.SparkContext._ensure_initialized", _refuse("start Spark"))
     for name in ("bind", "connect", "connect_ex"):
         monkeypatch.setattr(socket.socket, name, _refuse("open a connection"))
+
+
+@pytest.fixture
+def eventually() -> Callable[..., None]:
+    """Wait for a condition; generous, since two cores may be busy."""
+
+    def wait(condition: Callable[[], object], seconds: float = 30.0, what: str = "") -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what or condition}"
+            time.sleep(0.02)
+
+    return wait

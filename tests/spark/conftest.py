@@ -1,8 +1,6 @@
 """One Spark session and one cluster for all tests of this folder."""
 
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from pyspark import cloudpickle
@@ -13,18 +11,6 @@ import evenflow as ef
 WORKERS = 4
 SLOTS = 6
 """For queries, and for the clusters that some tests start beside the shared one."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run these last: py4j's threads go on sleeping, and tests that must not sleep would be blamed for it."""
-    for item in items:
-        if _needs_spark(item):
-            item.add_marker("spark")
-    items.sort(key=_needs_spark)
-
-
-def _needs_spark(item: pytest.Item) -> bool:
-    return Path(__file__).parent in item.path.parents
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,19 +45,6 @@ def cluster(shared_cluster: ef.Cluster) -> Iterator[ef.Cluster]:
     yield shared_cluster
     assert [(worker.id, worker.pid, worker.state) for worker in shared_cluster.workers()] == before
     assert {worker.state for worker in shared_cluster.workers()} == {"live"}
-
-
-@pytest.fixture
-def eventually() -> Callable[..., None]:
-    """Wait for a condition; generous, since two cores may be busy."""
-
-    def wait(condition: Callable[[], object], seconds: float = 30.0, what: str = "") -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what or condition}"
-            time.sleep(0.02)
-
-    return wait
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from pyspark.sql.types import StructField, StructType
 import evenflow as ef
 from evenflow.errors import InvalidArgument
 from evenflow.rules.errors import RuleError
+from tests.scripts import ROOT
 from tests.spark.comparison import run_to_end
 from tests.spark.moving import Moving, region, source
-from tests.spark.processes import ROOT
 
 FIRST_STORY = """SELECT * FROM Tweet.std:lastevent() LE, Tweet.std:groupwin(fingerprint).win:length(5) TW
                  WHERE LE.fingerprint = TW.fingerprint

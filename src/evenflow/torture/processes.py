@@ -68,7 +68,7 @@ def sweep(mark: str, patience_s: float) -> list[str]:
     deadline = time.monotonic() + patience_s
     send(marked(mark), signal.SIGCONT)
     names: list[str] = []
-    while left := marked(mark):
+    while left := marked(mark) or marked(mark):  # twice: one that just loads its program has no environment to read
         if time.monotonic() > deadline:
             names += [f"{name(pid)} {pid}" for pid in left if f"{name(pid)} {pid}" not in names]
             send(left, signal.SIGKILL)  # and again: one of them may have started another in between

@@ -3,7 +3,7 @@
 import signal
 import textwrap
 
-from tests.spark.processes import Script
+from tests.scripts import Script
 
 START = """
 import time

@@ -7,12 +7,13 @@ import sys
 
 import pytest
 
-from tests.spark.processes import ROOT, Script
+from tests.scripts import ROOT, Script
 
+pytestmark = pytest.mark.timeout(700)  # all of it happens before the first test
 SOURCE = """
 from pathlib import Path
 
-from tests.spark import local_cluster_run
+from tests.drivers import local_cluster_run
 
 local_cluster_run.main(Path.cwd())
 """
@@ -26,7 +27,7 @@ def steps(tmp_path_factory):
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     with Script(SOURCE, folder, PYTHONPATH=path, PYSPARK_PYTHON=sys.executable) as script:
         try:
-            script.finish(220)
+            script.finish(600)
         finally:
             lines = [line for line in script.output().splitlines() if line.startswith('{"step"')]
             said = {step["step"]: step for step in map(json.loads, lines)}

@@ -4,7 +4,7 @@ import re
 
 import pyarrow.parquet as pq
 
-from tests.spark.processes import ROOT, Script
+from tests.scripts import ROOT, Script
 
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
