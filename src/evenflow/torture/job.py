@@ -67,8 +67,10 @@ class Attempts:
         files = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", self._job.partitions)
         rows = files.parquet(str(self._folder / "in")).mapInArrow(Slowly(self._job.pause_s), SCHEMA)
         operator = Counted(str(self._folder), self._job.ballast)
-        options = {"units": self._job.units, "ordered": self._job.ordered, "name": REGION}
-        out = self._cluster.keyed(rows, "k", operator, **options)  # type: ignore[arg-type]
+        job = self._job
+        out = self._cluster.keyed(
+            rows, "k", operator, units=job.units, ordered=job.ordered, transfer=job.transfer, name=REGION
+        )
         writer = out.writeStream.format("parquet").option("checkpointLocation", str(self._folder / "spark"))
         self._query = writer.option("path", str(self._folder / "out")).trigger(availableNow=True).start()
         return self._query

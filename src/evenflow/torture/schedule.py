@@ -10,6 +10,8 @@ import json
 import random
 from dataclasses import asdict, dataclass, replace
 
+from evenflow.control.events import Transfer
+
 MOVE = ("extract", "install")
 """Points: a unit is taken out of a worker, or put into another."""
 SAVE = ("snapshot", "units", "log")
@@ -18,9 +20,11 @@ RESTORE = ("restore",)
 """Point: state is loaded."""
 COMMIT = ("task", "epoch")
 """Points, on the driver: a note of a task, or the manifest of a batch, is put."""
+DEPOT = ("move",)
+"""Point, where units move by way of the store: those of a movement are put."""
 SPILL = ("spill", "unspill")
 """Points, with a budget of memory: state is written to the local disk, or read from it."""
-WORKER_POINTS = (*MOVE, *SAVE, *RESTORE, *SPILL)
+WORKER_POINTS = (*MOVE, *SAVE, *RESTORE, *DEPOT, *SPILL)
 MOMENTS = ("before", "half", "after")
 """Of a put: nothing of it, half of a temporary file, or all of it is on the disk."""
 PATIENCE_S = 240.0
@@ -50,6 +54,8 @@ class Job:
     ballast: int = 0
     """Bytes in the state of each key that are for nothing but their weight."""
     ordered: bool = False
+    transfer: Transfer = "direct"
+    """How units move: from worker to worker, or by way of the store."""
     pause_s: float = 0.03
     """Between any few rows of a partition and the next, so that there is time for something to happen."""
 
@@ -131,6 +137,10 @@ def draw(seed: int) -> Schedule:
         faults.append(_at_spill(source))
     for _ in range(source.randint(1, 3)):
         faults += source.choice(_DRAWS)(source, job)
+    aside = random.Random(f"{seed} {DEPOT}")  # so that nothing else of a schedule depends on it
+    if aside.random() < 0.25:
+        job = replace(job, transfer="store")
+        faults.append(_aimed(aside, aside.choice(DEPOT)))
     return Schedule(seed, job, tuple(faults))
 
 
@@ -147,8 +157,10 @@ def _timed(source: random.Random, job: Job, kind: str, victim: str, least: int =
 
 def _aimed(source: random.Random, point: str) -> Fault:
     victim = "driver" if point in COMMIT or source.random() < 0.25 else "worker"
-    put = point in (*COMMIT, "units", "log")
-    most = {"extract": 12, "install": 6, "snapshot": 6, "restore": 4, "spill": 20, "unspill": 20}.get(point, 3)
+    put = point in (*COMMIT, *DEPOT, "units", "log")
+    most = {"extract": 12, "install": 6, "snapshot": 6, "restore": 4, "move": 6, "spill": 20, "unspill": 20}.get(
+        point, 3
+    )
     return Fault("kill", victim, point, source.choice(MOMENTS) if put else "", nth=source.randint(1, most))
 
 

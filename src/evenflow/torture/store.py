@@ -14,7 +14,7 @@ from typing import Any
 from evenflow.errors import StoreError
 from evenflow.state.disk import DiskStore
 from evenflow.state.layout import TEMPORARY, explained
-from evenflow.state.manifest import parse
+from evenflow.state.manifest import MOVES, parse
 from evenflow.state.store import Part, Store, open_store
 from evenflow.torture.hooks import SCHEDULE, STATE, Hooks, hooks_of, kill
 from evenflow.torture.schedule import Fault
@@ -35,7 +35,7 @@ class FaultyStore(DiskStore):
         self._endure()
         parts = list(parts)
         parsed = parse(name)
-        kind = parsed.kind if parsed is not None else "other"
+        kind = parsed.kind if parsed is not None else "move" if name.startswith(MOVES) else "other"
         after: list[tuple[int, Fault]] = []
         self._hooks.reach(kind, lambda number, fault: self._strike(number, fault, name, parts, after))
         self._check_full(name)
@@ -111,7 +111,7 @@ def flip_back(folder: Path, error: str) -> list[str]:
 
 def install() -> None:
     """Have this process open faulty stores where a schedule lies beside them."""
-    from evenflow.runtime import journal, loader, vault
+    from evenflow.runtime import depot, journal, loader, vault
 
     def open_faulty(where: Any, **options: Any) -> Store:
         folder = Path(where).parent
@@ -119,5 +119,5 @@ def install() -> None:
             return FaultyStore(Path(where), hooks_of(folder))
         return open_store(where, **options)
 
-    for module in (journal, loader, vault):
+    for module in (depot, journal, loader, vault):
         module.open_store = open_faulty  # type: ignore[attr-defined]
