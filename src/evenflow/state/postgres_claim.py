@@ -11,7 +11,7 @@ import psycopg
 
 from evenflow.errors import StoreError
 from evenflow.state.claim import CLAIM_BLOB, taken
-from evenflow.state.postgres_link import Connection, Link
+from evenflow.state.postgres_link import Connection, Link, answering
 from evenflow.state.store import Store
 
 
@@ -37,9 +37,8 @@ class Lock:
     def beat(self) -> None:
         """Take the lock again if it was lost."""
         with self._guard:
-            with suppress(psycopg.Error):
-                if self._released or (self._connection is not None and self._connection.execute("SELECT 1")):
-                    return
+            if self._released or self._answers():
+                return
             self.drop()
             self._connection = self._link.retry("claim the checkpoint", self._take)
         if self._connection is None:
@@ -53,11 +52,20 @@ class Lock:
                 self._store.delete([CLAIM_BLOB])
             self.drop()
 
+    def _answers(self) -> bool:
+        with suppress(psycopg.Error):
+            if self._connection is not None:
+                with answering(self._connection):
+                    self._connection.execute("SELECT 1")
+                return True
+        return False
+
     def _take(self) -> Connection | None:
         """A connection that has the lock; None if another has."""
         connection = self._link.connect()
         try:
-            found = connection.execute("SELECT pg_try_advisory_lock(%s)", [self._key]).fetchone()
+            with answering(connection):
+                found = connection.execute("SELECT pg_try_advisory_lock(%s)", [self._key]).fetchone()
             if found is not None and found[0]:
                 return connection
         except BaseException:

@@ -9,6 +9,7 @@ and database are ever shown.
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +36,8 @@ PATIENCE_S = 15.0
 CONNECT_S = 5
 STATEMENT_S = 120
 """A statement that takes longer is ended by the server; 8 MB, as a log segment has, take less than a second."""
+SILENT_S = STATEMENT_S + 10
+"""A connection on which one thing takes longer is cut: a server that is frozen ends no statement."""
 SCHEMA = "evenflow"
 """Where tables are if the address does not say."""
 LONGEST_SCHEMA = 63
@@ -160,7 +163,8 @@ class Link:
         """A connection of one's own; whoever asks for it closes it."""
         connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
         try:
-            connection.execute(SESSION)
+            with answering(connection):
+                connection.execute(SESSION)
         except BaseException:
             connection.close()
             raise
@@ -173,7 +177,8 @@ class Link:
                 connection = self._idle.pop() if self._idle else None
             connection = connection or self.connect()
             try:
-                yield connection
+                with answering(connection):
+                    yield connection
             except BaseException:
                 connection.close()  # whatever state it is in
                 raise
@@ -207,6 +212,24 @@ class Link:
             case _:
                 why = first_line(error)
         return StoreError(f"cannot {doing}: {self.where}: {why}")
+
+
+@contextmanager
+def answering(connection: Connection) -> Iterator[None]:
+    """Bound how long a server may be silent; after that the connection is as good as lost."""
+    cut = threading.Timer(SILENT_S, _cut, [connection.fileno()])
+    cut.daemon = True
+    cut.start()
+    try:
+        yield
+    finally:
+        cut.cancel()
+        cut.join()  # from here on the descriptor may be another's
+
+
+def _cut(descriptor: int) -> None:
+    with socket.socket(fileno=os.dup(descriptor)) as beside:
+        beside.shutdown(socket.SHUT_RDWR)
 
 
 def _passes(error: psycopg.Error) -> bool:
