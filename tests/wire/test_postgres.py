@@ -1,6 +1,7 @@
 """The store in a PostgreSQL database, on a server that the tests start: laws, lost connections, claims, messages."""
 
 import contextlib
+import gc
 import itertools
 import re
 import signal
@@ -200,9 +201,7 @@ def test_a_server_that_is_frozen(server, uri, monkeypatch):
     with open_store(f"{uri}&connect_timeout=2") as store:
         held = claim(store, "me")
         store.put("a", [b"before"])
-        family = [psutil.Process(server.process.pid), *psutil.Process(server.process.pid).children(recursive=True)]
-        for process in family:
-            process.suspend()
+        tell(server, signal.SIGSTOP)
         try:
             with monkeypatch.context() as soon:
                 soon.setattr(postgres_link, "SILENT_S", 0.3)
@@ -210,11 +209,19 @@ def test_a_server_that_is_frozen(server, uri, monkeypatch):
                 with pytest.raises(StoreError, match=r"cannot .*: PostgreSQL at .* did not answer in \d tries"):
                     store.put("a", [b"while"])
         finally:
-            for process in family:
-                process.resume()
+            tell(server, signal.SIGCONT)
         store.put("a", [b"after"])
         assert bytes(store.get("a")) == b"after"
         held.release()
+    gc.collect()  # psycopg leaves it to the collector to close what did not get through
+
+
+def tell(server, number):
+    """Send a signal to the server and all its processes, some of which may just be going."""
+    parent = psutil.Process(server.process.pid)
+    for process in (parent, *parent.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
 
 
 def test_down_at_start(server):
