@@ -7,6 +7,7 @@ fault). A process counts how often it comes to a point; whoever is first to come
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 import time
@@ -34,6 +35,8 @@ class Hooks:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.schedule: Schedule = from_json((folder / SCHEDULE).read_text())
+        self.random = random.Random(f"{self.schedule.seed} {os.getpid()}")
+        """For all stores that this process opens: one that is opened again must not fail just as the one before."""
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import random
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,7 +28,7 @@ class FaultyStore(DiskStore):
     def __init__(self, root: Path, hooks: Hooks) -> None:
         super().__init__(root)
         self._hooks = hooks
-        self._random = random.Random(f"{hooks.schedule.seed} {os.getpid()}")
+        self._random = hooks.random
 
     def put(self, name: str, parts: Iterable[Part]) -> None:
         self._endure()
