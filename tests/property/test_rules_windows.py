@@ -1,12 +1,14 @@
 """Rules over windows against a plain interpreter, for any rows, any batches and any moves."""
 
 from random import Random
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenflow.rules import grouped
 from evenflow.rules.operator import RuleOperator
 from tests.unit import operators_model, rules_model
 
@@ -133,12 +135,14 @@ class Draw:
 FEW = st.just([]) | ROWS
 
 
-@given(SEEDS, FEW)
+@given(SEEDS, FEW, st.sampled_from([0, grouped.FEW]))
 @settings(max_examples=150)
-def test_sliding(seed, rows):
+def test_sliding(seed, rows, few):
+    """Whether groups are let go all the time or never."""
     draw = Draw(seed)
     source = f"T{draw.one(FILTER)}{draw.one(SLIDING)}{draw.one(WHERE)}{draw.one(GROUP)}{draw.one(HAVING)}"
-    draw.check(f"select k, g, x, {draw.some(AGGREGATES)} from {source}", rows, draw.one(LATENESS))
+    with patch.object(grouped, "FEW", few):
+        draw.check(f"select k, g, x, {draw.some(AGGREGATES)} from {source}", rows, draw.one(LATENESS))
 
 
 @given(SEEDS, FEW)
@@ -223,6 +227,7 @@ BOTH = [
     "select A.t, count(*), sum(B.x) from R.win:time(9 sec) B, L.std:lastevent() A where A.x > B.x",
     "select t, count(*), max(x) from R(x > 0).win:time(5 sec)",
     "select t, avg(x) from L.win:time(8 sec) group by g",
+    "select t, sum(x) from L(x > 0).win:time(3 sec) group by x",
     "select count(*), sum(x) from R.win:time_batch(6 sec)",
 ]
 

@@ -1,6 +1,5 @@
-"""RuleOperator: the paper's rule, several rules and streams, users' functions, large and null texts, laws."""
+"""RuleOperator: the paper's rule, several rules and streams, large and null texts, state, laws."""
 
-import datetime
 import pickle
 import pkgutil
 import subprocess
@@ -17,12 +16,10 @@ import evenflow.rules
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.keyed import identity
 from evenflow.rules import engine as engine_module
-from evenflow.rules import groups
-from evenflow.rules.errors import RuleError
-from evenflow.rules.functions import CHUNK, Function
 from evenflow.rules.memory import BLOCK
 from evenflow.rules.operator import RuleOperator
 from evenflow.testing import check_operator
+from tests.unit.rules_runs import push
 from tests.unit.test_rules_parser import PAPER
 
 ISSUE = """SELECT * FROM Tweet.std:lastevent() LE, Tweet.std:groupwin(fingerprint).win:length(500) TW
@@ -40,20 +37,6 @@ def overlap(one, other):
             mine, theirs = set(a.split()), set(b.split())
             found.append(len(mine & theirs) / max(1, len(mine | theirs)))
     return pd.Series(found, dtype=float)
-
-
-def push(operator, columns, keys=None, frame=None):
-    rows = pa.record_batch(columns)
-    keys = np.zeros(rows.num_rows, np.int64) if keys is None else np.asarray(keys, np.int64)
-    parts, origins = [], []
-    for start in range(0, rows.num_rows, frame or max(1, rows.num_rows)):
-        stop = start + (frame or rows.num_rows)
-        batch, origin = operator.process(
-            rows.slice(start, stop - start), (keys[start:stop] % 4).astype(np.int32), keys[start:stop]
-        )
-        parts.append(batch)
-        origins += (origin + start).tolist()
-    return pa.Table.from_batches(parts).to_pylist(), origins
 
 
 TEXTS = [
@@ -120,49 +103,6 @@ def test_windows_longer_than_a_block_of_pairs():
     assert found.to_pylist() == [{"n": count, "s": float(count)}]
 
 
-def test_functions_are_called_with_so_many_values_at_most():
-    calls = []
-
-    def f(values):
-        calls.append(len(values))
-        return values.to_numpy() * 2
-
-    found, _ = push(RuleOperator("select f(x) y from T", {"f": f}), {"x": pa.array(np.arange(2.0 * CHUNK + 5))})
-    assert calls == [CHUNK, CHUNK, 5]
-    assert found[-1]["y"] == 2 * (2 * CHUNK + 4)
-
-
-@pytest.mark.parametrize(
-    ("function", "says"),
-    [
-        (lambda x: 1 / 0, "function 'f' of rule 'mine' raised ZeroDivisionError: division by zero"),
-        (lambda x: x[:1], "function 'f' of rule 'mine' returned 1 values for 3 rows"),
-        (lambda x: 5, "function 'f' of rule 'mine' returned int: return a Series or an array"),
-        (
-            lambda x: pd.DataFrame({"x": x}),
-            "function 'f' of rule 'mine' returned DataFrame: return a Series or an array",
-        ),
-        (lambda x: dict.fromkeys("abc", 1.0), "function 'f' of rule 'mine' returned dict: return a Series or an array"),
-        (lambda x: "123", "function 'f' of rule 'mine' returned str: return a Series or an array"),
-        (lambda x: b"123", "function 'f' of rule 'mine' returned bytes: return a Series or an array"),
-        (lambda x: {1.0, 2.0, 3.0}, "function 'f' of rule 'mine' returned set: return a Series or an array"),
-        (lambda x: ["a", "b", "c"], "function 'f' of rule 'mine' returned what is no double"),
-        (Function(lambda x: ["1", "2", "c"], pa.int64()), "returned what is no int64"),
-        (lambda x, y: x, "function 'f' of rule 'mine' raised TypeError"),
-    ],
-)
-def test_functions_that_fail(function, says):
-    operator = RuleOperator({"mine": "select f(x) as y from T where f(x) > 0"}, {"f": function})
-    with pytest.raises(FunctionError) as caught:
-        push(operator, {"x": pa.array([1.0, 2.0, 3.0])})
-    assert says in str(caught.value)
-
-
-def test_whole_numbers_that_a_double_cannot_hold_are_rounded():
-    operator = RuleOperator("select f(x) as y from T", {"f": lambda x: x * 0 + 2**53 + 1})
-    assert push(operator, {"x": pa.array([1, 2])})[0] == [{"y": 2.0**53}] * 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -179,20 +119,6 @@ def test_arguments_of_the_wrong_kind(arguments, says):
     with pytest.raises(InvalidArgument) as caught:
         RuleOperator(**{"rules": "select x from T", **arguments})
     assert says in str(caught.value)
-
-
-def test_functions_get_what_pandas_udfs_get():
-    seen = []
-
-    def f(i, text, when, one):
-        seen.extend([i.tolist(), text.tolist(), str(when.dtype), one.tolist()])
-        return pd.Series(["u", None])
-
-    function = Function(f, pa.string())
-    columns = {"i": pa.array([1, 2]), "t": pa.array(["a", None]), "w": pa.array([0, 1], pa.timestamp("us"))}
-    found, _ = push(RuleOperator("select f(i, t, w, 'c') as y from T", {"f": function}), columns)
-    assert found == [{"y": "u"}, {"y": None}]
-    assert seen == [[1, 2], ["a", None], "datetime64[us]", ["c", "c"]]
 
 
 def test_several_rules_are_told_apart():
@@ -415,149 +341,3 @@ def late_compilation():
 def test_nothing_is_compiled_after_warming_up():
     command = [sys.executable, "-c", "from tests.unit.test_rules_operator import late_compilation as run; run()"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "fine\n"
-
-
-def values(expression, columns, **more):
-    found, _ = push(RuleOperator(f"select {expression} as it from T", **more), columns)
-    return [row["it"] for row in found]
-
-
-BIG = 2**53 + 1
-
-
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
-        ("sqrt(x)", [float(BIG) ** 0.5, 2.0, None]),
-        ("power(x, 1)", [float(BIG), 4.0, None]),
-        ("ln(x) > 0 and log10(x) > 0 and exp(x) > 0", [True, True, None]),
-        ("ceil(x)", [BIG, 4, None]),
-        ("floor(x)", [BIG, 4, None]),
-        ("round(x)", [BIG, 4, None]),
-        ("round(x, 308)", [BIG, 4, None]),
-        ("round(x, -1)", [BIG // 10 * 10, 0, None]),
-    ],
-)
-def test_large_whole_numbers(expression, expected):
-    assert values(expression, {"x": pa.array([BIG, 4, None])}) == expected
-
-
-@pytest.mark.parametrize(
-    ("digits", "expected"),
-    [
-        (0, [3.0, -3.0, 1e300, 1.7e308, 1235.0, None]),
-        (2, [2.5, -2.5, 1e300, 1.7e308, 1234.57, None]),
-        (308, [2.5, -2.5, 1e300, 1.7e308, 1234.567, None]),
-        (-2, [0.0, 0.0, 1e300, 1.7e308, 1200.0, None]),
-    ],
-)
-def test_rounding(digits, expected):
-    column = pa.array([2.5, -2.5, 1e300, 1.7e308, 1234.567, None])
-    assert values(f"round(x, {digits})", {"x": column}) == expected
-    assert values("round(x)", {"x": pa.array([float("nan")])})[0] != 0
-    assert values("round(x, 1)", {"x": pa.array([1.25], pa.float32())}) == pytest.approx([1.3])
-
-
-@pytest.mark.parametrize(("digits", "value"), [(-1, 2**63 - 1), (-308, 1.7e308)])
-def test_what_cannot_be_rounded_is_said_with_the_rule(digits, value):
-    operator = RuleOperator({"mine": f"select round(x, {digits}) as it from T"})
-    with pytest.raises(FunctionError, match=r"round\(x, - \d+\) of rule 'mine' fails: .*ound"):
-        push(operator, {"x": [value]})
-
-
-def test_the_least_whole_number():
-    assert values("-9223372036854775808", {"x": [1]}) == [-(2**63)]
-
-
-MANY = range(2000)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"select x from T where x in ({', '.join(str(n) for n in MANY if n % 2)})",
-        f"select x from T where not x not in ({', '.join(f'x * 0 + {n}' for n in range(300) if n % 2)})",
-        f"select x from T where {' or '.join(f'x = {n}' for n in MANY if n % 2)}",
-        f"select x from T where {' and '.join(f'x != {n}' for n in MANY if n % 2 == 0)}",
-        f"select x from T where case {' '.join(f'when x = {n} then {n % 2}' for n in range(500))} else 1 end = 1",
-        f"select a.x as x from pattern [every a=T({' and '.join(f'x != {n}' for n in MANY if n % 2 == 0)})]",
-    ],
-)
-def test_long_rules(text):
-    found, _ = push(RuleOperator(text), {"x": pa.array([7, 8, 9, 10, 11])})
-    assert [row["x"] for row in found] == [7, 9, 11]
-
-
-DEEP = {"sum": ("x + ", ""), "minus": ("- ", ""), "calls": ("abs(", ")"), "case": ("case when x = 1 then ", " end")}
-
-
-def deep(kind, levels):
-    before, after = DEEP[kind]
-    text = before * levels + "x" + after * levels
-    return RuleOperator({"mine": f"select {text} as it from T where {text} != 0 group by {text}"})
-
-
-@pytest.mark.parametrize("kind", DEEP)
-def test_deep_rules_run(kind):
-    assert len(push(deep(kind, 100), {"x": [1]})[0]) == 1
-
-
-@pytest.mark.parametrize("levels", [170, 190, 300, 1000])
-@pytest.mark.parametrize("kind", DEEP)
-def test_rules_that_are_too_deep_are_refused_before_they_run(kind, levels):
-    def refused():
-        try:
-            deep(kind, levels).schema(pa.schema({"x": pa.int64()}))
-        except RuleError as error:
-            return str(error)
-        return ""
-
-    message = refused()
-    assert message or levels < 200
-    if message:
-        assert "rule 'mine'" in message
-        assert "nested too deeply" in message
-    else:
-        assert len(push(deep(kind, levels), {"x": [1]})[0]) == 1
-
-
-@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.float32(), pa.decimal128(20, 1)])
-def test_in_is_a_chain_of_comparisons(kind):
-    column = {"x": pa.array([0, 1, 2, None, 5], kind)}
-    for options in ("1, 2.0, 7", "1, null", "-0.0, 5", "x + 1, 2", "null"):
-        chain = " or ".join(f"x = {option}" for option in options.split(", "))
-        assert values(f"x in ({options})", column) == values(chain, column)
-        assert values(f"x not in ({options})", column) == values(f"not ({chain})", column)
-
-
-def test_in_with_zeros_nan_and_texts():
-    numbers = {"x": pa.array([0.0, -0.0, float("nan"), float(BIG)])}
-    assert values("x in (0, 1.5)", numbers) == [True, True, False, False]
-    assert values("x in (9007199254740993, 0.5)", {"x": pa.array([BIG - 1, BIG])}) == [False, True]
-    texts = {"x": pa.array(["a", "b", None], pa.large_string())}
-    assert values("x in ('a', 'c')", texts) == [True, False, None]
-
-
-@pytest.mark.parametrize("tail", ["group by symbol", "group by symbol, x"])
-def test_grouping_by_the_key_works_where_only_columns_that_are_read_come(tail):
-    operator = RuleOperator(f"select count(*) c from T.win:length(3) {tail}", key=["symbol"])
-    rows = pa.record_batch({"other": [1.0] * 6, "symbol": list("ababab"), "x": [1] * 6})
-    reduced = rows.select(operator.reads(rows.schema))
-    found, _ = operator.process(reduced, np.zeros(6, np.int32), np.array([1, 2] * 3))
-    assert found.column("c").to_pylist() == [1, 1, 2, 2, 3, 3]
-
-
-@pytest.mark.parametrize("kind", [pa.date32(), pa.date64()])
-def test_dates_are_hashed_as_numbers(kind, monkeypatch):
-    monkeypatch.setattr(groups, "_objects", None)  # would be one value at a time
-    days = pa.array([datetime.date(2026, 1, 1), datetime.date(1960, 1, 1), None, datetime.date(2026, 1, 1)], kind)
-    for array in (days, days.slice(1)):
-        found = groups.hashes(array).tolist()
-        assert [a == b for a in found for b in found] == [a == b for a in array.to_pylist() for b in array.to_pylist()]
-
-
-def test_texts_of_both_kinds_are_hashed_alike():
-    texts = ["a", "", None, "it's", "a"]
-    found = groups.hashes(pa.array(texts))
-    assert found.tolist() == groups.hashes(pa.array(texts, pa.large_string())).tolist()
-    assert len(set(found.tolist())) == 4

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from evenflow.operators.compiled import compiled, grown, readable
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.slots import KEY_BYTES, Longs, Slots
+from evenflow.operators.slots import KEY_BYTES, Ints, Longs, Slots
 
 Floats = npt.NDArray[np.float64]
 
@@ -91,12 +91,17 @@ class Rings:
         """The result after each row, and which of the results exist."""
         slots = self.slots.find(units, keys)
         self._fit()
-        out, known = np.empty(len(keys)), np.empty(len(keys), np.bool_)
+        return self._pushed(slots, values, valid, times)
+
+    def _pushed(
+        self, slots: Ints, values: Floats, valid: npt.NDArray[np.bool_], times: Longs
+    ) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        out, known = np.empty(len(slots)), np.empty(len(slots), np.bool_)
         done = 0
         while True:
             window = self.rings, self.backs, *self._arena
             done, _ = _slide(self.how, self._most, self.span, slots, values, valid, times, done, *window, out, known)
-            if done == len(keys):
+            if done == len(slots):
                 return out, known
             self._repack(2 * int(self.rings[slots[done], ROOM]) + SMALLEST)
 
@@ -107,13 +112,16 @@ class Rings:
         shape = self.rings[slots, LENGTH:]
         length = int(shape[:, 0].sum())
         cells, clock = np.empty((length, self.cells.shape[1])), np.empty(length if self.span else 0, np.int64)
-        _dump(slots, self.rings, *self._arena, cells, clock)
+        _dump(slots, self.rings, self.cells, self.clock, cells, clock)
         state = self.slots.key[slots], shape, self.backs[slots], cells, clock
-        self.rings[slots], self.backs[slots] = (0, 0, 0, 0, 0, EVER), 0
+        self._empty(slots)
         self.slots.drop(unit)
-        if 3 * self.marks[TOP] > 4 * self.marks[LIVE] + IGNORED:
-            self._repack(0)
         return state
+
+    def forget(self, slots: Ints) -> None:
+        """Let some windows go, with their keys."""
+        self._empty(slots)
+        self.slots.forget(slots)
 
     def install(self, unit: int, state: Any) -> None:
         keys, shape, backs, *contents = state
@@ -148,6 +156,12 @@ class Rings:
         old = len(self.rings)
         self.rings, self.backs = fitted(self.rings, self.slots), fitted(self.backs, self.slots)
         self.rings[old:, LATEST] = EVER
+
+    def _empty(self, slots: Ints) -> None:
+        _free(slots, self.rings, self.cells, self.marks, self.spare)
+        self.rings[slots], self.backs[slots] = (0, 0, 0, 0, 0, EVER), 0
+        if 3 * self.marks[TOP] > 4 * self.marks[LIVE] + IGNORED:
+            self._repack(0)
 
     def _repack(self, more: int) -> None:
         """Make room for `more` cells and some: close the gaps if they are many, and let the arena grow or shrink.
@@ -420,8 +434,8 @@ def _pack(most, order, rings, cells, clock, held_cells, held_clock):  # type: ig
 
 
 @compiled
-def _dump(slots, rings, cells, clock, marks, spare, out_cells, out_clock):  # type: ignore[no-untyped-def]
-    """Copy the cells of some rings, in order, one ring after the other, and give up their room."""
+def _dump(slots, rings, cells, clock, out_cells, out_clock):  # type: ignore[no-untyped-def]
+    """Copy the cells of some rings, in order, one ring after the other."""
     top = 0
     for slot in slots:
         ring = rings[slot]
@@ -431,7 +445,13 @@ def _dump(slots, rings, cells, clock, marks, spare, out_cells, out_clock):  # ty
             if len(out_clock):
                 out_clock[top] = clock[source]
             top += 1
-        _give_up(ring, cells, marks, spare)
+
+
+@compiled
+def _free(slots, rings, cells, marks, spare):  # type: ignore[no-untyped-def]
+    """Let others have the room of some rings."""
+    for slot in slots:
+        _give_up(rings[slot], cells, marks, spare)
 
 
 @compiled

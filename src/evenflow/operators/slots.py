@@ -24,7 +24,7 @@ class Slots:
     """An open-addressing hash map (unit, key) -> slot, and the list of each unit's slots.
 
     `table` holds slot + 1, or 0 where empty, and is at most half full. The slots of a unit are linked: `first[unit]`,
-    then `after[slot]`, until -1. A slot keeps its number until its unit is dropped; then it is given to another key.
+    then `after[slot]`, until -1. A slot keeps its number until it is dropped; then it is given to another key.
     """
 
     def __init__(self, capacity: int = 64) -> None:
@@ -98,6 +98,13 @@ class Slots:
             _drop(slots, *self._map, self.free, self.left)
             units = units[units < len(self.first)]
             self.first[units], self.count[units] = -1, 0
+
+    def forget(self, slots: Ints) -> None:
+        """Forget some keys and free their slots."""
+        gone = np.zeros(self.capacity, np.bool_)
+        gone[slots] = True
+        _unlink(np.unique(self.unit[slots]), gone, self.first, self.after, self.count)
+        _drop(slots, *self._map, self.free, self.left)
 
     @property
     def _map(self) -> tuple[Ints, Ints, Longs]:
@@ -174,6 +181,23 @@ def _walk(units, counts, first, after, slots):  # type: ignore[no-untyped-def]
                 place -= 1
                 slots[place] = slot
                 slot = after[slot]
+
+
+@compiled
+def _unlink(units, gone, first, after, count):  # type: ignore[no-untyped-def]
+    """Take slots that are gone out of the lists of their units."""
+    for unit in units:
+        before, slot = -1, first[unit]
+        while slot >= 0:
+            if not gone[slot]:
+                before = slot
+            else:
+                count[unit] -= 1
+                if before < 0:
+                    first[unit] = after[slot]
+                else:
+                    after[before] = after[slot]
+            slot = after[slot]
 
 
 @compiled

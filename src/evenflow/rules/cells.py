@@ -12,12 +12,14 @@ import pyarrow as pa
 from evenflow.operators.columns import locked, nullable, numbers, validity
 from evenflow.operators.compiled import readable
 from evenflow.operators.rings import COUNT, MAX, MEAN, MIN, STD, SUM, Rings, Totals
-from evenflow.rules.clock import Counter
+from evenflow.rules.clock import Counter, Numbers
 from evenflow.rules.expressions import Compiled
 from evenflow.rules.frame import Intake, Part
+from evenflow.rules.grouped import Grouped
 from evenflow.rules.groups import mixed
 from evenflow.rules.views import EVERYTHING, LENGTH, Window
 
+NO_TIMES = locked(np.empty(0, np.int64))
 HOW = {"count": COUNT, "sum": SUM, "avg": MEAN, "min": MIN, "max": MAX, "stddev": STD}
 
 
@@ -58,7 +60,8 @@ class Sliding:
     """What GROUP BY splits its rows by."""
     alone: bool
     """Whether all rows of a key come here: then its latest time is known without a clock."""
-    counter: Counter | None
+    reached: Numbers | None
+    """How far each key's window has come, where it is split into groups that come and go."""
 
     def passing(self, part: Part) -> npt.NDArray[np.bool_] | None:
         """Which rows pass WHERE; None for all."""
@@ -75,6 +78,22 @@ class Sliding:
             lambda: mixed(part.of(part.frame.keys), [each.evaluate(part.columns, part.count) for each in by]),
         )
 
+    def homes(self, part: Part) -> npt.NDArray[np.int64]:
+        """The keys by which it is known how far the windows have come."""
+        return self.keys(part, False) if self.window.kind == LENGTH else part.of(part.frame.keys)
+
+    def times(self, part: Part) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The times of the rows, and the latest of their keys; their numbers, if rows leave by these."""
+        frame, counter = part.frame, self.reached
+        if self.window.kind != LENGTH:
+            times = locked(part.of(frame.times))
+            return times, times if self.alone else part.of(frame.latest)
+        if not isinstance(counter, Counter):
+            return NO_TIMES, NO_TIMES
+        units = part.of(frame.units)
+        numbers = frame.once(("number", self.label), lambda: locked(counter.push(units, self.homes(part))))
+        return numbers, numbers
+
 
 class Cell:
     """One aggregate of a window, for each of its groups."""
@@ -85,10 +104,10 @@ class Cell:
         self.state: Any
         if window.kind == EVERYTHING:
             self.state = Totals(how)
-        elif window.kind == LENGTH and not rows.groups:
-            self.state = Rings(how, rows=window.rows)
-        else:  # a group loses its rows by their numbers in the window: with a row's number as its time
-            self.state = Rings(how, span=window.span or window.rows)
+        elif rows.reached is not None:  # in a window of rows, a group loses them by their numbers: these are the times
+            self.state = Grouped(how, window.span or window.rows, rows.reached)
+        else:
+            self.state = Rings(how, window.rows, window.span)
 
     def push(self, part: Part) -> pa.Array:
         """The aggregate after each row."""
@@ -97,28 +116,23 @@ class Cell:
         units, keys = part.of(frame.units), rows.keys(part, True)
         if isinstance(self.state, Totals):
             return finished(self.name, *self.state.push(units, keys, values, valid))
-        times = locked(np.empty(0, np.int64))
-        if self.state.span:
-            times = self._times(part)
-            latest = times if rows.window.kind == LENGTH or rows.alone else part.of(frame.latest)
-            if latest is not times and not np.array_equal(latest, times):
-                return self._behind(units, keys, values, valid, times, latest)
-        return finished(self.name, *self.state.push(units, keys, values, valid, times))
+        given = [units, keys, values]
+        push = self.state.push
+        if isinstance(self.state, Grouped):
+            given, push = [*given, rows.homes(part)], self.state.enter
+        times, latest = rows.times(part)
+        behind = latest is not times and not np.array_equal(latest, times)
+        if behind:
+            given, valid = _doubled(given, valid)
+            times = readable(np.stack([latest, times], axis=1).ravel(), np.int64)
+        out, known = push(*given, valid, times)
+        if behind:
+            out, known = np.ascontiguousarray(out[1::2]), known[1::2]
+        return finished(self.name, out, known)
 
-    def _times(self, part: Part) -> npt.NDArray[Any]:
-        frame, rows, counter = part.frame, self.rows, self.rows.counter
-        if counter is None:
-            return locked(part.of(frame.times))
-        units = part.of(frame.units)
-        return frame.once(("number", rows.label), lambda: locked(counter.push(units, rows.keys(part, False))))
 
-    def _behind(self, units: Any, keys: Any, values: Any, valid: Any, times: Any, latest: Any) -> pa.Array:
-        """With rows behind the latest time of their key: a row without a value comes first and tells it."""
-        present = np.zeros((len(keys), 2), np.bool_)
-        present[:, 1] = valid if len(valid) else True
-        twice = [np.repeat(each, 2) for each in (units, keys, values)]
-        clock = np.stack([latest, times], axis=1).ravel()
-        out, known = self.state.push(
-            twice[0], twice[1], locked(twice[2]), locked(present.ravel()), readable(clock, np.int64)
-        )
-        return finished(self.name, np.ascontiguousarray(out[1::2]), known[1::2])
+def _doubled(given: list[npt.NDArray[Any]], valid: npt.NDArray[np.bool_]) -> tuple[list[npt.NDArray[Any]], Any]:
+    """Where rows are behind the latest time of their key: before each comes one without a value, which tells it."""
+    present = np.zeros((len(given[0]), 2), np.bool_)
+    present[:, 1] = valid if len(valid) else True
+    return [locked(np.repeat(each, 2)) for each in given], locked(present.ravel())

@@ -50,9 +50,8 @@ class Engine:
         schemas = {name: _columns(rows, name, columns) for name, columns in streams.items()}
         span = 0 if lateness is None else round(lateness * 1e6)
         self.world = World(schemas, functions, tuple(key), time is not None, span)
-        self._clock: Clock | None = None
         if lateness is not None or any(s.goes_by_time(rule) for _, rule in rules.values()):
-            self._clock = self.world.states.share("clock", lambda: Clock(-1 if lateness is None else span))
+            self.world.clock = self.world.states.share("clock", lambda: Clock(-1 if lateness is None else span))
         self.rules: dict[str, Bound] = {name: _bound(rule, text, self.world) for name, (text, rule) in rules.items()}
         self.late = 0
         self._rows = rows
@@ -71,8 +70,8 @@ class Engine:
         times = NO_TIMES if self._time is None else microseconds(rows.column(self._time), self._time)
         latest, late = NO_TIMES, np.empty(0, np.int64)
         behind = None
-        if self._clock is not None:
-            latest, found = self._clock.push(units, keys, times)
+        if self.world.clock is not None:
+            latest, found = self.world.clock.push(units, keys, times)
             if found.any():
                 late, here = np.flatnonzero(found), pa.array(np.flatnonzero(~found))
                 behind = rows.take(pa.array(late))

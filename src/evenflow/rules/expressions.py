@@ -25,7 +25,7 @@ from evenflow.rules import syntax as s
 from evenflow.rules.arithmetic import ARITHMETIC, COMPARISONS, common_type, family, seconds_between
 from evenflow.rules.binding import Scope
 from evenflow.rules.errors import TOO_DEEP
-from evenflow.rules.functions import Builtin, call, rounded
+from evenflow.rules.functions import Builtin, call, call_pairs, rounded
 from evenflow.rules.gathered import Gathered, as_numpy
 from evenflow.rules.printing import show
 
@@ -291,8 +291,14 @@ def _call(node: s.Call, scope: Scope) -> Compiled:
         raise scope.text.error(f"function '{name}' is called without arguments: give it at least one column", node)
     columns = frozenset().union(*(part.columns for part in parts))
     takers = [_taker(argument, part, scope) for argument, part in zip(node.arguments, parts, strict=True)]
+    plain = all(isinstance(argument, s.Column) for argument in node.arguments)
+    names = [scope.column(each)[:2] for each in node.arguments if isinstance(each, s.Column)]
+    prepares = plain and hasattr(function.callable, "prepare")
 
     def run(values: Values, rows: int) -> pa.Array:
+        pairs = [value for each in names if isinstance(value := values[each], Gathered)] if prepares else []
+        if pairs and len(pairs) == len(names):
+            return call_pairs(name, scope.text.title, function, pairs)
         given = [taker(values, rows) for taker in takers]
         return call(name, scope.text.title, function, given, rows)
 

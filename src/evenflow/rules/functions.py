@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import FunctionError, InvalidArgument, first_line
+from evenflow.rules.gathered import Gathered
 from evenflow.rules.syntax import AGGREGATES
 
 CHUNK = 65_536
@@ -22,7 +23,11 @@ NO_COLUMN = (pd.DataFrame, pa.Table, pa.RecordBatch, Mapping, Set, str, bytes, b
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A user's function: as many Series in as it has arguments, one Series or array of `type` and their length out."""
+    """A user's function: as many Series in as it has arguments, one Series or array of `type` and their length out.
+
+    In a join the same values come in many pairs. A callable that has `prepare` is given the values of a column once, as
+    an Arrow array; for the pairs `meet` is called, with (what was prepared, places in it) for each argument.
+    """
 
     callable: Callable[..., Any]
     type: pa.DataType = pa.float64()  # noqa: RUF009 - types cannot change
@@ -62,10 +67,22 @@ def _slice(argument: Any, start: int, length: int) -> pd.Series:
     return pd.Series(np.full(length, argument) if not isinstance(argument, str | None) else [argument] * length)
 
 
+def call_pairs(name: str, rule: str, function: Function, arguments: Sequence[Gathered]) -> pa.Array:
+    """The same for columns of pairs, of a function that prepares their values."""
+    actor: Any = function.callable
+    rows = len(arguments[0].index)
+    return _checked(
+        name, rule, function, rows, lambda: actor.meet(*((each.made(actor.prepare), each.index) for each in arguments))
+    )
+
+
 def _chunk(name: str, rule: str, function: Function, series: list[pd.Series]) -> pa.Array:
-    rows = len(series[0])
+    return _checked(name, rule, function, len(series[0]), lambda: function.callable(*series))
+
+
+def _checked(name: str, rule: str, function: Function, rows: int, work: Callable[[], Any]) -> pa.Array:
     try:
-        result = function.callable(*series)
+        result = work()
     except Exception as error:
         raise FunctionError(
             f"function '{name}' of {rule} raised {type(error).__name__}: {first_line(error)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,17 @@ import pyarrow as pa
 
 
 class Gathered:
-    """`values` at places `index`, which may repeat: text is decoded once for all its repetitions."""
+    """`values` at places `index`, which may repeat: what is made of a value is made once for all its repetitions."""
 
-    def __init__(self, values: pa.Array, index: npt.NDArray[np.integer], objects: Any = None) -> None:
+    def __init__(
+        self, values: pa.Array, index: npt.NDArray[np.integer], made: dict[Callable[[pa.Array], Any], Any] | None = None
+    ) -> None:
         self.values, self.index = values, index
-        self._objects = [] if objects is None else objects
+        self._made = {} if made is None else made
 
     def at(self, index: npt.NDArray[np.integer]) -> Gathered:
         """The same values at other places."""
-        return Gathered(self.values, index, self._objects)
+        return Gathered(self.values, index, self._made)
 
     def array(self) -> pa.Array:
         """The values, one by one."""
@@ -26,10 +29,14 @@ class Gathered:
 
     def objects(self) -> npt.NDArray[Any]:
         """The values as a user's function gets them."""
-        if not self._objects:
-            self._objects.append(as_numpy(self.values))
-        found: npt.NDArray[Any] = self._objects[0][self.index]
+        found: npt.NDArray[Any] = self.made(as_numpy)[self.index]
         return found
+
+    def made(self, prepare: Callable[[pa.Array], Any]) -> Any:
+        """What `prepare` makes of the values, of which `index` tells the places."""
+        if prepare not in self._made:
+            self._made[prepare] = prepare(self.values)
+        return self._made[prepare]
 
 
 def as_numpy(values: pa.Array) -> npt.NDArray[Any]:

@@ -9,12 +9,12 @@ import numpy as np
 
 from evenflow.rules import syntax as s
 from evenflow.rules.cells import Cell, Sliding
-from evenflow.rules.clock import Counter
+from evenflow.rules.clock import Counter, Numbers
 from evenflow.rules.errors import Text
 from evenflow.rules.expressions import compile_condition, compile_expression
 from evenflow.rules.frame import Frame, Results
 from evenflow.rules.outputs import canonical, output
-from evenflow.rules.views import LENGTH, grouping
+from evenflow.rules.views import LENGTH, TIME, grouping
 from evenflow.rules.world import Side, World, aggregated
 
 
@@ -32,9 +32,11 @@ class StreamRule:
         passing = "" if rule.where is None else canonical(rule.where, scope)
         label = f"{side.label} where {passing} group by {[canonical(each, by) for each in groups]}"
         found = world.aggregates(rule, scope)
-        counter = None
+        reached: Numbers | None = None
         if found and groups and side.window.kind == LENGTH:
-            counter = world.states.share(("counter", label), Counter)
+            reached = world.states.share(("counter", label), Counter)
+        elif groups or inner:
+            reached = world.clock if side.window.kind == TIME else None
         self._rows = Sliding(
             side.intake,
             side.window,
@@ -43,7 +45,7 @@ class StreamRule:
             tuple(compile_expression(each, scope) for each in inner),
             tuple(compile_expression(each, by) for each in groups),
             alone=len(world.streams) == 1 and side.intake.condition is None and not inner and not groups,
-            counter=counter,
+            reached=reached,
         )
         self._cells = {}
         for name, (node, value) in found.items():

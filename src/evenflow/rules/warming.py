@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from evenflow.operators.slots import Slots
 from evenflow.rules.engine import Engine
 from evenflow.rules.operator import RuleOperator
 from evenflow.rules.patterns import Patterns
@@ -43,3 +44,5 @@ def warm_up(engine: Engine, rows: pa.Schema) -> None:
         actor.process(some, units, keys)
     actor.sizes(np.array([0, 1], np.int32))
     actor.install(1, actor.extract(1))
+    slots = Slots()
+    slots.forget(slots.find(units, numbers))  # as groups go, after more rows than these

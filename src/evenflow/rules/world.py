@@ -15,6 +15,7 @@ from evenflow.rules import syntax as s
 from evenflow.rules.arithmetic import family
 from evenflow.rules.binding import Scope, listed, matching
 from evenflow.rules.cells import result_type
+from evenflow.rules.clock import Clock
 from evenflow.rules.errors import Text, nearest
 from evenflow.rules.expressions import Compiled, compile_condition, compile_expression
 from evenflow.rules.frame import Frame, Intake, Results
@@ -108,6 +109,8 @@ class World:
     lateness: int
     """Microseconds; 0 if rows are never late."""
     states: States = field(default_factory=States)
+    clock: Clock | None = None
+    """The latest time of each key, if anything goes by it."""
 
     def stream(self, name: str, at: s.Node, text: Text) -> str:
         """The stream that is meant: the one so spelled, else the only one but for its case."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
-from evenflow.operators.columns import locked
-from evenflow.operators.compiled import compiled
+from evenflow.operators.compiled import compiled, readable
 from evenflow.stories.nearest import DIGITS
-from evenflow.stories.vectors import Vectors
+from evenflow.stories.vectors import Sparse, Vectors
 from evenflow.stories.words import strings
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Places = npt.NDArray[np.integer]
 
 
 class Similarity:
@@ -36,31 +38,41 @@ class Similarity:
         texts = [strings(side).cast(pa.large_string()) for side in (left, right)]
         coded = pa.concat_arrays(texts).dictionary_encode(null_encoding="encode")
         codes = coded.indices.to_numpy()
-        vectors = self.vectors.of(coded.dictionary)
-        found = np.empty(len(left))
-        _cosines(vectors.offsets, vectors.cells, locked(codes[: len(left)]), locked(codes[len(left) :]), found)
+        vectors = self.prepare(coded.dictionary)
+        found = self.meet((vectors, codes[: len(left)]), (vectors, codes[len(left) :]))
         return pd.Series(found, getattr(left, "index", None))
 
+    def prepare(self, texts: pa.Array) -> Sparse:
+        """What is made of each text once, however many pairs it is in."""
+        return self.vectors.of(texts)
 
-def cosine(left: pd.Series[Any], right: pd.Series[Any]) -> pd.Series[Any]:
-    """The cosine of two texts, row by row, all words being equally rare; null where one of them has no words."""
-    return Similarity(Vectors())(left, right)
+    def meet(self, left: tuple[Sparse, Places], right: tuple[Sparse, Places]) -> npt.NDArray[np.float64]:
+        """The cosines of pairs, given as places among vectors."""
+        (ours, lefts), (theirs, rights) = left, right
+        found = np.empty(len(lefts))
+        sides = readable(lefts, np.int64), readable(rights, np.int64)
+        _cosines(ours.offsets, ours.cells, theirs.offsets, theirs.cells, *sides, found)
+        return found
+
+
+cosine = Similarity(Vectors())
+"""The cosine of two texts, row by row, all words being equally rare; null where one of them has no words."""
 
 
 @compiled
-def _cosines(offsets, cells, lefts, rights, found):  # type: ignore[no-untyped-def]
+def _cosines(offsets, cells, their_offsets, their_cells, lefts, rights, found):  # type: ignore[no-untyped-def]
     """Sums over common words, in their order."""
     for row in range(len(found)):
         one, end = offsets[lefts[row]], offsets[lefts[row] + 1]
-        other, last = offsets[rights[row]], offsets[rights[row] + 1]
+        other, last = their_offsets[rights[row]], their_offsets[rights[row] + 1]
         found[row] = np.nan if one == end or other == last else 0.0
         total = 0.0
         while one < end and other < last:
-            if cells[one].word == cells[other].word:
-                total += np.float64(cells[one].weight) * np.float64(cells[other].weight)
+            if cells[one].word == their_cells[other].word:
+                total += np.float64(cells[one].weight) * np.float64(their_cells[other].weight)
                 one += 1
                 other += 1
-            elif cells[one].word < cells[other].word:
+            elif cells[one].word < their_cells[other].word:
                 one += 1
             else:
                 other += 1
