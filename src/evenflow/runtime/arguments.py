@@ -17,10 +17,12 @@ from pyspark.sql.types import DataType, StructType
 
 from evenflow.errors import InvalidArgument, first_line
 from evenflow.operators.hosted import Hosted
+from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import MapOperator
 from evenflow.policy import BALANCES, KEYED_BALANCES, Balance, KeyedBalance, balance_named, keyed_balance_named
 from evenflow.policy.balance import Splitting
 from evenflow.runtime.frames import MAX_BODY
+from evenflow.runtime.keys import MOST_UNITS
 
 LEAST_MEMORY = 64 * 1024
 LONGEST_NAME = 80
@@ -30,6 +32,28 @@ def check_dataframe(df: DataFrame) -> None:
     """Refuse what is no DataFrame."""
     if not hasattr(df, "mapInArrow"):
         raise InvalidArgument(f"df is a {type(df).__name__}: give a DataFrame")
+
+
+def check_operator(operator: KeyedOperator) -> None:
+    """Refuse what is no keyed operator."""
+    if not isinstance(operator, KeyedOperator):
+        raise InvalidArgument(f"the operator is {operator!r}: give an object of a subclass of KeyedOperator")
+
+
+def check_sharing(operator: KeyedOperator, balance: KeyedBalance, split_keys: bool) -> None:
+    """Refuse a balance under which an operator does not see all rows of a key, unless that is wanted."""
+    if not balance.by_content and operator.content_sensitive and not split_keys:
+        raise InvalidArgument(
+            f"balance {balance.name!r} sends rows of one key to several workers, and {type(operator).__name__} is "
+            "content sensitive: use another balance, set content_sensitive = False if rows need not meet by key, "
+            "or give split_keys=True if each worker's own, wrong results are wanted"
+        )
+
+
+def check_units(units: int, workers: int) -> None:
+    """Refuse what is no number of units for so many workers."""
+    if not isinstance(units, int) or isinstance(units, bool) or not workers <= units <= MOST_UNITS:
+        raise InvalidArgument(f"units={units!r}: give a number from {workers} (the workers) to {MOST_UNITS:,}")
 
 
 def where_of(checkpoint: str | Path | None) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
-import hashlib
 import secrets
-import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import RegionOpened, TaskEnded, Transfer
-from evenflow.control.keyed import KeyedRegion
+from evenflow.control.events import TaskEnded, Transfer
 from evenflow.control.region import Region
 from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
@@ -37,6 +34,9 @@ from evenflow.runtime.arguments import (
     check_move,
     check_name,
     check_numbers,
+    check_operator,
+    check_sharing,
+    check_units,
     classic_context,
     keyed_balance_of,
     pickled,
@@ -48,17 +48,16 @@ from evenflow.runtime.detect import Rules, plan_rules
 from evenflow.runtime.driver import Driver
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.feeder import Feed
-from evenflow.runtime.keys import MOST_UNITS
 from evenflow.runtime.plan import plan_keyed
 from evenflow.runtime.qos import Named
 from evenflow.runtime.queries import Queries
-from evenflow.runtime.session import cancel_stage, driver_host, executor_of, slot_count, slots_may_grow
+from evenflow.runtime.regions import Regions
+from evenflow.runtime.session import cancel_stage, check_slots, driver_host, executor_of, remedy_for_slots, slot_count
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.supervisor import Supervisor
 from evenflow.runtime.vault import Kept, Vault
 
 STOP_S = 20.0
-PREPARE_S = 60.0
 
 
 class Cluster:
@@ -106,7 +105,6 @@ class Cluster:
         self._context = classic_context(spark)
         self._size = workers
         self._stopped = self._closed = False
-        self._opening = threading.Lock()
         bind, host = driver_host(self._context)
         secret = secrets.token_bytes(32)
         name = uuid.uuid4().hex[:8]
@@ -115,12 +113,14 @@ class Cluster:
         self._named = Named(weights)
         try:
             log = EventLog(event_log)
-            asked = (self._untouched, self._vault, partial(cancel_stage, self._context), Queries(spark))
+            queries = Queries(spark)
+            asked = (queries.untouched, self._vault, partial(cancel_stage, self._context), queries)
             self._driver = Driver(Controller(workers, weights), secret, bind, period, log, *asked)
         except BaseException:
             if self._vault is not None:
                 self._vault.close()
             raise
+        self._regions = Regions(self._driver, self._vault)
         settings = Settings(
             name, host, self._driver.port, secret, period, stall_timeout, emulate, where, weights, budget
         )
@@ -128,7 +128,8 @@ class Cluster:
         self._supervisor = Supervisor(self._context, settings, workers, self._task_ended)
         atexit.register(self.stop)
         try:
-            self._await_workers(start_timeout)
+            self.await_workers(start_timeout)
+            check_slots(self._context, workers)
         except BaseException:
             self.stop()
             raise
@@ -177,7 +178,7 @@ class Cluster:
         chosen = balance_of(balance, options)
         declared = schema_of(schema)
         arrow = arrow_schema(self._spark, declared)
-        region, operator = self._open_region(pickled(MapOperator(function, arrow, input)), name or "region", chosen)
+        region, operator = self._regions.open(pickled(MapOperator(function, arrow, input)), name or "region", chosen)
         feed = Feed(self._settings, region, operator, arrow.serialize().to_pybytes(), chosen.splitting)
         return df.mapInArrow(feed, declared)
 
@@ -219,18 +220,10 @@ class Cluster:
         self._check_running()
         check_dataframe(df)
         check_name(name)
-        if not isinstance(operator, KeyedOperator):
-            raise InvalidArgument(f"the operator is {operator!r}: give an object of a subclass of KeyedOperator")
+        check_operator(operator)
         chosen = keyed_balance_of(balance, options)
-        choices = 0 if chosen.by_content else getattr(chosen, "choices", 0)
-        if not chosen.by_content and operator.content_sensitive and not split_keys:
-            raise InvalidArgument(
-                f"balance {chosen.name!r} sends rows of one key to several workers, and {type(operator).__name__} is "
-                "content sensitive: use another balance, set content_sensitive = False if rows need not meet by key, "
-                "or give split_keys=True if each worker's own, wrong results are wanted"
-            )
-        if not isinstance(units, int) or isinstance(units, bool) or not self._size <= units <= MOST_UNITS:
-            raise InvalidArgument(f"units={units!r}: give a number from {self._size} (the workers) to {MOST_UNITS:,}")
+        check_sharing(operator, chosen, split_keys)
+        check_units(units, self._size)
         if transfer not in get_args(Transfer) or (transfer == "store" and self._vault is None):
             raise InvalidArgument(f"transfer={transfer!r}: give 'direct', or 'store' in a cluster with a checkpoint")
         plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread)
@@ -238,11 +231,12 @@ class Cluster:
         if self._vault is not None and df.isStreaming and chosen.by_content:
             by = f"{key} modulo" if spread == "modulo" else key
             kept = Kept(f"{identity(operator)} by {by}", units + 1)
-            region, digest = self._open_stored(code, name or kept.operator, kept, chosen, transfer)
+            region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer)
         else:
-            region, digest = self._open_region(code, name or "keyed", chosen, units + 1, transfer)
+            region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer)
         self._named.use(name or region)
-        self._await_operator(digest)
+        self._regions.await_operator(digest)
+        choices = 0 if chosen.by_content else getattr(chosen, "choices", 0)
         return plan.applied(self._settings, region, digest, chosen.by_content, choices)
 
     def detect(
@@ -278,37 +272,6 @@ class Cluster:
         rows, operator = plan_rules(df, rules, key, functions, time, lateness)
         return self.keyed(rows, key, operator, units=units, balance=balance, name=name, **options)
 
-    def _open_region(
-        self, code: bytes, name: str, balance: Balance | KeyedBalance, units: int = 0, transfer: Transfer = "direct"
-    ) -> tuple[str, str]:
-        """Open a region; its name, and its operator's."""
-        operator = hashlib.sha256(code).hexdigest()[:16]
-        with self._opening:  # one at a time: until its region is open, a name is free and an operator unused
-            self._driver.add_code(operator, code)
-            region = self._driver.ask(lambda controller: controller.free_name(name))
-            opened = RegionOpened(self._driver.now(), region, operator, balance, units, transfer=transfer)
-            self._driver.open_region(opened)
-        return region, operator
-
-    def _open_stored(
-        self, code: bytes, name: str, kept: Kept, balance: KeyedBalance, transfer: Transfer
-    ) -> tuple[str, str]:
-        """Open a region whose state is stored, or go on with it if it is there: state is found again by the name."""
-        assert self._vault is not None
-        digest = hashlib.sha256(code).hexdigest()[:16]
-        with self._opening:
-            before = self._vault.keeps(name)
-            if before is not None and before != kept:
-                raise InvalidArgument(
-                    f"name {name!r} is that of {before.operator} with {before.units - 1} units already, and this is "
-                    f"{kept.operator} with {kept.units - 1}: give keyed another name"
-                )
-            self._vault.add(name, kept)
-            self._driver.add_code(digest, code)
-            opened = RegionOpened(self._driver.now(), name, digest, balance, kept.units, True, transfer)
-            self._driver.open_region(opened)
-        return name, digest
-
     def workers(self) -> list[WorkerStatus]:
         """The workers: id, executor, host, pid, state, restarts and what they did so far."""
         now = self._driver.now()
@@ -322,19 +285,19 @@ class Cluster:
 
     def snapshot(self, region: str) -> Snapshot:
         """An ordered region's statistics now."""
-        known = self._region(region)
+        known = self._regions.find(region)
         if not isinstance(known, Region):
             raise InvalidArgument(f"region {region} is keyed: ask for its keyed_snapshot")
         return self._driver.ask(lambda _: known.snapshot(self._driver.now()))
 
     def keyed_snapshot(self, region: str) -> KeyedSnapshot:
         """A keyed operator's statistics now."""
-        known = self._keyed_region(region)
+        known = self._regions.find_keyed(region)
         return self._driver.ask(lambda _: known.snapshot(self._driver.now()))
 
     def move(self, region: str, units: Sequence[int], target: int) -> None:
         """Ask for units of a keyed operator to be moved to a worker; the event log tells what becomes of it."""
-        known = self._keyed_region(region)
+        known = self._regions.find_keyed(region)
         if not known.balance.by_content:
             raise InvalidArgument(f"region {region} has balance {known.balance.name!r}: its rows go to any worker")
         owners = known.movements.table.owners
@@ -342,18 +305,6 @@ class Cluster:
         for source in sorted({int(owners[unit]) for unit in units} - {target}):
             mine = tuple(int(unit) for unit in units if owners[unit] == source)
             self._driver.move(MoveUnits(region, mine, source, target, "asked for"))
-
-    def _region(self, name: str) -> Region | KeyedRegion:
-        try:
-            return self._driver.ask(lambda controller: controller.region(name))
-        except KeyError:
-            raise InvalidArgument(f"this cluster has no region {name!r}") from None
-
-    def _keyed_region(self, name: str) -> KeyedRegion:
-        known = self._region(name)
-        if not isinstance(known, KeyedRegion):
-            raise InvalidArgument(f"region {name} is not keyed: it has no units")
-        return known
 
     def await_workers(self, timeout: float = 60.0) -> None:
         """Wait until all workers are live, after some were lost."""
@@ -392,40 +343,10 @@ class Cluster:
     def _task_ended(self, worker: int, reason: str) -> None:
         self._driver.post(TaskEnded(self._driver.now(), worker, reason))
 
-    def _await_workers(self, timeout: float) -> None:
-        self.await_workers(timeout)
-        slots = slot_count(self._context)
-        if slots <= self._size and not slots_may_grow(self._context):
-            raise ClusterStartError(
-                f"{self._size} workers hold all {slots} task slots of this session and leave none for the query: "
-                f"{_remedy(self._context.master, self._size + 1)}"
-            )
-
-    def _untouched(self, query: str, epoch: int) -> bool:
-        """Whether no batch of a query before this one had any rows; batch 0 often has none, and no tasks."""
-        stream = self._spark.streams.get(query)
-        rows = {progress["batchId"]: progress["numInputRows"] for progress in stream.recentProgress} if stream else {}
-        return all(rows.get(earlier) == 0 for earlier in range(epoch))
-
-    def _await_operator(self, operator: str) -> None:
-        """Wait until the workers have compiled what the operator needs; if that takes long, rows wait for the rest."""
-        deadline = time.monotonic() + PREPARE_S
-        while not self._driver.ask(lambda controller: controller.ready(operator)) and time.monotonic() < deadline:
-            time.sleep(0.005)
-
     def _why_not_started(self, live: int, timeout: float) -> str:
         slots = slot_count(self._context)
         message = f"{live} of {self._size} workers started within {timeout:.0f} s; the session has {slots} task slots. "
         failures = [event for event in self._driver.events() if event["event"] == "task-ended"]
         if failures:
             return message + f"The last worker task to fail said: {failures[-1]['reason']}"
-        return message + _remedy(self._context.master, self._size + 1)
-
-
-def _remedy(master: str, slots: int) -> str:
-    if master.startswith("local["):
-        return f"Use master local[{slots},4] or more, or evenflow.local_session(workers={slots - 1})"
-    return (
-        f"Give the session at least {slots} slots (executors times spark.executor.cores over spark.task.cpus), "
-        "end other jobs that hold them, or ask for fewer workers"
-    )
+        return message + remedy_for_slots(self._context, self._size + 1)

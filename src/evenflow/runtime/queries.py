@@ -32,3 +32,9 @@ class Queries:
         with suppress(Exception):  # the session is stopped, too
             return stream is not None and not stream.isActive and stream.exception() is None
         return False
+
+    def untouched(self, query: str, epoch: int) -> bool:
+        """Whether no batch of a query before this one had any rows; batch 0 often has none, and no tasks."""
+        stream = self._spark.streams.get(query)
+        rows = {progress["batchId"]: progress["numInputRows"] for progress in stream.recentProgress} if stream else {}
+        return all(rows.get(earlier) == 0 for earlier in range(epoch))

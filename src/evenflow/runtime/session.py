@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from evenflow.errors import InvalidArgument
+from evenflow.errors import ClusterStartError, InvalidArgument
 
 QUERY_SLOTS = 2
 """Slots beside the workers', for the query's own tasks."""
@@ -65,6 +65,26 @@ def slot_count(context: SparkContext) -> int:
 def slots_may_grow(context: SparkContext) -> bool:
     """Whether the session asks for executors as it needs them."""
     return context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true"
+
+
+def remedy_for_slots(context: SparkContext, slots: int) -> str:
+    """What to do where a session has fewer slots than are needed."""
+    if (context.master or "").startswith("local["):
+        return f"Use master local[{slots},4] or more, or evenflow.local_session(workers={slots - 1})"
+    return (
+        f"Give the session at least {slots} slots (executors times spark.executor.cores over spark.task.cpus), "
+        "end other jobs that hold them, or ask for fewer workers"
+    )
+
+
+def check_slots(context: SparkContext, workers: int) -> None:
+    """Refuse a session whose slots are all held by the workers, now and later."""
+    slots = slot_count(context)
+    if slots <= workers and not slots_may_grow(context):
+        raise ClusterStartError(
+            f"{workers} workers hold all {slots} task slots of this session and leave none for the query: "
+            f"{remedy_for_slots(context, workers + 1)}"
+        )
 
 
 def driver_host(context: SparkContext) -> tuple[str, str]:

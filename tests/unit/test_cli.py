@@ -1,0 +1,72 @@
+"""`evenflow bench`: what is refused before anything starts, and what is shown after."""
+
+import io
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from evenflow.bench import keyed, keyed_view, ordered, ordered_view
+from evenflow.cli import app
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200", "TERM": "dumb"})
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, " ".join(result.output.split())
+
+
+def shown(table):
+    written = io.StringIO()
+    Console(file=written, width=200).print(table)
+    return " ".join(written.getvalue().split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("ordered", "--workers", "4", "--slow", "3", "--also", "2:5"), "5 slow workers of 4"),
+        (("ordered", "--also", "2"), "'2' is not workers:factor"),
+        (("keyed", "--slow", "1"), "slow workers need --cost-us"),
+        (("cep", "--exponents", "0.2,steep"), "'steep' is no number"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_a_matter_of_usage(arguments, said):
+    code, output = run("bench", *arguments)
+    assert code == 2
+    assert said in output
+
+
+@pytest.mark.parametrize("what", ["ordered", "keyed", "cep"])
+def test_an_unknown_balance_is_one_line(what):
+    code, output = run("bench", what, "--balance", "fairness")
+    assert code == 1
+    assert output.startswith("error: ")
+    assert "fairness" in output
+
+
+@pytest.mark.parametrize("arguments", [(), ("bench",), ("bench", "ordered"), ("state", "ls"), ("torture",)])
+def test_every_command_tells_its_usage(arguments):
+    code, output = run(*arguments, "--help")
+    assert code == 0
+    assert output.startswith(" ".join(("Usage:", "root", *arguments)))
+
+
+def test_the_table_of_an_ordered_region_tells_what_is_wrong():
+    setting = ordered.Setting(workers=8, slow=2, factor=5.0, also=((1, 3.0),), until=7.0)
+    good = ordered.Outcome("credits", 1000.0, 0.91, 0.95, 1000.0, 1.5, True, 9, 9, 1.0, {"p50": 12.0, "p99": 40.0})
+    wrong = ordered.Outcome("auto", 1000.0, 0.91, 0.95, 1000.0, None, False, 9, 8, 1.0, {"p50": 12.0, "p99": 40.0})
+    said = shown(ordered_view.table(setting, [good, wrong]))
+    assert "2 of 8 workers 5x slower, 1 3x until second 7, 20 us a row" in said
+    assert "│ credits │ 1,000 │ 0.910 │ 0.950 │ 1.5 s │ 12 / 40 ms │ yes │" in said
+    assert "│ auto │ 1,000 │ 0.910 │ 0.950 │ - │ 12 / 40 ms │ NO │" in said
+
+
+def test_the_table_of_a_keyed_operator_compares_with_plain_spark_or_the_bound():
+    outcome = keyed.Outcome("flux", 2000.0, True, 1.0, of_identity=0.8, of_shuffle=1.6, of_bound=0.9)
+    plain = shown(keyed_view.table(keyed.Setting(workers=2, keys=10, rows=1_000, zipf=1.0), [outcome]))
+    assert "1,000 rows of 10 keys, Zipf 1 on 2 workers" in plain
+    assert "│ flux │ 2,000 │ 0.800 │ 1.600 │ 0.0 % │ 0 │ - │ yes │" in plain
+    emulated = shown(keyed_view.table(keyed.Setting(workers=2, keys=10, rows=1_000, cost_us=5.0), [outcome]))
+    assert "of bound" in emulated
+    assert "│ flux │ 2,000 │ 0.900 │ - │ 0.0 % │ 0 │ - │ yes │" in emulated
