@@ -87,10 +87,9 @@ def _check_stage(world, stage):
 def _check_state(world, query):
     """If workers have the state at the end of the last batch, it is that, and each unit is at one place."""
     region = world.regions[query.region]
-    known = region.evaluations.get(query.evaluation)
-    if known is None or not known.stateful:
+    epochs, found = region.evaluations.stored.get(query.evaluation), {}
+    if epochs is None or not epochs.stateful:
         return
-    epochs, found = known.epochs, {}
     if epochs.held is None or epochs.attempt is None or not epochs.attempt.whole:
         return
     if epochs.held != (epochs.epoch, epochs.attempt.number) or len(epochs.attempt.begun) < len(

@@ -125,8 +125,8 @@ def _check_totals(world, name, alive, found):
 def _check_leaks(world):
     for number, host in _hosts(world).items():
         for name in ("_leaving", "_markers", "_arrived"):
-            if getattr(host, name):
-                _fail(world, f"worker {number} keeps {name} {getattr(host, name)}")
+            if getattr(host.moves, name):
+                _fail(world, f"worker {number} keeps {name} {getattr(host.moves, name)}")
         if any(known.feeders for known in host._regions.values()):
             _fail(world, f"worker {number} thinks that feeders are there")
     for process in world.live():

@@ -83,10 +83,10 @@ def test_histories_have_what_they_are_to_have():
 @pytest.mark.parametrize("what", ["double", "lose", "misroute"])
 def test_what_is_wrong_shows(what, monkeypatch):
     """Break the engine on purpose: the invariants notice."""
-    from evenflow.runtime import host, skew
+    from evenflow.runtime import moves, skew
 
     if what == "double":  # the source keeps what it sends
-        original = host.Host._send_if_quiet
+        original = moves.Moves._send_if_quiet
 
         def keeps(self, move):
             original(self, move)
@@ -94,9 +94,9 @@ def test_what_is_wrong_shows(what, monkeypatch):
             if leaving is not None and leaving.sent:
                 self._restore(move, leaving.region)
 
-        monkeypatch.setattr(host.Host, "_send_if_quiet", keeps)
+        monkeypatch.setattr(moves.Moves, "_send_if_quiet", keeps)
     elif what == "lose":  # markers are not waited for
-        monkeypatch.setattr(host.Leaving, "__init__", _hasty(host.Leaving.__init__))
+        monkeypatch.setattr(moves.Leaving, "__init__", _hasty(moves.Leaving.__init__))
     else:  # rows of a paused unit go out all the same
         monkeypatch.setattr(skew.SkewBuffer, "pause", lambda _self, _move, _units: set())
         monkeypatch.setattr(skew.SkewBuffer, "release", lambda _self, _move, _worker: None)

@@ -91,7 +91,7 @@ def test_what_is_over_stays_over():
     assert evaluations.leave(batch(), 0.0, begun=False, ended=False) == ""
     assert evaluations.register(batch(attempt=1)) == "a worker was lost"
     assert evaluations.end("stage 1", "again") == set()
-    assert len(evaluations) == 0
+    assert evaluations.ids == []
     assert not evaluations.feeding
 
 

@@ -7,6 +7,7 @@ from evenflow.control.events import (
     FeederBegan,
     FeederDraining,
     FeederEnded,
+    FeederFailed,
     FeederJoined,
     MoveAsked,
     MoveReport,
@@ -20,7 +21,6 @@ from evenflow.control.movement import PATIENCE_S
 from evenflow.model import MoveUnits
 from evenflow.policy import Hash
 from evenflow.policy.dlb import DlbH
-from evenflow.policy.sharing import Sharing
 
 UNITS = 6
 
@@ -138,6 +138,16 @@ def test_a_refused_feeder_leaves_nothing():
     assert not scene.controller._feeders
 
 
+def test_a_feeder_whose_evaluation_ended_while_it_waited_for_workers_hears_no_more():
+    scene = Scene(workers=0)
+    scene.feeder(100)
+    scene.feeder(101, partition=1)
+    scene.do(FeederFailed(0.0, 101, "on purpose"))
+    scene.join(0)
+    scene.do(Tick(1.0))
+    assert [each.message["type"] for each in scene.told if each.peer == 100] == ["lost"]
+
+
 def test_losing_a_worker_costs_every_evaluation():
     scene = Scene()
     scene.feeder(100, stage="1")
@@ -168,7 +178,7 @@ def test_who_goes_by_arrivals_is_asked_until_all_rows_are_through(monkeypatch, b
     scene = Scene()
     scene.region.balance = balance()
     scene.feeder(100)
-    scene.region.decide(1.0, Sharing())
+    scene.region.decide(1.0)
     scene.do(FeederDraining(1.5, 100))
-    scene.region.decide(2.0, Sharing())
+    scene.region.decide(2.0)
     assert len(times) == asked

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from evenflow.control.events import Record
-from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, MARKERS_S, PATIENCE_S, Movements, Site, batches
+from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, MARKERS_S, PATIENCE_S, Movements, batches
+from evenflow.control.workers import Site
 from evenflow.model import MoveUnits, RoutingTable
 
 FEEDERS = [21, 22]

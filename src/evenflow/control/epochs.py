@@ -115,6 +115,8 @@ class Epochs:
         """Those of the present batch."""
         self.held: tuple[int, int] | None = (-1, 0)
         """The batch and attempt whose state workers have in memory; None if it is not whole."""
+        self.stateful = False
+        """Whether any of that may have rows in it."""
         self.loading: set[int] = set()
         """Workers that are loading the state to start from."""
         self.loads = 0
@@ -228,7 +230,7 @@ class Epochs:
     def admit(self) -> None:
         """Rows of the attempt under way go into state from now on."""
         assert self.attempt is not None
-        self.held = (self.epoch, self.attempt.number)
+        self.held, self.stateful = (self.epoch, self.attempt.number), True
 
     def arrived(self, epoch: int, units: npt.NDArray[np.int32]) -> None:
         """Rows of these units have come in."""
@@ -263,7 +265,7 @@ class Epochs:
 
         If all it began is noted and nobody feeds it, Spark may have counted it already: then it only takes no more.
         """
-        self.held = None
+        self.drop()
         self.loading.clear()
         now = self.attempt
         if now is None:
@@ -277,21 +279,24 @@ class Epochs:
 
     # -- state
 
+    def drop(self) -> None:
+        """What workers have in memory is of no use any more."""
+        self.held, self.stateful = None, False
+
     def load(self, workers: Iterable[int]) -> Base:
         """Workers are to drop what they have, and to load the state to start from."""
         base = self.base
-        self.held = None
+        self.drop()
         self.target = (base.epoch, base.attempt)
         self.loading = set(workers)
         self.loads += 1
         return base
 
-    def loaded(self, worker: int) -> bool:
-        """A worker has loaded; whether all have."""
+    def loaded(self, worker: int) -> None:
+        """A worker has loaded."""
         self.loading.discard(worker)
         if not self.loading:
-            self.held = self.target
-        return not self.loading
+            self.held, self.stateful = self.target, True
 
     @property
     def base(self) -> Base:
@@ -306,6 +311,11 @@ class Epochs:
         return self.held == self._settled_key or (
             now is not None and self.held == (self.epoch, now.number) and not now.poisoned
         )
+
+    @property
+    def wanted(self) -> bool:
+        """Whether tasks wait for state that workers do not have."""
+        return self.attempt is not None and bool(self.attempt.feeders) and not self.current
 
     @property
     def outdated(self) -> bool:

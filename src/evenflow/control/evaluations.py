@@ -31,10 +31,8 @@ class Evaluation:
     begun: set[int] = field(default_factory=set)
     """Partitions of the present epoch whose rows went into state."""
     stateful: bool = False
-    """Whether any rows of it may be in state."""
+    """Whether any rows of it are in state; of a query whose state is stored, its epochs say."""
     idle_since: float = 0.0
-    epochs: Epochs | None = None
-    """Of a query whose state is stored."""
 
 
 class Evaluations:
@@ -43,11 +41,10 @@ class Evaluations:
     def __init__(self, durable_units: int = 0) -> None:
         self._durable_units = durable_units
         """How many units queries store; 0 if there is no store."""
+        self.stored: dict[str, Epochs] = {}
+        """The live queries whose state is stored."""
         self._live: dict[str, Evaluation] = {}
         self._over: dict[str, str] = {}
-
-    def __len__(self) -> int:
-        return len(self._live)
 
     @property
     def ids(self) -> list[str]:
@@ -69,10 +66,11 @@ class Evaluations:
                     f"batch {feeder.epoch} of query {feeder.query} comes to a cluster that has no state of the batches "
                     "before it: start the query with a new checkpointLocation"
                 )
-            epochs = Epochs(self._durable_units, feeder.saved) if streaming and self._durable_units else None
-            known = self._live[name] = Evaluation(name, streaming, epochs=epochs)
-        if known.epochs is not None:
-            why = known.epochs.join(feeder)
+            known = self._live[name] = Evaluation(name, streaming)
+            if streaming and self._durable_units:
+                self.stored[name] = Epochs(self._durable_units, feeder.saved)
+        if name in self.stored:
+            why = self.stored[name].join(feeder)
             if not why:
                 known.feeders.add(feeder.peer)
             return why
@@ -90,8 +88,8 @@ class Evaluations:
         known = self._live.get(name)
         if known is None:
             return self._over.get(name, "its evaluation is over")
-        if known.epochs is not None:
-            why = known.epochs.begin(feeder)
+        if name in self.stored:
+            why = self.stored[name].begin(feeder)
             if why:
                 known.feeders.discard(feeder.peer)
             return why
@@ -117,24 +115,24 @@ class Evaluations:
             return ""
         known.feeders.discard(feeder.peer)
         known.idle_since = time
-        if known.epochs is not None:
-            return known.epochs.leave(feeder, begun)
+        if known.id in self.stored:
+            return self.stored[known.id].leave(feeder, begun)
         if begun and not ended and known.streaming:
             return f"partition {feeder.partition} of {_what(feeder)} broke off, and some of its rows are in state"
         return ""
 
-    def get(self, name: str) -> Evaluation | None:
-        """A live one."""
-        return self._live.get(name)
-
-    @property
-    def durable(self) -> list[Evaluation]:
-        """Queries whose state is stored."""
-        return [known for known in self._live.values() if known.epochs is not None]
+    def may_apply(self, feeder: FeederJoined) -> bool:
+        """Whether rows of a task that has begun may go into state: its evaluation, or attempt, is not given up."""
+        name = evaluation_of(feeder)
+        if name in self.stored:
+            now = self.stored[name].attempt
+            return now is not None and feeder.peer in now.feeders
+        return name in self._live
 
     def end(self, name: str, why: str) -> set[Peer]:
         """Close an evaluation for good; the feeders it had."""
         known = self._live.pop(name, None)
+        self.stored.pop(name, None)
         self._over[name] = why
         while len(self._over) > REMEMBERED:
             del self._over[next(iter(self._over))]
@@ -149,7 +147,12 @@ class Evaluations:
     @property
     def stateful(self) -> list[str]:
         """Those that may have rows in state."""
-        return [known.id for known in self._live.values() if known.stateful]
+        return [name for name, known in self._live.items() if self.stored.get(name, known).stateful]
+
+    @property
+    def stateless(self) -> bool:
+        """Whether no state is anywhere, or on its way there."""
+        return not self.stateful and not any(epochs.loading for epochs in self.stored.values())
 
     def knows(self, feeder: FeederJoined) -> bool:
         """Whether the evaluation a task belongs to has been here before."""

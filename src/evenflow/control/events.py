@@ -284,23 +284,19 @@ class Stop:
     time: float
 
 
+FeederEvent = FeederBegan | FeederArrivals | FeederDraining | FeederEnded | FeederFailed | FeederReport
+"""What a feeder says to its region."""
+WorkerEvent = ConsumerReport | MoveReport | StateLoaded | UnitsSaved
+"""What a worker says to a keyed region."""
 Event = (
     RegionOpened
     | WorkerJoined
-    | FeederJoined
-    | FeederBegan
-    | FeederArrivals
-    | FeederDraining
-    | FeederEnded
-    | FeederFailed
-    | Stored
-    | StateLoaded
-    | UnitsSaved
     | WorkerReport
     | OperatorReady
-    | FeederReport
-    | ConsumerReport
-    | MoveReport
+    | WorkerEvent
+    | FeederJoined
+    | FeederEvent
+    | Stored
     | MoveAsked
     | PeerLeft
     | TaskEnded

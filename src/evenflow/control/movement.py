@@ -24,7 +24,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from evenflow.control.events import Instruction, Peer, Record, Tell, Transfer
+from evenflow.control.workers import Site
 from evenflow.model import MoveUnits, RoutingTable
 
 MARKERS_S = 2.0
@@ -34,16 +37,6 @@ PATIENCE_S = 30.0
 BATCH_BYTES = 8 * 1024 * 1024
 BATCH_UNITS = 64
 """Units that go together: as many as this, or as have this much state, so that none waits long for the others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """Where a worker is found."""
-
-    peer: Peer
-    host: str
-    port: int
-    """Where its mover listens."""
 
 
 @dataclass(slots=True)
@@ -88,6 +81,22 @@ class Movements:
     _queued: set[int] = field(default_factory=set)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     """Of movements: rising, and no two regions of a cluster have the same, for workers know movements by them."""
+
+    def deal(self, anew: bool) -> None:
+        """Give units nobody owns to those who are there; `anew`: all of them, since no state is anywhere."""
+        if not self.sites:
+            return
+        live = list(self.sites)
+        if anew and not self.moving:
+            even = RoutingTable.even(self.table.units, live)
+            if not np.array_equal(even.owners, self.table.owners):
+                self.table = RoutingTable(self.table.version + 1, even.owners)
+            return
+        orphans = np.flatnonzero(~np.isin(self.table.owners, live))
+        for place, worker in enumerate(live):
+            mine = orphans[orphans % len(live) == place]
+            if len(mine):
+                self.table = self.table.moved(mine.tolist(), worker)
 
     @property
     def moving(self) -> int:
@@ -243,7 +252,7 @@ class Movements:
             for peer in sorted(told):
                 yield Tell(peer, {"type": "pause", "source": move.source} | message)
             target = self.sites[move.target]
-            to = {"target": move.target, "host": target.host, "port": target.port, "feeders": sorted(told)}
+            to = {"target": move.target, "host": target.host, "port": target.mover, "feeders": sorted(told)}
             to["evaluations"] = list(self.evaluations())
             if self.transfer == "store":
                 to["store"] = True

@@ -1,11 +1,14 @@
-"""What the controller keeps of one region: its balance, its weights, its counters pooled over feeders."""
+"""An ordered region: its balance, its weights, its counters pooled over feeders."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from evenflow.model import Connection, SetWeights, Snapshot
+from evenflow.control.costs import Costs
+from evenflow.control.events import FeederEvent, FeederJoined, FeederReport, Instruction, Peer, PeerLeft, Record, Tell
+from evenflow.control.workers import Site, listed
+from evenflow.model import RESOLUTION, Connection, SetWeights, Snapshot
 from evenflow.policy.balance import Balance, even_weights
 
 COUNTERS = ("blocked_s", "rows_sent", "frames_sent", "rows_done", "frames_done", "busy_s")
@@ -18,72 +21,169 @@ class Region:
     name: str
     operator: str
     balance: Balance
-    feeders: set[int] = field(default_factory=set)
+    feeders: set[Peer] = field(default_factory=set)
     weights: dict[int, int] = field(default_factory=dict)
-    incarnations: dict[int, int] = field(default_factory=dict)
-    totals: dict[int, dict[str, float]] = field(default_factory=dict)
+    sites: dict[int, Site] = field(default_factory=dict)
+    totals: dict[int, Connection] = field(default_factory=dict)
+    """By worker, what its present incarnation did; the weights are in `weights`."""
+    costs: Costs = field(default_factory=Costs)
     feeding_s: float = 0.0
     rows_out: int = 0
     resent: int = 0
     rerouted: int = 0
-    costs: dict[int, float] = field(default_factory=dict)
-    """Service time a row on each worker, as last reported: what the next feeder sizes its first frames by."""
-    overhead: float | None = None
-    """What a call costs beside its rows, in rows, as last reported."""
     _decided_at: float = 0.0
 
-    def set_workers(self, incarnations: Mapping[int, int]) -> None:
-        """Take the live workers: newcomers and restarted ones start with no history, those that left lose theirs."""
-        for worker in list(self.totals):
-            if incarnations.get(worker) != self.incarnations.get(worker):
-                del self.totals[worker]
-                self.costs.pop(worker, None)
-        self.incarnations = dict(sorted(incarnations.items()))
-        for worker in self.incarnations:
-            self.totals.setdefault(worker, dict.fromkeys(COUNTERS, 0.0))
-        known = {worker: weight for worker, weight in self.weights.items() if worker in self.incarnations}
-        if set(known) != set(self.incarnations) or not any(known.values()):
-            known = even_weights(list(self.incarnations)) if self.incarnations else {}
-        self.weights = known
+    @property
+    def in_use(self) -> bool:
+        """Whether anybody feeds it."""
+        return bool(self.feeders)
 
-    def add(self, feeding_s: float, rows_out: int, connections: Mapping[int, Mapping[str, float]]) -> None:
+    def opened(self, time: float) -> Record:
+        """For the event log."""
+        fields = {"region": self.name, "balance": self.balance.name, "splitting": self.balance.splitting}
+        return Record(time, "region-opened", fields)
+
+    def close(self, time: float) -> Iterable[Instruction]:
+        """Nobody has fed it for long."""
+        return ()
+
+    def set_workers(self, time: float, sites: Mapping[int, Site]) -> Iterator[Instruction]:
+        """Take the live workers: newcomers and restarted ones start with no history, those that left lose theirs."""
+        for worker, site in self.sites.items():
+            if sites.get(worker) != site:
+                del self.totals[worker]
+                self.costs.forget(worker)
+        self.sites = dict(sites)
+        self.totals = {w: self.totals.get(w) or Connection(w, site.incarnation, 0) for w, site in sites.items()}
+        known = {worker: weight for worker, weight in self.weights.items() if worker in self.sites}
+        if set(known) != set(self.sites) or not any(known.values()):
+            known = even_weights(list(self.sites)) if self.sites else {}
+        self.weights = known
+        yield from self._rebalance(time, tell=False)
+        for peer in self.feeders:
+            yield self._directory(peer)
+
+    # -- feeders
+
+    def register(self, feeder: FeederJoined) -> str:
+        """Why a feeder may not join, or nothing."""
+        return ""
+
+    def join(self, feeder: FeederJoined) -> Iterator[Instruction]:
+        """A feeder has come."""
+        self.feeders.add(feeder.peer)
+        yield self._directory(feeder.peer)
+
+    def _directory(self, peer: Peer) -> Tell:
+        known = {"type": "directory", "workers": listed(self.sites), "weights": _keys(self.weights)}
+        return Tell(peer, known | self.costs.told())
+
+    def hear(self, feeder: FeederJoined, event: FeederEvent) -> Iterable[Instruction]:
         """Pool a feeder's report; what it says of workers that are gone is dropped."""
-        self.feeding_s += feeding_s
-        self.rows_out += rows_out
-        for worker, counts in connections.items():
-            totals = self.totals.get(worker)
-            current = self.incarnations.get(worker)
-            if totals is not None and counts.get("incarnation", current) == current:
-                for name in COUNTERS:
-                    totals[name] += counts.get(name, 0)
-                if counts.get("rows_done", 0) > 0:
-                    calls = counts.get("frames_done", 0) * (self.overhead or 0.0)
-                    self.costs[worker] = counts.get("busy_s", 0.0) / (counts["rows_done"] + calls)
+        if isinstance(event, FeederReport):
+            self.feeding_s += event.feeding_s
+            self.rows_out += event.rows_out
+            self.resent += event.resent
+            self.rerouted += event.rerouted
+            for worker, counts in event.connections.items():
+                site = self.sites.get(worker)
+                if site is not None and counts.get("incarnation", site.incarnation) == site.incarnation:
+                    total = self.totals[worker]
+                    sums = {name: getattr(total, name) + counts.get(name, 0) for name in COUNTERS}
+                    self.totals[worker] = replace(total, **sums)
+                    self.costs.add(worker, counts)
+            self.costs.learn(event.overhead)
+        return ()
+
+    def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterable[Instruction]:
+        """A feeder is gone."""
+        self.feeders.discard(feeder.peer)
+        return ()
+
+    # -- statistics and decisions
+
+    def tick(self, time: float) -> Iterator[Instruction]:
+        """Ask the balance, if anything was fed since it was last asked."""
+        if self.feeding_s != self._decided_at:
+            yield self._sample(time)
+            yield from self._rebalance(time)
 
     def snapshot(self, time: float) -> Snapshot:
         """The region now."""
-        connections = tuple(
-            Connection(
-                worker=worker,
-                incarnation=incarnation,
-                weight=self.weights.get(worker, 0),
-                blocked_s=self.totals[worker]["blocked_s"],
-                rows_sent=int(self.totals[worker]["rows_sent"]),
-                frames_sent=int(self.totals[worker]["frames_sent"]),
-                rows_done=int(self.totals[worker]["rows_done"]),
-                frames_done=int(self.totals[worker]["frames_done"]),
-                busy_s=self.totals[worker]["busy_s"],
-            )
-            for worker, incarnation in self.incarnations.items()
-        )
+        connections = tuple(replace(total, weight=self.weights.get(w, 0)) for w, total in self.totals.items())
         return Snapshot(time, self.name, len(self.feeders), self.feeding_s, connections, self.rows_out)
 
-    @property
-    def fresh(self) -> bool:
-        """Whether anything was fed since the balance was last asked."""
-        return self.feeding_s != self._decided_at
+    def _sample(self, time: float) -> Record:
+        snapshot = self.snapshot(time)
+        return Record(
+            time,
+            "sample",
+            {
+                "region": self.name,
+                "feeders": snapshot.feeders,
+                "feeding_s": round(snapshot.feeding_s, 6),
+                "rows_out": snapshot.rows_out,
+                "resent": self.resent,
+                "rerouted": self.rerouted,
+                "connections": [
+                    {
+                        "worker": c.worker,
+                        "weight": c.weight,
+                        "blocked_s": round(c.blocked_s, 6),
+                        "rows_sent": c.rows_sent,
+                        "rows_done": c.rows_done,
+                        "busy_s": round(c.busy_s, 6),
+                    }
+                    for c in snapshot.connections
+                ],
+            },
+        )
 
-    def decide(self, time: float) -> list[SetWeights]:
-        """Ask the balance."""
+    def _rebalance(self, time: float, tell: bool = True) -> Iterator[Instruction]:
+        """Ask the balance; one that fails costs its own region this round, and nobody else anything."""
         self._decided_at = self.feeding_s
-        return self.balance.decide(self.snapshot(time)) if self.incarnations else []
+        try:
+            moves = list(self.balance.decide(self.snapshot(time))) if self.sites else []
+        except Exception as error:
+            yield balance_failed(time, self.name, self.balance.name, error)
+        else:
+            yield from self._carry_out(time, moves, tell)
+
+    def _carry_out(self, time: float, moves: Iterable[SetWeights], tell: bool) -> Iterator[Instruction]:
+        for move in moves:
+            problem = self._problem(move)
+            fields = {"region": self.name, "weights": _keys(move.weights), "reason": move.reason}
+            if problem:
+                yield Record(time, "weights-refused", fields | {"why": problem})
+                continue
+            self.weights = {worker: int(weight) for worker, weight in move.weights.items()}
+            yield Record(time, "weights", fields | {"balance": self.balance.name, "detail": dict(move.detail)})
+            for peer in self.feeders if tell else ():
+                yield Tell(peer, {"type": "weights", "weights": _keys(self.weights)})
+
+    def _problem(self, move: SetWeights) -> str:
+        """Why a move is refused; empty if it is not."""
+        if set(move.weights) != set(self.sites):
+            return f"workers {sorted(move.weights)} are not the live ones, {sorted(self.sites)}"
+        weights = move.weights.values()
+        if any(weight < 0 or weight % 1 for weight in weights) or sum(weights) != RESOLUTION:
+            given = " + ".join(map(str, weights))
+            return f"weights must be whole numbers of at least 0 and sum to {RESOLUTION}, not {given}"
+        return ""
+
+
+def refused(feeder: FeederJoined, why: str, message: str = "lost") -> Iterator[Instruction]:
+    """A feeder may not go on, in a region of either kind."""
+    yield Record(feeder.time, "feeder-refused", {"region": feeder.region, "reason": why})
+    yield Tell(feeder.peer, {"type": message, "reason": why})
+
+
+def balance_failed(time: float, region: str, balance: str, error: Exception) -> Record:
+    """For the event log: a region of either kind keeps what it has for this round."""
+    fields = {"region": region, "balance": balance, "error": f"{type(error).__name__}: {error}"}
+    return Record(time, "balance-failed", fields)
+
+
+def _keys(weights: Mapping[int, int]) -> dict[str, int]:
+    """As JSON has them; a policy's numbers may be numpy's."""
+    return {str(worker): weight if weight % 1 else int(weight) for worker, weight in weights.items()}

@@ -1,0 +1,111 @@
+"""What workers and feeders have reported of one keyed operator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.control.events import ConsumerReport, FeederArrivals, Record
+from evenflow.control.workers import Site
+from evenflow.model import Consumer, KeyedSnapshot
+
+
+class Statistics:
+    """Counters by worker and by unit, pooled over evaluations."""
+
+    def __init__(self, units: int) -> None:
+        self.consumers: dict[int, Consumer] = {}
+        """The live workers."""
+        self.unit_rows = np.zeros(units, np.int64)
+        self.unit_arrived = np.zeros(units, np.int64)
+        self.unit_bytes = np.zeros(units, np.int64)
+        self.counts: Counter[str] = Counter()
+        self.fresh: set[int] = set()
+        """Workers that have reported since the balance was last asked."""
+        self._on_disk: dict[int, npt.NDArray[np.int32]] = {}
+
+    def set_workers(self, sites: Mapping[int, Site]) -> None:
+        """Take the live workers: newcomers and restarted ones start with no history, those that left lose theirs."""
+        lives = {worker: site.incarnation for worker, site in sites.items()}
+        kept = {worker for worker, known in self.consumers.items() if lives.get(worker) == known.incarnation}
+        self.consumers = {w: self.consumers[w] if w in kept else Consumer(w, life) for w, life in lives.items()}
+        self.fresh &= kept
+        self._on_disk = {worker: units for worker, units in self._on_disk.items() if worker in kept}
+
+    def report(self, worker: int, event: ConsumerReport) -> None:
+        """What a worker did since its last report."""
+        known = self.consumers[worker]
+        self.consumers[worker] = Consumer(
+            worker,
+            known.incarnation,
+            known.seconds + event.seconds,
+            known.idle_s + event.idle_s,
+            known.busy_s + event.busy_s,
+            known.rows + event.rows,
+            known.bytes + event.bytes,
+            event.memory,
+            event.resident,
+            event.spilled,
+        )
+        self._on_disk[worker] = event.on_disk
+        self.counts.update(event.counts)
+        np.add.at(self.unit_rows, event.units, event.unit_rows)
+        self.unit_bytes[event.sized] = event.sizes
+        self.fresh.add(worker)
+
+    def arrived(self, event: FeederArrivals) -> None:
+        """Rows a feeder has taken in since it last said so."""
+        np.add.at(self.unit_arrived, event.units, event.unit_rows)
+
+    @property
+    def due(self) -> bool:
+        """Whether every live worker has reported since the balance was last asked."""
+        return bool(self.consumers) and self.fresh >= self.consumers.keys()
+
+    def resident(self) -> npt.NDArray[np.bool_]:
+        """Marks units whose state is in memory, as far as their workers have said."""
+        marks = np.ones(len(self.unit_rows), np.bool_)
+        for units in self._on_disk.values():
+            marks[units] = False
+        return marks
+
+
+def sampled(snapshot: KeyedSnapshot) -> Record:
+    """A snapshot for the event log."""
+    owned = np.bincount(snapshot.table.owners, minlength=1 + max((c.worker for c in snapshot.consumers), default=0))
+    return Record(
+        snapshot.time,
+        "keyed-sample",
+        {
+            "region": snapshot.region,
+            "feeders": snapshot.feeders,
+            "version": snapshot.table.version,
+            "moving": snapshot.moving,
+            "moved": snapshot.moved,
+            "bytes_moved": snapshot.bytes_moved,
+            "state_bytes": int(snapshot.unit_bytes.sum()),
+            "hottest": _hottest(snapshot.unit_rows),
+            "counts": dict(snapshot.counts),
+            "consumers": [
+                {
+                    "worker": c.worker,
+                    "units": int(owned[c.worker]),
+                    "rows": c.rows,
+                    "bytes": c.bytes,
+                    "busy_s": round(c.busy_s, 6),
+                    "idle_s": round(c.idle_s, 6),
+                    "seconds": round(c.seconds, 6),
+                }
+                for c in snapshot.consumers
+            ],
+        },
+    )
+
+
+def _hottest(rows: npt.NDArray[np.int64]) -> list[list[int]]:
+    """The ten units with most rows so far."""
+    top = np.argsort(rows)[::-1][:10]
+    return [[int(unit), int(rows[unit])] for unit in top if rows[unit]]

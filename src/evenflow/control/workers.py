@@ -1,0 +1,112 @@
+"""The workers of a cluster: which of them are live, where each is found, what each has done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evenflow.control.events import Peer, WorkerJoined
+from evenflow.model import WorkerStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One life of a worker, and where it is found."""
+
+    peer: Peer
+    host: str
+    mover: int
+    """The port on which other workers bring it units."""
+    port: int = 0
+    deep: int = 0
+    """The ports for feeders: of ordered regions, and of keyed operators."""
+    pid: int = 0
+    incarnation: int = 0
+
+
+@dataclass(slots=True)
+class Worker:
+    """One worker, in its present life or the last."""
+
+    id: int
+    state: str = "starting"
+    site: Site = Site(-1, "", 0)
+    task: tuple[int, int] = (0, 0)
+    heard: float = 0.0
+    rows: int = 0
+    frames: int = 0
+    busy_s: float = 0.0
+    ready: set[str] = field(default_factory=set)
+    """Operators it has loaded."""
+
+
+class Workers:
+    """All workers of a cluster."""
+
+    def __init__(self, count: int) -> None:
+        self._all = {number: Worker(number) for number in range(count)}
+        self._live: dict[Peer, Worker] = {}
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._all
+
+    def __getitem__(self, number: int) -> Worker:
+        return self._all[number]
+
+    def of(self, peer: Peer) -> Worker | None:
+        """The live worker that a peer is."""
+        return self._live.get(peer)
+
+    def join(self, event: WorkerJoined) -> Site:
+        """A worker begins a life; if it has another, that is over."""
+        before = self._all[event.worker].site
+        self._live.pop(before.peer, None)
+        incarnation = before.incarnation + 1
+        site = Site(event.peer, event.host, event.mover, event.port, event.deep, event.pid, incarnation)
+        self._all[event.worker] = self._live[event.peer] = Worker(event.worker, "live", site, event.task, event.time)
+        return site
+
+    def leave(self, peer: Peer, state: str) -> Worker | None:
+        """A worker's life is over."""
+        worker = self._live.pop(peer, None)
+        if worker is not None:
+            worker.state = state
+        return worker
+
+    @property
+    def sites(self) -> dict[int, Site]:
+        """The live workers, by id."""
+        return {worker.id: worker.site for worker in self._all.values() if worker.state == "live"}
+
+    def ready(self, operator: str) -> bool:
+        """Whether every live worker has an operator loaded."""
+        return all(operator in worker.ready for worker in self._live.values())
+
+    def statuses(self, now: float) -> list[WorkerStatus]:
+        """All workers, by id."""
+        return [
+            WorkerStatus(
+                id=worker.id,
+                state=worker.state,
+                host=worker.site.host,
+                pid=worker.site.pid,
+                port=worker.site.port,
+                incarnation=worker.site.incarnation,
+                restarts=max(0, worker.site.incarnation - 1),
+                rows=worker.rows,
+                frames=worker.frames,
+                busy_s=worker.busy_s,
+                heard_s=now - worker.heard if worker.site.incarnation else 0.0,
+            )
+            for worker in self._all.values()
+        ]
+
+
+def listed(sites: Mapping[int, Site], deep: bool = False) -> list[dict[str, Any]]:
+    """The workers as feeders are told of them; `deep`: with the port for feeders of keyed operators."""
+    return [
+        {"id": worker, "incarnation": site.incarnation, "host": site.host, "pid": site.pid}
+        | {"port": site.deep if deep else site.port}
+        for worker, site in sites.items()
+    ]
