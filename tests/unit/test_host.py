@@ -54,7 +54,8 @@ class Site:
         return answer.batch.column(2).to_pylist()
 
     def say(self, kind, move=0, region="r", **more):
-        self.host.obey({"type": kind, "move": move, "region": region} | more)
+        told = self.host if "evaluation" in more else self.host.moves
+        told.obey({"type": kind, "move": move, "region": region} | more)
 
     def move(self, move, units, feeders=(), region="r", evaluations=("query q",)):
         to = {"host": "h", "port": 1, "feeders": list(feeders), "evaluations": list(evaluations)}
@@ -110,7 +111,7 @@ def test_units_are_restored_after_the_last_feeder_left():
     source, _ = sites()
     source.open()
     source.move(1, [1], feeders=[5])
-    source.host.marker(1, 5)
+    source.host.moves.marker(1, 5)
     source.leave()
     source.say("restore", 1)
     assert source.outcomes() == [(1, "restored")]
@@ -144,14 +145,14 @@ def test_markers_of_movements_that_are_over_are_not_kept():
     site.move(1, [1], feeders=[5])
     site.say("feeder-gone", 1, feeder=5)
     site.say("moved", 1)
-    site.host.marker(1, 5)
-    assert not site.host._markers
+    site.host.moves.marker(1, 5)
+    assert not site.host.moves._markers
 
 
 def test_markers_may_overtake_the_controller():
     site, _ = sites()
     site.open()
-    site.host.marker(1, 5)
+    site.host.moves.marker(1, 5)
     site.move(1, [1], feeders=[5])
     assert len(site.courier.sent) == 1
 

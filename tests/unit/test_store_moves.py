@@ -74,7 +74,7 @@ def store():
 def sites(store):
     made = [Site(Nth()) for _ in range(2)]
     for site in made:
-        site.host._depot = Depots(store)
+        site.host.moves._depot = Depots(store)
         site.open()
     return made
 
@@ -126,9 +126,9 @@ def test_what_was_discarded_is_not_fetched(sites):
 
 def test_news_of_movements_that_are_over(sites):
     source, _ = sites
-    source.host._depot.inbox = queue.SimpleQueue()
+    source.host.moves._depot.inbox = queue.SimpleQueue()
     for news in (Stored(7), Undelivered(7, "no")):
-        source.host._depot.inbox.put(news)
+        source.host.moves._depot.inbox.put(news)
     source.host.collect()
     assert source.outcomes() == []
 

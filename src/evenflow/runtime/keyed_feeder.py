@@ -1,4 +1,4 @@
-"""The keyed feeder: sends each row to the worker that owns its unit, and keeps the rows of units that are being moved.
+"""The keyed feeder: sends each row to the worker that owns its unit, and hands the results to Spark.
 
 It lives as long as one task of one micro-batch. Rows wait in the transient-skew buffer, at most SKEW_BYTES of them, and
 are sent only to workers with fewer than DEPTH frames to do; while the buffer is full, nothing is taken from Spark.
@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import EvenflowError, FunctionError, ProtocolError, StateLost, StoreError
-from evenflow.operators.hosted import ORIGIN
+from evenflow.errors import FunctionError, ProtocolError, StateLost, StoreError
 from evenflow.runtime.channel import DEEP_BUFFER, PeerGone
 from evenflow.runtime.feeding import Feeding
 from evenflow.runtime.frames import MAX_BODY, TAKEN, TOLD, Frame, Kind
+from evenflow.runtime.keyed_merger import KeyedMerger, Sent
+from evenflow.runtime.keyed_splitter import KeyedSplitter
 from evenflow.runtime.keys import partition_of, with_hashes
 from evenflow.runtime.link import Link
 from evenflow.runtime.messages import parse
-from evenflow.runtime.reorder import Reorder
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.skew import Piece, SkewBuffer
-from evenflow.runtime.splitter import FRAME_BYTES, FrameSize
+from evenflow.runtime.splitter import FrameSize
 
 if TYPE_CHECKING:
     from evenflow.runtime.choices import TwoChoices
@@ -43,73 +43,31 @@ ARRIVALS_S = 0.1
 REORDER_BYTES = 64 * 1024 * 1024
 """With ordered=True: results that wait for earlier ones, at most, before no more rows are taken in. Also: rows kept
 here for results that wait for state on a worker's disk."""
-
-
-@dataclass(slots=True)
-class _Paused:
-    """A movement this feeder knows of."""
-
-    awaiting: set[int]
-    """Movements whose marker is not back: until it is, results of the units' rows may be on their way from old owners,
-    and new ones must not be sent any."""
-    worker: int | None = None
-    """Where the units are now, once it is known."""
-
-
-@dataclass(slots=True)
-class _Sent:
-    """A frame under way."""
-
-    link: Link
-    pieces: list[Piece]
-    parts: list[pa.RecordBatch] = field(default_factory=list)
-    taken: bool = False
-    """Whether its worker has taken it in, and answers some of its rows later."""
-
-    @property
-    def size(self) -> int:
-        """Bytes that are kept here for it."""
-        return sum(piece.size for piece in self.pieces)
-
-    def rows(self) -> pa.RecordBatch:
-        """All its rows."""
-        batches = [piece.rows for piece in self.pieces]
-        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
 FAILED = "the operator of region"
 """How the reason begins where it is the user's code that has failed."""
 
 
 class KeyedFeeder(Feeding):
-    """One task's splitter."""
+    """One task's splitter and merger, and their connections."""
 
     def __init__(self, settings: Settings, feed: KeyedFeed, schema: pa.Schema) -> None:
         super().__init__(settings, feed.region, DEEP_BUFFER)
         if not feed.streaming:  # a batch DataFrame inside a stream: the query's number is there, but is not its own
             self._identity |= {"query": "", "epoch": 0}
         self._feed = feed
-        self._schema = schema
-        self._answered = pa.schema(list(schema)[feed.kept :])
-        """The columns that workers send back."""
-        self._told = pa.schema([*self._answered, ORIGIN])
-        self._skew: SkewBuffer | None = None
+        self._merger = KeyedMerger(schema, feed.kept, feed.ordered)
+        self._splitter: KeyedSplitter | None = None
         self._peer = self._units = self._attempt = 0
         self._ending: set[int] = set()
         """Workers that have not said yet that all is durable."""
         self._segments: dict[str, int] = {}
         self._committed = False
-        self._paused: dict[int, _Paused] = {}
-        self._frames: dict[int, _Sent] = {}
-        self._taken_bytes = 0
         self._asked: set[int] = set()
         """Workers that have been asked to answer all they have taken."""
         self._sequence = 0
         self._hurried = False
         self._chunks = 0
         self._counted = 0.0
-        self._ready: list[pa.RecordBatch] = []
-        self._reorder = Reorder() if feed.ordered else None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results of all rows."""
@@ -121,24 +79,27 @@ class KeyedFeeder(Feeding):
             if batch.num_rows:
                 rows = with_hashes(batch, self._feed.names, self._feed.key_place, self._feed.modulo)
                 skew = self._begin(rows.schema, partition_of(batch))
-                self._insert(skew, rows)
+                if self._merger.reorder is not None:
+                    self._merger.reorder.expect(self._chunks, rows.num_rows)
+                skew.insert(rows, self._chunks, self._feed.ordered)
+                self._chunks += 1
                 self._send_all()
                 self._poll(0.0)
                 yield from self._results()
-                while self._full(skew):
-                    if self._held_bytes >= REORDER_BYTES:
+                while skew.bytes >= SKEW_BYTES or self._merger.held_bytes >= REORDER_BYTES:
+                    if self._merger.held_bytes >= REORDER_BYTES:
                         self._ask_for_rest()
                     else:
                         self._hurry()
                     self._wait()
                     yield from self._results()
                 self._hurried = False
-        if self._skew is not None:
+        if self._splitter is not None:
             self._hurry()
             self._tell_arrivals()
             self._tell_controller({"type": "drain"})
-        while self._skew is not None and (self._skew.rows or self._frames):
-            if not self._skew.rows:
+        while self._splitter is not None and (self._splitter.skew.rows or self._merger.frames):
+            if not self._splitter.skew.rows:
                 self._ask_for_rest()
             self._wait()
             yield from self._results()
@@ -159,39 +120,24 @@ class KeyedFeeder(Feeding):
         self._leave()
 
     def _results(self) -> Iterator[pa.RecordBatch]:
-        ready, self._ready = self._ready, []
-        return self._yielded(ready)
+        return self._yielded(self._merger.ready())
 
     # -- rows out
 
     def _begin(self, schema: pa.Schema, partition: int) -> SkewBuffer:
         """On the first row: learn who owns what, and connect."""
-        if self._skew is None:
+        if self._splitter is None:
             self._input_schema = pa.schema([schema.field(place) for place in self._feed.sent])
             self._identity["partition"] = partition
             self._tell_controller({"type": "begin", "partition": partition})
             while not self._links:
                 self._wait()
-            assert self._skew is not None
-        return self._skew
-
-    def _insert(self, skew: SkewBuffer, batch: pa.RecordBatch) -> None:
-        if self._reorder is not None:
-            self._reorder.expect(self._chunks, batch.num_rows)
-        skew.insert(batch, self._chunks, self._reorder is not None)
-        self._chunks += 1
-
-    def _full(self, skew: SkewBuffer) -> bool:
-        return skew.bytes >= SKEW_BYTES or self._held_bytes >= REORDER_BYTES
-
-    @property
-    def _held_bytes(self) -> int:
-        """Of rows and results that wait for other results."""
-        return self._taken_bytes + (self._reorder.held_bytes if self._reorder is not None else 0)
+            assert self._splitter is not None
+        return self._splitter.skew
 
     def _ask_for_rest(self) -> None:
         """Have workers answer what waits there for state on disk, once they have taken all that is on its way."""
-        owing = {sent.link.worker for sent in self._frames.values() if sent.taken}
+        owing = {sent.link.worker for sent in self._merger.frames.values() if sent.taken}
         for link in [link for link in self._links.values() if link.worker in owing - self._asked]:
             if not link.under_way:
                 self._asked.add(link.worker)
@@ -204,16 +150,16 @@ class KeyedFeeder(Feeding):
 
     def _send_all(self) -> None:
         """Send what can be sent: to each worker that has room, rows of units it owns."""
-        skew = self._skew
-        if skew is None:
+        splitter = self._splitter
+        if splitter is None:
             return
         for link in list(self._links.values()):
             while link.channel.open and len(link.under_way) < DEPTH:
                 most = self._size.rows(len(self._links), link.worker)
-                if skew.waiting(link.worker) < (1 if self._hurried else min(most, WHOLE_ROWS)):
+                if splitter.skew.waiting(link.worker) < (1 if self._hurried else min(most, WHOLE_ROWS)):
                     break
-                for group in _frames(skew.retrieve(link.worker, most)):
-                    self._send(link, group)
+                for pieces in splitter.frames(link.worker, most):
+                    self._send(link, pieces)
 
     def _send(self, link: Link, pieces: list[Piece]) -> None:
         chosen = [piece.rows.select(self._feed.sent) for piece in pieces]
@@ -225,7 +171,7 @@ class KeyedFeeder(Feeding):
                 f"{MAX_BODY} bytes a frame can hold: split such values before they reach keyed"
             )
         self._sequence += 1
-        self._frames[self._sequence] = _Sent(link, pieces)
+        self._merger.frames[self._sequence] = Sent(link, pieces)
         link.sent(self._sequence, rows.num_rows)
         self._send_frame(link, Frame(Kind.DATA, body, self._sequence, self._identity["epoch"]))
 
@@ -238,67 +184,27 @@ class KeyedFeeder(Feeding):
     # -- results in
 
     def _answer(self, link: Link, frame: Frame) -> None:
-        if frame.kind is Kind.MARKER:
-            self._echo(frame.sequence)
+        if frame.kind is Kind.MARKER and self._splitter is not None:
+            self._splitter.echo(frame.sequence)
             return
         if frame.kind is Kind.END and link.worker in self._ending:
             self._ended(link, parse(frame))
             return
-        if frame.kind is Kind.ERROR and (frame.sequence in self._frames or not frame.sequence):
+        sent = self._merger.frames.get(frame.sequence)
+        if frame.kind is Kind.ERROR and (sent is not None or not frame.sequence):
             raise self._operator_error(frame)
-        sent = self._frames.get(frame.sequence)
         if frame.kind is not Kind.RESULT or sent is None or sent.link is not link:
             raise ProtocolError(f"{link} sent a {frame.kind.name} frame for sequence {frame.sequence}, unasked")
+        if frame.unit & TAKEN and not sent.taken:  # its worker may have the next frame
+            link.answered(frame.sequence, 0.0)
+            self._asked.discard(link.worker)
+            self._merger.take(sent)
+        elif not frame.more and not sent.taken:
+            seconds = frame.micros * 1e-6
+            self._size.learn(link.worker, link.answered(frame.sequence, seconds), seconds)
         told = bool(frame.unit & TOLD)
-        if frame.unit & TAKEN and not sent.taken:
-            self._take(frame.sequence, sent)
-        if len(frame.body):
-            sent.parts.append(self._read_result(link, frame, self._told if told else self._answered))
-        if sent.taken and self._reorder is None:
-            self._ready.extend(self._placed(sent, told))
-        if frame.more:
-            return
-        del self._frames[frame.sequence]
-        if sent.taken:
-            self._taken_bytes -= sent.size
-            self._put_in_order(sent)
-            return
-        seconds = frame.micros * 1e-6
-        self._size.learn(link.worker, link.answered(frame.sequence, seconds), seconds)
-        self._place(sent, told)
-
-    def _take(self, sequence: int, sent: _Sent) -> None:
-        """Some rows of a frame wait for state on disk: its worker may have the next frame."""
-        sent.taken = True
-        sent.link.answered(sequence, 0.0)
-        self._asked.discard(sent.link.worker)
-        if not self._feed.kept and self._reorder is None:
-            sent.pieces = []
-        self._taken_bytes += sent.size
-
-    def _placed(self, sent: _Sent, told: bool) -> list[pa.RecordBatch]:
-        """Results of some rows of a frame, whole; they are not kept."""
-        parts, sent.parts = sent.parts, []
-        if not told:
-            return parts
-        return [self._completed(sent, part) for part in parts]
-
-    def _completed(self, sent: _Sent, part: pa.RecordBatch) -> pa.RecordBatch:
-        """Results whose last column tells of which row each is, with the columns of these rows that were kept here."""
-        columns = part.columns[:-1]
-        if self._feed.kept:
-            columns = [*sent.rows().take(part.columns[-1]).columns[: self._feed.kept], *columns]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-    def _put_in_order(self, sent: _Sent) -> None:
-        """All results of a frame that came in parts are here, if order matters."""
-        if self._reorder is None:
-            return
-        part = pa.concat_batches(sent.parts)
-        part = part.take(pa.array(np.argsort(part.columns[-1].to_numpy(), kind="stable")))
-        whole = self._completed(sent, part).append_column(ORIGIN, part.columns[-1])
-        self._reorder.place(sent.pieces, [whole], True)
-        self._ready.extend(self._reorder.ready())
+        part = self._read_result(link, frame, self._merger.schemas[told]) if len(frame.body) else None
+        self._merger.add(frame.sequence, part, told, last=not frame.more)
 
     def _ended(self, link: Link, answer: dict[str, Any]) -> None:
         """A worker has made all rows durable that it had from here, or cannot."""
@@ -310,28 +216,6 @@ class KeyedFeeder(Feeding):
         self._ending.discard(link.worker)
         if answer["segments"]:
             self._segments[str(answer["writer"])] = int(answer["segments"])
-
-    def _place(self, sent: _Sent, told: bool) -> None:
-        if told and self._feed.kept:
-            self._ready.extend(self._placed(sent, told) if self._reorder is None else ())
-            self._put_in_order(sent)
-            return
-        parts = list(self._whole(sent)) if self._feed.kept else sent.parts
-        if self._reorder is None:
-            self._ready.extend(parts)
-            return
-        self._reorder.place(sent.pieces, parts, told)
-        self._ready.extend(self._reorder.ready())
-
-    def _whole(self, sent: _Sent) -> Iterator[pa.RecordBatch]:
-        """The rows that were kept here, each with the columns that came back for it."""
-        added = sent.parts[0] if len(sent.parts) == 1 else pa.concat_batches(sent.parts)
-        start = 0
-        for piece in sent.pieces:
-            count = piece.rows.num_rows
-            columns = [*piece.rows.columns[: self._feed.kept], *added.slice(start, count).columns]
-            yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
-            start += count
 
     def _operator_error(self, frame: Frame) -> FunctionError:
         """What went wrong; the controller is told too, so that Spark's retries, which are refused, say the same."""
@@ -345,32 +229,6 @@ class KeyedFeeder(Feeding):
         self._leave()
         return FunctionError(text)
 
-    # -- movements
-
-    def _pause(self, move: int, units: list[int], source: int | None) -> None:
-        """Rows of these units wait from now on; `source` is to be told when all before is through."""
-        assert self._skew is not None
-        earlier = self._skew.pause(move, units)
-        awaiting = set().union(*(self._paused[other].awaiting for other in earlier))
-        link = self._links.get(source) if source is not None else None
-        self._paused[move] = _Paused(awaiting | {move} if link is not None else awaiting)
-        if link is not None:
-            self._send_frame(link, Frame(Kind.MARKER, b"", move))
-
-    def _echo(self, move: int) -> None:
-        """All results that were to come before this movement are here."""
-        for paused in self._paused.values():
-            paused.awaiting.discard(move)
-        self._release()
-
-    def _release(self) -> None:
-        """Let go of rows whose units have arrived and whose earlier results are all here."""
-        assert self._skew is not None
-        for move, paused in list(self._paused.items()):
-            if paused.worker is not None and not paused.awaiting:
-                del self._paused[move]
-                self._skew.release(move, paused.worker)
-
     # -- connections
 
     def _obey(self, message: dict[str, Any]) -> None:
@@ -378,12 +236,13 @@ class KeyedFeeder(Feeding):
             case "directory":
                 self._learn(message)
             case "pause":
-                self._pause(int(message["move"]), message["units"], int(message["source"]))
-            case "release":
-                paused = self._paused.get(int(message["move"]))
-                if paused is not None:
-                    paused.worker = int(message["worker"])
-                    self._release()
+                assert self._splitter is not None
+                source = self._links.get(int(message["source"]))
+                self._splitter.pause(int(message["move"]), message["units"], source is not None)
+                if source is not None:
+                    self._send_frame(source, Frame(Kind.MARKER, b"", int(message["move"])))
+            case "release" if self._splitter is not None:
+                self._splitter.arrived(int(message["move"]), int(message["worker"]))
             case "loading":
                 self._progress = time.perf_counter()
             case "committed":
@@ -395,15 +254,16 @@ class KeyedFeeder(Feeding):
                 super()._obey(message)
 
     def _learn(self, message: dict[str, Any]) -> None:
-        if self._skew is None:
+        if self._splitter is None:
             self._peer = int(message["you"])
             self._attempt = int(message["attempt"])
             self._size = FrameSize({int(w): cost for w, cost in message["costs"].items()}, message["overhead"])
             owners: npt.NDArray[np.int32] = message["owners"]
             self._units = len(owners)
-            self._skew = SkewBuffer(owners, self._feed.by_content, self._choices(message["workers"]))
+            skew = SkewBuffer(owners, self._feed.by_content, self._choices(message["workers"]))
+            self._splitter = KeyedSplitter(skew)
             for movement in message["paused"]:
-                self._pause(int(movement["move"]), movement["units"], None)
+                self._splitter.pause(int(movement["move"]), movement["units"], marked=False)
         self._meet(message["workers"])
 
     def _choices(self, workers: list[dict[str, Any]]) -> TwoChoices | None:
@@ -424,7 +284,6 @@ class KeyedFeeder(Feeding):
             "feeder": self._peer,
             "epoch": self._identity["epoch"],
             "attempt": self._attempt,
-            "ordered": self._feed.ordered,
         }
 
     def _after_poll(self, now: float) -> None:
@@ -434,8 +293,8 @@ class KeyedFeeder(Feeding):
             self._tell_arrivals()
 
     def _tell_arrivals(self) -> None:
-        if self._skew is not None and self._feed.by_content:
-            units, rows = self._skew.arrivals()
+        if self._splitter is not None and self._feed.by_content:
+            units, rows = self._splitter.skew.arrivals()
             self._tell_controller({"type": "arrived", "units": units, "unit_rows": rows})
 
     def _drop(self, link: Link, reason: str) -> None:
@@ -446,10 +305,7 @@ class KeyedFeeder(Feeding):
         while time.perf_counter() < deadline:  # the controller knows better what happened: let it speak first
             self._hear_controller()
             time.sleep(0.02)
-        raise self._state_lost(link, reason)
-
-    def _state_lost(self, link: Link, reason: str) -> EvenflowError:
-        return StateLost(
+        raise StateLost(
             f"region {self._region} lost {link} ({reason}) and the state it held. "
             + (
                 "The batch has to be run again: start the query again, or have evenflow.supervise do it"
@@ -457,30 +313,6 @@ class KeyedFeeder(Feeding):
                 else "Without a checkpoint that cannot be brought back: start the query again from the beginning"
             )
         )
-
-
-def _frames(pieces: list[Piece]) -> Iterator[list[Piece]]:
-    """The pieces in groups of about FRAME_BYTES at most; a piece that is larger by itself is cut."""
-    group: list[Piece] = []
-    size = 0
-    for piece in pieces:
-        for part in _cut(piece):
-            if group and size + part.size > FRAME_BYTES:
-                yield group
-                group, size = [], 0
-            group.append(part)
-            size += part.size
-    if group:
-        yield group
-
-
-def _cut(piece: Piece) -> Iterator[Piece]:
-    step = max(1, piece.rows.num_rows * FRAME_BYTES // max(1, piece.size))
-    if step >= piece.rows.num_rows:
-        yield piece
-        return
-    for start in range(0, piece.rows.num_rows, step):
-        yield piece.cut(start, step)
 
 
 @dataclass(frozen=True, slots=True)

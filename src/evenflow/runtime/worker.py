@@ -10,20 +10,21 @@ from __future__ import annotations
 import json
 import os
 import time
-import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evenflow.errors import EvenflowError, FunctionError, ProtocolError
+from evenflow.runtime.bodies import error_body, parts_of, read_batch, read_schema
 from evenflow.runtime.channel import DEEP_BUFFER, Channel
 from evenflow.runtime.emulation import Pace
-from evenflow.runtime.frames import MAX_BODY, TAKEN, TOLD, Frame, Kind
+from evenflow.runtime.frames import TAKEN, TOLD, Frame, Kind
 from evenflow.runtime.messages import control, parse
 from evenflow.runtime.mover import Mover
 from evenflow.runtime.service import ServiceOrder
 from evenflow.runtime.settings import Settings
+from evenflow.runtime.shelf import SPARE, Broken, Shelf
 from evenflow.runtime.switchboard import Lost, Opened, Received, Switchboard
 
 if TYPE_CHECKING:
@@ -36,13 +37,8 @@ if TYPE_CHECKING:
 
 OUTBOX_BYTES = 1024 * 1024
 """A feeder with more than this unsent is not served until it has read."""
-RESULT_BYTES = 8 * 1024 * 1024
-"""Larger results are sent in parts."""
-
 KEYED_POLL_S = 0.05
 """How long to wait at most while a keyed operator's statistics are to be sent."""
-KEPT_OPERATORS = 16
-"""Operators no feeder uses now that stay loaded; others are fetched again when they are needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,6 @@ class _Session:
     """Of a keyed operator; empty otherwise."""
     evaluation: str = ""
     feeder: int = 0
-    ordered: bool = False
     stamp: tuple[int, int] | None = None
     """Of a query whose state is stored: the batch, and which attempt at it this is."""
 
@@ -90,7 +85,7 @@ class Worker:
         self._board = Switchboard(settings.secret)
         self._controller = self._board.connect(settings.host, settings.port, "the controller")
         self._sessions: dict[Channel, _Session] = {}
-        self._operators: dict[str, Any] = {}
+        self._operators = Shelf(self._tell)
         self._mover = Mover(settings.secret, self._board.wake)
         self._host: Host | None = None
         self._keeper: Keeper | None = None
@@ -98,7 +93,6 @@ class Worker:
         self._waiting: dict[Channel, Frame] = {}
         """Rows of keyed operators that are here, one frame a feeder; its next is not read before."""
         self._order = ServiceOrder(settings.qos)
-        self._asked: set[str] = set()
         self._pace = Pace(settings.emulate, worker) if settings.emulate else None
         self._rows = self._frames = 0
         self._busy_s = 0.0
@@ -134,19 +128,11 @@ class Worker:
 
     def close(self) -> None:
         """Close every connection and forget every operator."""
-        try:
-            self._mover.close()
-        finally:
-            try:
-                if self._depot is not None:
-                    self._depot.close()
-                if self._keeper is not None:
-                    self._keeper.close()
-                if self._host is not None:
-                    self._host.close()
-            finally:
-                self._board.close()
-                self._operators.clear()
+        with ExitStack() as stack:  # from the last to the first, whatever becomes of the others
+            stack.callback(self._operators.clear)
+            for part in (self._board, self._host, self._keeper, self._depot, self._mover):
+                if part is not None:
+                    stack.callback(part.close)
 
     def _opened(self, channel: Channel) -> None:
         if channel is not self._controller:
@@ -178,22 +164,24 @@ class Worker:
     def _obey(self, frame: Frame) -> None:
         if frame.kind is Kind.CODE:
             name, _, code = bytes(frame.body).partition(b"\n")
-            self._keep(name.decode(), code)
+            used = {session.operator for session in self._sessions.values()}
+            used |= self._host.operators if self._host is not None else set()
+            self._operators.keep(name.decode(), code, used)
             return
         message = parse(frame)
         match message.get("type"):
             case "stop":
                 self._stopped = str(message.get("reason"))
             case "prepare":
-                for operator in message["operators"][-KEPT_OPERATORS:]:
-                    self._fetch(operator)
+                for operator in message["operators"][-SPARE:]:
+                    self._operators.fetch(operator)
             case "no-code":
-                self._asked.discard(str(message["operator"]))
+                self._operators.unknown(str(message["operator"]))
             case "clock" if self._pace is not None:
                 self._pace.set_clock(float(message["elapsed"]))
-            case "move" | "moved" | "restore" | "discard" | "abandon" | "forget" | "feeder-gone":
-                self._keyed().obey(message)
-            case "fetch" | "load" | "drop" | "unsaved":
+            case "move" | "moved" | "restore" | "discard" | "abandon" | "feeder-gone" | "fetch":
+                self._keyed().moves.obey(message)
+            case "forget" | "load" | "drop" | "unsaved":
                 self._keyed().obey(message)
 
     def _serve(self, channel: Channel, frame: Frame) -> None:
@@ -202,13 +190,13 @@ class Worker:
             case Kind.OPEN:
                 self._open(session, parse(frame))
             case Kind.SCHEMA:
-                session.schema = _read_schema(frame)
+                session.schema = read_schema(frame)
             case Kind.DATA if session.region:
                 self._waiting[channel] = frame
             case Kind.DATA:
                 self._process(channel, session, frame)
             case Kind.MARKER if session.region:
-                self._keyed().marker(frame.sequence, session.feeder)
+                self._keyed().moves.marker(frame.sequence, session.feeder)
                 channel.send(Frame(Kind.MARKER, b"", frame.sequence))
             case Kind.DRAIN if session.region:
                 self._drain(channel, session)
@@ -245,10 +233,10 @@ class Worker:
         session.operator = str(request.get("operator", ""))
         if not session.operator:
             raise ProtocolError("an OPEN frame names no operator")
-        self._fetch(session.operator)
+        self._operators.fetch(session.operator)
         if request.get("region"):
             session.region, session.evaluation = str(request["region"]), str(request["evaluation"])
-            session.feeder, session.ordered = int(request["feeder"]), bool(request["ordered"])
+            session.feeder = int(request["feeder"])
             session.stamp = (int(request["epoch"]), int(request["attempt"])) if request.get("attempt") else None
             units = int(request["units"])
             self._keyed().open(session.region, session.operator, units, time.perf_counter(), self._board.waited_s)
@@ -266,7 +254,9 @@ class Worker:
                 where = self._settings.checkpoint
                 self._depot = Depot(where, self._settings.cluster, self._board.wake)
                 self._keeper = Keeper(where, self._id, self._board.wake, self._tell, self._answer_end, copies)
-            self._host = Host(self._tell, self._mover, self._hosted, self._keeper, copies, self._give, self._depot)
+            self._host = Host(
+                self._tell, self._mover, self._operators.fetch, self._keeper, copies, self._give, self._depot
+            )
         return self._host
 
     def _answer_end(self, channel: Channel, answer: dict[str, Any]) -> None:
@@ -276,36 +266,12 @@ class Worker:
         with suppress(ConnectionError):  # it has just gone, and the poller will say so
             channel.send(Frame(Kind.END, json.dumps(answer).encode()))
 
-    def _hosted(self, operator: str) -> Any:
-        """A keyed operator's code, or None while it is on its way."""
-        self._fetch(operator)
-        return self._operators.get(operator)
-
     def _tell(self, message: dict[str, Any]) -> None:
         """Tell the controller something; if it is gone, so is our reason to be."""
         try:
             self._controller.send(control(message))
         except ConnectionError as error:
             self._stopped = str(error)
-
-    def _fetch(self, operator: str) -> None:
-        """Ask the controller for an operator unless it is here or on its way."""
-        if operator in self._operators:
-            self._operators[operator] = self._operators.pop(operator)  # the latest used come last
-        elif operator not in self._asked:
-            self._asked.add(operator)
-            self._tell({"type": "code", "operator": operator})
-
-    def _keep(self, operator: str, code: bytes) -> None:
-        """Load an operator; of those no feeder uses now, only the latest are kept."""
-        self._operators[operator] = _load(code)
-        self._asked.discard(operator)
-        self._tell({"type": "ready", "operator": operator})
-        used = {session.operator for session in self._sessions.values()}
-        used |= self._host.operators if self._host is not None else set()
-        spare = [name for name in self._operators if name not in used]
-        for name in spare[:-KEPT_OPERATORS]:
-            del self._operators[name]
 
     def _ready(self, channel: Channel) -> bool:
         operator = self._sessions[channel].operator
@@ -315,10 +281,10 @@ class Worker:
         if not session.operator or session.schema is None:
             raise ProtocolError(f"frame {frame.sequence} came before its operator and its schema")
         started = time.perf_counter()
-        batch = _read_batch(frame, session.schema)
+        batch = read_batch(frame, session.schema)
         try:
             answers = self._run_operator(channel, session, frame, batch)
-            bodies = [list(_parts(_with_origin(answer))) for answer in answers]
+            bodies = [parts_of(answer) for answer in answers]
         except ProtocolError:
             raise
         except BaseException as error:  # whatever the user's code throws is the user's to see
@@ -343,7 +309,7 @@ class Worker:
 
         operator = self._operators[session.operator]
         tag = channel, frame.sequence
-        if not session.region or isinstance(operator, _Broken):
+        if not session.region or isinstance(operator, Broken):
             return [Answer(tag, operator.process(batch), None, True)]
         return self._keyed().process(session.region, session.evaluation, batch, tag, session.stamp, frame.body)
 
@@ -359,7 +325,7 @@ class Worker:
 
     def _give(self, answers: list[Answer]) -> None:
         for answer in answers:
-            self._send(answer, list(_parts(_with_origin(answer))))
+            self._send(answer, parts_of(answer))
 
     def _drain(self, channel: Channel, session: _Session) -> None:
         """Answer all that waits for state on disk."""
@@ -372,15 +338,12 @@ class Worker:
             self._fail(channel, 0, error, "")
 
     def _blame(self, session: _Session, batch: pa.RecordBatch, error: BaseException) -> str:
-        keyed = session.region and not isinstance(self._operators[session.operator], _Broken)
+        keyed = session.region and not isinstance(self._operators[session.operator], Broken)
         ours = isinstance(error, EvenflowError) and not isinstance(error, FunctionError)
         return self._keyed().blame(session.region, batch) if keyed and not ours else ""
 
     def _fail(self, channel: Channel, sequence: int, error: BaseException, where: str) -> None:
-        trace = "".join(traceback.format_exception(error))
-        said = {"error": _printable(_summary(error)), "traceback": _printable(trace[-20_000:])}
-        body = {"worker": self._id, "where": where} | said
-        channel.send(Frame(Kind.ERROR, json.dumps(body).encode(), sequence))
+        channel.send(Frame(Kind.ERROR, error_body(self._id, error, where), sequence))
 
     def _report(self) -> None:
         now = time.perf_counter()
@@ -390,80 +353,3 @@ class Worker:
             return
         self._reported = now
         self._tell({"type": "heartbeat", "rows": self._rows, "frames": self._frames, "busy_s": self._busy_s})
-
-
-class _Broken:
-    """Stands in for an operator that could not be loaded, so that whoever uses it is told why."""
-
-    def __init__(self, error: BaseException) -> None:
-        self._error = error
-
-    def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        raise self._error
-
-
-def _load(code: bytes) -> Any:
-    import pickle
-
-    try:
-        operator = pickle.loads(code)
-        if hasattr(operator, "warm_up"):
-            operator.warm_up()
-        return operator
-    except BaseException as error:  # a missing module, a newer Python: anything the pickle runs into
-        return _Broken(error)
-
-
-def _read_schema(frame: Frame) -> pa.Schema:
-    import pyarrow as pa
-
-    try:
-        return pa.ipc.read_schema(pa.py_buffer(frame.body))
-    except (pa.ArrowException, OSError, EOFError) as error:  # Arrow has no one class for bytes it cannot read
-        raise ProtocolError(f"a SCHEMA frame holds no schema: {error}") from None
-
-
-def _read_batch(frame: Frame, schema: pa.Schema) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    try:
-        return pa.ipc.read_record_batch(pa.py_buffer(frame.body), schema)
-    except (pa.ArrowException, OSError, EOFError) as error:
-        raise ProtocolError(f"frame {frame.sequence} is no record batch of its schema: {error}") from None
-
-
-def _summary(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # an exception whose own text fails
-        return type(error).__name__
-
-
-def _printable(text: str) -> str:
-    """Without lone surrogates, which Spark cannot pass on."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _with_origin(answer: Answer) -> pa.RecordBatch:
-    if answer.origin is None:
-        return answer.batch
-    import pyarrow as pa
-
-    from evenflow.operators.hosted import ORIGIN
-
-    return answer.batch.append_column(ORIGIN, pa.array(answer.origin))
-
-
-def _parts(batch: pa.RecordBatch) -> Iterator[memoryview]:
-    """The batch as Arrow IPC bodies of about RESULT_BYTES at most, one at least."""
-    count = max(1, -(-batch.nbytes // RESULT_BYTES))
-    step = max(1, -(-batch.num_rows // count))
-    for start in range(0, max(1, batch.num_rows), step):
-        piece = batch if count == 1 else batch.slice(start, step)
-        body = memoryview(piece.serialize())
-        if body.nbytes > MAX_BODY:
-            raise FunctionError(
-                f"{piece.num_rows} rows of the result take {body.nbytes} bytes, over the {MAX_BODY} bytes a frame can "
-                "hold: return smaller values"
-            )
-        yield body

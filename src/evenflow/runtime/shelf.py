@@ -1,0 +1,65 @@
+"""The shelf: the operators that are on a worker, and how they get there from the controller."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SPARE = 16
+"""Operators no feeder uses now that stay loaded; others are fetched again when they are needed."""
+
+
+class Shelf(dict[str, Any]):
+    """Operators by name, the latest used last."""
+
+    def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__()
+        self._tell = tell
+        self._asked: set[str] = set()
+
+    def fetch(self, operator: str) -> Any:
+        """The operator; None while it is on its way, for which the controller is asked once."""
+        if operator in self:
+            self[operator] = self.pop(operator)
+        elif operator not in self._asked:
+            self._asked.add(operator)
+            self._tell({"type": "code", "operator": operator})
+        return self.get(operator)
+
+    def unknown(self, operator: str) -> None:
+        """The controller does not have it, now."""
+        self._asked.discard(operator)
+
+    def keep(self, operator: str, code: bytes, used: set[str]) -> None:
+        """Load an operator; of those that are not `used` now, only the latest are kept."""
+        self[operator] = _load(code)
+        self._asked.discard(operator)
+        self._tell({"type": "ready", "operator": operator})
+        spare = [name for name in self if name not in used]
+        for name in spare[:-SPARE]:
+            del self[name]
+
+
+class Broken:
+    """Stands in for an operator that could not be loaded, so that whoever uses it is told why."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Fail."""
+        raise self._error
+
+
+def _load(code: bytes) -> Any:
+    try:
+        operator = pickle.loads(code)
+        if hasattr(operator, "warm_up"):
+            operator.warm_up()
+        return operator
+    except BaseException as error:  # a missing module, a newer Python: anything the pickle runs into
+        return Broken(error)
