@@ -4,6 +4,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -50,13 +51,14 @@ def _pure(request, monkeypatch):
 
 
 @pytest.fixture
-def eventually() -> Callable[..., None]:
-    """Wait for a condition; generous, since two cores may be busy."""
+def eventually() -> Callable[..., Any]:
+    """Wait for a condition; its value. Generous, since two cores may be busy."""
 
-    def wait(condition: Callable[[], object], seconds: float = 30.0, what: str = "") -> None:
+    def wait(condition: Callable[[], Any], seconds: float = 90.0, what: str = "") -> Any:
         deadline = time.monotonic() + seconds
-        while not condition():
+        while not (value := condition()):
             assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what or condition}"
             time.sleep(0.02)
+        return value
 
     return wait

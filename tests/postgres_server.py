@@ -1,7 +1,9 @@
 """A real PostgreSQL server for tests: in a directory of its own, on loopback, gone without a trace afterwards."""
 
+import contextlib
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -117,6 +119,9 @@ class Server:
 
 
 def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that the system gives to nobody by itself: it is to be free still after a restart of the server."""
+    for port in random.sample(range(15_000, 30_000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")

@@ -8,6 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -40,7 +41,8 @@ class Script:
 
     def __exit__(self, *_exception: object) -> None:
         for process in self.processes():  # only what this script has started, and only if a test failed
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         self.process.wait(30)
         self._log.close()
 
@@ -48,19 +50,19 @@ class Script:
         """What it has printed so far, errors included."""
         return Path(self._log.name).read_text()
 
-    def wait_for(self, text: str, seconds: float = 90.0) -> None:
+    def wait_for(self, text: str, seconds: float = 180.0) -> None:
         """Wait until it has printed `text`."""
         self._wait(lambda: text in self.output() or self.process.poll() is not None, seconds, f"'{text}'")
         assert text in self.output(), self.output()
 
-    def finish(self, seconds: float = 120.0) -> str:
+    def finish(self, seconds: float = 240.0) -> str:
         """Wait until it has ended well and nothing of it is left; its output."""
         self.ended(seconds)
         assert self.process.returncode == 0, self.output()
         self.gone()
         return self.output()
 
-    def ended(self, seconds: float = 60.0) -> None:
+    def ended(self, seconds: float = 120.0) -> None:
         """Wait until it has ended, well or not."""
         self._wait(lambda: self.process.poll() is not None, seconds, "the end")
 
@@ -69,7 +71,7 @@ class Script:
         time.sleep(seconds)
         assert self.process.poll() is None, self.output()
 
-    def gone(self, seconds: float = 20.0) -> None:
+    def gone(self, seconds: float = 60.0) -> None:
         """Wait until none of its processes is left."""
         self._wait(lambda: not self.processes(), seconds, f"the end of {self.processes()}")
 

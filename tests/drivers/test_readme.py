@@ -3,6 +3,7 @@
 import re
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.scripts import ROOT, Script
 
@@ -12,6 +13,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(),
 ENDING = [block for block in BLOCKS if "supervise" not in block]
 
 
+@pytest.mark.timeout(500)
 def test_readme_examples(tmp_path):
     """One after the other: each starts a session and stops it."""
     with Script("\n".join(ENDING), tmp_path) as script:

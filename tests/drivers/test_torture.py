@@ -74,11 +74,11 @@ def test_what_is_left_over_is_found_and_killed(eventually):
     try:  # a process has no environment yet when its program has only just been loaded
         eventually(lambda: processes.marked(mark) == [process.pid], 30, "a process with its mark")
         assert processes.sweep(mark, 0.0) == [f"sleep {process.pid}"]
-        process.wait(10)
+        process.wait(60)
         assert processes.marked(mark) == []
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
 
 
 def using(folder):
@@ -113,10 +113,10 @@ def test_a_run_that_is_interrupted_leaves_nothing(tmp_path, eventually):
         for _ in range(2):  # somebody is impatient
             process.send_signal(signal.SIGTERM)
             time.sleep(0.1)
-        assert process.wait(60) == 130
+        assert process.wait(120) == 130
         assert using(folder) == []
         assert list(folder.iterdir()) == []
         assert (tmp_path / "out.json").exists()
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)

@@ -59,7 +59,7 @@ class Query:
 
     def result(self) -> Any:
         """What it returned, or raised."""
-        self._thread.join(120)
+        self._thread.join(200)
         assert not self._thread.is_alive()
         if self._error is not None:
             raise self._error

@@ -59,7 +59,7 @@ def micro_batches(df: DataFrame, folder: Path) -> dict[int, pa.Table]:
 
 def run_to_end(query: StreamingQuery) -> None:
     """Wait for a query that ends by itself."""
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(200)
     assert query.exception() is None
 
 

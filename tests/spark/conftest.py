@@ -34,7 +34,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def shared_cluster(spark: SparkSession) -> Iterator[ef.Cluster]:
-    with ef.Cluster(spark, workers=WORKERS) as cluster:
+    with ef.Cluster(spark, workers=WORKERS, start_timeout=150) as cluster:
         yield cluster
 
 

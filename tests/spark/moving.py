@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from evenflow.errors import EvenflowError
 from evenflow.operators.keyed import KeyedOperator
 
 _numbers = itertools.count(1)
+PATIENCE_S = 120.0
 
 
 def region(name: str) -> str:
@@ -66,13 +68,24 @@ def nth_of(keys: Iterable[Any]) -> list[int]:
     return nth
 
 
-def source(spark: SparkSession, table: pa.Table, partitions: int = 1, pause_s: float = 0.01) -> DataFrame:
-    """The rows of `table` in their order, cut into partitions; each batch is a while in coming."""
+def source(
+    spark: SparkSession, table: pa.Table, partitions: int = 1, pause_s: float = 0.01, held: Path | None = None
+) -> DataFrame:
+    """The rows of `table` in their order, cut into partitions; each batch is a while in coming.
+
+    The last ones do not come as long as there is a file `held`: whatever is to happen meanwhile does.
+    """
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    gate, last = str(held or ""), table.num_rows - 1
+
     def look_up(batches):
+        import os
+
         for batch in batches:
             time.sleep(pause_s)
+            while gate and batch.column("id")[-1].as_py() == last and os.path.exists(gate):
+                time.sleep(0.02)
             taken = table.take(batch.column("id")).combine_chunks()
             yield pa.RecordBatch.from_arrays([column.chunk(0) for column in taken.columns], schema=table.schema)
 
@@ -80,30 +93,42 @@ def source(spark: SparkSession, table: pa.Table, partitions: int = 1, pause_s: f
 
 
 class Moving:
-    """A thread that asks for moves while regions are fed; on the way out, some must have been made meanwhile."""
+    """A thread that asks for moves while regions are fed. Run the query `while moving.wanted()`:
 
-    def __init__(self, cluster: ef.Cluster, *regions: str, least: int = 1, seed: int = 0) -> None:
-        self._cluster, self._regions, self._least = cluster, regions, least
-        self._random = np.random.default_rng(seed)
+    how many moves there are in one run depends on how busy the machine is, and too few tell nothing.
+    """
+
+    def __init__(self, cluster: ef.Cluster, *regions: str, least: int = 1, between: bool = False) -> None:
+        self._cluster, self._regions, self._least, self._between = cluster, regions, least, between
+        self._random = np.random.default_rng(0)
         self._workers = len(cluster.workers())
+        self.runs = 0
         self.moved = dict.fromkeys(regions, 0)
-        """While they were fed."""
+        """While they were fed; also `between` the micro-batches of a stream, if asked for."""
         self._begun: dict[str, int] = {}
         self._over = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Moving:
+        self._deadline = time.monotonic() + PATIENCE_S
         self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
         self._over.set()
-        self._thread.join(30)
+        self._thread.join(PATIENCE_S)
         if kind is None:
             if self._error is not None:
                 raise self._error
             assert min(self.moved.values()) >= self._least, f"too few moves to tell anything: {self.moved}"
+
+    def wanted(self) -> bool:
+        """Whether another run is needed: the first one always is, and any until there were enough moves."""
+        in_vain = self._error is not None or time.monotonic() > self._deadline
+        another = not self.runs or (min(self.moved.values()) < self._least and not in_vain)
+        self.runs += another
+        return another
 
     def _run(self) -> None:
         try:
@@ -115,10 +140,9 @@ class Moving:
 
     def _step(self, region: str) -> None:
         now = self._cluster.keyed_snapshot(region)
-        if not now.feeders:
-            return
-        self.moved[region] = now.moved - self._begun.setdefault(region, now.moved)
-        if not now.moving:
+        if now.feeders or (self._between and region in self._begun):
+            self.moved[region] = now.moved - self._begun.setdefault(region, now.moved)
+        if now.feeders and not now.moving:
             busy = np.flatnonzero(now.unit_rows)
             busy = busy if len(busy) else np.arange(len(now.unit_rows))
             units = self._random.choice(busy, min(len(busy), 4), replace=False).tolist()

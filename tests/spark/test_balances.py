@@ -28,21 +28,23 @@ def same(batch: pa.RecordBatch) -> pa.RecordBatch:
     ],
     ids=lambda value: value if isinstance(value, str) else "".join(value) if isinstance(value, dict) else "",
 )
-def test_the_slow_worker_gets_less(spark, balance, rows, options, most):
+def test_the_slow_worker_gets_less(spark, eventually, balance, rows, options, most):
     df = spark.range(0, rows, 1, 1)
     with ef.Cluster(spark, WORKERS, period=0.1, emulate=EMULATE) as cluster:
         out = cluster.ordered_map(df, same, df.schema, balance=balance, name="r", **options)
         assert_same(out, df, least=rows)
+        eventually(lambda: cluster.snapshot("r").feeders == 0, what="the last reports")
         sent = [connection.rows_sent for connection in cluster.snapshot("r").connections]
     assert sum(sent) >= rows
     assert sent[0] / sum(sent) < most < EVEN
 
 
-def test_round_robin_gives_the_slow_worker_as_much_as_the_others(spark):
+def test_round_robin_gives_the_slow_worker_as_much_as_the_others(spark, eventually):
     df = spark.range(0, 20_000, 1, 1)
     with ef.Cluster(spark, WORKERS, period=0.1, emulate=EMULATE) as cluster:
         out = cluster.ordered_map(df, same, df.schema, balance="round-robin", name="r")
         assert_same(out, df, least=20_000)
+        eventually(lambda: cluster.snapshot("r").feeders == 0, what="the last reports")
         sent = [connection.rows_sent for connection in cluster.snapshot("r").connections]
     assert sent[0] / sum(sent) == pytest.approx(EVEN, abs=0.05)
 

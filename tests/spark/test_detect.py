@@ -76,8 +76,9 @@ def test_the_rule_of_the_paper(spark, cluster, balance):
         name=name,
     )
     assert out.columns == rows.column_names
-    with Moving(cluster, name):
-        assert sorted(out.toArrow()["id"].to_pylist()) == novel(rows)
+    with Moving(cluster, name) as moving:
+        while moving.wanted():
+            assert sorted(out.toArrow()["id"].to_pylist()) == novel(rows)
 
 
 def test_a_stream_of_texts(spark, cluster, tmp_path):
@@ -135,7 +136,7 @@ def test_several_streams(spark, cluster):
     )
 
 
-def test_late_rows_come_out_beside(spark, cluster):
+def test_late_rows_come_out_beside(spark, cluster, eventually):
     at = pa.array(np.array([0, 100, 5, 95, 101]) * 1_000_000, pa.timestamp("us"))
     rows = pa.table({"n": np.arange(5), "k": np.zeros(5, np.int64), "at": at})
     rule = "SELECT n, count(*) AS seen FROM Row.win:time(1000 sec)"
@@ -145,6 +146,7 @@ def test_late_rows_come_out_beside(spark, cluster):
     found = out.toArrow().to_pylist()
     assert [(row["n"], row["seen"]) for row in found if row["late"] is None] == [(0, 1), (1, 2), (3, 3), (4, 4)]
     assert [row["late"]["n"] for row in found if row["late"] is not None] == [2]
+    eventually(lambda: cluster.keyed_snapshot(name).unit_rows.sum() == 5, what="the last reports")
     assert cluster.keyed_snapshot(name).counts == {"late": 1}
 
 

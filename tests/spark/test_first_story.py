@@ -52,10 +52,11 @@ def test_all_rows_while_units_move(spark, cluster, texts, rows, expected):
         df, "a text", cluster=cluster, corpus=corpus, all=True, balance="hash", name=name, **PARAMETERS
     )
     assert out.columns == ["n", "a text", "x.y", "fingerprint", "similarity"]
-    with Moving(cluster, name):
-        found = out.toArrow()
-    assert by_place(found) == dict(enumerate(expected))
-    assert found.sort_by("n").select(rows.column_names).to_pylist() == rows.to_pylist()
+    with Moving(cluster, name) as moving:
+        while moving.wanted():
+            found = out.toArrow()
+            assert by_place(found) == dict(enumerate(expected))
+            assert found.sort_by("n").select(rows.column_names).to_pylist() == rows.to_pylist()
     assert ef.fingerprints(df, "a text", bits=4, features=1 << 12, seed=5, corpus=vectors).toArrow().sort_by("n")[
         "fingerprint"
     ].to_pylist() == [fingerprint for fingerprint, _ in expected]

@@ -117,10 +117,9 @@ def small(conf):
 def test_operators_on_a_batch(spark, cluster, chain, partitions):
     rows = some_rows(partitions=partitions)
     out, names = chained(cluster, source(spark, rows, partitions), CHAINS[chain]())
-    with Moving(cluster, *names):
-        got = out.toArrow()
-    check(got, rows, expected(chain, rows))
-    assert all(cluster.keyed_snapshot(name).moved > 0 for name in names)
+    with Moving(cluster, *names) as moving:
+        while moving.wanted():
+            check(out.toArrow(), rows, expected(chain, rows))
 
 
 def streamed(spark, folder, rows, files, per_batch=1):
@@ -149,10 +148,9 @@ def test_operators_on_a_stream(spark, cluster, chain, tmp_path):
     """State goes on from micro-batch to micro-batch."""
     rows = some_rows(seed=1)
     out, names = chained(cluster, streamed(spark, tmp_path / "in", rows, files=3), CHAINS[chain]())
-    with Moving(cluster, *names, least=0):
-        got = run_stream(out, tmp_path)
-    check(got, rows, expected(chain, rows))
-    assert all(cluster.keyed_snapshot(name).moved > 0 for name in names)
+    with Moving(cluster, *names, between=True) as moving:
+        while moving.wanted():
+            check(run_stream(out, tmp_path / f"{moving.runs}"), rows, expected(chain, rows))
 
 
 @pytest.mark.usefixtures("small")
@@ -163,12 +161,13 @@ def test_stream_of_several_partitions_into_memory(spark, cluster, tmp_path, conf
     name = region("memory")
     stream = streamed(spark, tmp_path / "in", rows, files=6, per_batch=2)
     out = cluster.keyed(stream, "k", Nth(), units=32, name=name).withColumn("part", F.spark_partition_id())
-    with Moving(cluster, name, least=0):
-        run_to_end(out.writeStream.format("memory").queryName("nth").trigger(availableNow=True).start())
-    got = spark.table("nth").toArrow()
-    assert len(set(got["part"].to_pylist())) > 1
-    check(got, rows, {"nth": nth_of(rows["k"].to_pylist())})
-    assert cluster.keyed_snapshot(name).moved > 0
+    with Moving(cluster, name, between=True) as moving:
+        while moving.wanted():
+            table = f"nth{moving.runs}"
+            run_to_end(out.writeStream.format("memory").queryName(table).trigger(availableNow=True).start())
+            got = spark.table(table).toArrow()
+            assert len(set(got["part"].to_pylist())) > 1
+            check(got, rows, {"nth": nth_of(rows["k"].to_pylist())})
 
 
 @pytest.mark.parametrize("window", [{"rows": 4}, {"seconds": 20, "time": "s"}], ids=["rows", "seconds"])
@@ -179,8 +178,13 @@ def test_join(spark, cluster, tmp_path, window, kind):
     name = region("join")
     df = source(spark, rows) if kind == "batch" else streamed(spark, tmp_path / "in", rows, files=3)
     out = cluster.keyed(df, "k", ef.WindowJoin("tag", "L", "R", **window), units=64, name=name)
-    with Moving(cluster, name, least=int(kind == "batch")):
-        got = out.toArrow() if kind == "batch" else run_stream(out, tmp_path)
+    with Moving(cluster, name, between=kind == "stream") as moving:
+        while moving.wanted():
+            got = out.toArrow() if kind == "batch" else run_stream(out, tmp_path / f"{moving.runs}")
+            check_pairs(got, rows, window)
+
+
+def check_pairs(got, rows, window):
     keys, tags, times = (rows[column].to_pylist() for column in ("k", "tag", "s"))
     by_time = {} if "rows" in window else {"times": times, "seconds": 20}
     pairs = model.joined(keys, tags, rows=4, **by_time)
@@ -194,7 +198,6 @@ def test_join(spark, cluster, tmp_path, window, kind):
             assert {column: pair[f"{side}_{column}"] for column in row if column != "tag"} == {
                 column: value for column, value in row.items() if column != "tag"
             }
-    assert cluster.keyed_snapshot(name).moved > 0
 
 
 # -- order
@@ -206,10 +209,11 @@ def test_ordered_is_the_order_of_the_input(spark, cluster, partitions):
     rows = some_rows(partitions=partitions)
     name = region("ordered")
     out = cluster.keyed(source(spark, rows, partitions), "k", Nth(), units=64, ordered=True, name=name)
-    with Moving(cluster, name):
-        got = out.toArrow()
-    assert got["id"].to_pylist() == list(range(ROWS))
-    check(got, rows, {"nth": nth_of(rows["k"].to_pylist())})
+    with Moving(cluster, name) as moving:
+        while moving.wanted():
+            got = out.toArrow()
+            assert got["id"].to_pylist() == list(range(ROWS))
+            check(got, rows, {"nth": nth_of(rows["k"].to_pylist())})
 
 
 @pytest.mark.usefixtures("small")
@@ -219,11 +223,12 @@ def test_ordered_join(spark, cluster):
     name = region("ordered-join")
     join = ef.WindowJoin("tag", "L", "R", rows=2)
     out = cluster.keyed(source(spark, rows), "k", join, units=64, ordered=True, name=name)
-    with Moving(cluster, name):
-        got = out.toArrow()
-    wanted = model.joined(rows["k"].to_pylist(), rows["tag"].to_pylist(), rows=2)
-    found = zip(got["left_id"].to_pylist(), got["right_id"].to_pylist(), strict=True)
-    assert list(found) == [(left, right) for left, right, _ in wanted]
+    expected = [(left, right) for left, right, _ in model.joined(*(rows[c].to_pylist() for c in ("k", "tag")), rows=2)]
+    with Moving(cluster, name) as moving:
+        while moving.wanted():
+            got = out.toArrow()
+            found = zip(got["left_id"].to_pylist(), got["right_id"].to_pylist(), strict=True)
+            assert list(found) == expected
 
 
 @pytest.mark.usefixtures("small")
@@ -231,11 +236,11 @@ def test_rows_of_a_key_stay_in_order(spark, cluster):
     rows = some_rows()
     name = region("per-key")
     out = cluster.keyed(source(spark, rows), "k", Nth(), units=8, name=name)
-    with Moving(cluster, name):
-        got = out.toArrow().to_pandas()
-    for key, mine in got.groupby("k"):
-        assert mine["nth"].tolist() == list(range(1, len(mine) + 1)), key
-        assert mine["id"].is_monotonic_increasing
+    with Moving(cluster, name) as moving:
+        while moving.wanted():
+            for key, mine in out.toPandas().groupby("k"):
+                assert mine["nth"].tolist() == list(range(1, len(mine) + 1)), key
+                assert mine["id"].is_monotonic_increasing
 
 
 # -- balances
@@ -321,30 +326,39 @@ def test_operator_with_pandas_inside(spark, cluster, ordered):
     name = region("pandas")
     options = {"units": 32, "ordered": ordered, "name": name}
     out = cluster.keyed(source(spark, rows), "k", Ranked(), schema="id long, mean double", **options)
-    with Moving(cluster, name):
-        got = out.toArrow()
-    if not ordered:
-        got = got.sort_by("id")
-    wanted = rows.to_pandas().groupby("k")["id"].transform(lambda ids: ids.expanding().mean())
-    assert got["id"].to_pylist() == list(range(0, ROWS, 2))
-    model.assert_close(got["mean"].to_pylist(), wanted[::2].tolist())
+    means = rows.to_pandas().groupby("k")["id"].transform(lambda ids: ids.expanding().mean())
+    with Moving(cluster, name) as moving:
+        while moving.wanted():
+            got = out.toArrow() if ordered else out.toArrow().sort_by("id")
+            assert got["id"].to_pylist() == list(range(0, ROWS, 2))
+            model.assert_close(got["mean"].to_pylist(), means[::2].tolist())
 
 
-def test_snapshot_and_events(spark, cluster, conf):
+def test_snapshot_and_events(spark, cluster, conf, eventually):
     conf("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
     rows = some_rows()
     name = region("told")
     operator = ef.RollingMean("x", rows=5)
     out = cluster.keyed(source(spark, rows, pause_s=0.06), "k", operator, units=16, name=name)
-    with Moving(cluster, name):
-        assert out.count() == ROWS
+
+    def samples():
+        """What the log was told, once some rows were through."""
+        told = [event for event in cluster.events() if event.get("region") == name and event["event"] == "keyed-sample"]
+        return [event for event in told if sum(consumer["rows"] for consumer in event["consumers"])]
+
+    runs = 0
+    with Moving(cluster, name) as moving:
+        while moving.wanted() or not samples():
+            assert out.count() == ROWS
+            runs += 1
+    eventually(lambda: complete(cluster.keyed_snapshot(name), runs * ROWS), what="the last reports")
     snapshot = cluster.keyed_snapshot(name)
     assert snapshot.region == name
     assert snapshot.feeders == 0
     assert len(snapshot.table.owners) == len(snapshot.unit_rows) == len(snapshot.unit_bytes) == 17
-    assert snapshot.unit_rows.sum() == snapshot.unit_arrived.sum() == ROWS
+    assert snapshot.unit_rows.sum() == snapshot.unit_arrived.sum() == runs * ROWS
     assert [c.worker for c in snapshot.consumers] == [0, 1, 2, 3]
-    assert sum(c.rows for c in snapshot.consumers) == ROWS
+    assert sum(c.rows for c in snapshot.consumers) == runs * ROWS
     assert all(c.busy_s > 0 and c.bytes > 0 and c.seconds > 0 for c in snapshot.consumers)
     assert (
         snapshot.unit_bytes[snapshot.unit_rows > 0] > 0
@@ -358,8 +372,13 @@ def test_snapshot_and_events(spark, cluster, conf):
     assert sum(len(event["units"]) for event in moved) == snapshot.moved
     assert sum(event["bytes"] for event in moved) == snapshot.bytes_moved
     assert {event["why"] for event in events if event["event"] == "move"} >= {"asked for"}
-    sample = [event for event in events if event["event"] == "keyed-sample"][-1]
+    sample = samples()[-1]
     assert [c["worker"] for c in sample["consumers"]] == [0, 1, 2, 3]
     assert sum(c["units"] for c in sample["consumers"]) == 17
-    assert sum(c["rows"] for c in sample["consumers"]) > 0
     assert len(sample["hottest"]) == 10
+
+
+def complete(snapshot, rows):
+    """Whether feeders and workers have said all they had to say."""
+    told = snapshot.unit_rows.sum() == snapshot.unit_arrived.sum() == rows
+    return told and not snapshot.feeders and not snapshot.moving

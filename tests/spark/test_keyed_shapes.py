@@ -96,16 +96,17 @@ def test_compound_key_of_arrays(spark, cluster):
     assert nth_by_id(cluster.keyed(df, ["p", "q"], Nth())) == nth_of(map(repr, pairs * 3))
 
 
-def test_null_keys_have_a_unit_of_their_own(spark, cluster):
+def test_null_keys_have_a_unit_of_their_own(spark, cluster, eventually):
     df = spark.range(0, 3_000, 1, 1).selectExpr("id", "if(id % 3 = 0, null, id) as k")
     name = region("nulls")
     out = cluster.keyed(df, "k", Nth(), units=16, name=name)
     nth = nth_by_id(out)
     assert nth[::3] == list(range(1, 1_001))
     assert set(nth) - set(nth[::3]) == set()
-    snapshot = cluster.keyed_snapshot(name)
-    assert len(snapshot.unit_rows) == 17
-    assert snapshot.unit_rows[16] == 1_000
+    eventually(lambda: cluster.keyed_snapshot(name).unit_rows.sum() == 3_000, what="the last reports")
+    rows = cluster.keyed_snapshot(name).unit_rows
+    assert len(rows) == 17
+    assert rows[16] == 1_000
 
 
 @pytest.mark.parametrize(
@@ -218,14 +219,15 @@ def test_limit_take_and_show(spark, cluster, conf, eventually):
     assert nth_by_id(out.where("id < 1000")) == nth_of(number % 7 for number in range(1_000))
 
 
-def test_cached(spark, cluster):
+def test_cached(spark, cluster, eventually):
     name = region("cached")
     out = cluster.keyed(spark.range(0, 2_000, 1, 2), F.col("id") % 7, Nth(), name=name).cache()
     try:
         first = sorted(out.collect())
         assert sorted(out.collect()) == first
         assert out.where("nth = 1").count() == 7
-        assert cluster.keyed_snapshot(name).unit_rows.sum() == 2_000
+        eventually(lambda: cluster.keyed_snapshot(name).unit_rows.sum() >= 2_000, what="the last reports")
+        assert cluster.keyed_snapshot(name).unit_rows.sum() == cluster.keyed_snapshot(name).unit_arrived.sum() == 2_000
     finally:
         out.unpersist()
 
@@ -273,9 +275,9 @@ def test_self_join(spark, cluster):
 
 def test_source_that_takes_its_time(spark, cluster, monkeypatch):
     """The first row comes later than a stranger may take to shake hands."""
-    monkeypatch.setattr("evenflow.runtime.switchboard.HANDSHAKE_S", 0.5)
+    monkeypatch.setattr("evenflow.runtime.switchboard.HANDSHAKE_S", 3.0)
     rows = pa.table({"id": pa.array(np.arange(50))})
-    out = cluster.keyed(source(spark, rows, pause_s=2.0), F.col("id") % 7, Nth())
+    out = cluster.keyed(source(spark, rows, pause_s=4.0), F.col("id") % 7, Nth())
     assert nth_by_id(out) == nth_of(number % 7 for number in range(50))
 
 

@@ -1,10 +1,12 @@
 """A PostgreSQL database as the checkpoint: queries go on, whatever is killed; units move by way of it."""
 
+import itertools
 import os
 import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -68,26 +70,30 @@ class KillWhileMoving(threading.Thread):
         super().__init__(daemon=True)
         self.cluster, self.region, self.most = cluster, region, most
         self.killed, self.over = 0, threading.Event()
+
+    def __enter__(self):
         self.start()
+        return self
+
+    def __exit__(self, *_error):
+        self.over.set()
+        self.join(30)
 
     def run(self):
         while self.killed < self.most and not self.over.wait(0.002):
-            moved = [event for event in self.cluster.events() if event["event"] == "moved"]
-            under_way = self.cluster._keyed_region(self.region).movements.under_way
-            for movement in list(under_way.values())[:1]:
-                if len(moved) > 3 * self.killed:
-                    victim = (movement.source, movement.target)[self.killed % 2]
-                    worker = self.cluster.workers()[victim]
-                    if worker.state == "live":
+            events = self.cluster.events()
+            moved = sum(event["event"] == "moved" for event in events)
+            if self.cluster.keyed_snapshot(self.region).moving and moved > 3 * self.killed:
+                movement = [event for event in events if event["event"] == "move"][-1]
+                worker = self.cluster.workers()[movement[("source", "target")[self.killed % 2]]]
+                if worker.state == "live":
+                    with suppress(ProcessLookupError):
                         os.kill(worker.pid, signal.SIGKILL)
                         self.killed += 1
                         self.over.wait(1.0)
 
-    def stop(self):
-        self.over.set()
-        self.join(10)
 
-
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", ["files", "postgresql"])
 def test_workers_are_killed_while_units_move_by_way_of_the_store(spark, tmp_path, files, server, kind):  # noqa: F811
     checkpoint = tmp_path / "state" if kind == "files" else server.uri("moving")
@@ -95,19 +101,21 @@ def test_workers_are_killed_while_units_move_by_way_of_the_store(spark, tmp_path
     def run():
         rows = stream(spark, files).repartition(2)
         out = cluster.keyed(rows, "k", Slow(), name="m", units=32, balance="hash", transfer="store")
-        writer = out.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "spark"))
-        return writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start()
+        writer = out.writeStream.format("parquet").option("checkpointLocation", str(folder / "spark"))
+        return writer.option("path", str(folder / "out")).trigger(availableNow=True).start()
 
+    def moves():
+        return sum(event["event"] == "moved" for event in cluster.events())
+
+    deadline, number = time.monotonic() + 200, itertools.count()
     with ef.Cluster(spark, 3, checkpoint=checkpoint) as cluster:
         cluster.keyed(stream(spark, files), "k", Slow(), name="m", units=32, balance="hash", transfer="store")
-        killer = KillWhileMoving(cluster, "m")
-        with Moving(cluster, "m", least=0):
-            ef.supervise(run, cluster, restarts=8, backoff=0.2)
-        killer.stop()
-        events = cluster.events()
-    check_unordered(spark, tmp_path)
-    assert killer.killed
-    assert sum(event["event"] == "moved" for event in events) > 3
+        with KillWhileMoving(cluster, "m") as killer, Moving(cluster, "m", least=0):
+            while not killer.killed or moves() < 4:
+                assert time.monotonic() < deadline, f"killed {killer.killed}, moved {moves()}"
+                folder = tmp_path / f"{next(number)}"
+                ef.supervise(run, cluster, restarts=8, backoff=0.2)
+                check_unordered(spark, folder)
 
 
 def check_unordered(spark, tmp_path):

@@ -186,5 +186,5 @@ def test_a_stopped_cluster_ends_the_query_with_a_clear_error(spark, tmp_path):
         while not query.recentProgress:
             query.awaitTermination(0.1)
     with pytest.raises(Exception, match=r"(?s)cluster .* does not serve region .* any more"):
-        query.awaitTermination(60)
+        query.awaitTermination(120)
     assert not query.isActive

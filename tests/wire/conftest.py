@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from tests.wire.rig import Rig, until
+from evenflow.runtime import switchboard
+from tests.wire.rig import PATIENCE_S, Rig, until
 
 
 def _open():
@@ -27,6 +28,12 @@ def _no_leaks():
     yield
     until(lambda: set(threading.enumerate()) <= threads, "the end of all threads")
     assert _open() == descriptors
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    """Our own get to shake hands on a busy machine; tests of strangers have less patience."""
+    monkeypatch.setattr(switchboard, "HANDSHAKE_S", PATIENCE_S)
 
 
 @pytest.fixture

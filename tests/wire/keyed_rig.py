@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,8 @@ from evenflow.operators.keyed import KeyedOperator
 from evenflow.policy import Hash
 from evenflow.runtime import feeding
 from evenflow.runtime.keyed_feeder import KeyedFeed
+
+from .rig import PATIENCE_S
 
 UNITS = 16
 ROWS = pa.schema([("id", pa.int64()), ("__evenflow_key", pa.int64())])
@@ -112,6 +115,23 @@ class Keyed:
         for source in sorted({int(owners[unit]) for unit in units} - {target}):
             mine = tuple(unit for unit in units if owners[unit] == source)
             self.rig.driver.move(MoveUnits(self.region, mine, source, target, "a test"))
+
+
+class Flow:
+    """Rows that do not end before something has happened; how many there were."""
+
+    def __init__(self, make, happened, least=10_000, pause_s=0.002):
+        self.make, self.happened, self.least, self.pause_s = make, happened, least, pause_s
+        self.count = 0
+
+    def __iter__(self):
+        deadline = time.monotonic() + PATIENCE_S
+        while self.count < self.least or not self.happened():
+            assert time.monotonic() < deadline, "it did not happen"
+            for batch in self.make(2_000, start=self.count):
+                time.sleep(self.pause_s)
+                yield batch
+            self.count += 2_000
 
 
 def check(batches, count, start=0):

@@ -30,7 +30,7 @@ from evenflow.runtime.worker import Worker
 
 HOST = "127.0.0.1"
 SECRET = b"the rig's secret".ljust(32)
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 """How long anything may take before a test gives up: generous, the machine is busy."""
 IDS = pa.schema([("id", pa.int64())])
 

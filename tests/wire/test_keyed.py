@@ -9,7 +9,7 @@ import pytest
 
 from evenflow.policy import DlbH, DlbL, KeyGrouping, Lptf, PartialKeyGrouping
 
-from .keyed_rig import OUT, ROWS, UNITS, Keyed, Nth, check, rows
+from .keyed_rig import OUT, ROWS, UNITS, Flow, Keyed, Nth, check, rows
 from .rig import Rig, until
 
 
@@ -38,15 +38,15 @@ def test_units_move_while_rows_flow(rig, monkeypatch):
             keyed.move([turn % UNITS, (turn + 5) % UNITS], turn % 3)
             time.sleep(0.002)
 
+    flow = Flow(rows, lambda: keyed.known().movements.moved > 20)
     mover = threading.Thread(target=shuffle)
     mover.start()
     try:
-        counts = check(keyed.run(rows(60_000)), 60_000)
+        made = keyed.run(flow)
     finally:
         stop.set()
         mover.join()
-    assert sum(counts.values()) == 60_000
-    assert keyed.known().movements.moved > 20
+    assert sum(check(made, flow.count).values()) == flow.count
 
 
 def test_ordered_gives_back_the_order(rig, monkeypatch):
@@ -84,10 +84,9 @@ def test_large_state_moves(rig, monkeypatch):
     assert not rig.events("move-undone")
 
 
-def skewed(count, size=100, pause_s=0.0):
+def skewed(count, size=100, **more):
     """Rows of which every other one has key 3; the others are spread over 50 keys."""
-    for batch in rows(count, size=size):
-        time.sleep(pause_s)
+    for batch in rows(count, size=size, **more):
         ids, keys = batch.column(0).to_numpy(), batch.column(1).to_numpy()
         yield pa.RecordBatch.from_arrays([batch.column(0), pa.array(np.where(ids % 2, keys, 3))], schema=ROWS)
 
@@ -95,8 +94,9 @@ def skewed(count, size=100, pause_s=0.0):
 @pytest.mark.parametrize("balance", [DlbH, DlbL, Lptf])
 def test_balances_by_load_move_units_and_lose_nothing(rig, monkeypatch, balance):
     keyed = Keyed(rig, monkeypatch, balance=balance(theta=5, window=0.2, least_rows=1))
-    counts = check(keyed.run(skewed(30_000, pause_s=0.003)), 30_000)
-    assert sum(counts.values()) == 30_000
+    flow = Flow(skewed, lambda: rig.events("rebalance"), pause_s=0.003)
+    assert sum(check(keyed.run(flow), flow.count).values()) == flow.count
+    until(lambda: not keyed.known().movements.moving, "the end of all movements")
     decided = rig.events("rebalance")
     assert decided
     for event in decided:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from evenflow.policy.balance import Splitting
-from evenflow.runtime import channel, feeder, worker
+from evenflow.runtime import bodies, channel, feeder
 from evenflow.runtime.merger import Merger
 from evenflow.testing import Emulate
 from tests.wire.rig import IDS, PATIENCE_S, Even, batches, ids
@@ -189,7 +189,7 @@ def test_rows_larger_than_a_frame(rig):
 
 
 def test_large_results_arrive_in_parts(rig, monkeypatch):
-    monkeypatch.setattr(worker, "RESULT_BYTES", 10_000)
+    monkeypatch.setattr(bodies, "RESULT_BYTES", 10_000)
     parts = recorded(monkeypatch).parts
     rows = batches(400, 100)
     schema = pa.schema([("id", pa.int64()), ("text", pa.string())])

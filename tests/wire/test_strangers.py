@@ -1,18 +1,19 @@
 """Whoever connects without the secret, or without sense, is dropped; everybody else is unharmed."""
 
+from contextlib import ExitStack, contextmanager
+
 import pytest
 
 from evenflow.runtime import switchboard
 from evenflow.runtime.frames import Frame, Kind
-from tests.wire.rig import IDS, SECRET, Peer, batches, ids, until
+from tests.wire.rig import IDS, PATIENCE_S, SECRET, Peer, batches, ids, until
 
 HELLO = {"type": "worker", "worker": 0, "host": "127.0.0.1", "port": 1, "pid": 1, "task": [0, 0]}
 FEEDER = {"type": "feeder", "region": "r1", "partition": 0, "attempt": 0, "query": "", "epoch": 0}
 
 
 @pytest.fixture
-def cluster(rig, monkeypatch):
-    monkeypatch.setattr(switchboard, "HANDSHAKE_S", 0.3)
+def cluster(rig):
     made = rig(2)
     assert serves(made)
     return made
@@ -70,9 +71,22 @@ STRANGERS = [
 ]
 
 
+@contextmanager
+def patience(seconds):
+    """With all who connect meanwhile, ours too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(switchboard, "HANDSHAKE_S", seconds)
+        yield
+
+
+def patience_for(reason):
+    """Little with those that fall silent; the others are to be dropped for what they say."""
+    return patience(0.3 if reason.endswith("in time") else PATIENCE_S)
+
+
 @pytest.mark.parametrize(("behave", "reason"), STRANGERS, ids=lambda value: getattr(value, "__name__", ""))
 def test_stranger_at_the_controller(cluster, behave, reason):
-    with Peer(cluster.settings.port) as peer:
+    with patience_for(reason), Peer(cluster.settings.port) as peer:
         behave(peer)
         [entry] = until(lambda: cluster.events("stranger-refused"), "the refusal")
         assert reason in entry["reason"]
@@ -82,9 +96,10 @@ def test_stranger_at_the_controller(cluster, behave, reason):
     assert [worker.state for worker in cluster.workers()] == ["live", "live"]
 
 
-@pytest.mark.parametrize(("behave", "_reason"), STRANGERS, ids=lambda value: getattr(value, "__name__", ""))
-def test_stranger_at_a_worker(cluster, behave, _reason):
-    with Peer(cluster.workers()[0].port) as peer:
+@pytest.mark.parametrize(("behave", "reason"), STRANGERS, ids=lambda value: getattr(value, "__name__", ""))
+def test_stranger_at_a_worker(cluster, behave, reason):
+    port = cluster.workers()[0].port
+    with patience_for(reason), Peer(port) as peer:
         behave(peer)
         if behave is not hang_up:
             assert peer.is_dropped()
@@ -93,18 +108,17 @@ def test_stranger_at_a_worker(cluster, behave, _reason):
 
 
 def test_a_crowd_of_strangers(cluster):
-    peers = [Peer(cluster.settings.port) for _ in range(30)]
-    for number, peer in enumerate(peers):
-        STRANGERS[number % 6][0](peer)
-    assert serves(cluster)
-    assert all(peer.is_dropped() for peer in peers)
-    for peer in peers:
-        peer.sock.close()
+    with patience(3.0), ExitStack() as stack:
+        peers = [stack.enter_context(Peer(cluster.settings.port)) for _ in range(30)]
+        for number, peer in enumerate(peers):
+            STRANGERS[number % 6][0](peer)
+        assert serves(cluster)
+        assert all(peer.is_dropped() for peer in peers)
     until(lambda: len(cluster.events("stranger-refused")) == 30, "30 refusals")
 
 
 def test_another_clusters_process(cluster):
-    with Peer(cluster.settings.port, secret=b"another") as peer:
+    with patience(3.0), Peer(cluster.settings.port, secret=b"another") as peer:
         peer.sock.sendall(peer.handshake.start())
         answer = peer.exactly(64)
         honest = Peer(cluster.settings.port, secret=SECRET).shake()
