@@ -214,8 +214,12 @@ class SimVault(Vault):
     def save(self, order, done):
         self._wait((order, done))
 
-    def look(self, region, query, done):
-        self._wait(((region, query), done))
+    def look(self, region, query, new, done):
+        self._wait(((region, query, new), done))
+
+    def _tried(self, order):
+        self._put(order)
+        return ""
 
     def _wait(self, item):
         self._waiting.append(item)

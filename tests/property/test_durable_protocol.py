@@ -62,7 +62,7 @@ def test_units_move_by_way_of_the_store(monkeypatch):
     monkeypatch.setattr(Mover, "_dispatch", None)
     moved = failed = 0
     for seed in range(4):
-        world = history(seed, by_store(store_fails=0.2 * (seed == 3)))
+        world = history(seed, by_store(store_fails=0.4 * (seed == 3)))
         moved += sum(entry["event"] == "moved" for log in world.logs for entry in log)
         failed += sum("on purpose" in entry.get("why", "") for log in world.logs for entry in log)
     assert moved > 100

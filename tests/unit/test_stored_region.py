@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from evenflow.control.controller import Controller
+from evenflow.control.epochs import Base, Epochs, Saved, TaskThrough
 from evenflow.control.events import (
     Cancel,
     FeederBegan,
@@ -135,3 +136,50 @@ def test_a_query_was_stopped_if_it_ended_and_did_not_fail():
     there["b"].isActive = there["c"].isActive = False
     there["c"]._failure = "it failed"
     assert [queries.stopped(f"run-{name}") for name in "abcdx"] == [False, True, False, False, False]
+
+
+# -- what the store is told of attempts that cannot count
+
+
+def saves(scene, kind):
+    return [each.content for each in scene.out if isinstance(each, Save) and each.kind == kind]
+
+
+def through(partition, broken=False):
+    return TaskThrough(0, 1, partition, {} if broken else {"0.1": 1}, broken)
+
+
+def test_what_broke_off_is_noted(scene):
+    scene.feeder(201, 0, 0)
+    scene.feeder(202, 0, 1)
+    scene.do(FeederEnded(0.0, 201, {"0.1": 1}))
+    scene.do(PeerLeft(0.0, 202, "broke off"))
+    assert saves(scene, "task") == [through(0)]
+    assert saves(scene, "broken") == [through(1, broken=True)]
+
+
+def test_an_attempt_that_is_poisoned_when_all_is_through_does_not_seem_whole(scene):
+    scene.feeder(201, 0, 0)
+    epochs = scene.controller.region("r").evaluations.stored["query q"]
+    epochs.end(FeederJoined(0.0, 201, "r", 0, 0, "q", 0, "s0", run="1"), {"0.1": 1})  # and not noted yet
+    scene.do(PeerLeft(0.0, 10, "killed"))
+    assert saves(scene, "broken") == [through(0, broken=True)]
+
+
+def test_a_task_without_rows_that_is_not_heard_to_end_does_not_spoil_what_is_noted(scene):
+    scene.feeder(201, 0, 0)
+    scene.do(FeederJoined(0.0, 202, "r", 1, 0, "q", 0, "s0", run="1"))
+    scene.do(FeederEnded(0.0, 201, {"0.1": 1}))
+    scene.do(PeerLeft(0.0, 10, "killed"))
+    assert not saves(scene, "broken")
+
+
+def test_notes_of_tasks_that_broke_off_are_read_again():
+    def joins(*tasks):
+        epochs = Epochs(UNITS, Saved(Base(), tasks))
+        return epochs.join(FeederJoined(0.0, 1, "r", 0, 0, "q", 1, "s1", run="1"))
+
+    assert not joins(through(0), through(1))
+    assert "batch 0 was evaluated in parts" in joins(through(0), through(1, broken=True))
+    again = [TaskThrough(0, 2, partition, {"0.1": 1}) for partition in (0, 1)]
+    assert not joins(through(0), through(1, broken=True), *again)

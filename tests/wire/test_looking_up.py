@@ -29,10 +29,10 @@ class SlowVault(Vault):
         self.reads = 0
         super().__init__(where, "a test")
 
-    def saved(self, region, query):
+    def saved(self, region, query, new=False):
         self.reads += 1
         assert self.let.wait(PATIENCE_S)
-        return super().saved(region, query)
+        return super().saved(region, query, new)
 
 
 def feeder(partition, query="q"):

@@ -145,7 +145,7 @@ class Controller:
     def _region_opened(self, event: RegionOpened) -> Iterator[Instruction]:
         known = self._keyed(event.region)
         if known is not None and event.durable:
-            known.reopen(event)
+            yield from known.reopen(event)
         else:
             yield from self._open(event)
         for site in self._workers.sites.values():  # so that nobody waits for imports when the first row comes

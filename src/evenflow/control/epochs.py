@@ -64,6 +64,8 @@ class TaskThrough:
     attempt: int
     partition: int
     segments: Mapping[str, int]
+    broken: bool = False
+    """Whether its attempt cannot count, as it broke off or another of its tasks did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class Attempt:
     stage: str
     run: str = ""
     feeders: set[Peer] = field(default_factory=set)
+    feeding: set[Peer] = field(default_factory=set)
+    """Those of them that have rows in state, and are not noted as through."""
     begun: set[int] = field(default_factory=set)
     """Partitions whose rows went into state."""
     through: dict[int, Segments] = field(default_factory=dict)
@@ -127,6 +131,8 @@ class Epochs:
         """Feeders of attempts that were given up for a newer one, and have not been told."""
         self.settled = False
         """Whether a batch was settled that the store has not been told of."""
+        self.broken: list[TaskThrough] = []
+        """Tasks of attempts that cannot count, as far as the store has not been told."""
         self._units = units
         self._logs: list[Log] = []
         self._snapshots: dict[str, SavedUnits] = {}
@@ -157,7 +163,8 @@ class Epochs:
                 for task in saved.tasks:
                     if (task.epoch, task.attempt) == (epoch, number):
                         attempt.begun.add(task.partition)
-                        attempt.through[task.partition] = dict(task.segments)
+                        if not task.broken:
+                            attempt.through[task.partition] = dict(task.segments)
                 self.attempts.append(attempt)
 
     # -- tasks
@@ -192,9 +199,9 @@ class Epochs:
                         f"batch {feeder.epoch} of query {feeder.query} is being evaluated by stage {now.stage} already:"
                         " if a DataFrame is used more than once in one plan, persist() it first"
                     )
-                now.poisoned = "the query was started anew"
+                self._spoil(now, "the query was started anew")
                 self.dropped |= now.feeders
-                now.feeders = set()
+                now.feeders, now.feeding = set(), set()
             number = 1 + max((attempt.number for attempt in self.attempts), default=0)
             now = Attempt(number, feeder.stage, feeder.run)
             self.attempts.append(now)
@@ -221,10 +228,11 @@ class Epochs:
             )
             return again
         if now.closed:  # it is not all there, and cannot be any more
-            now.poisoned = now.closed
+            self._spoil(now, now.closed)
             now.feeders.discard(feeder.peer)
             return now.closed
         now.begun.add(feeder.partition)
+        now.feeding.add(feeder.peer)
         return ""
 
     def admit(self) -> None:
@@ -249,6 +257,7 @@ class Epochs:
         """The store has been told of a task, or it had no rows: whatever happens now, it is none of the attempt's."""
         if self.attempt is not None:
             self.attempt.feeders.discard(peer)
+            self.attempt.feeding.discard(peer)
 
     def leave(self, feeder: FeederJoined, begun: bool) -> str:
         """A task is over; if it broke off with rows in state, why its attempt cannot count."""
@@ -256,6 +265,7 @@ class Epochs:
         if now is None or feeder.peer not in now.feeders:
             return ""
         now.feeders.discard(feeder.peer)
+        now.feeding.discard(feeder.peer)
         if begun and feeder.partition not in now.through:
             return f"partition {feeder.partition} of batch {feeder.epoch} of query {feeder.query} broke off"
         return ""
@@ -263,19 +273,27 @@ class Epochs:
     def poison(self, why: str) -> set[Peer]:
         """State is lost, or has rows of tasks that broke off: the attempt under way cannot count.
 
-        If all it began is noted and nobody feeds it, Spark may have counted it already: then it only takes no more.
+        If all it began is noted, Spark may have counted it already, though tasks without rows have not been heard to
+        end: then it only takes no more.
         """
         self.drop()
         self.loading.clear()
         now = self.attempt
         if now is None:
             return set()
-        if now.feeders or not now.whole:
-            now.poisoned = now.poisoned or why
+        if now.feeding or not now.whole or (now.feeders and not now.begun):
+            self._spoil(now, why)
         elif now.begun:
             now.closed = why
-        feeders, now.feeders = now.feeders, set()
+        feeders, now.feeders, now.feeding = now.feeders, set(), set()
         return feeders
+
+    def _spoil(self, now: Attempt, why: str) -> None:
+        """An attempt cannot count, nor may it seem to when only the store is left to tell."""
+        if now.begun and not now.poisoned:
+            unfinished = sorted(now.begun - now.through.keys()) or [min(now.begun)]
+            self.broken += [TaskThrough(self.epoch, now.number, partition, {}, True) for partition in unfinished]
+        now.poisoned = now.poisoned or why
 
     # -- state
 

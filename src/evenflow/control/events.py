@@ -324,7 +324,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Have something made durable: `task` (a TaskThrough) or `epoch` (a Base); `Stored` tells what became of it.
+    """Have something made durable: `task`, `broken` (TaskThrough) or `epoch` (Base); `Stored` tells what became of it.
 
     Once an epoch is saved, whatever its base does not need is deleted: older logs, and the snapshots named in `stale`.
     """

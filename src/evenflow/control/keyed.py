@@ -77,8 +77,13 @@ class KeyedRegion:
             fields["weight"] = self._sharing.weight(self.name)
         return Record(time, "region-opened", fields)
 
-    def reopen(self, event: RegionOpened) -> None:
-        """A query is started anew: its state is found by the name."""
+    def reopen(self, event: RegionOpened) -> Iterator[Instruction]:
+        """A query is started anew: its state is found by the name, and loaded again if the operator has other code."""
+        if event.operator != self.operator and not self.feeders:
+            for name, epochs in self.evaluations.stored.items():
+                epochs.drop()
+                for site in self.movements.sites.values():
+                    yield Tell(site.peer, {"type": "drop", "region": self.name, "evaluation": name})
         self.operator = self.stored.operator = event.operator
         self.movements.transfer = event.transfer
 

@@ -47,6 +47,7 @@ class StoredQueries:
         for peer in sorted(epochs.dropped):
             yield Tell(peer, {"type": "lost", "reason": "another attempt at its batch has begun"})
         epochs.dropped.clear()
+        yield from self._broken(feeder.query, epochs)
         if epochs.settled:
             base, stale = epochs.settle()
             yield Save(self.region, feeder.query, "epoch", base, stale)
@@ -89,6 +90,7 @@ class StoredQueries:
         held, now = epochs.held, epochs.attempt
         counted = now is not None and not now.poisoned
         feeders = epochs.poison(why)
+        yield from self._broken(name.removeprefix("query "), epochs)
         yield Record(time, event, {"region": self.region, "evaluation": name, "epoch": epochs.epoch, "why": why})
         for peer in sorted(feeders):
             yield Tell(peer, {"type": "lost", "reason": why})
@@ -97,6 +99,12 @@ class StoredQueries:
                 yield Tell(site.peer, {"type": "drop", "region": self.region, "evaluation": name})
         if now is not None and now.poisoned and counted and now.stage:
             yield Cancel(now.stage, f"region {self.region}: {why}")
+
+    def _broken(self, query: str, epochs: Epochs) -> Iterator[Instruction]:
+        """Have it noted what cannot count: a user's function may go on as if nothing had failed."""
+        for task in epochs.broken:
+            yield Save(self.region, query, "broken", task)
+        epochs.broken.clear()
 
     # -- state
 

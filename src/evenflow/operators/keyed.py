@@ -109,5 +109,20 @@ def identity(operator: KeyedOperator) -> str:
         for name, value in sorted(vars(operator).items())
         if not name.startswith("_") and isinstance(value, (str, int, float, bool, tuple, list, dict, set, frozenset))
     }
-    inside = ", ".join(f"{name}={value!r}" for name, value in given.items() if value not in ((), [], {}, set()))
+    inside = ", ".join(f"{name}={_shown(value)}" for name, value in given.items() if value not in ((), [], {}, set()))
     return f"{type(operator).__qualname__}({inside})"
+
+
+def _shown(value: Any) -> str:
+    """A value as its `repr`, but that of a set in an order that is the same in every process."""
+    match value:
+        case set() | frozenset():
+            inside = "{" + ", ".join(sorted(map(_shown, value))) + "}"
+            return inside if isinstance(value, set) else f"frozenset({inside})"
+        case dict():
+            return "{" + ", ".join(f"{_shown(key)}: {_shown(each)}" for key, each in value.items()) + "}"
+        case list():
+            return f"[{', '.join(map(_shown, value))}]"
+        case tuple():
+            return f"({', '.join(map(_shown, value))}{',' if len(value) == 1 else ''})"
+    return repr(value)

@@ -139,10 +139,12 @@ class Driver:
         self._thread.join(timeout=10)
         if self._thread.is_alive():
             raise EvenflowError("the controller's thread did not end within 10 s")
-        self._board.close()
-        if self._vault is not None:
-            self._vault.close()
-        self._log.close()
+        try:
+            if self._vault is not None:  # first: what it has done yet it tells by way of the board
+                self._vault.close()
+        finally:
+            self._board.close()
+            self._log.close()
 
     def _run(self) -> None:
         due = self.now() + self._period
@@ -230,7 +232,8 @@ class Driver:
         self._early[channel] = []
         if query not in self._looking:
             self._looking[query] = []
-            self._vault.look(*query, lambda saved: self.post(_Found(query, saved)))
+            new = not feeder.epoch or feeder.untouched
+            self._vault.look(*query, new, lambda saved: self.post(_Found(query, saved)))
         self._looking[query].append((channel, feeder))
 
     def _send_code(self, channel: Channel, peer: int, operator: str) -> None:

@@ -161,6 +161,8 @@ class Holdings(dict[str, Region]):
             if not isinstance(hosted, Hosted):
                 raise EvenflowError(f"operator {operator} could not be loaded on this worker")
             self[name] = Region(operator, hosted.units)
+        if not self[name].copies:
+            self[name].operator = operator
         return self[name]
 
     def settle(self, name: str, units: list[int]) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from evenflow.errors import ProtocolError
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import Units
-from evenflow.runtime.copies import Copies, State
+from evenflow.runtime.copies import Copies, State, let_go
 from evenflow.runtime.journal import UNSAVED_BYTES, Journal
 from evenflow.runtime.ledger import Ledger, Segment, Snapshot, query_of
 from evenflow.runtime.loader import Loaded, Loader, Order
@@ -201,6 +201,7 @@ class Keeper:
             key = order.region, order.evaluation
             self._begun.discard((*key, order.load))
             if self._orders.get(key) is not order:
+                let_go(loaded.copy)
                 continue
             del self._orders[key]
             if not loaded.error:

@@ -54,6 +54,12 @@ class KeyedFeeder(Feeding):
         super().__init__(settings, feed.region, DEEP_BUFFER)
         if not feed.streaming:  # a batch DataFrame inside a stream: the query's number is there, but is not its own
             self._identity |= {"query": "", "epoch": 0}
+        elif self._identity["stage"] and not self._identity["query"]:
+            raise StateLost(
+                f"region {feed.region}: a streaming DataFrame is evaluated in a thread that does not know its query, "
+                "so it cannot be told which state it belongs to: in foreachBatch, use pyspark.InheritableThread, or "
+                "pyspark.inheritable_thread_target, for threads of your own"
+            )
         self._feed = feed
         self._merger = KeyedMerger(schema, feed.kept, feed.ordered)
         self._splitter: KeyedSplitter | None = None
@@ -87,10 +93,9 @@ class KeyedFeeder(Feeding):
                 self._poll(0.0)
                 yield from self._results()
                 while skew.bytes >= SKEW_BYTES or self._merger.held_bytes >= REORDER_BYTES:
+                    self._hurry()  # earlier rows may be among those that wait for a frame to be whole
                     if self._merger.held_bytes >= REORDER_BYTES:
                         self._ask_for_rest()
-                    else:
-                        self._hurry()
                     self._wait()
                     yield from self._results()
                 self._hurried = False

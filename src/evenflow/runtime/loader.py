@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from evenflow.errors import EvenflowError
 from evenflow.operators.hosted import Hosted, units_of
-from evenflow.runtime.copies import Copies, State, process
+from evenflow.runtime.copies import Copies, State, let_go, process
 from evenflow.runtime.patience import Patient
 from evenflow.state.manifest import Log
 from evenflow.state.paging import Paged
@@ -100,6 +100,7 @@ class Loader:
     def _run(self, order: Order, hosted: Hosted) -> None:
         began = time.perf_counter()
         loaded = Loaded(order, saved=np.full(order.count, -1, np.int64), touched=np.full(order.count, -1, np.int64))
+        copy = None
         try:
             with Patient(open_store(self._where), self._closing.wait) as store:
                 copy = self._copies.fresh(hosted)
@@ -107,6 +108,7 @@ class Loader:
                 self._replay(store, loaded, copy, hosted)
             loaded.copy = copy
         except BaseException as error:  # the store's, or the user's code
+            let_go(copy)
             loaded.error = f"{type(error).__name__}: {error}"
         loaded.seconds = time.perf_counter() - began
         self.inbox.put(loaded)

@@ -82,12 +82,16 @@ class Vault:
         """What a region's state is of, if it is stored."""
         return self._kept.get(region)
 
-    def look(self, region: str, query: str, done: Callable[[Saved | str | None], None]) -> None:
+    def look(self, region: str, query: str, new: bool, done: Callable[[Saved | str | None], None]) -> None:
         """Have it looked up what the store has of a query: `done` is called with that on the vault's thread."""
-        self._orders.put(lambda: done(self.saved(region, query)))
+        self._orders.put(lambda: done(self.saved(region, query, new)))
 
-    def saved(self, region: str, query: str) -> Saved | str | None:
-        """What the store has of a query; if that cannot be used, why; None if there is nothing."""
+    def saved(self, region: str, query: str, new: bool = False) -> Saved | str | None:
+        """What the store has of a query; if that cannot be used, why; None if there is nothing.
+
+        Of a `new` query, which has had no rows before, it is noted then that there is nothing to miss: this batch may
+        have none either, and who goes on with the next cannot know.
+        """
         kept = self._kept[region]
         try:
             found = latest(self._patient, prefix_of(region, query))
@@ -98,10 +102,10 @@ class Vault:
                 if why:
                     return f"the checkpoint of region {region} and query {query} {why}"
             if found.manifest is None and not found.tasks:
-                return None
+                return (new and self._tried(Save(region, query, "epoch", Base()))) or None
             return self._resumed(found.manifest, found.tasks)
-        except (StoreError, OSError) as error:
-            return f"{error}"
+        except Exception as error:  # whatever it is, the task that asks is told, and this thread goes on
+            return f"{error}" if isinstance(error, StoreError | OSError) else f"{type(error).__name__}: {error}"
 
     def _resumed(self, manifest: Manifest | None, tasks: tuple[Manifest, ...]) -> Saved:
         base = Base()
@@ -115,7 +119,14 @@ class Vault:
             logs = tuple(ChosenLog(log.epoch, log.attempt, log.segments) for log in manifest.logs)
             base = Base(manifest.epoch, manifest.attempt, tuple(snapshots), logs)
         through = tuple(
-            TaskThrough(task.epoch, task.attempt, task.partitions[0], task.logs[0].segments) for task in tasks
+            TaskThrough(
+                task.epoch,
+                task.attempt,
+                task.partitions[0],
+                task.logs[0].segments if task.logs else {},
+                broken=not task.logs,
+            )
+            for task in tasks
         )
         return Saved(base, through)
 
@@ -167,9 +178,9 @@ class Vault:
         kept = self._kept[order.region]
         about = (order.region, order.query, kept.operator, kept.units)
         match order.content:
-            case TaskThrough(epoch=epoch, attempt=attempt, partition=partition, segments=segments):
-                log = Log(epoch, attempt, dict(segments))
-                put_task(self._store, Manifest(*about, epoch, attempt, (partition,), logs=(log,)))
+            case TaskThrough(epoch=epoch, attempt=attempt, partition=partition) as task:
+                through = () if task.broken else (Log(epoch, attempt, dict(task.segments)),)
+                put_task(self._store, Manifest(*about, epoch, attempt, (partition,), logs=through))
             case Base() as base:
                 logs = tuple(Log(log.epoch, log.attempt, dict(log.segments)) for log in base.logs)
                 partitions = base.logs[-1].partitions if base.logs else ()

@@ -314,14 +314,15 @@ class Worker:
         return self._keyed().process(session.region, session.evaluation, batch, tag, session.stamp, frame.body)
 
     def _send(self, answer: Answer, parts: list[memoryview], micros: int = 0) -> None:
-        """Send results to the feeder they are for, if it is still there."""
+        """Send results to the feeder they are for, if it is still there: not always the one that is being served."""
         channel, sequence = answer.tag
         if channel not in self._sessions:
             return
         flag = (TOLD if answer.origin is not None else 0) | (0 if answer.last else TAKEN)
-        for place, part in enumerate(parts):
-            more = place + 1 < len(parts) or not answer.last
-            channel.send(Frame(Kind.RESULT, part, sequence, 0, flag, 0 if more else micros, more))
+        with suppress(ConnectionError):  # it has just gone, and the poller will say so
+            for place, part in enumerate(parts):
+                more = place + 1 < len(parts) or not answer.last
+                channel.send(Frame(Kind.RESULT, part, sequence, 0, flag, 0 if more else micros, more))
 
     def _give(self, answers: list[Answer]) -> None:
         for answer in answers:
@@ -343,7 +344,8 @@ class Worker:
         return self._keyed().blame(session.region, batch) if keyed and not ours else ""
 
     def _fail(self, channel: Channel, sequence: int, error: BaseException, where: str) -> None:
-        channel.send(Frame(Kind.ERROR, error_body(self._id, error, where), sequence))
+        with suppress(ConnectionError):
+            channel.send(Frame(Kind.ERROR, error_body(self._id, error, where), sequence))
 
     def _report(self) -> None:
         now = time.perf_counter()

@@ -33,7 +33,7 @@ _KINDS = {
     "log": re.compile(rf"(?P<epoch>[0-9]+)\.(?P<attempt>[0-9]+)\.{_WRITER}\.(?P<number>[0-9]+)"),
     "units": re.compile(rf"(?P<epoch>[0-9]+)\.{_WRITER}\.(?P<number>[0-9]+)"),
     "task": re.compile(r"(?P<epoch>[0-9]+)\.(?P<attempt>[0-9]+)\.(?P<number>[0-9]+)"),
-    "epoch": re.compile(r"(?P<epoch>[0-9]+)"),
+    "epoch": re.compile(r"(?P<epoch>-1|[0-9]+)"),  # -1: before the first batch
 }
 """Kinds of blobs, and what the last parts of their names look like."""
 
