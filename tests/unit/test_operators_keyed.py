@@ -1,3 +1,10 @@
+"""What tells keyed operators apart whose state is stored."""
+
+import os
+import subprocess
+import sys
+
+
 def test_the_identity_of_an_operator_with_sets_is_the_same_in_every_process():
     source = (
         "from evenflow.operators.keyed import KeyedOperator, identity\n"
@@ -8,6 +15,9 @@ def test_the_identity_of_an_operator_with_sets_is_the_same_in_every_process():
         "print(identity(W()))"
     )
     run = [sys.executable, "-c", source]
-    said = {subprocess.run(run, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True).stdout for seed in "12"}
+    said = {
+        subprocess.run(run, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
+        for seed in "12"
+    }
     words = "{'alpha', 'beta', 'delta', 'gamma'}"
     assert said == {f"W(more=[(frozenset({words}),), {{'x': {words}}}], words={words})\n".encode()}
