@@ -7,8 +7,8 @@ import sys
 
 def test_the_identity_of_an_operator_with_sets_is_the_same_in_every_process():
     source = (
-        "from evenflow.operators.keyed import KeyedOperator, identity\n"
-        "class W(KeyedOperator):\n"
+        "from evenflow.operators.keyed import identity\n"
+        "class W:\n"
         "    def __init__(self):\n"
         "        self.words = {'alpha', 'beta', 'gamma', 'delta'}\n"
         "        self.more = [(frozenset(self.words),), {'x': self.words}]\n"

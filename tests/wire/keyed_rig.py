@@ -3,7 +3,7 @@
 import itertools
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -101,7 +101,7 @@ class Keyed:
             "epoch": epoch,
             "stage": stage,
         }
-        return list(self.feed(numbered(batches, partition)))
+        return list(replace(self.feed, streaming=bool(query))(numbered(batches, partition)))
 
     def table(self):
         return self.known().movements.table

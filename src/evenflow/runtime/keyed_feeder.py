@@ -54,12 +54,6 @@ class KeyedFeeder(Feeding):
         super().__init__(settings, feed.region, DEEP_BUFFER)
         if not feed.streaming:  # a batch DataFrame inside a stream: the query's number is there, but is not its own
             self._identity |= {"query": "", "epoch": 0}
-        elif self._identity["stage"] and not self._identity["query"]:
-            raise StateLost(
-                f"region {feed.region}: a streaming DataFrame is evaluated in a thread that does not know its query, "
-                "so it cannot be told which state it belongs to: in foreachBatch, use pyspark.InheritableThread, or "
-                "pyspark.inheritable_thread_target, for threads of your own"
-            )
         self._feed = feed
         self._merger = KeyedMerger(schema, feed.kept, feed.ordered)
         self._splitter: KeyedSplitter | None = None
@@ -77,6 +71,12 @@ class KeyedFeeder(Feeding):
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results of all rows."""
+        if self._feed.streaming and self._identity["stage"] and not self._identity["query"]:
+            raise StateLost(
+                f"region {self._region}: a streaming DataFrame is evaluated in a thread that does not know its query, "
+                "so it cannot be told which state it belongs to: in foreachBatch, use pyspark.InheritableThread, or "
+                "pyspark.inheritable_thread_target, for threads of your own"
+            )
         self._call_controller()
         assert self._controller is not None
         while not self._controller.open:  # or it would take us for a stranger if the first row is long in coming
