@@ -37,7 +37,7 @@ def supervise(
     `start_query` makes the query anew each time, from the same `checkpointLocation`, and returns what `start()` gives.
     Waits `backoff` seconds before the first restart and twice as long before each further one, up to a minute; a run
     of `healthy` seconds counts as a new beginning. After `restarts` restarts in a row (no limit if None) the failure
-    is raised. Before each start, all workers of `cluster` are waited for as long.
+    is raised. Before each restart, all workers of `cluster` are waited for.
     """
     if not callable(start_query):
         raise InvalidArgument(f"start_query is {start_query!r:.100}: give a function that starts the query")
