@@ -248,7 +248,8 @@ class World:
     def _start_task(self, task):
         job = task.job
         schema = OUT.serialize().to_pybytes()
-        feed = KeyedFeed(self.settings, job.region, f"op-{job.region}", schema, True, job.ordered, tuple(ROWS.names))
+        names = tuple(ROWS.names)
+        feed = KeyedFeed(self.settings, job.region, f"op-{job.region}", schema, True, job.ordered, names, job.streaming)
         task.fiber = Fiber(self, f"feeder {task}", lambda: self._run_task(task, feed))
         query, stage = (job.name, "") if job.streaming else ("", job.name)
         task.fiber.identity = {
