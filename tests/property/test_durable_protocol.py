@@ -8,7 +8,8 @@ import os
 
 import pytest
 
-from evenflow.control.epochs import Epochs, Log
+from evenflow.control.attempts import Log
+from evenflow.control.epochs import Epochs
 from evenflow.runtime.depot import Depot
 from evenflow.runtime.ledger import Ledger
 from evenflow.runtime.loader import Loader

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from evenflow.control.epochs import Base, Epochs, Log, Saved, SavedUnits, TaskThrough
+from evenflow.control.attempts import Base, Log, Saved, SavedUnits, TaskThrough
+from evenflow.control.epochs import Epochs
 from evenflow.control.events import FeederJoined
 
 UNITS = 8

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from evenflow.control.attempts import Base, Saved, TaskThrough
 from evenflow.control.controller import Controller
-from evenflow.control.epochs import Base, Epochs, Saved, TaskThrough
+from evenflow.control.epochs import Epochs
 from evenflow.control.events import (
     Cancel,
     FeederBegan,

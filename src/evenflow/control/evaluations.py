@@ -61,7 +61,7 @@ class Evaluations:
         if known is None:
             if isinstance(feeder.saved, str):
                 return feeder.saved
-            if streaming and feeder.epoch > 0 and not feeder.untouched and feeder.saved is None:
+            if streaming and not feeder.first and feeder.saved is None:
                 return (
                     f"batch {feeder.epoch} of query {feeder.query} comes to a cluster that has no state of the batches "
                     "before it: start the query with a new checkpointLocation"

@@ -71,7 +71,12 @@ class FeederJoined:
     run: str = ""
     """Which start of the query it belongs to."""
     saved: Any = None
-    """What the store has of the query (`epochs.Saved`), for the first task of it that comes."""
+    """What the store has of the query (`attempts.Saved`), for the first task of it that comes."""
+
+    @property
+    def first(self) -> bool:
+        """Whether its query cannot have had rows before this batch."""
+        return not self.epoch or self.untouched
 
 
 @dataclass(frozen=True, slots=True)

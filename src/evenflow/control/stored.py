@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evenflow.control.epochs import Epochs, SavedUnits
+from evenflow.control.attempts import SavedUnits
+from evenflow.control.epochs import Epochs
 from evenflow.control.evaluations import Evaluations, evaluation_of
 from evenflow.control.events import (
     Cancel,

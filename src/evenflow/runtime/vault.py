@@ -16,8 +16,9 @@ from functools import partial
 
 import numpy as np
 
-from evenflow.control.epochs import LATE, Base, Saved, SavedUnits, TaskThrough
-from evenflow.control.epochs import Log as ChosenLog
+from evenflow.control.attempts import Base, Saved, SavedUnits, TaskThrough
+from evenflow.control.attempts import Log as ChosenLog
+from evenflow.control.epochs import LATE
 from evenflow.control.events import Save
 from evenflow.errors import EvenflowError, StoreError
 from evenflow.runtime.journal import PAUSE_S, TRIES
