@@ -9,6 +9,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 
 from evenflow.errors import InvalidArgument
+from evenflow.state.fence import View
 from evenflow.state.manifest import Manifest
 from evenflow.state.store import Store, open_store, shown
 from evenflow.state.survey import Bad, Query, count_rows, snapshots, survey, verify
@@ -16,7 +17,7 @@ from evenflow.state.survey import Bad, Query, count_rows, snapshots, survey, ver
 
 def show_queries(console: Console, where: str) -> None:
     """A line for each operator and query."""
-    with open_store(where, create=False) as store:
+    with View(open_store(where, create=False)) as store:
         queries = survey(store)
     table = _table(shown(where), "operator", "query", "epochs", "units", "size", "last write")
     for query in queries:
@@ -34,7 +35,7 @@ def show_queries(console: Console, where: str) -> None:
 
 def show_query(console: Console, where: str, names: list[str]) -> None:
     """The newest manifest of one query, its snapshots and its log."""
-    with open_store(where, create=False) as store:
+    with View(open_store(where, create=False)) as store:
         query = _chosen(survey(store), names)
         newest = query.newest
         console.print(f"operator {query.region}, query {query.query}", highlight=False, markup=False)
@@ -48,7 +49,10 @@ def show_query(console: Console, where: str, names: list[str]) -> None:
 def verify_all(console: Console, where: str) -> bool:
     """Check every blob; a line for each bad one. Whether all are sound."""
     columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with open_store(where, create=False) as store, Progress(*columns, console=console, transient=True) as progress:
+    with (
+        View(open_store(where, create=False)) as store,
+        Progress(*columns, console=console, transient=True) as progress,
+    ):
         names = store.names()
         task = progress.add_task("", total=sum(nbytes for _, nbytes in names))
         bad = verify(store, lambda nbytes: progress.advance(task, nbytes))

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from evenflow.control.controller import Controller
 from evenflow.control.events import TaskEnded, Transfer
 from evenflow.control.region import Region
-from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument
+from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument, StoreInUse
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
 from evenflow.operators.keyed import KeyedOperator, identity
@@ -337,6 +337,8 @@ class Cluster:
     def _check_running(self) -> None:
         if self._stopped:
             raise ClusterStopped("this cluster was stopped: start a new Cluster")
+        if self._vault is not None and self._vault.lost:
+            raise StoreInUse(self._vault.lost)
         if self._context._jsc is None:
             raise ClusterStopped("the Spark session of this cluster was stopped: start a new session and a new Cluster")
 

@@ -1,4 +1,4 @@
-"""A store in a directory of any pyarrow file system: S3, HDFS, Google Cloud Storage, Azure, or one of the caller's own.
+"""A store in a directory of any pyarrow file system: S3, Google Cloud Storage, Azure, or one of the caller's own.
 
 An object store shows an object only when its upload is complete, so a blob is written there under its own name. On any
 other file system it is written beside it, under a name that begins with `.tmp-`, and moved. How durable a blob is once
@@ -43,7 +43,9 @@ class FileStore(Store):
             entries = self._files("", recursive=False, missing_ok=False)
             if needs_format([entry.base_name for entry in entries], self.where, create):
                 self._write(self._path(FORMAT_FILE), [format_bytes()])
-            check_format(bytes(self._read(self._path(FORMAT_FILE), 0, None)), self.where)
+            older = check_format(bytes(self._read(self._path(FORMAT_FILE), 0, None)), self.where)
+            if create and older:
+                self._write(self._path(FORMAT_FILE), [format_bytes()])
             if create and not self._at_once:
                 self._sweep()
 

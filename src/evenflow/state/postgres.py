@@ -31,10 +31,10 @@ from psycopg.errors import UndefinedTable
 from psycopg.sql import SQL, Composable, Composed, Identifier
 
 from evenflow.errors import BlobMissing, InvalidArgument, StoreError
-from evenflow.state.claim import Claim
+from evenflow.state.fence import split
 from evenflow.state.layout import check_format, format_bytes
 from evenflow.state.manifest import parse
-from evenflow.state.postgres_claim import Lock
+from evenflow.state.postgres_claim import SessionLock
 from evenflow.state.postgres_link import OPEN_TRIES, Address, Connection, Link
 from evenflow.state.store import Part, Store, checked
 
@@ -76,7 +76,7 @@ class PostgresStore(Store):
         self._schema = address.schema
         self.where = f"{address.where}, schema {address.schema}"
         self._link = Link.to(address)
-        self._claim: Lock | None = None
+        self._claim: SessionLock | None = None
         try:
             self._link.run("open the store", lambda connection: self._open(connection, create), OPEN_TRIES)
         except BaseException:
@@ -112,9 +112,9 @@ class PostgresStore(Store):
             self._claim.drop()
         self._link.release()
 
-    def lock(self, mine: dict[str, Any]) -> Claim:
-        """Take the whole checkpoint: `evenflow.state.claim`."""
-        self._claim = Lock(self, self.where, self._link, _key(self._schema, ""), mine)
+    def lock(self, mine: dict[str, Any]) -> SessionLock:
+        """By an advisory lock of a session."""
+        self._claim = SessionLock(self, self.where, self._link, _key(self._schema, ""), mine)
         return self._claim
 
     # -- tables
@@ -129,7 +129,8 @@ class PostgresStore(Store):
             with connection.transaction():
                 self._create(connection)
         content = connection.execute(SQL("SELECT content FROM {}").format(self._in(ABOUT)), binary=True).fetchone()
-        check_format(bytes(content[0]) if content else b"", self.where)
+        if check_format(bytes(content[0]) if content else b"", self.where) and create:
+            connection.execute(SQL("UPDATE {} SET content = %s").format(self._in(ABOUT)), [format_bytes()])
 
     def _tables(self, connection: Connection) -> list[Any]:
         query = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY 1"
@@ -179,7 +180,7 @@ class PostgresStore(Store):
             self._replace(connection, table, name, views)
 
     def _replace(self, connection: Connection, table: str, name: str, views: list[memoryview]) -> None:
-        parsed = parse(name)
+        parsed = parse(split(name)[0])
         worker = int(parsed.writer.partition(".")[0]) if parsed is not None and parsed.writer else None
         about = (parsed.kind, parsed.epoch, worker) if parsed is not None else (None, None, None)
         size = sum(view.nbytes for view in views)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import quote, unquote
 
 from evenflow.errors import CorruptState, InvalidArgument, StoreError
@@ -26,6 +26,16 @@ FORMAT_FILE = f"{OWN}json"
 DATABASES = ("postgresql://", "postgres://")
 _EMPTY = "%"
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9_.~%-]+(?:/(?!\.)[A-Za-z0-9_.~%-]+)*")
+
+
+class Lock(Protocol):
+    """The store's own lock on a whole checkpoint: it ends with its holder, in whatever way that ends."""
+
+    def beat(self) -> None:
+        """See to it that we still have it; `StoreInUse` if another has."""
+
+    def release(self) -> None:
+        """Let others have it. Does nothing the second time."""
 
 
 class Store(ABC):
@@ -60,6 +70,10 @@ class Store(ABC):
     @abstractmethod
     def delete(self, names: Iterable[str]) -> None:
         """Remove blobs; those that are not there do not matter."""
+
+    def lock(self, mine: dict[str, Any]) -> Lock | None:
+        """Lock the whole checkpoint, or `StoreInUse`; None if the store has no locks. `mine` says who does."""
+        return None
 
     def close(self) -> None:  # noqa: B027 - most have nothing to give back
         """Give back what the store holds open; it is not used afterwards."""
