@@ -11,13 +11,14 @@ from rich.table import Table
 from evenflow.errors import InvalidArgument
 from evenflow.state.fence import View
 from evenflow.state.manifest import Manifest
+from evenflow.state.sealed import placed
 from evenflow.state.store import Store, open_store, shown
 from evenflow.state.survey import Bad, Query, count_rows, snapshots, survey, verify
 
 
-def show_queries(console: Console, where: str) -> None:
+def show_queries(console: Console, where: str, key: bytes = b"") -> None:
     """A line for each operator and query."""
-    with View(open_store(where, create=False)) as store:
+    with View(open_store(placed(where, key), create=False)) as store:
         queries = survey(store)
     table = _table(shown(where), "operator", "query", "epochs", "units", "size", "last write")
     for query in queries:
@@ -33,9 +34,9 @@ def show_queries(console: Console, where: str) -> None:
     console.print(table if queries else f"{shown(where)} holds no state yet")
 
 
-def show_query(console: Console, where: str, names: list[str]) -> None:
+def show_query(console: Console, where: str, names: list[str], key: bytes = b"") -> None:
     """The newest manifest of one query, its snapshots and its log."""
-    with View(open_store(where, create=False)) as store:
+    with View(open_store(placed(where, key), create=False)) as store:
         query = _chosen(survey(store), names)
         newest = query.newest
         console.print(f"operator {query.region}, query {query.query}", highlight=False, markup=False)
@@ -46,11 +47,11 @@ def show_query(console: Console, where: str, names: list[str]) -> None:
         _show_blobs(console, store, newest)
 
 
-def verify_all(console: Console, where: str) -> bool:
+def verify_all(console: Console, where: str, key: bytes = b"") -> bool:
     """Check every blob; a line for each bad one. Whether all are sound."""
     columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with (
-        View(open_store(where, create=False)) as store,
+        View(open_store(placed(where, key), create=False)) as store,
         Progress(*columns, console=console, transient=True) as progress,
     ):
         names = store.names()

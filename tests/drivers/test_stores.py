@@ -25,17 +25,21 @@ def test_the_laws(bucket):
 
 
 def test_a_query_goes_on(spark, tmp_path, files, bucket, eventually):  # noqa: F811 - fixtures
-    """In another cluster, one of whose workers is killed."""
+    """In another cluster, one of whose workers is killed, with a key."""
     checkpoint = bucket.uri("goes_on")
+    key = "only the cluster knows"
     back = some(files, 2)
-    with ef.Cluster(spark, 2, checkpoint=checkpoint) as cluster:
+    with ef.Cluster(spark, 2, checkpoint=checkpoint, checkpoint_key=key) as cluster:
         start(spark, cluster, files, tmp_path, name="n").awaitTermination(120)
         check(spark, tmp_path, 2)
         with pytest.raises(ef.EvenflowError, match="this checkpoint is in use by cluster") as said:
+            ef.Cluster(spark, 1, checkpoint=checkpoint, checkpoint_key=key)
+        with pytest.raises(ef.EvenflowError, match="s3://bucket/goes_on was written with a checkpoint_key") as asked:
             ef.Cluster(spark, 1, checkpoint=checkpoint)
-        assert "hunter22" not in str(said.value)
+        assert "hunter22" not in str(said.value) + str(asked.value)
+        assert key not in repr(cluster._settings) + repr(cluster)
     back()
-    with ef.Cluster(spark, 3, checkpoint=checkpoint) as cluster:
+    with ef.Cluster(spark, 3, checkpoint=checkpoint, checkpoint_key=key.encode()) as cluster:
         kill(cluster, 0)
         eventually(lambda: cluster.workers()[0].restarts == 1, what="replaced")
         start(spark, cluster, files, tmp_path, name="n").awaitTermination(120)

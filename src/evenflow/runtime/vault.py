@@ -37,6 +37,7 @@ from evenflow.state.manifest import (
     put_task,
     read_manifest,
 )
+from evenflow.state.sealed import placed
 from evenflow.state.store import DATABASES, Store, open_store
 from evenflow.state.units import read_index
 
@@ -59,9 +60,10 @@ class Vault:
     lost = ""
     """Who has taken the checkpoint over, once it is not ours any more: then nothing is read or put."""
 
-    def __init__(self, where: str, owner: str) -> None:
+    def __init__(self, where: str, owner: str, key: bytes = b"") -> None:
         own = where.startswith(DATABASES)  # that has patience of its own
-        self._store: Store = open_store(where) if own else tried(lambda: open_store(where))
+        place = placed(where, key)
+        self._store: Store = open_store(place) if own else tried(lambda: open_store(place))
         self.on_lost: Callable[[str], None] = lambda why: None
         """Called, on the vault's thread, when the checkpoint is found to be somebody else's."""
         try:

@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from evenflow.errors import BlobMissing, InvalidArgument, StoreError
 from evenflow.state.layout import TEMPORARY, check_format, explained, format_bytes, needs_format
-from evenflow.state.store import FORMAT_FILE, Part, Store, checked, is_name, shown
+from evenflow.state.store import FORMAT_FILE, Part, Store, check_scheme, checked, is_name, shown
 
 UPLOADING = {"s3", "gcs", "abfs"}
 """Kinds of file systems on which a file appears when it is complete, and not before."""
@@ -33,6 +33,7 @@ class FileStore(Store):
     """Blobs as files below the directory `base` of `filesystem`."""
 
     def __init__(self, filesystem: fs.FileSystem, base: str, *, create: bool = True) -> None:
+        check_scheme(f"{filesystem.type_name}://{base.lstrip('/')}")
         self._fs = filesystem
         self._base = base.rstrip("/")
         self._at_once = filesystem.type_name in UPLOADING
