@@ -55,9 +55,7 @@ def test_a_byte_that_is_changed(at, size):
     changed = bytearray(inner.blobs["a"])
     changed[at % len(changed)] ^= 1
     inner.blobs["a"] = bytes(changed)
-    with pytest.raises(
-        CorruptState, match=r"blob a is damaged at byte .*: it was not written with this"
-    ):
+    with pytest.raises(CorruptState, match=r"blob a is damaged at byte .*: it was not written with this"):
         store.get("a")
 
 

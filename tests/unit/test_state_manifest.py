@@ -93,9 +93,7 @@ def test_any_truncation(given, data):
 
 
 def test_a_newer_format():
-    with pytest.raises(
-        StoreError, match=f"blob x has format {FORMAT + 1}, this evenflow reads up to {FORMAT}"
-    ):
+    with pytest.raises(StoreError, match=f"blob x has format {FORMAT + 1}, this evenflow reads up to {FORMAT}"):
         decode(encode(replace(ONE, format=FORMAT + 1)), "x")
 
 

@@ -276,6 +276,27 @@ def test_negative_ranges(tmp_path, kind, bad):
         store.get("a", *bad)
 
 
+# -- who may read
+
+
+def test_only_the_owner_can_read(tmp_path):
+    """Whatever the umask; directories above the checkpoint are as others make them."""
+    before = os.umask(0)
+    try:
+        with DiskStore(tmp_path / "above" / "state") as store:
+            held = claim(store, "me")
+            held.store.put("a/b/task/1", [b"x"])
+            store.put("a/b/log/1.1.0.7.0", [b"x"])
+    finally:
+        os.umask(before)
+    found = {path: path.stat().st_mode & 0o777 for path in [store.root, *store.root.rglob("*")]}
+    assert {mode for path, mode in found.items() if path.is_dir()} == {0o700}
+    assert {mode for path, mode in found.items() if path.is_file()} == {0o600}
+    assert {FORMAT_FILE, ".lock", "1.1.0.7.0"} <= {path.name for path in found}
+    assert (tmp_path / "above").stat().st_mode & 0o777 == 0o777
+    held.release()
+
+
 # -- claims
 
 

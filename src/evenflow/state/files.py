@@ -37,6 +37,7 @@ class FileStore(Store):
         self._fs = filesystem
         self._base = base.rstrip("/")
         self._at_once = filesystem.type_name in UPLOADING
+        self._flat = filesystem.type_name == "s3"  # a list below the name of an object is empty there
         self.where = f"{filesystem.type_name}:{self._base}"
         with _explaining("open", self.where):
             if create:
@@ -68,7 +69,7 @@ class FileStore(Store):
     def names(self, prefix: str = "") -> list[tuple[str, int]]:
         directory = prefix.rpartition("/")[0]
         with _explaining("list", self._path(directory)):
-            if directory and self._fs.get_file_info(self._path(directory)).is_file:
+            if directory and not self._flat and self._fs.get_file_info(self._path(directory)).is_file:
                 return []  # a blob has nothing below it
             found = [(self._name(info), info.size) for info in self._files(directory) if info.is_file]
         return sorted((name, size) for name, size in found if name.startswith(prefix) and is_name(name))
