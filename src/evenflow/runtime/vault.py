@@ -68,14 +68,15 @@ class Vault:
         """Called, on the vault's thread, when the checkpoint is found to be somebody else's."""
         try:
             left = tried(lambda: [name for name, _ in self._store.names(MOVES)])  # before the claim: of nobody later
-            self._claim = tried(lambda: claim(self._store, owner))
+            patient = Patient(self._store)
+            self._claim = tried(lambda: claim(patient, owner))
         except BaseException:
             self._store.close()
             raise
         self._store = self._claim.store
         with suppress(StoreError, OSError):  # movements of a cluster that was killed: they do no harm
             self._store.delete(left)
-        self._patient = Patient(self._store)
+        self._patient: Store = self._store
         self._kept: dict[str, Kept] = {}
         self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._stale: dict[str, set[str]] = {}
@@ -153,7 +154,8 @@ class Vault:
         if self._thread.is_alive():
             raise EvenflowError(f"the vault's thread did not end within {CLOSE_S:g} s: the store hangs")
         try:
-            self._claim.release()
+            with suppress(StoreError, OSError):  # whoever comes next has to wait until the claim is void
+                tried(self._claim.release)
         finally:
             self._store.close()
 

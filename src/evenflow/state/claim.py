@@ -42,11 +42,10 @@ class Claim:
 
     def release(self) -> None:
         """Let others have it. Does nothing the second time."""
-        try:
+        if self._lock is None:
             self.store.release()
-        finally:
-            if self._lock is not None:
-                self._lock.release()
+        else:
+            self._lock.release()
 
 
 def claim(store: Store, owner: str, now: Callable[[], float] = time.time) -> Claim:

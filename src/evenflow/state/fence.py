@@ -275,7 +275,8 @@ class Fence(View):
             _, version = split(name)
             if version.mark < self.mark and not self._count(version):
                 gone.append(name)
-        self._store.delete(gone)
+        with suppress(StoreError, OSError):  # the next one will
+            self._store.delete(gone)
 
 
 def _passes(name: str) -> bool:
