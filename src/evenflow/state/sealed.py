@@ -1,7 +1,7 @@
 """A store whose blobs carry a MAC under a key of the user's: what was not written with the key is not read.
 
 State is pickled, so whoever can write to a checkpoint could have code run in the cluster. With a key that is not so: a
-blob is cut into chunks of 64 kB, and each is followed by 16 bytes of BLAKE2b, keyed, over the blob's name, the chunk's
+blob is cut into chunks of 64 kB, and each is followed by 16 bytes of HMAC-SHA256 over the blob's name, the chunk's
 number, whether it is the last one, and its bytes. Bytes are handed out only after the chunks that they are in have
 passed: none can be changed, cut off, put in another place or under another name. What remains possible to whoever can
 write to the store is to delete blobs, and to bring back old ones under their own names: all of them were written with
@@ -19,8 +19,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from evenflow.errors import BlobMissing, InvalidArgument, StoreError
 from evenflow.state.store import OWN, Lock, Part, Store, checked, corrupt, shown
@@ -69,8 +67,9 @@ class SealedStore(Store):
     """Another store, all of whose blobs are sealed with a key."""
 
     def __init__(self, store: Store, key: bytes, where: str, *, create: bool = True) -> None:
-        self._store, self._key = store, key
-        mark = hashlib.blake2b(b"checkpoint", digest_size=TAG, key=key, person=b"evenflow-key").digest()
+        self._store = store
+        self._mac = hmac.new(key, digestmod="sha256")
+        mark = hmac.digest(key, b"\0checkpoint", "sha256")[:TAG]  # no name begins so
         try:
             there = bytes(store.get(KEY_BLOB))
         except BlobMissing:
@@ -131,19 +130,20 @@ class SealedStore(Store):
         yield self._tag(name, number, True, chunk)
 
     def _tag(self, name: str, number: int, last: bool, chunk: Iterable[memoryview]) -> bytes:
-        digest = hashlib.blake2b(digest_size=TAG, key=self._key, person=b"evenflow-blob")
+        digest = self._mac.copy()
         digest.update(name.encode() + b"\0" + _PLACE.pack(number, last))
         for piece in chunk:
             digest.update(piece)
-        return digest.digest()
+        return digest.digest()[:TAG]
 
     def _opened(self, name: str, raw: memoryview, first: int, count: int | None) -> memoryview:
-        """The bytes of chunks from the `first` on, checked; of `count` chunks and what shows whether more follow."""
+        """The bytes of chunks from the `first` on, checked; of `count` chunks and what shows whether more follow.
+
+        They are moved together where they are: memory that a store has given is the caller's.
+        """
         there = -(-raw.nbytes // WHOLE) or 1
-        chunks = there if count is None else min(count, there)
-        content = np.empty(max(0, min(raw.nbytes, chunks * WHOLE) - chunks * TAG), np.uint8).data
         at = 0
-        for place in range(chunks):
+        for place in range(there if count is None else min(count, there)):
             sealed = raw[place * WHOLE : (place + 1) * WHOLE]
             piece, tag = sealed[:-TAG], sealed[-TAG:]
             last = place + 1 == there
@@ -151,9 +151,9 @@ class SealedStore(Store):
                 raise corrupt(
                     name, (first + place) * CHUNK, "it was not written with this checkpoint_key, or was changed since"
                 )
-            content[at : at + piece.nbytes] = piece
+            raw[at : at + piece.nbytes] = piece
             at += piece.nbytes
-        return content
+        return raw[:at]
 
 
 def refuse_sealed(store: Store, where: str) -> None:
