@@ -18,7 +18,7 @@ from evenflow.runtime.patience import Patient
 from evenflow.runtime.vault import Kept, Vault
 from evenflow.state.claim import VOID_S, claim
 from evenflow.state.fence import CLAIMS, Fence, Holding, Mark, View, marks, split
-from evenflow.state.manifest import latest, log_name, prefix_of
+from evenflow.state.manifest import latest, log_name, parse, prefix_of
 from evenflow.state.survey import verify
 from tests.unit.state_memory import Memory
 
@@ -69,6 +69,7 @@ def content(store):
 
 def test_names_that_carry_a_generation():
     assert split("r/q/task/5.1.0~3.00ff.17") == ("r/q/task/5.1.0", (Mark(3, "00ff"), 17))
+    assert parse("r/q/task/5.1.0~3.00ff.17") == parse("r/q/task/5.1.0")
     for plain in ("r/q/task/5.1.0", "a~b/q/log/1.2", "evenflow.moves/a~1.b/c.1"):
         assert split(plain) == (plain, (Mark(0, ""), 0))
 

@@ -31,7 +31,6 @@ from psycopg.errors import UndefinedTable
 from psycopg.sql import SQL, Composable, Composed, Identifier
 
 from evenflow.errors import BlobMissing, InvalidArgument, StoreError
-from evenflow.state.fence import split
 from evenflow.state.layout import check_format, format_bytes
 from evenflow.state.manifest import parse
 from evenflow.state.postgres_claim import SessionLock
@@ -180,7 +179,7 @@ class PostgresStore(Store):
             self._replace(connection, table, name, views)
 
     def _replace(self, connection: Connection, table: str, name: str, views: list[memoryview]) -> None:
-        parsed = parse(split(name)[0])
+        parsed = parse(name)
         worker = int(parsed.writer.partition(".")[0]) if parsed is not None and parsed.writer else None
         about = (parsed.kind, parsed.epoch, worker) if parsed is not None else (None, None, None)
         size = sum(view.nbytes for view in views)

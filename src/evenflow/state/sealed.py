@@ -158,11 +158,14 @@ class SealedStore(Store):
 
 def refuse_sealed(store: Store, where: str) -> None:
     """Refuse a store that has a key, to whoever has none."""
-    if any(name == KEY_BLOB for name, _ in store.names(KEY_BLOB)):
-        raise StoreError(
-            f"{where} was written with a checkpoint_key: give it (Cluster(..., checkpoint_key=...); for `evenflow "
-            "state`, the environment variable EVENFLOW_CHECKPOINT_KEY or --key-file)"
-        )
+    try:
+        store.get(KEY_BLOB, 0, 1)
+    except BlobMissing:
+        return
+    raise StoreError(
+        f"{where} was written with a checkpoint_key: give it (Cluster(..., checkpoint_key=...); for `evenflow state`, "
+        "the environment variable EVENFLOW_CHECKPOINT_KEY or --key-file)"
+    )
 
 
 def _size(stored: int) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 
 from evenflow.errors import StoreError
 from evenflow.state.disk import DiskStore
-from evenflow.state.fence import split
 from evenflow.state.layout import TEMPORARY, explained
 from evenflow.state.manifest import MOVES, parse
 from evenflow.state.store import Part, Store, open_store
@@ -34,7 +33,7 @@ class FaultyStore(DiskStore):
     def put(self, name: str, parts: Iterable[Part]) -> None:
         self._endure()
         parts = list(parts)
-        parsed = parse(split(name)[0])
+        parsed = parse(name)
         kind = parsed.kind if parsed is not None else "move" if name.startswith(MOVES) else "other"
         after: list[tuple[int, Fault]] = []
         self._hooks.reach(kind, lambda number, fault: self._strike(number, fault, name, parts, after))
