@@ -207,6 +207,17 @@ def test_what_was_put_without_a_claim_is_read():
         held.get("r/q/epoch/4")
 
 
+def test_which_names_carry_a_claim():
+    """All that drivers put, the store's own among them; not what processes put under names of their own."""
+    store = Memory()
+    held = fence(store)
+    for name in ("evenflow.queries/q", "r/q/epoch/1", "r/q/begun/1.1", "evenflow.moves/r/c.1", "r/q/log/1.1.0.7.0"):
+        held.put(name, [b"x"])
+    plain = {name for name, _ in store.names() if split(name)[0] == name and not name.startswith(CLAIMS)}
+    assert plain == {"evenflow.moves/r/c.1", "r/q/log/1.1.0.7.0"}
+    assert len(held.names()) == len(View(store).names()) == 5
+
+
 def test_claims_do_not_pile_up():
     store = Memory()
     for _ in range(5):

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenflow.errors import CorruptState, StoreError
-from evenflow.state.layout import FORMAT
 from evenflow.state.manifest import (
     BlobName,
     Log,
@@ -93,8 +92,8 @@ def test_any_truncation(given, data):
 
 
 def test_a_newer_format():
-    with pytest.raises(StoreError, match=f"blob x has format {FORMAT + 1}, this evenflow reads up to {FORMAT}"):
-        decode(encode(replace(ONE, format=FORMAT + 1)), "x")
+    with pytest.raises(StoreError, match="blob x has format 2, this evenflow reads up to 1: install a newer one"):
+        decode(encode(replace(ONE, format=2)), "x")
 
 
 def test_what_a_manifest_needs():

@@ -45,10 +45,8 @@ class DiskStore(Store):
                 _make_directory(self.root)
             if needs_format(os.listdir(self.root), str(self.root), create):
                 self._write(self.root / FORMAT_FILE, [format_bytes()])
-            older = check_format((self.root / FORMAT_FILE).read_bytes(), str(self.root))
+            check_format((self.root / FORMAT_FILE).read_bytes(), str(self.root))
             if create:
-                if older:
-                    self._write(self.root / FORMAT_FILE, [format_bytes()])
                 self._sweep()
 
     def put(self, name: str, parts: Iterable[Part]) -> None:

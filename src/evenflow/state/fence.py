@@ -34,6 +34,8 @@ from evenflow.state.store import OWN, Part, Store
 CLAIMS = f"{OWN}claims/"
 WORKERS = ("log", "units")
 """Kinds of blobs that workers put: their names are of one process each."""
+PLAIN = (CLAIMS, f"{OWN}moves/")
+"""What the names of blobs begin with that are of one claim, or of one cluster, as they are."""
 _CLAIM = re.compile(rf"{re.escape(CLAIMS)}([0-9]+)\.([0-9a-f]+)")
 _VERSION = re.compile(r"(.*[^/])~([0-9]+)\.([0-9a-f]+)\.([0-9]+)")
 
@@ -282,7 +284,7 @@ class Fence(View):
 def _passes(name: str) -> bool:
     """Whether a name is stored as it is: no two processes put it."""
     parts = name.split("/")
-    return name.startswith(OWN) or (len(parts) == 4 and parts[2] in WORKERS)
+    return name.startswith(PLAIN) or (len(parts) == 4 and parts[2] in WORKERS)
 
 
 def holders(store: Store) -> Iterator[Holding]:

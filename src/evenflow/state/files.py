@@ -45,9 +45,7 @@ class FileStore(Store):
             entries = self._files("", recursive=False, missing_ok=False)
             if needs_format([entry.base_name for entry in entries], self.where, create):
                 self._write(self._path(FORMAT_FILE), [format_bytes()])
-            older = check_format(bytes(self._read(self._path(FORMAT_FILE), 0, None)), self.where)
-            if create and older:
-                self._write(self._path(FORMAT_FILE), [format_bytes()])
+            check_format(bytes(self._read(self._path(FORMAT_FILE), 0, None)), self.where)
             if create and not self._at_once:
                 self._sweep()
 

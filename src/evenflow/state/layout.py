@@ -10,9 +10,8 @@ from evenflow._version import __version__
 from evenflow.errors import StoreError
 from evenflow.state.store import FORMAT_FILE
 
-FORMAT = 2
-"""Of the whole: names, segments, snapshots, manifests. Since 2, names of notes and manifests tell whose claim they are
-of; what format 1 has is read as before."""
+FORMAT = 1
+"""Of the whole: names, segments, snapshots, manifests."""
 TEMPORARY = ".tmp-"
 """What files are called until they are whole."""
 
@@ -37,8 +36,8 @@ def format_bytes() -> bytes:
     return json.dumps({"format": FORMAT, "evenflow": __version__}).encode() + b"\n"
 
 
-def check_format(content: bytes, where: str) -> bool:
-    """Refuse what a later version has written; whether an earlier one did."""
+def check_format(content: bytes, where: str) -> None:
+    """Refuse what a later version has written."""
     try:
         about = json.loads(content)
         found, by = int(about["format"]), about.get("evenflow", "?")
@@ -52,7 +51,6 @@ def check_format(content: bytes, where: str) -> bool:
             f"{where} has format {found}, written by evenflow {by}; this is evenflow {__version__}, which reads up to "
             f"format {FORMAT}: install a newer evenflow"
         )
-    return found < FORMAT
 
 
 def explained(error: OSError, doing: str, path: str) -> StoreError:

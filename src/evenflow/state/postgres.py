@@ -128,8 +128,7 @@ class PostgresStore(Store):
             with connection.transaction():
                 self._create(connection)
         content = connection.execute(SQL("SELECT content FROM {}").format(self._in(ABOUT)), binary=True).fetchone()
-        if check_format(bytes(content[0]) if content else b"", self.where) and create:
-            connection.execute(SQL("UPDATE {} SET content = %s").format(self._in(ABOUT)), [format_bytes()])
+        check_format(bytes(content[0]) if content else b"", self.where)
 
     def _tables(self, connection: Connection) -> list[Any]:
         query = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY 1"
