@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import cast
 
 from evenflow.control.events import (
+    CheckpointTaken,
     Event,
     FeederBegan,
     FeederEnded,
@@ -79,6 +80,8 @@ class Controller:
                 return self._feeder_joined(event)
             case Stored():
                 return self._stored(event)
+            case CheckpointTaken():
+                return self._checkpoint_taken(event)
             case MoveAsked():
                 region = self._keyed(event.move.region)
                 return region.carry_out(event.time, [event.move]) if region is not None else ()
@@ -172,6 +175,12 @@ class Controller:
         feeder, region = self._feeders.get(save.peer), self._keyed(save.region)
         if save.kind == "task" and feeder is not None and region is not None:
             yield from region.task_stored(feeder, event)
+
+    def _checkpoint_taken(self, event: CheckpointTaken) -> Iterator[Instruction]:
+        yield Record(event.time, "checkpoint-taken", {"why": event.why})
+        for region in self._regions.values():
+            if isinstance(region, KeyedRegion):
+                yield from region.give_up_stored(event)
 
     # -- workers
 

@@ -138,6 +138,14 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointTaken:
+    """The checkpoint has become another cluster's: nothing that is stored here goes on."""
+
+    time: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class StateLoaded:
     """A worker has loaded the state that an attempt starts from, or could not."""
 
@@ -302,6 +310,7 @@ Event = (
     | FeederJoined
     | FeederEvent
     | Stored
+    | CheckpointTaken
     | MoveAsked
     | PeerLeft
     | TaskEnded

@@ -10,6 +10,7 @@ import numpy as np
 from evenflow.control.costs import Costs
 from evenflow.control.evaluations import Evaluations, evaluation_of
 from evenflow.control.events import (
+    CheckpointTaken,
     ConsumerReport,
     FeederArrivals,
     FeederBegan,
@@ -237,6 +238,12 @@ class KeyedRegion:
         if event.error:
             return self._fail(event.time, feeder, f"the checkpoint cannot be written: {event.error}")
         return self.stored.noted(feeder, event)
+
+    def give_up_stored(self, event: CheckpointTaken) -> Iterator[Instruction]:
+        """Queries whose state is stored end for good: another cluster goes on with them."""
+        for name in list(self.evaluations.stored):
+            yield from self.stored.poison(event.time, name, event.why)
+            yield from self._end(event.time, name, event.why)
 
     def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterator[Instruction]:
         """A task is over, maybe since its query was stopped."""

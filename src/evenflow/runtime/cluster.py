@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from evenflow.control.controller import Controller
 from evenflow.control.events import TaskEnded, Transfer
 from evenflow.control.region import Region
-from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument
+from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument, StoreInUse
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
 from evenflow.operators.keyed import KeyedOperator, identity
@@ -56,6 +56,7 @@ from evenflow.runtime.session import cancel_stage, check_slots, driver_host, exe
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.supervisor import Supervisor
 from evenflow.runtime.vault import Kept, Vault
+from evenflow.state.sealed import key_of
 
 STOP_S = 20.0
 
@@ -76,6 +77,8 @@ class Cluster:
       driver and all executors can reach, for the state of streaming queries
       over keyed operators: with it they are exactly-once wherever Spark's own are, whatever is lost. Keep it beside
       Spark's own checkpointLocation; it belongs to one cluster at a time.
+    - `checkpoint_key`: at least 16 bytes, or characters, that only the cluster knows: then nothing is read from the
+      checkpoint, and no state unpickled, that was not written with the same key. State is not encrypted.
     - `memory`: what the state of keyed operators may take in each worker, in bytes or as "512m"; what is more goes to
       the worker's local disk, and rows for it wait until it is brought back.
     - `qos`: how much the latency of keyed operators matters, by their names, where several share the workers: weights
@@ -93,6 +96,7 @@ class Cluster:
         event_log: str | Path | None = None,
         emulate: Emulate | None = None,
         checkpoint: str | Path | None = None,
+        checkpoint_key: bytes | str | None = None,
         qos: Mapping[str, float] | None = None,
         memory: str | int | None = None,
     ) -> None:
@@ -109,7 +113,10 @@ class Cluster:
         secret = secrets.token_bytes(32)
         name = uuid.uuid4().hex[:8]
         where, budget, weights = where_of(checkpoint), bytes_of(memory), weights_of(qos)
-        self._vault = Vault(where, f"cluster {name}") if where else None
+        key = key_of(checkpoint_key)
+        if key and not where:
+            raise InvalidArgument("checkpoint_key is given and checkpoint is not: give both, or neither")
+        self._vault = Vault(where, f"cluster {name}", key) if where else None
         self._named = Named(weights)
         try:
             log = EventLog(event_log)
@@ -122,7 +129,7 @@ class Cluster:
             raise
         self._regions = Regions(self._driver, self._vault)
         settings = Settings(
-            name, host, self._driver.port, secret, period, stall_timeout, emulate, where, weights, budget
+            name, host, self._driver.port, secret, period, stall_timeout, emulate, where, weights, budget, key
         )
         self._settings = settings
         self._supervisor = Supervisor(self._context, settings, workers, self._task_ended)
@@ -337,6 +344,8 @@ class Cluster:
     def _check_running(self) -> None:
         if self._stopped:
             raise ClusterStopped("this cluster was stopped: start a new Cluster")
+        if self._vault is not None and self._vault.lost:
+            raise StoreInUse(self._vault.lost)
         if self._context._jsc is None:
             raise ClusterStopped("the Spark session of this cluster was stopped: start a new session and a new Cluster")
 

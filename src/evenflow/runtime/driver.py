@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from evenflow.control.controller import Controller
 from evenflow.control.events import (
     Cancel,
+    CheckpointTaken,
     Event,
     FeederJoined,
     Instruction,
@@ -89,6 +90,8 @@ class Driver:
         self._code: dict[str, bytes] = {}
         self._posted: queue.SimpleQueue[tuple[Event | _Found, threading.Event | None]] = queue.SimpleQueue()
         self._closing = False
+        if vault is not None:
+            vault.on_lost = lambda why: self.post(CheckpointTaken(self.now(), why))
         self._thread = threading.Thread(target=self._run, name="evenflow-controller", daemon=True)
         self._thread.start()
 
