@@ -303,6 +303,14 @@ class TaskEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Unpersisted:
+    """Some RDDs are not persisted any more: what was evaluated for them is not needed."""
+
+    time: float
+    rdds: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """A sample period is over."""
 
@@ -332,6 +340,7 @@ Event = (
     | MoveAsked
     | PeerLeft
     | TaskEnded
+    | Unpersisted
     | Tick
     | Stop
 )

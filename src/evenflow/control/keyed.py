@@ -29,6 +29,7 @@ from evenflow.control.events import (
     Stored,
     Tell,
     UnitsSaved,
+    Unpersisted,
     WorkerEvent,
 )
 from evenflow.control.movement import Movements
@@ -220,9 +221,11 @@ class KeyedRegion:
             yield self._directory(peer)
 
     def _directory(self, peer: Peer) -> Tell:
-        table, epochs = self.movements.table, self.evaluations.stored.get(evaluation_of(self._begun[peer]))
+        name = evaluation_of(self._begun[peer])
+        table, epochs = self.movements.table, self.evaluations.stored.get(name)
         message = {
             "type": "directory",
+            "evaluation": name,
             "workers": listed(self.movements.sites, deep=True),
             "you": peer,
             "owners": table.owners,
@@ -284,8 +287,13 @@ class KeyedRegion:
         if late is not None:
             why = f"units {list(late.units)[:5]} could be neither moved nor taken back ({late.reason})"
             yield from self._give_up(time, f"{why}; their workers do not answer")
-        for name in list(self.evaluations.idle(time)):
-            yield from self._end(time, name, "its state was dropped after a minute in which nobody fed it")
+        for name, over in list(self.evaluations.idle(time)):
+            yield from self._end(time, name, over)
+
+    def unpersisted(self, event: Unpersisted) -> Iterator[Instruction]:
+        """State that was there for the rest of what was persisted is of no use any more."""
+        for name in self.evaluations.unpersisted(event.rdds):
+            yield from self._end(event.time, name, f"{name} was unpersisted, and its state dropped")
 
     def _free(self, time: float) -> Iterator[Instruction]:
         """Let movements begin again once no state is being loaded, or waits for that."""

@@ -117,7 +117,7 @@ class Cluster:
             queries = Queries(spark)
             cancel = partial(cancel_stage, self._context)
             stages = Stages(self._context)
-            asked = (queries.untouched, self._vault, cancel, queries, stages.facts)
+            asked = (queries.untouched, self._vault, cancel, queries, stages)
             self._driver = Driver(Controller(workers, weights), secret, bind, period, log, *asked)
         except BaseException:
             if self._vault is not None:

@@ -59,6 +59,7 @@ class KeyedFeeder(Feeding):
         self._merger = KeyedMerger(schema, feed.kept, feed.ordered)
         self._splitter: KeyedSplitter | None = None
         self._peer = self._units = self._attempt = 0
+        self._evaluation = ""
         self._ending: set[int] = set()
         """Workers that have not said yet that all is durable."""
         self._segments: dict[str, int] = {}
@@ -263,6 +264,7 @@ class KeyedFeeder(Feeding):
         if self._splitter is None:
             self._peer = int(message["you"])
             self._attempt = int(message["attempt"])
+            self._evaluation = str(message["evaluation"])
             self._size = FrameSize({int(w): cost for w, cost in message["costs"].items()}, message["overhead"])
             owners: npt.NDArray[np.int32] = message["owners"]
             self._units = len(owners)
@@ -281,12 +283,11 @@ class KeyedFeeder(Feeding):
         return TwoChoices(entry["id"] for entry in workers)
 
     def _opening(self) -> dict[str, Any]:
-        query, stage = self._identity["query"], self._identity["stage"]
         return {
             "operator": self._feed.operator,
             "units": self._units,
             "region": self._region,
-            "evaluation": f"query {query}" if query else f"stage {stage}",
+            "evaluation": self._evaluation,
             "feeder": self._peer,
             "epoch": self._identity["epoch"],
             "attempt": self._attempt,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,10 +63,13 @@ class Stages:
                 del self._known[old]
         return known
 
-    def persisted(self, rdds: Iterator[int]) -> set[int]:
-        """Those of some RDDs that are still persisted."""
-        kept = self._context._jsc.sc().persistentRdds()
-        return {rdd for rdd in rdds if kept.contains(rdd)}
+    def unpersisted(self, rdds: Iterable[int]) -> frozenset[int]:
+        """Those of some RDDs that are not persisted any more; none if Spark does not say."""
+        try:
+            kept = self._context._jsc.sc().persistentRdds()
+            return frozenset(rdd for rdd in rdds if not kept.contains(rdd))
+        except Exception:  # the session is being stopped: all state goes soon
+            return frozenset()
 
     def _read(self, stage: int, mark: str, execution: str) -> StageFacts | None:
         found = self._find(stage)
@@ -95,7 +98,7 @@ class Stages:
     def warm_up(self) -> None:
         """Have Spark load what it needs to answer, which takes it a second the first time."""
         jvm: Any = self._context._jvm
-        self._told(jvm.org.apache.spark.scheduler.SparkListenerApplicationEnd(0))
+        self._told(jvm.org.apache.spark.scheduler.SparkListenerLogStart(""))
 
     def _told(self, event: Any) -> dict[str, Any]:
         jvm: Any = self._context._jvm
