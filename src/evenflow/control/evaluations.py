@@ -50,6 +50,10 @@ class Evaluation:
     """Partitions of the present epoch that came to their end, as far as their numbers are known."""
     parts: bool = False
     """Whether only stages that read some of the partitions have come in the present epoch."""
+    stages: dict[Peer, str] = field(default_factory=dict)
+    """By task of a query whose state is stored, its stage."""
+    unread: tuple[int, int, set[int]] = (-1, 0, set())
+    """Of such a query: a batch, an attempt at it, and partitions of which Spark did not want the rest."""
 
     @property
     def complete(self) -> bool:
@@ -91,9 +95,11 @@ class Evaluations:
             if known.streaming and self._durable_units:
                 self.stored[name] = Epochs(self._durable_units, feeder.saved)
         if name in self.stored:
+            self._outlive(known, feeder)
             why = self.stored[name].join(feeder)
             if not why:
                 known.feeders.add(feeder.peer)
+                known.stages[feeder.peer] = feeder.stage
             return why
         if feeder.epoch < known.epoch:
             return self._again(feeder)
@@ -106,6 +112,37 @@ class Evaluations:
         known.parts &= _partial(feeder)
         known.feeders.add(feeder.peer)
         return ""
+
+    def _outlive(self, known: Evaluation, feeder: FeederJoined) -> None:
+        """Give up tasks whose stage is over: if nobody reads what they give, they notice that late."""
+        live = feeder.facts.live if isinstance(feeder.facts, StageFacts) else frozenset()
+        over = {peer for peer in known.feeders if live and known.stages[peer] not in live}
+        self.stored[known.id].abandon(over)
+        known.feeders -= over
+
+    def unread(self, feeder: FeederJoined, begun: bool) -> None:
+        """Spark does not want the rest of a task. With a store, its attempt cannot count; others of it may go on."""
+        known = self._live.get(evaluation_of(feeder))
+        if known is None or known.id not in self.stored or feeder.peer not in known.feeders:
+            return
+        epochs = self.stored[known.id]
+        epochs.abandon({feeder.peer})
+        known.feeders.discard(feeder.peer)
+        if begun and epochs.attempt is not None:
+            if known.unread[:2] != (epochs.epoch, epochs.attempt.number):
+                known.unread = epochs.epoch, epochs.attempt.number, set()
+            known.unread[2].add(feeder.partition)
+
+    def hopeless(self, feeder: FeederJoined) -> str:
+        """Why the attempt that a task belongs to comes to nothing: Spark wants a partition after all; or nothing."""
+        known = self._live.get(evaluation_of(feeder))
+        epochs = self.stored.get(known.id) if known is not None else None
+        if known is None or epochs is None or epochs.attempt is None:
+            return ""
+        here = (epochs.epoch, epochs.attempt.number) == known.unread[:2] and epochs.attempt.stage == feeder.stage
+        if not here or feeder.partition not in known.unread[2]:
+            return ""
+        return f"partition {feeder.partition} of {_what(feeder)} broke off, and is to be evaluated again"
 
     def _unfit(self, feeder: FeederJoined) -> str:
         """Why a task cannot be the first of its evaluation, or nothing."""
@@ -172,6 +209,7 @@ class Evaluations:
         if known is None or feeder.peer not in known.feeders:
             return ""
         known.feeders.discard(feeder.peer)
+        known.stages.pop(feeder.peer, None)
         known.idle_since = time
         if known.id in self.stored:
             return self.stored[known.id].leave(feeder, begun)

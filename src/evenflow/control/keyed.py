@@ -19,6 +19,7 @@ from evenflow.control.events import (
     FeederFailed,
     FeederJoined,
     FeederReport,
+    FeederUnread,
     Instruction,
     MoveReport,
     Peer,
@@ -184,6 +185,9 @@ class KeyedRegion:
                 why = self.evaluations.begin(feeder)
                 if why:
                     yield from refused(feeder, why)
+                    hopeless = self.evaluations.hopeless(feeder)
+                    if hopeless:
+                        yield from self._fail(event.time, feeder, f"{hopeless}: the batch is to be run again")
                 else:
                     self._begun[feeder.peer] = feeder
                 yield from self._admit()
@@ -195,6 +199,9 @@ class KeyedRegion:
                 yield Record(event.time, "feeder-draining", {"region": self.name, "partition": feeder.partition})
             case FeederEnded():
                 yield from self.stored.ended(feeder, event, feeder.peer in self._begun)
+            case FeederUnread():
+                self.evaluations.unread(feeder, feeder.peer in self._begun)
+                yield Record(event.time, "feeder-unread", {"region": self.name, "partition": feeder.partition})
             case FeederFailed():
                 yield from self._fail(event.time, feeder, event.reason)
             case FeederReport():

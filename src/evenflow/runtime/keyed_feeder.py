@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import FunctionError, ProtocolError, StateLost, StoreError
+from evenflow.errors import EvenflowError, FunctionError, ProtocolError, StateLost, StoreError
 from evenflow.runtime.channel import DEEP_BUFFER, PeerGone
 from evenflow.runtime.feeding import Feeding
 from evenflow.runtime.frames import MAX_BODY, TAKEN, TOLD, Frame, Kind
@@ -112,6 +113,12 @@ class KeyedFeeder(Feeding):
             yield from self._results()
         yield from self._results()  # what came while the input was waited for
         self._end()
+
+    def unread(self) -> None:
+        """Say that Spark wants no more, so that this is not taken for a failure; if nobody hears it, it may be one."""
+        with suppress(EvenflowError):
+            self._tell_controller({"type": "unread"})
+            self._leave()
 
     def _end(self) -> None:
         """Say that all is through. With a store, not before all of it is durable, and noted as such."""
@@ -359,5 +366,8 @@ class KeyedFeed:
         feeder = KeyedFeeder(self.settings, self, pa.ipc.read_schema(pa.py_buffer(self.schema)))
         try:
             yield from feeder.run(batches)
+        except GeneratorExit:
+            feeder.unread()
+            raise
         finally:
             feeder.close()

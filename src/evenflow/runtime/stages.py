@@ -93,6 +93,7 @@ class Stages:
             execution=execution,
             inputs=sum(rdds[rdd].partitions for rdd in operators),
             kept=keeper_of(rdds, operators),
+            live=frozenset(str(self._table.keys().mkString(",")).split(",")),
         )
 
     def warm_up(self) -> None:
@@ -105,10 +106,13 @@ class Stages:
         told: dict[str, Any] = json.loads(jvm.org.apache.spark.util.JsonProtocol.sparkEventToJsonString(event))
         return told
 
+    @property
+    def _table(self) -> Any:
+        return self._context._jsc.sc().dagScheduler().stageIdToStage()
+
     def _find(self, stage: int) -> Any:
-        table = self._context._jsc.sc().dagScheduler().stageIdToStage()
         for again in range(TRIES):
-            found = table.get(stage)
+            found = self._table.get(stage)
             if not found.isEmpty():
                 return found.get()
             if again < TRIES - 1:
