@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pyspark import SparkContext
@@ -75,9 +76,7 @@ class Stages:
         found = self._find(stage)
         if found is None:
             return None
-        jvm: Any = self._context._jvm
-        event = jvm.org.apache.spark.scheduler.SparkListenerStageSubmitted(found.latestInfo(), None)
-        told = self._told(event)["Stage Info"]
+        told = self._told(self._scheduler.SparkListenerStageSubmitted(found.latestInfo(), None))["Stage Info"]
         rdds = {rdd.id: rdd for rdd in map(_rdd, told["RDD Info"])}
         top = next(iter(rdds.values()))
         operators = operators_in(rdds)
@@ -98,15 +97,23 @@ class Stages:
 
     def warm_up(self) -> None:
         """Have Spark load what it needs to answer, which takes it a second the first time."""
-        jvm: Any = self._context._jvm
-        self._told(jvm.org.apache.spark.scheduler.SparkListenerLogStart(""))
+        self._told(self._scheduler.SparkListenerLogStart(""))
 
     def _told(self, event: Any) -> dict[str, Any]:
-        jvm: Any = self._context._jvm
-        told: dict[str, Any] = json.loads(jvm.org.apache.spark.util.JsonProtocol.sparkEventToJsonString(event))
+        told: dict[str, Any] = json.loads(self._protocol.sparkEventToJsonString(event))
         return told
 
-    @property
+    @cached_property  # each name on the way to it is a call
+    def _scheduler(self) -> Any:
+        jvm: Any = self._context._jvm
+        return jvm.org.apache.spark.scheduler
+
+    @cached_property
+    def _protocol(self) -> Any:
+        jvm: Any = self._context._jvm
+        return jvm.org.apache.spark.util.JsonProtocol
+
+    @cached_property
     def _table(self) -> Any:
         return self._context._jsc.sc().dagScheduler().stageIdToStage()
 
