@@ -52,8 +52,8 @@ class Evaluation:
     """Whether only stages that read some of the partitions have come in the present epoch."""
     stages: dict[Peer, str] = field(default_factory=dict)
     """By task of a query whose state is stored, its stage."""
-    unread: tuple[int, int, set[int]] = (-1, 0, set())
-    """Of such a query: a batch, an attempt at it, and partitions of which Spark did not want the rest."""
+    unread: set[tuple[int, int, int]] = field(default_factory=set)
+    """Of such a query: partitions of which Spark did not want the rest, each with its batch and the attempt at it."""
 
     @property
     def complete(self) -> bool:
@@ -129,9 +129,8 @@ class Evaluations:
         epochs.abandon({feeder.peer})
         known.feeders.discard(feeder.peer)
         if begun and epochs.attempt is not None:
-            if known.unread[:2] != (epochs.epoch, epochs.attempt.number):
-                known.unread = epochs.epoch, epochs.attempt.number, set()
-            known.unread[2].add(feeder.partition)
+            now = epochs.epoch, epochs.attempt.number
+            known.unread = {each for each in known.unread if each[:2] == now} | {(*now, feeder.partition)}
 
     def hopeless(self, feeder: FeederJoined) -> str:
         """Why the attempt that a task belongs to comes to nothing: Spark wants a partition after all; or nothing."""
@@ -139,8 +138,8 @@ class Evaluations:
         epochs = self.stored.get(known.id) if known is not None else None
         if known is None or epochs is None or epochs.attempt is None:
             return ""
-        here = (epochs.epoch, epochs.attempt.number) == known.unread[:2] and epochs.attempt.stage == feeder.stage
-        if not here or feeder.partition not in known.unread[2]:
+        again = (epochs.epoch, epochs.attempt.number, feeder.partition) in known.unread
+        if not again or epochs.attempt.stage != feeder.stage:
             return ""
         return f"partition {feeder.partition} of {_what(feeder)} broke off, and is to be evaluated again"
 
