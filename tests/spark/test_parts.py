@@ -1,7 +1,11 @@
 """A DataFrame that is evaluated in parts, by actions that read some of its partitions: right, or refused."""
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import evenflow as ef
 from tests.spark.moving import Nth
 
 ROWS = 2_000
@@ -75,3 +79,32 @@ def test_state_goes_when_what_is_persisted_goes(cluster, out, eventually):
     out.unpersist()
     eventually(lambda: not cluster._driver.ask(lambda controller: controller.kept() & held))
     assert counted(out.collect()) == EVERYTHING
+
+
+BATCHES = 2
+LARGE = 60_000
+"""Rows of a micro-batch: more of them than Spark's Python workers give out at once, so that a look ends tasks early."""
+
+
+def test_a_batch_that_is_asked_whether_it_is_empty(spark, tmp_path):
+    """Tasks that Spark does not want the rest of are no failures, and what they did does not count."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(BATCHES):
+        ids = pa.array(np.arange(number * LARGE, (number + 1) * LARGE))
+        pq.write_table(pa.table({"id": ids, "k": pa.array(np.zeros(LARGE, np.int64))}), folder / f"{number}.parquet")
+
+    def each(batch, _number):
+        if not batch.isEmpty():
+            batch.write.mode("append").parquet(str(tmp_path / "out"))
+
+    def start():
+        files = spark.readStream.schema("id long, k long").option("maxFilesPerTrigger", 1).parquet(str(folder))
+        out = cluster.keyed(files.repartition(2), "k", Nth(), name="n")
+        writer = out.writeStream.option("checkpointLocation", str(tmp_path / "spark")).trigger(availableNow=True)
+        return writer.foreachBatch(each).start()
+
+    with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
+        ef.supervise(start, cluster, restarts=1, backoff=0.1)
+    got = spark.read.parquet(str(tmp_path / "out")).select("nth").toArrow()
+    assert sorted(got["nth"].to_pylist()) == list(range(1, BATCHES * LARGE + 1))
