@@ -160,7 +160,7 @@ def test_what_is_persisted_is_one_evaluation_over_all_actions():
     assert [run(evaluations, kept(number, stage="2", execution="2")) for number in (1, 2)] == ["", ""]
     assert list(evaluations.idle(10 * IDLE_S)) == []
     assert run(evaluations, kept(3, stage="2", execution="2")) == ""
-    assert [name for name, _ in evaluations.idle(0.0)] == ["rdd 3"]
+    assert [name for name, _ in evaluations.idle(10 * IDLE_S)] == ["rdd 3"]
 
 
 def test_what_was_persisted_and_is_lost_is_refused():
@@ -172,7 +172,7 @@ def test_what_was_persisted_and_is_lost_is_refused():
     evaluations.leave(again, 0.0, begun=False, ended=False)
     for number in (1, 2, 3):
         run(evaluations, kept(number, stage="3", execution="3"))
-    for name, why in list(evaluations.idle(0.0)):
+    for name, why in list(evaluations.idle(10 * IDLE_S)):
         evaluations.end(name, why)
     assert "Spark has not kept some of it: unpersist() the DataFrame" in evaluations.register(again)
     for number in range(REMEMBERED + 1):

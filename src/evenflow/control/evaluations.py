@@ -255,20 +255,16 @@ class Evaluations:
     def idle(self, time: float) -> Iterator[tuple[str, str]]:
         """Batch evaluations that are over, or seem to be, and why; if a task comes all the same, it hears that."""
         for known in self._live.values():
-            if known.streaming or known.feeders:
+            if known.streaming or known.feeders or time - known.idle_since <= IDLE_S:
                 continue
-            if known.kept is not None:
-                if known.complete:
-                    yield (
-                        known.id,
-                        f"all of persisted RDD {known.kept} was evaluated, and Spark has not kept some of it",
-                    )
-            elif time - known.idle_since > IDLE_S:
+            if known.kept is None:
                 yield (
                     known.id,
                     f"its state was dropped after {IDLE_S:.0f} s in which nobody fed it: run the action again; if what "
                     "reads the rows is slow, persist() the DataFrame and count() it before",
                 )
+            elif known.complete:
+                yield known.id, f"all of persisted RDD {known.kept} was evaluated, and Spark has not kept some of it"
 
     @property
     def stateful(self) -> list[str]:
