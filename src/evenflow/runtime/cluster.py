@@ -54,6 +54,7 @@ from evenflow.runtime.queries import Queries
 from evenflow.runtime.regions import Regions
 from evenflow.runtime.session import cancel_stage, check_slots, driver_host, executor_of, remedy_for_slots, slot_count
 from evenflow.runtime.settings import Settings
+from evenflow.runtime.stages import Stages
 from evenflow.runtime.supervisor import Supervisor
 from evenflow.runtime.vault import Kept, Vault
 from evenflow.state.sealed import key_of
@@ -121,7 +122,9 @@ class Cluster:
         try:
             log = EventLog(event_log)
             queries = Queries(spark)
-            asked = (queries.untouched, self._vault, partial(cancel_stage, self._context), queries)
+            cancel = partial(cancel_stage, self._context)
+            stages = Stages(self._context)
+            asked = (queries.untouched, self._vault, cancel, queries, stages)
             self._driver = Driver(Controller(workers, weights), secret, bind, period, log, *asked)
         except BaseException:
             if self._vault is not None:
@@ -135,6 +138,7 @@ class Cluster:
         self._supervisor = Supervisor(self._context, settings, workers, self._task_ended)
         atexit.register(self.stop)
         try:
+            stages.warm_up()  # while the workers start
             self.await_workers(start_timeout)
             check_slots(self._context, workers)
         except BaseException:
@@ -212,8 +216,8 @@ class Cluster:
         as they are ready, or with `ordered=True` in the order of the rows they come from. Rows whose key is null have a
         unit of their own. `schema` is what the operator returns; ready-made operators know it.
 
-        State lasts as long as the streaming query and the cluster, or one evaluation of a batch DataFrame by one Spark
-        job: actions that run several jobs (take, show, toLocalIterator) evaluate each part by itself, so persist first.
+        State lasts as long as the streaming query and the cluster. A batch DataFrame has fresh state in each action, as
+        Spark evaluates it anew; if the result is persisted, all actions on it share one evaluation.
 
         `balance` is a name, whose parameters are given as `options` (`balance="flux", th_imb=1.1`), or an object from
         `evenflow.policy`. Those that send rows of one key to several workers ("river", "pkg") are refused for operators
