@@ -326,6 +326,10 @@ def work(rule, lateness):
         state = pickle.loads(pickle.dumps(operator.extract(unit)))
         if state is not None:
             operator.install(unit, state)
+    for seconds in (20, 1_000):
+        operator.on_time(seconds * 1_000_000, np.arange(5, dtype=np.int32))
+    operator.process(whole, whole["k"].to_numpy().astype(np.int32), whole["k"].to_numpy())
+    operator.on_end(np.arange(5, dtype=np.int32))
 
 
 def late_compilation():
