@@ -218,3 +218,28 @@ def test_a_long_open_batch_is_not_walked_for_every_row():
     operator = timed("select count(*) n from T.win:time_batch(1 hour)")
     operator.process(rows, np.zeros(count, np.int32), np.zeros(count, np.int64))
     assert operator.on_end(np.zeros(1, np.int32)).to_pylist() == [{"n": count}]
+
+
+DELAYING = [
+    "b=T(x < 0) -> every (([2] a=T(x > 0)) where timer:within(10 sec))",
+    "every (([2] a=T(x > 0)) where timer:within(10 sec))",
+    "every b=T(x < 0) -> (a=T(x > 0) and not (c=T(x = 0) where timer:within(3 sec))) where timer:within(9 sec)",
+    "every (b=T(x < 0) -> (a=T(x > 0) where timer:within(4 sec) or c=T(x = 0) where timer:within(6 sec)))",
+    "every b=T(x < 0) -> every (([2] a=T(x > 0)) where timer:within(5 sec)) where timer:within(20 sec)",
+]
+
+
+@pytest.mark.parametrize("pattern", DELAYING)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_begins_anew_begins_with_a_row(pattern, seed):
+    """A timer that makes something begin anew counts from the next row, however often time passes before."""
+    random = np.random.default_rng(seed)
+    times, keys = np.cumsum(random.integers(0, 6, 40)), random.integers(0, 3, 40)
+    rows = rows_of(keys, times).set_column(2, "x", pa.array(random.integers(-1, 2, 40).astype(float)))
+    plain, told_often = timed(pattern), timed(pattern)
+    units = np.zeros(1, np.int32)
+    for place in range(40):
+        given = rows.slice(place, 1), units, keys[place : place + 1]
+        assert plain.process(*given)[0].to_pylist() == told_often.process(*given)[0].to_pylist()
+        for now in range(times[place], times[min(place + 1, 39)] + 1):
+            told(told_often, now, 0)
