@@ -48,6 +48,7 @@ from evenflow.runtime.detect import Rules, plan_rules
 from evenflow.runtime.driver import Driver
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.feeder import Feed
+from evenflow.runtime.order import ordering_of
 from evenflow.runtime.plan import plan_keyed
 from evenflow.runtime.qos import Named
 from evenflow.runtime.queries import Queries
@@ -196,6 +197,8 @@ class Cluster:
         spread: str = "hash",
         split_keys: bool = False,
         transfer: Transfer = "direct",
+        order_by: str | Sequence[str] | None = None,
+        lateness: str | float | timedelta | None = None,
         **options: Any,
     ) -> DataFrame:
         """Apply a stateful operator to the rows of `df` on the workers, each key's rows where that key's state is.
@@ -204,6 +207,13 @@ class Cluster:
         idle ones while rows flow. Rows of one key from one Spark partition are processed in their order; results come
         as they are ready, or with `ordered=True` in the order of the rows they come from. Rows whose key is null have a
         unit of their own. `schema` is what the operator returns; ready-made operators know it.
+
+        `order_by` names a column or several: within each micro-batch (or the whole batch DataFrame) the operator sees
+        the rows of each key in their order, whatever partitions they come from, so results are the same every time.
+        With `lateness` ("10 seconds", or seconds), across micro-batches too: the first column is the time, and rows
+        wait until it is so much behind the latest row of any key. Those that come later still are counted as late and
+        left out, unless the operator has `on_late`. Without `order_by`, rows of one key from several partitions meet in
+        the order of arrival.
 
         State lasts as long as the streaming query and the cluster, or one evaluation of a batch DataFrame by one Spark
         job: actions that run several jobs (take, show, toLocalIterator) evaluate each part by itself, so persist first.
@@ -224,20 +234,23 @@ class Cluster:
         chosen = keyed_balance_of(balance, options)
         check_sharing(operator, chosen, split_keys)
         check_units(units, self._size)
+        ordering = ordering_of(df, order_by, lateness, ordered, chosen)
         if transfer not in get_args(Transfer) or (transfer == "store" and self._vault is None):
             raise InvalidArgument(f"transfer={transfer!r}: give 'direct', or 'store' in a cluster with a checkpoint")
-        plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread)
+        plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread, ordering)
         code = pickled(plan.hosted)
         if self._vault is not None and df.isStreaming and chosen.by_content:
             by = f"{key} modulo" if spread == "modulo" else key
-            kept = Kept(f"{identity(operator)} by {by}", units + 1)
+            order = "" if ordering is None else f" ordered by {', '.join(ordering.names)}"
+            kept = Kept(f"{identity(operator)} by {by}{order}", units + 1)
             region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer)
         else:
             region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer)
         self._named.use(name or region)
         self._regions.await_operator(digest)
         choices = 0 if chosen.by_content else getattr(chosen, "choices", 0)
-        return plan.applied(self._settings, region, digest, chosen.by_content, choices)
+        shares = max(1, min(self._size, slot_count(self._context) - self._size))
+        return plan.applied(self._settings, region, digest, chosen.by_content, choices, shares)
 
     def detect(
         self,
