@@ -9,6 +9,7 @@ from importlib import import_module
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import evenflow.operators
@@ -259,12 +260,20 @@ def sample(count):
 @pytest.mark.parametrize("lateness", [None, 2])
 def test_laws(rule, lateness):
     operator = RuleOperator(rule, {"f": product}, key=["k"], time="t", lateness_s=lateness)
-    check_operator(operator, sample(150), key="k", rounds=2)
+    check_operator(operator, sample(150), key="k", rounds=2, time="t")
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if "time" in rule])
+def test_laws_of_rows_in_order(rule):
+    rows = sample(150)
+    rows = rows.take(pc.sort_indices(rows["t"]))
+    operator = RuleOperator(rule, {"f": product}, key=["k"], time="t", lateness_s=2, in_order=True)
+    check_operator(operator, rows, key="k", rounds=2, time="t")
 
 
 def test_laws_of_many_rules():
     operator = RuleOperator(RULES, {"f": product}, key=["k"], time="t", lateness_s=2)
-    check_operator(operator, sample(100), key="k", rounds=1, copies=2, units=3)
+    check_operator(operator, sample(100), key="k", rounds=1, copies=2, units=3, time="t")
 
 
 def test_state_may_come_before_rows():

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from evenflow.errors import InvalidArgument
+from evenflow.operators.timed import END
 from evenflow.rules.operator import RuleOperator
+from tests.unit import timed_model
 from tests.unit.rules_time import SECOND, Driver, run
 
 BATCH = "select k, count(*) n, sum(x) s from T.win:time_batch(10 sec) group by k"
@@ -243,3 +246,26 @@ def test_what_begins_anew_begins_with_a_row(pattern, seed):
         assert plain.process(*given)[0].to_pylist() == told_often.process(*given)[0].to_pylist()
         for now in range(times[place], times[min(place + 1, 39)] + 1):
             told(told_often, now, 0)
+
+
+@pytest.mark.parametrize("lateness", [None, 5, 40])
+@pytest.mark.parametrize("copies", [1, 3])
+def test_behind_rows_that_wait(lateness, copies):
+    """As on a worker: rows and ticks of any units come, in frames, while units move."""
+    rows = sparse()
+    operator = timed(BATCH, lateness_s=lateness)
+    operator.reads(rows.schema)
+    world = timed_model.World(operator, rows.schema, [1], timed=lateness is not None, units=16, copies=copies)
+    keys, latest = rows["k"].to_numpy(), 0
+    for start in range(0, rows.num_rows, 100):
+        world.feed(rows.slice(start, 100), keys[start : start + 100])
+        if lateness is not None:
+            latest = max(latest, pc.max(rows["t"].slice(start, 100)).as_py())
+            world.tick((latest - lateness) * SECOND)
+    world.tick(END)
+    late = {row["late"]["x"] for row in world.rows() if row.get("late")}
+    kept = rows.filter(pc.invert(pc.is_in(rows["x"], pa.array(sorted(late), pa.float64()))))
+    expected = sorted((key, len(x), sum(x)) for (key, _), x in windows(kept).items())
+    assert counted(world.rows()) == expected
+    assert world.late == len(late)
+    assert (lateness == 5) >= bool(late)

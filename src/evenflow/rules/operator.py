@@ -17,6 +17,7 @@ from evenflow.rules import syntax as s
 from evenflow.rules.errors import Text
 from evenflow.rules.functions import normalised
 from evenflow.rules.parser import parse
+from evenflow.rules.views import TIME_BATCH
 
 if TYPE_CHECKING:
     from evenflow.rules.engine import Engine
@@ -76,6 +77,12 @@ class RuleOperator(KeyedOperator):
     def timed(self) -> bool:
         """Whether any rule goes by time."""
         return any(s.goes_by_time(rule) for _, rule in self._parsed.values())
+
+    @property
+    def batches(self) -> bool:
+        """Whether any rule gives out windows when their time is over."""
+        views = (view for _, rule in self._parsed.values() for source in rule.sources for view in source.views)
+        return any(view.name.lower() == TIME_BATCH for view in views)
 
     def __reduce__(self) -> Any:
         rules = self.rules if self.several else self.rules[""]
