@@ -1,9 +1,11 @@
 """Evaluations: who may apply rows to which state."""
 
+from dataclasses import replace
+
 import pytest
 
-from evenflow.control.evaluations import IDLE_S, REMEMBERED, Evaluations, evaluation_of
-from evenflow.control.events import FeederJoined
+from evenflow.control.evaluations import AWAITED_S, IDLE_S, REMEMBERED, Evaluations, evaluation_of
+from evenflow.control.events import FIRST_SHARE, FeederJoined
 
 
 def batch(partition=0, attempt=0, stage="1", peer=None):
@@ -110,3 +112,13 @@ def test_a_stage_that_nobody_feeds_is_idle_in_time():
     run(evaluations, micro(), time=10.0)
     assert list(evaluations.idle(10.0 + IDLE_S)) == []
     assert list(evaluations.idle(10.1 + IDLE_S)) == ["stage 1"]
+
+
+def test_rows_that_wait_for_ticks_are_kept_longer_until_these_have_come():
+    evaluations = Evaluations()
+    assert run(evaluations, replace(batch(), kinds=2)) == ""
+    assert list(evaluations.idle(IDLE_S + 1)) == []
+    assert run(evaluations, replace(batch(FIRST_SHARE), kinds=2)) == ""
+    assert list(evaluations.idle(IDLE_S + 1)) == ["stage 1"]
+    assert run(evaluations, replace(batch(stage="2"), kinds=2)) == ""
+    assert "stage 2" in evaluations.idle(AWAITED_S + 1)

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from evenflow.control.epochs import Epochs
-from evenflow.control.events import FeederJoined, Peer
+from evenflow.control.events import FIRST_SHARE, FeederJoined, Peer
 
 IDLE_S = 60.0
 """State of a batch evaluation that nobody has fed for this long is dropped."""
+AWAITED_S = 600.0
+"""The same where rows wait for ticks that have not come: other parts of Spark's plan may be done before them."""
 REMEMBERED = 1000
 """Evaluations whose end is remembered, so that latecomers are refused and not given fresh state."""
 
@@ -33,6 +35,8 @@ class Evaluation:
     stateful: bool = False
     """Whether any rows of it are in state; of a query whose state is stored, its epochs say."""
     idle_since: float = 0.0
+    awaited: bool = False
+    """Whether its rows wait for ticks of which none has come."""
 
 
 class Evaluations:
@@ -98,6 +102,7 @@ class Evaluations:
             return self._again(feeder)
         known.begun.add(feeder.partition)
         known.stateful = True
+        known.awaited = feeder.kinds > 1 and feeder.partition < FIRST_SHARE
         return ""
 
     def _again(self, feeder: FeederJoined) -> str:
@@ -141,7 +146,8 @@ class Evaluations:
     def idle(self, time: float) -> Iterator[str]:
         """Batch evaluations that seem to be over."""
         for known in self._live.values():
-            if not known.streaming and not known.feeders and time - known.idle_since > IDLE_S:
+            patience = AWAITED_S if known.awaited else IDLE_S
+            if not known.streaming and not known.feeders and time - known.idle_since > patience:
                 yield known.id
 
     @property

@@ -64,18 +64,18 @@ class _Chunk:
         self.waiting = waiting
         self.left = len(waiting)
         self.nbytes = int(waiting.rows.nbytes) + 20 * len(waiting)
-        self.earliest = int(waiting.times.min()) if len(waiting) else FOREVER
+        self.earliest, self.latest = int(waiting.times.min()), int(waiting.times.max())
         self._here: Marks | None = None
         """None while all are."""
-        self._by_unit: tuple[npt.NDArray[np.integer], Units] | None = None
-        """The places of the rows, unit by unit; and these units."""
+        self._by_unit: tuple[npt.NDArray[np.integer], Longs] | None = None
+        """The places of the rows, unit by unit; and where each unit's end."""
 
-    def due(self, members: Marks | None, until: Longs) -> npt.NDArray[np.intp]:
-        """The places of rows of the member units whose time is before `until` of their unit."""
+    def due(self, members: Marks | None, until: Longs | None) -> npt.NDArray[np.intp]:
+        """The places of rows of the member units whose time is before `until` of their unit; None: of all, at all."""
         waiting = self.waiting
-        chosen = waiting.times < until[waiting.units]
-        if members is not None:
-            chosen &= members[waiting.units]
+        chosen = np.ones(len(waiting), np.bool_) if members is None else members[waiting.units]
+        if until is not None:
+            chosen &= waiting.times < until[waiting.units]
         if self._here is not None:
             chosen &= self._here
         return np.flatnonzero(chosen)
@@ -85,11 +85,11 @@ class _Chunk:
         if self._by_unit is None:
             units = self.waiting.units
             narrow = units.astype(np.uint16) if int(units.max()) < 1 << 16 else units
-            order = np.argsort(narrow, kind="stable")
-            self._by_unit = order, units[order]
-        places, sorted_units = self._by_unit
-        start, stop = np.searchsorted(sorted_units, [unit, unit + 1])
-        found = places[start:stop]
+            self._by_unit = np.argsort(narrow, kind="stable"), np.cumsum(np.bincount(units, minlength=1))
+        places, ends = self._by_unit
+        if unit >= len(ends):
+            return places[:0]
+        found = places[ends[unit - 1] if unit else 0 : ends[unit]]
         return found if self._here is None else found[self._here[found]]
 
     def remove(self, places: npt.NDArray[np.integer]) -> None:
@@ -132,15 +132,15 @@ class WaitingRoom:
         if not self.counts[units].any():
             return None
         self._join()
-        latest = int(until[units].max())
+        least, most = int(until[units].min()), int(until[units].max())
         members = np.zeros(len(self.counts), np.bool_)
         members[units] = True
         everyone = not self.counts[~members].any()
         parts: list[Waiting] = []
         for chunk in self._joined:
-            if chunk.earliest >= latest:
+            if chunk.earliest >= most:
                 continue
-            places = chunk.due(None if everyone else members, until)
+            places = chunk.due(None if everyone else members, None if chunk.latest < least else until)
             if len(places) == len(chunk.waiting):
                 parts.append(chunk.waiting)
             elif len(places):

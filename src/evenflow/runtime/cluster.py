@@ -48,7 +48,7 @@ from evenflow.runtime.detect import Order, Rules, plan_rules
 from evenflow.runtime.driver import Driver
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.feeder import Feed
-from evenflow.runtime.order import ordering_of
+from evenflow.runtime.order import ordering_of, warning_of
 from evenflow.runtime.plan import plan_keyed
 from evenflow.runtime.qos import Named
 from evenflow.runtime.queries import Queries
@@ -239,13 +239,14 @@ class Cluster:
             raise InvalidArgument(f"transfer={transfer!r}: give 'direct', or 'store' in a cluster with a checkpoint")
         plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread, ordering)
         code = pickled(plan.hosted)
+        warning = warning_of(operator, ordering, name or "keyed")
         if self._vault is not None and df.isStreaming and chosen.by_content:
             by = f"{key} modulo" if spread == "modulo" else key
             order = "" if ordering is None else f" ordered by {', '.join(ordering.names)}"
             kept = Kept(f"{identity(operator)} by {by}{order}", units + 1)
-            region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer)
+            region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer, warning)
         else:
-            region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer)
+            region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer, warning)
         self._named.use(name or region)
         self._regions.await_operator(digest)
         choices = 0 if chosen.by_content else getattr(chosen, "choices", 0)

@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType
 
 from evenflow.errors import InvalidArgument
 from evenflow.operators.columns import require_time
+from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.ordering import require_sortable
 from evenflow.policy import KeyedBalance
 from evenflow.runtime.detect import seconds_of
@@ -62,6 +63,18 @@ def ordering_of(
         raise InvalidArgument(f"order_by={order_by!r} names a column twice: name each once")
     _check_types(df, places, lateness is not None)
     return Ordering(tuple(df.columns[place] for place in places), places, _micros(lateness))
+
+
+def warning_of(operator: KeyedOperator, ordering: Ordering | None, name: str) -> str:
+    """What to say where rows of several partitions meet as they come; nothing where that does not matter."""
+    if ordering is not None or not operator.order_sensitive or not operator.content_sensitive:
+        return ""
+    return (
+        f"{name}: rows of one key that are in several Spark partitions reach {type(operator).__name__} in the order of "
+        "arrival, which may be another each time, and so may its results. Give keyed order_by= (detect: time=), the "
+        "column to order rows by. If all rows of a key are in one partition, or order does not matter, set "
+        "order_sensitive = False on the operator"
+    )
 
 
 def _place(df: DataFrame, name: str) -> int:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from evenflow.control.events import FIRST_SHARE
 from evenflow.errors import ProtocolError
 from evenflow.operators.columns import microseconds
 from evenflow.operators.timed import END, FLUSH, NOW
@@ -30,8 +31,6 @@ from evenflow.runtime.keys import KEY
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.splitter import FrameSize
 
-FIRST_SHARE = 1 << 20
-"""The number of the first share among the partitions of an evaluation; more than a DataFrame has."""
 KINDS = 2
 """Stages that an evaluation has: that of the rows, that of the ticks."""
 NOTE = "share int, evaluation string, latest bigint, rows bigint, units binary"
