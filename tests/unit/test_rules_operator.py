@@ -312,6 +312,23 @@ def test_an_operator_is_what_it_was_given():
     assert identity(operator) != identity(RuleOperator("select f(x) z from T", {"f": product}, key=["k"], time="t"))
 
 
+@pytest.mark.parametrize(
+    ("rules", "more", "matters"),
+    [
+        ("select x from T(x > 1) where x < 5 having x != 2", {}, False),
+        (["select x from T", "select *, x + 1 as y from T where x > 0"], {}, False),
+        ("select count(*) from T", {}, True),
+        ("select x from T.std:lastevent()", {}, True),
+        ("every a=T -> b=T", {}, True),
+        ("select max(A.x - B.x) from T A, T.win:length(3) B", {}, True),
+        (["select x from T", "select sum(x) from T.win:length(2)"], {}, True),
+        ("select sum(x) from T.win:length(2)", {"as_they_come": True}, False),
+    ],
+)
+def test_whether_the_order_of_rows_matters(rules, more, matters):
+    assert pickle.loads(pickle.dumps(RuleOperator(rules, **more))).order_sensitive == matters
+
+
 def signatures():
     packages = evenflow.rules, evenflow.operators
     modules = [

@@ -34,7 +34,8 @@ class RuleOperator(KeyedOperator):
 
     With `in_order`, whoever calls this gives the rows of a key in the order of their times, tells by `on_time` how far
     time has come and by `on_late` which rows come too late, as `Cluster.keyed` does with `order_by` and `lateness`.
-    Otherwise rows may come in any order, and one is late by what its key has seen before.
+    Otherwise rows may come in any order, and one is late by what its key has seen before; `as_they_come` says that this
+    is meant.
 
     A copy of an operator, a pickled one too, has no state.
     """
@@ -50,6 +51,7 @@ class RuleOperator(KeyedOperator):
         streams: Mapping[str, Sequence[str]] | None = None,
         stream_column: str | None = None,
         in_order: bool = False,
+        as_they_come: bool = False,
     ) -> None:
         self.several = not isinstance(rules, str)
         self.rules = _named(rules)
@@ -61,7 +63,7 @@ class RuleOperator(KeyedOperator):
         self._functions = normalised(functions)
         texts = {name: Text(text, name if self.several else "") for name, text in self.rules.items()}
         self._parsed = {name: (text, parse(text)) for name, text in texts.items()}
-        self._in_order = in_order
+        self._in_order, self._as_they_come = in_order, as_they_come
         self._rows: pa.Schema | None = None
         """The columns that rows will come with, as far as this has been asked about them: time may come before rows."""
         self._engine: Engine | None = None
@@ -79,6 +81,11 @@ class RuleOperator(KeyedOperator):
         return any(s.goes_by_time(rule) for _, rule in self._parsed.values())
 
     @property
+    def order_sensitive(self) -> bool:  # type: ignore[override]
+        """Not if any order was asked for, nor if rows just pass or not."""
+        return not self._as_they_come and not all(s.looks_at_one_row(rule) for _, rule in self._parsed.values())
+
+    @property
     def batches(self) -> bool:
         """Whether any rule gives out windows when their time is over."""
         views = (view for _, rule in self._parsed.values() for source in rule.sources for view in source.views)
@@ -93,6 +100,7 @@ class RuleOperator(KeyedOperator):
             "streams": self.streams,
             "stream_column": self.stream_column,
             "in_order": self._in_order,
+            "as_they_come": self._as_they_come,
         }
         return _make, (type(self), rules, self._functions, more, self._rows)
 

@@ -94,6 +94,7 @@ def plan_rules(
         streams=streams,
         stream_column=several,
         in_order=in_order,
+        as_they_come=order == "arrival",
     )
     return Detection(rows, operator, by, late_s if in_order else None)
 
