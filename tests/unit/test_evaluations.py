@@ -1,9 +1,11 @@
 """Evaluations: who may apply rows to which state."""
 
+from dataclasses import replace
+
 import pytest
 
-from evenflow.control.evaluations import IDLE_S, REMEMBERED, Evaluations, evaluation_of
-from evenflow.control.events import FeederJoined, StageFacts
+from evenflow.control.evaluations import AWAITED_S, IDLE_S, REMEMBERED, Evaluations, evaluation_of
+from evenflow.control.events import FIRST_SHARE, FeederJoined, StageFacts
 
 
 def batch(partition=0, attempt=0, stage="1", peer=None):
@@ -212,3 +214,13 @@ def test_a_batch_that_is_persisted_may_be_read_in_parts(tasks):
     pieces = [piece(0, 0, 1, kept=1), *(piece(0, partition, tasks, kept=1) for partition in (1, 2, 3))]
     assert [run(evaluations, each) for each in pieces] == [""] * 4
     assert evaluations.register(piece(1, 0, tasks=4)) == ""
+
+
+def test_rows_that_wait_for_ticks_are_kept_longer_until_these_have_come():
+    evaluations = Evaluations()
+    assert run(evaluations, replace(batch(), kinds=2)) == ""
+    assert list(evaluations.idle(IDLE_S + 1)) == []
+    assert run(evaluations, replace(batch(FIRST_SHARE), kinds=2)) == ""
+    assert [name for name, _ in evaluations.idle(IDLE_S + 1)] == ["stage 1"]
+    assert run(evaluations, replace(batch(stage="2"), kinds=2)) == ""
+    assert "stage 2" in dict(evaluations.idle(AWAITED_S + 1))

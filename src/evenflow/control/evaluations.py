@@ -19,10 +19,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from evenflow.control.epochs import Epochs
-from evenflow.control.events import FeederJoined, Peer, StageFacts
+from evenflow.control.events import FIRST_SHARE, FeederJoined, Peer, StageFacts
 
 IDLE_S = 60.0
 """State of a batch evaluation that nobody has fed for this long is dropped."""
+AWAITED_S = 600.0
+"""The same where rows wait for ticks that have not come: other parts of Spark's plan may be done before them."""
 REMEMBERED = 1000
 """Evaluations whose end is remembered, so that latecomers are refused and not given fresh state."""
 PERSIST_ANEW = "unpersist() the DataFrame, persist() it again, and let the first action read all of it, as count() does"
@@ -59,6 +61,9 @@ class Evaluation:
     def complete(self) -> bool:
         """Whether all its partitions are through."""
         return 0 < self.inputs <= len(self.through)
+
+    awaited: bool = False
+    """Whether its rows wait for ticks of which none has come."""
 
 
 class Evaluations:
@@ -189,6 +194,7 @@ class Evaluations:
             return self._again(feeder)
         known.begun.add(feeder.partition)
         known.stateful = True
+        known.awaited = feeder.kinds > 1 and feeder.partition < FIRST_SHARE
         return ""
 
     def _again(self, feeder: FeederJoined) -> str:
@@ -255,13 +261,14 @@ class Evaluations:
     def idle(self, time: float) -> Iterator[tuple[str, str]]:
         """Batch evaluations that are over, or seem to be, and why; if a task comes all the same, it hears that."""
         for known in self._live.values():
-            if known.streaming or known.feeders or time - known.idle_since <= IDLE_S:
+            patience = AWAITED_S if known.awaited else IDLE_S
+            if known.streaming or known.feeders or time - known.idle_since <= patience:
                 continue
             if known.kept is None:
                 yield (
                     known.id,
-                    f"its state was dropped after {IDLE_S:.0f} s in which nobody fed it: run the action again; if what "
-                    "reads the rows is slow, persist() the DataFrame and count() it before",
+                    f"its state was dropped after {patience:.0f} s in which nobody fed it: run the action again; if "
+                    "what reads the rows is slow, persist() the DataFrame and count() it before",
                 )
             elif known.complete:
                 yield known.id, f"all of persisted RDD {known.kept} was evaluated, and Spark has not kept some of it"

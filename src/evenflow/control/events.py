@@ -15,6 +15,8 @@ from evenflow.policy.keyed import KeyedBalance
 
 Peer = int
 """Whoever is behind one control connection, by a number the I/O around the controller gives out."""
+FIRST_SHARE = 1 << 20
+"""Partitions of the second stage of an evaluation, that of the ticks, are numbered from here on."""
 Transfer = Literal["direct", "store"]
 """How units move: from one worker to the other, or by way of the store."""
 
@@ -51,6 +53,8 @@ class RegionOpened:
     """Whether queries store their state."""
     transfer: Transfer = "direct"
     """How units move from worker to worker."""
+    order_warning: str = ""
+    """What to warn of, once, if rows of several partitions meet in the order of arrival; nothing if that is fine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,8 @@ class FeederJoined:
     """What the store has of the query (`attempts.Saved`), for the first task of it that comes."""
     facts: StageFacts | str | None = None
     """Of a keyed operator's task: what Spark says of its stage, or why it does not; None outside of Spark."""
+    kinds: int = 1
+    """How many kinds of stages an evaluation has: two where rows wait for ticks, which come in a stage of their own."""
 
     @property
     def first(self) -> bool:
@@ -409,4 +415,11 @@ class Cancel:
     reason: str
 
 
-Instruction = Tell | Record | Save | Cancel
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Have the user told, on the driver, of something that works and may not be meant."""
+
+    text: str
+
+
+Instruction = Tell | Record | Save | Cancel | Warn

@@ -32,6 +32,7 @@ from evenflow.control.events import (
     Tell,
     UnitsSaved,
     Unpersisted,
+    Warn,
     WorkerEvent,
 )
 from evenflow.control.movement import Movements
@@ -67,6 +68,9 @@ class KeyedRegion:
         self._begun: dict[Peer, FeederJoined] = {}
         """Feeders that have had a row: those in `feeders`, and those that wait, or have been given up."""
         self._sampled = 0.0
+        self._order_warning = event.order_warning
+        self._sources: tuple[tuple[str, int], int] | None = None
+        """An evaluation's batch, and the first of its partitions that came with rows."""
 
     @property
     def in_use(self) -> bool:
@@ -191,6 +195,7 @@ class KeyedRegion:
                         yield from self._fail(event.time, feeder, f"{hopeless}: the batch is to be run again")
                 else:
                     self._begun[feeder.peer] = feeder
+                    yield from self._warn_of_order(feeder, event.partition)
                 yield from self._admit()
             case FeederArrivals():
                 self.statistics.arrived(event)
@@ -210,6 +215,16 @@ class KeyedRegion:
                     if worker in self.movements.sites:
                         self.costs.add(worker, counts)
                 self.costs.learn(event.overhead)
+
+    def _warn_of_order(self, feeder: FeederJoined, partition: int) -> Iterator[Instruction]:
+        """If a second partition of one batch has rows: they meet those of the first as they happen to come."""
+        batch = (evaluation_of(feeder), feeder.epoch)
+        if self._order_warning and self._sources is not None and self._sources[0] == batch:
+            if self._sources[1] != partition:
+                yield Warn(self._order_warning)
+                self._order_warning = ""
+        else:
+            self._sources = batch, partition
 
     @property
     def _waiting(self) -> list[Peer]:

@@ -44,10 +44,11 @@ from evenflow.runtime.arguments import (
     weights_of,
     where_of,
 )
-from evenflow.runtime.detect import Rules, plan_rules
+from evenflow.runtime.detect import Order, Rules, plan_rules
 from evenflow.runtime.driver import Driver
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.feeder import Feed
+from evenflow.runtime.order import ordering_of, warning_of
 from evenflow.runtime.plan import plan_keyed
 from evenflow.runtime.qos import Named
 from evenflow.runtime.queries import Queries
@@ -207,6 +208,8 @@ class Cluster:
         spread: str = "hash",
         split_keys: bool = False,
         transfer: Transfer = "direct",
+        order_by: str | Sequence[str] | None = None,
+        lateness: str | float | timedelta | None = None,
         **options: Any,
     ) -> DataFrame:
         """Apply a stateful operator to the rows of `df` on the workers, each key's rows where that key's state is.
@@ -215,6 +218,13 @@ class Cluster:
         idle ones while rows flow. Rows of one key from one Spark partition are processed in their order; results come
         as they are ready, or with `ordered=True` in the order of the rows they come from. Rows whose key is null have a
         unit of their own. `schema` is what the operator returns; ready-made operators know it.
+
+        `order_by` names a column or several: within each micro-batch (or the whole batch DataFrame) the operator sees
+        the rows of each key in their order, whatever partitions they come from, so results are the same every time.
+        With `lateness` ("10 seconds", or seconds), across micro-batches too: the first column is the time, and rows
+        wait until it is so much behind the latest row of any key. Those that come later still are counted as late and
+        left out, unless the operator has `on_late`. Without `order_by`, rows of one key from several partitions meet in
+        the order of arrival.
 
         State lasts as long as the streaming query and the cluster. A batch DataFrame has fresh state in each action, as
         Spark evaluates it anew; if the result is persisted, all actions on it share one evaluation.
@@ -235,20 +245,24 @@ class Cluster:
         chosen = keyed_balance_of(balance, options)
         check_sharing(operator, chosen, split_keys)
         check_units(units, self._size)
+        ordering = ordering_of(df, order_by, lateness, ordered, chosen)
         if transfer not in get_args(Transfer) or (transfer == "store" and self._vault is None):
             raise InvalidArgument(f"transfer={transfer!r}: give 'direct', or 'store' in a cluster with a checkpoint")
-        plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread)
+        plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread, ordering)
         code = pickled(plan.hosted)
+        warning = warning_of(operator, ordering, name or "keyed")
         if self._vault is not None and df.isStreaming and chosen.by_content:
             by = f"{key} modulo" if spread == "modulo" else key
-            kept = Kept(f"{identity(operator)} by {by}", units + 1)
-            region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer)
+            order = "" if ordering is None else f" ordered by {', '.join(ordering.names)}"
+            kept = Kept(f"{identity(operator)} by {by}{order}", units + 1)
+            region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer, warning)
         else:
-            region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer)
+            region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer, warning)
         self._named.use(name or region)
         self._regions.await_operator(digest)
         choices = 0 if chosen.by_content else getattr(chosen, "choices", 0)
-        return plan.applied(self._settings, region, digest, chosen.by_content, choices)
+        shares = max(1, min(self._size, slot_count(self._context) - self._size))
+        return plan.applied(self._settings, region, digest, chosen.by_content, choices, shares)
 
     def detect(
         self,
@@ -259,9 +273,12 @@ class Cluster:
         functions: Mapping[str, Callable[..., Any]] | None = None,
         time: str | None = None,
         lateness: str | float | timedelta | None = None,
+        order: Order | None = None,
+        order_by: str | Sequence[str] | None = None,
         units: int = 4096,
         balance: str | KeyedBalance = "auto",
         name: str = "",
+        ordered: bool = False,
         **options: Any,
     ) -> DataFrame:
         """Run rules over the rows of `df`, each key's rows where that key's windows are; what they detect.
@@ -273,15 +290,29 @@ class Cluster:
         `functions` are called in rules by their names, with pandas Series, and return one value for each; a function
         made with `pandas_udf` says of which type, others return doubles.
 
-        `time` is the column by which windows in time and `timer:within` go; without it they go by the time of the
-        micro-batch. Rows that are more than `lateness` ("10 seconds", or seconds) behind the latest of their key take
-        no part: they come out in the last column, `late`, as they were. Without it, no row is late.
+        `time` is the column by which windows in time and `timer:within` go, and in whose order rules see the rows of a
+        key, of all streams; without it they go by the time of the micro-batch. With `lateness` ("10 seconds", or
+        seconds) rows of a stream wait until their time is so much behind the latest row of any key; those that come
+        later still take no part, and come out in the last column, `late`, as they were. Without it, rows are in order
+        within their micro-batch, and none is late. Windows end when that time has passed, whoever's rows tell it; at
+        the end of a batch DataFrame all do. `order="arrival"`: rules see rows as they arrive, and each key has its own
+        time.
+
+        `order_by`: columns by which rows of the same time, or without `time` those of a micro-batch, are ordered.
 
         `units`, `balance`, `name` and further options are those of `keyed`.
         """
         self._check_running()
-        rows, operator = plan_rules(df, rules, key, functions, time, lateness)
-        return self.keyed(rows, key, operator, units=units, balance=balance, name=name, **options)
+        planned = plan_rules(df, rules, key, functions, time, lateness, order, order_by)
+        if ordered and planned.order_by is not None:
+            given = "time=" if order_by is None else "order_by="
+            raise InvalidArgument(
+                f"{given} and ordered=True: rules see rows in the order of their times, and results come then, not in "
+                "the order in which Spark has the rows: leave out ordered=True, or give order='arrival'"
+            )
+        more = {**options, "order_by": planned.order_by, "lateness": planned.lateness, "ordered": ordered}
+        rows, operator = planned.rows, planned.operator
+        return self.keyed(rows, key, operator, units=units, balance=balance, name=name, **more)
 
     def workers(self) -> list[WorkerStatus]:
         """The workers: id, executor, host, pid, state, restarts and what they did so far."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import queue
 import threading
 import time
@@ -27,6 +28,7 @@ from evenflow.control.events import (
     Tell,
     Tick,
     Unpersisted,
+    Warn,
 )
 from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError
 from evenflow.model import MoveUnits
@@ -40,6 +42,7 @@ from evenflow.runtime.stages import Stages
 from evenflow.runtime.switchboard import Lost, Received, Switchboard
 from evenflow.runtime.vault import Vault
 
+logger = logging.getLogger("evenflow")
 T = TypeVar("T")
 OPEN_S = 10.0
 
@@ -280,6 +283,8 @@ class Driver:
                         self._tell(channel, control(message))
                 case Record():
                     self._log.write(instruction)
+                case Warn(text=text):
+                    logger.warning(text)
                 case Cancel(stage=stage, reason=reason):
                     self._cancel(stage, reason)
                 case Save() if self._vault is not None:

@@ -308,8 +308,13 @@ class KeyedFeeder(Feeding):
 
     def _tell_arrivals(self) -> None:
         if self._splitter is not None and self._feed.by_content:
-            units, rows = self._splitter.skew.arrivals()
+            units, rows = self._arrivals()
             self._tell_controller({"type": "arrived", "units": units, "unit_rows": rows})
+
+    def _arrivals(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Units with rows since this was last asked, and how many."""
+        assert self._splitter is not None
+        return self._splitter.skew.arrivals()
 
     def _drop(self, link: Link, reason: str) -> None:
         """A worker is gone, and its state with it."""

@@ -76,6 +76,7 @@ class Ledger:
     """Why this attempt cannot become durable."""
     _segments: int = 0
     _open: SegmentWriter | None = None
+    _schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
     _tenures: list[tuple[int, list[int]]] = field(default_factory=list)
     _waiting: list[_Waiting] = field(default_factory=list)
     _logged: int = 0
@@ -126,8 +127,10 @@ class Ledger:
 
     def log(self, body: bytes | bytearray | memoryview, schema: pa.Schema, units: Units) -> None:
         """Note rows that have just been applied."""
+        if self._open is not None and not self._schema.equals(schema):
+            self._close_segment()  # rows, and ticks: a segment has rows of one kind
         if self._open is None:
-            self._open = SegmentWriter(schema)
+            self._open, self._schema = SegmentWriter(schema), schema
         for move, arrived in self._tenures:
             self._open.tenure(move, arrived)
         self._tenures = []

@@ -13,9 +13,11 @@ from evenflow.errors import InvalidArgument, first_line
 from evenflow.operators.declared import check_declared, columns_of, reads_of
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
+from evenflow.operators.timed import Timed
 from evenflow.runtime.arguments import arrow_schema, schema_of
 from evenflow.runtime.keyed_feeder import KeyedFeed
 from evenflow.runtime.keys import Key, Routed, routed
+from evenflow.runtime.order import Ordering
 from evenflow.runtime.settings import Settings
 
 
@@ -33,9 +35,13 @@ class KeyedPlan:
     _reads: tuple[int, ...]
     _kept: int
     _modulo: bool = False
+    _ordering: Ordering | None = None
+    """How rows are ordered, if they are."""
 
-    def applied(self, settings: Settings, region: str, digest: str, by_content: bool, choices: int = 0) -> DataFrame:
-        """The result."""
+    def applied(
+        self, settings: Settings, region: str, digest: str, by_content: bool, choices: int = 0, shares: int = 1
+    ) -> DataFrame:
+        """The result; rows that wait for their time come back in as many tasks as there are `shares`."""
         feed = KeyedFeed(
             settings,
             region,
@@ -52,7 +58,13 @@ class KeyedPlan:
             self._modulo,
             f"{settings.cluster}/{region}/",
         )
-        return self._route.rows.mapInArrow(feed, self.declared)
+        if self._ordering is None:
+            return self._route.rows.mapInArrow(feed, self.declared)
+        from evenflow.runtime.ticks import ordered
+
+        time = (self._ordering.places[0], self._ordering.names[0]) if self._ordering.lateness is not None else None
+        units, lateness = self.hosted.units, self._ordering.lateness
+        return ordered(self._route.rows, feed, units, shares, time, lateness, self.declared)
 
 
 def plan_keyed(
@@ -64,6 +76,7 @@ def plan_keyed(
     units: int,
     ordered: bool,
     spread: str = "hash",
+    ordering: Ordering | None = None,
 ) -> KeyedPlan:
     """Plan an operator with so many units, the one of null keys included."""
     route = routed(df, key, operator.hashed, spread)
@@ -73,11 +86,24 @@ def plan_keyed(
         check_declared(operator, arrow_schema(spark, df.schema), arrow)
     seen = zip(route.names[:-1], route.rows.schema.fields, strict=False)
     visible = arrow_schema(spark, StructType([StructField(name, f.dataType, f.nullable) for name, f in seen]))
-    kept = _kept(operator, visible, arrow, len(df.columns))
+    kept = _kept(operator, visible, arrow, len(df.columns)) if ordering is None else 0
     reads = _reads(operator, visible) if kept or not operator.adds else range(len(visible))
+    if ordering is not None:
+        operator, reads = _timed(operator, visible, list(reads), ordering, units, arrow)
     read = pa.schema([visible.field(place) for place in reads])
     hosted = Hosted(operator, read, pa.schema(list(arrow)[kept:]), units, kept > 0, ordered)
-    return KeyedPlan(hosted, declared, df.isStreaming, route, arrow, tuple(reads), kept, spread == "modulo")
+    modulo = spread == "modulo"
+    return KeyedPlan(hosted, declared, df.isStreaming, route, arrow, tuple(reads), kept, modulo, ordering)
+
+
+def _timed(
+    operator: KeyedOperator, rows: pa.Schema, reads: list[int], ordering: Ordering, units: int, result: pa.Schema
+) -> tuple[KeyedOperator, list[int]]:
+    """The operator behind rows that wait, and the places of the columns that travel: its own, and the order's."""
+    sent = sorted({*reads, *ordering.places})
+    mine, order = [sent.index(place) for place in reads], [sent.index(place) for place in ordering.places]
+    columns = pa.schema([rows.field(place) for place in sent])
+    return Timed(operator, columns, mine, order, ordering.lateness is not None, units, result), sent
 
 
 def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator) -> StructType:

@@ -93,6 +93,7 @@ def _feeder(now: float, peer: Peer, message: dict[str, Any]) -> FeederJoined:
         str(message["query"]),
         int(message["epoch"]),
         str(message.get("stage", "")),
+        kinds=int(message.get("kinds", 1)),
         run=str(message.get("run", "")),
     )
 
