@@ -1,5 +1,7 @@
 """The decoder against any bytes: the frames that were sent, or an error, or not enough yet. Never anything else."""
 
+import random
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evenflow.errors import ProtocolError
-from evenflow.runtime.frames import HEADER, HEADER_BYTES, MAX_BODY, Decoder, Encoder, Frame, Kind
+from evenflow.runtime.frames import FIRST_BODY, HEADER, HEADER_BYTES, MAX_BODY, Decoder, Encoder, Frame, Kind
 
 LIMIT = 256
 """Bodies in these tests have at most this many bytes."""
@@ -168,6 +170,30 @@ def test_messages(at, value, message):
     [sent] = wire([Frame(Kind.CONTROL, b"x")], 7)
     with pytest.raises(ProtocolError, match=message):
         list(Decoder(7, LIMIT).feed(sent[:at] + value + sent[at + len(value) :]))
+
+
+def test_a_header_alone_reserves_little():
+    """It may announce 256 MB: room is made as bytes come, and never for more than twice as many."""
+    head = HEADER.pack(b"EVFL", 1, Kind.DATA, 0, MAX_BODY, 0, 0, 0, 0) + bytes(8)
+    tracemalloc.start()
+    try:
+        decoder = Decoder(0)
+        assert list(decoder.feed(head)) == []
+        assert tracemalloc.get_traced_memory()[1] < 2 * FIRST_BODY
+        assert list(decoder.feed(bytes(3 * FIRST_BODY))) == []
+        assert tracemalloc.get_traced_memory()[1] < 16 * FIRST_BODY
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", [FIRST_BODY - 1, FIRST_BODY, FIRST_BODY + 1, 2 * FIRST_BODY, 5 * FIRST_BODY + 3])
+def test_large_bodies(size):
+    body = random.Random(size).randbytes(size)
+    data = b"".join(b"".join(Encoder(5).encode(Frame(Kind.DATA, body))) for _ in range(1))
+    decoder = Decoder(5)
+    frames = [frame for start in range(0, len(data), 700_001) for frame in decoder.feed(data[start : start + 700_001])]
+    assert frames == [Frame(Kind.DATA, body)]
+    assert decoder.clean
 
 
 def test_nobody_sends_more_than_the_limit():

@@ -32,6 +32,7 @@ from evenflow.control.events import (
     WorkerEvent,
     WorkerJoined,
     WorkerReport,
+    WorkerTrouble,
 )
 from evenflow.control.keyed import KeyedRegion
 from evenflow.control.region import Region, refused
@@ -75,6 +76,8 @@ class Controller:
             case WorkerReport() | OperatorReady():
                 self._worker_report(event)
                 return ()
+            case WorkerTrouble():
+                return self._worker_trouble(event)
             case FeederJoined():
                 return self._feeder_joined(event)
             case Stored():
@@ -202,9 +205,22 @@ class Controller:
         else:
             worker.rows, worker.frames, worker.busy_s, worker.heard = event.rows, event.frames, event.busy_s, event.time
 
+    def _worker_trouble(self, event: WorkerTrouble) -> Iterator[Instruction]:
+        """A worker says what went wrong; if it ends for that, whoever loses state by it is told the reason."""
+        worker = self._workers.of(event.peer)
+        if worker is not None:
+            fields = {"worker": worker.id, "what": event.what, "reason": event.reason, "ends": event.ends}
+            yield Record(event.time, "worker-trouble", fields)
+            if event.ends:
+                worker.why = f"{event.what} failed: {event.reason}"
+
     def _worker_says(self, event: WorkerEvent) -> Iterable[Instruction]:
         worker, region = self._workers.of(event.peer), self._keyed(event.region)
-        return region.hear_worker(worker.id, event) if worker is not None and region is not None else ()
+        if worker is None or region is None:
+            return ()
+        region.check(event)
+        worker.heard = event.time
+        return region.hear_worker(worker.id, event)
 
     def _task_ended(self, event: TaskEnded) -> Iterator[Instruction]:
         yield Record(event.time, "task-ended", {"worker": event.worker, "reason": event.reason})
@@ -213,7 +229,7 @@ class Controller:
 
     def _membership_changed(self, time: float) -> Iterator[Instruction]:
         for region in self._regions.values():
-            yield from region.set_workers(time, self._workers.sites)
+            yield from region.set_workers(time, self._workers.sites, self._workers.reasons)
 
     # -- feeders
 
@@ -241,6 +257,8 @@ class Controller:
         region = self._regions.get(feeder.region) if feeder is not None else None
         if feeder is None or region is None:
             return ()
+        if isinstance(region, KeyedRegion):
+            region.check(event)
         if isinstance(event, FeederBegan):
             feeder = self._feeders[event.peer] = replace(feeder, partition=event.partition)
         elif isinstance(event, FeederEnded):

@@ -231,6 +231,18 @@ class OperatorReady:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerTrouble:
+    """A part of a worker has failed, or somebody who spoke to it was turned out."""
+
+    time: float
+    peer: Peer
+    what: str
+    reason: str
+    ends: bool = False
+    """Whether the worker cannot go on without it, and ends now."""
+
+
+@dataclass(frozen=True, slots=True)
 class FeederReport:
     """What a feeder did since its last report: by worker, (rows sent, frames sent, rows done, frames done, ...)."""
 
@@ -297,6 +309,7 @@ Event = (
     RegionOpened
     | WorkerJoined
     | WorkerReport
+    | WorkerTrouble
     | OperatorReady
     | WorkerEvent
     | FeederJoined

@@ -39,6 +39,8 @@ class Worker:
     busy_s: float = 0.0
     ready: set[str] = field(default_factory=set)
     """Operators it has loaded."""
+    why: str = ""
+    """Why it is lost, if that is known."""
 
 
 class Workers:
@@ -78,6 +80,11 @@ class Workers:
     def sites(self) -> dict[int, Site]:
         """The live workers, by id."""
         return {worker.id: worker.site for worker in self._all.values() if worker.state == "live"}
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Why workers were lost, as far as that is known."""
+        return {worker.id: worker.why for worker in self._all.values() if worker.why and worker.state != "live"}
 
     def ready(self, operator: str) -> bool:
         """Whether every live worker has an operator loaded."""

@@ -26,12 +26,12 @@ from evenflow.control.events import (
     Tell,
     Tick,
 )
-from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError
+from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError, described
 from evenflow.model import MoveUnits
 from evenflow.runtime.channel import Channel, PeerGone
-from evenflow.runtime.eventlog import EventLog
+from evenflow.runtime.eventlog import EventLog, Quota
 from evenflow.runtime.frames import Frame, Kind
-from evenflow.runtime.messages import control, parse
+from evenflow.runtime.messages import Message, control, parse
 from evenflow.runtime.queries import Queries
 from evenflow.runtime.reports import event_of
 from evenflow.runtime.switchboard import Lost, Received, Switchboard
@@ -39,6 +39,8 @@ from evenflow.runtime.vault import Vault
 
 T = TypeVar("T")
 OPEN_S = 10.0
+EARLY = 10_000
+"""Messages of one task that are kept, at most, while the store is asked: a patient one sends one a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class Driver:
         """By region and query, tasks that wait until it is known what the store has of it."""
         self._early: dict[Channel, list[Frame]] = {}
         """What these tasks have said meanwhile."""
+        self._quota = Quota()
         self._code: dict[str, bytes] = {}
         self._posted: queue.SimpleQueue[tuple[Event | _Found, threading.Event | None]] = queue.SimpleQueue()
         self._closing = False
@@ -144,6 +147,7 @@ class Driver:
                 self._vault.close()
         finally:
             self._board.close()
+            self._tell_left_out(closing=True)
             self._log.close()
 
     def _run(self) -> None:
@@ -159,6 +163,8 @@ class Driver:
             if self.now() >= due:
                 due = max(due + self._period, self.now())
                 self._posted.put((Tick(self.now()), None))
+                with self._lock:
+                    self._tell_left_out()
             while not self._posted.empty():
                 event, done = self._posted.get()
                 with self._lock:
@@ -186,22 +192,26 @@ class Driver:
         try:
             self._hear(channel, frame)
         except Exception as error:  # whatever a message runs into costs its sender the connection, and nobody else
-            reason = f"{channel.peer} sent a message that makes no sense: {error!r}"
-            if channel not in self._peers:
-                self._log.write(Record(self.now(), "peer-refused", {"reason": reason}))
+            reason = f"{channel.peer} sent a message that makes no sense: {described(error)}"
+            self._refuse("peer-refused", reason)
+            peer = self._peers.get(channel)
+            kind = "stop" if peer is not None and self._controller.is_worker(peer) else "refused"
+            self._tell(channel, control({"type": kind, "reason": reason}))
             self._board.drop(channel)
             self._lost(channel, reason, True)
 
     def _hear(self, channel: Channel, frame: Frame) -> None:
         if channel in self._early:
+            if len(self._early[channel]) >= EARLY:
+                raise ProtocolError(f"it said {EARLY} things before it was known what the store has of its query")
             self._early[channel].append(frame)
         else:
             self._take(channel, parse(frame))
 
-    def _take(self, channel: Channel, message: dict[str, Any]) -> None:
+    def _take(self, channel: Channel, message: Message) -> None:
         now = self.now()
         peer = self._peers.get(channel)
-        kind = message["type"]
+        kind = message.text("type")
         if kind in ("worker", "feeder"):
             if peer is not None:
                 raise ProtocolError("it has said before who it is")
@@ -217,7 +227,7 @@ class Driver:
         elif peer is None:
             raise ProtocolError(f"'{kind}' came before the peer said who it is")
         elif kind == "code":
-            self._send_code(channel, peer, str(message["operator"]))
+            self._send_code(channel, peer, message.text("operator"))
         else:
             self._carry_out(self._controller.handle(event_of(now, peer, message)))
 
@@ -252,7 +262,17 @@ class Driver:
             stopped = self._queries is not None and bool(run) and self._queries.stopped(run)
             self._handle(PeerLeft(self.now(), peer, reason, stopped))
         elif not known:
-            self._log.write(Record(self.now(), "stranger-refused", {"reason": reason}))
+            self._refuse("stranger-refused", reason)
+
+    def _refuse(self, event: str, reason: str) -> None:
+        """Somebody was turned out, which is written down; but no crowd can fill the log."""
+        if self._quota.admits():
+            self._log.write(Record(self.now(), event, {"reason": reason}))
+
+    def _tell_left_out(self, closing: bool = False) -> None:
+        left = self._quota.left_out(self.now(), closing)
+        if left:
+            self._log.write(Record(self.now(), "refusals-left-out", {"count": left}))
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:

@@ -105,7 +105,7 @@ class Region:
                 sizes += copy.sizes(units)
             except BaseException:  # the user's code: a size that cannot be told must not end a worker full of state
                 return np.zeros(len(units), np.int64)
-        return sizes
+        return np.maximum(sizes, 0)
 
     def _on_disk(self) -> Units:
         """The units whose state is on disk."""

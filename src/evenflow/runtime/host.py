@@ -67,6 +67,8 @@ class Host:
         if name not in self._regions:
             self._regions[name] = Region(operator, units)
         region = self._regions[name]
+        if region.units != units:
+            raise ProtocolError(f"a feeder of region {name} speaks of {units} units, and there are {region.units}")
         if not region.feeders:
             region.reported, region.waited_s = now, waited_s
         region.feeders += 1
