@@ -35,6 +35,8 @@ class WorkerJoined:
     """The port on which other workers bring it units."""
     deep: int = 0
     """The port for feeders of keyed operators, whose connections have deep buffers."""
+    key: str = ""
+    """For tickets of movements to it."""
 
 
 @dataclass(frozen=True, slots=True)

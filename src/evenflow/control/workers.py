@@ -23,6 +23,8 @@ class Site:
     """The ports for feeders: of ordered regions, and of keyed operators."""
     pid: int = 0
     incarnation: int = 0
+    key: str = field(default="", repr=False)
+    """For tickets of movements to it."""
 
 
 @dataclass(slots=True)
@@ -65,7 +67,7 @@ class Workers:
         before = self._all[event.worker].site
         self._live.pop(before.peer, None)
         incarnation = before.incarnation + 1
-        site = Site(event.peer, event.host, event.mover, event.port, event.deep, event.pid, incarnation)
+        site = Site(event.peer, event.host, event.mover, event.port, event.deep, event.pid, incarnation, event.key)
         self._all[event.worker] = self._live[event.peer] = Worker(event.worker, "live", site, event.task, event.time)
         return site
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,6 @@ SIZES_S = 1.0
 """State is measured this often."""
 SIZED = 4096
 """Units whose state is measured at a time, at most."""
-REMEMBERED = 1000
-"""Evaluations and movements remembered as over, so that what arrives late for them is not kept."""
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -188,10 +184,3 @@ class Holdings(dict[str, Region]):
             "resident": pool.held if pool is not None else 0,
             "spilled": sum(state.spilled_bytes for region in self.values() for state in region.paged),
         }
-
-
-def remember(kept: dict[T, Any], key: T, value: Any = None) -> None:
-    """Keep this, and of what was kept before the latest."""
-    kept[key] = value
-    while len(kept) > REMEMBERED:
-        del kept[next(iter(kept))]

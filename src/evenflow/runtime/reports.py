@@ -80,6 +80,7 @@ def _worker(now: float, peer: Peer, message: Message) -> WorkerJoined:
         (task[0], task[1]),
         message.whole("mover", 0, most=65535),
         message.whole("deep", 0, most=65535),
+        message.text("key", ""),
     )
 
 

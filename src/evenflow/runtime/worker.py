@@ -125,8 +125,8 @@ class Worker:
                     case Lost(channel=channel, reason=reason):
                         self._lost(channel, reason)
             self._serve_waiting()
-            if self._host is not None:
-                self._host.collect()
+            if self._host is not None or not self._mover.inbox.empty():
+                self._keyed().collect()
                 if self._settings.memory:
                     self._rotate()
             behind = self._keeper is not None and self._keeper.full
@@ -155,7 +155,9 @@ class Worker:
         port, deep = self._board.listen(channel.address), self._board.listen(channel.address, DEEP_BUFFER)
         self._mover.start(channel.address)
         hello = {"type": "worker", "worker": self._id, "host": channel.address, "port": port, "pid": os.getpid()}
-        self._tell(hello | {"task": list(self._task), "deep": deep, "mover": self._mover.port})
+        self._tell(
+            hello | {"task": list(self._task), "deep": deep, "mover": self._mover.port} | {"key": self._mover.key}
+        )
 
     def _lost(self, channel: Channel, reason: str) -> None:
         session = self._sessions.pop(channel, None)
