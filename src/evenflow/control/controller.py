@@ -175,6 +175,8 @@ class Controller:
         feeder, region = self._feeders.get(save.peer), self._keyed(save.region)
         if save.kind == "task" and feeder is not None and region is not None:
             yield from region.task_stored(feeder, event)
+        elif event.final and region is not None:
+            yield from region.store_failed(event)
 
     # -- workers
 

@@ -137,6 +137,8 @@ class Stored:
     time: float
     save: Save
     error: str = ""
+    final: bool = False
+    """Whether it will not be otherwise if it is tried again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,6 +254,12 @@ class KeyedRegion:
             return self._fail(event.time, feeder, f"the checkpoint cannot be written: {event.error}")
         return self.stored.noted(feeder, event)
 
+    def store_failed(self, event: Stored) -> Iterator[Instruction]:
+        """What a batch came to cannot be noted, nor could it later: tasks under way are told, and why."""
+        name = f"query {event.save.query}"
+        if name in self.evaluations.stored:
+            yield from self.stored.poison(event.time, name, f"the checkpoint cannot be written: {event.error}")
+
     def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterator[Instruction]:
         """A task is over, maybe since its query was stopped."""
         self.feeders.discard(feeder.peer)

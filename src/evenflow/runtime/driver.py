@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -35,7 +37,10 @@ from evenflow.runtime.messages import Message, control, parse
 from evenflow.runtime.queries import Queries
 from evenflow.runtime.reports import event_of
 from evenflow.runtime.switchboard import Lost, Received, Switchboard
-from evenflow.runtime.vault import Vault
+from evenflow.runtime.threads import heard
+from evenflow.runtime.vault import Unpassing, Vault
+
+logger = logging.getLogger("evenflow")
 
 T = TypeVar("T")
 OPEN_S = 10.0
@@ -50,6 +55,12 @@ class _Found:
     query: tuple[str, str]
     """The region, and the query's id."""
     saved: Any
+
+
+class _Reply(threading.Event):
+    """Set once an event has been handled."""
+
+    error = ""
 
 
 class Driver:
@@ -88,11 +99,15 @@ class Driver:
         """By region and query, tasks that wait until it is known what the store has of it."""
         self._early: dict[Channel, list[Frame]] = {}
         """What these tasks have said meanwhile."""
-        self._quota = Quota()
+        self._quota, self._errors = Quota(), Quota(10)
         self._code: dict[str, bytes] = {}
-        self._posted: queue.SimpleQueue[tuple[Event | _Found, threading.Event | None]] = queue.SimpleQueue()
+        self._posted: queue.SimpleQueue[tuple[Event | _Found, _Reply | None]] = queue.SimpleQueue()
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="evenflow-controller", daemon=True)
+        self.failure = ""
+        """Why the thread has ended, if it should not have."""
+        self._thread = threading.Thread(
+            target=heard, args=(self._run, self._failed), name="evenflow-controller", daemon=True
+        )
         self._thread.start()
 
     def now(self) -> float:
@@ -101,11 +116,12 @@ class Driver:
 
     def ask(self, question: Callable[[Controller], T]) -> T:
         """Read from, or set up, the controller."""
+        self._check()
         with self._lock:
             return question(self._controller)
 
-    def post(self, event: Event | _Found, done: threading.Event | None = None) -> None:
-        """Give the controller an event from another thread; `done` is set when it has been handled."""
+    def post(self, event: Event | _Found, done: _Reply | None = None) -> None:
+        """Give the controller an event from another thread; `done` is set when it has been handled, or went wrong."""
         self._posted.put((event, done))
         self._board.wake()
 
@@ -122,10 +138,15 @@ class Driver:
 
     def open_region(self, event: RegionOpened) -> None:
         """Open a region; when this returns, feeders may join it."""
-        done = threading.Event()
+        self._check()
+        done = _Reply()
         self.post(event, done)
         if not done.wait(OPEN_S):
+            self._check()
             raise ClusterStopped(f"the controller did not open region {event.region} within {OPEN_S:.0f} s")
+        self._check()
+        if done.error:
+            raise EvenflowError(f"region {event.region} could not be opened: {done.error}")
 
     def move(self, move: MoveUnits) -> None:
         """Have units moved."""
@@ -150,6 +171,27 @@ class Driver:
             self._tell_left_out(closing=True)
             self._log.close()
 
+    def _check(self) -> None:
+        if self.failure:
+            raise ClusterStopped(f"the controller of this cluster has failed, {self.failure}: start a new Cluster")
+
+    def _failed(self, error: BaseException) -> None:
+        """The thread has ended before its time: whoever waits for it is told why, and all connections are closed."""
+        self.failure = described(error)
+        logger.error("evenflow's controller has failed", exc_info=error)
+        reason = f"the controller has failed: {self.failure}"
+        with suppress(Exception), self._lock:
+            self._log.write(Record(self.now(), "controller-failed", {"error": self.failure}))
+            for peer, channel in self._channels.items():
+                kind = "stop" if self._controller.is_worker(peer) else "refused"
+                self._tell(channel, control({"type": kind, "reason": reason}))
+        with suppress(Exception):
+            self._board.close()
+        while not self._posted.empty():
+            done = self._posted.get()[1]
+            if done is not None:
+                done.set()
+
     def _run(self) -> None:
         due = self.now() + self._period
         while not self._closing:
@@ -165,18 +207,30 @@ class Driver:
                 self._posted.put((Tick(self.now()), None))
                 with self._lock:
                     self._tell_left_out()
+                    if self._vault is not None and self._vault.failure:
+                        raise EvenflowError(f"the thread for the checkpoint has failed: {self._vault.failure}")
             while not self._posted.empty():
                 event, done = self._posted.get()
                 with self._lock:
-                    self._handle(event)
+                    error = self._handle(event)
                 if done is not None:
+                    done.error = error
                     done.set()
 
-    def _handle(self, event: Event | _Found) -> None:
+    def _handle(self, event: Event | _Found) -> str:
+        """Handle an event; what went wrong. It must not end the thread that serves all others, but is heard."""
         try:
             self._do(event)
-        except Exception as error:  # one event that goes wrong must not end the thread that serves all others
-            self._log.write(Record(self.now(), "controller-error", {"on": type(event).__name__, "error": repr(error)}))
+        except Exception as error:
+            fields = {"on": type(event).__name__, "error": repr(error)}
+            self._log.write(Record(self.now(), "controller-error", fields))
+            if self._errors.admits():
+                logger.error("evenflow's controller could not handle %s", fields["on"], exc_info=error)
+            waiting = self._channels.get(event.save.peer) if isinstance(event, Stored) else None
+            if waiting is not None:
+                self._turn_out(waiting, f"the controller could not handle its note: {described(error)}")
+            return described(error)
+        return ""
 
     def _do(self, event: Event | _Found) -> None:
         if not isinstance(event, _Found):
@@ -184,21 +238,30 @@ class Driver:
             return
         for channel, feeder in self._looking.pop(event.query):
             if channel in self._early:  # or it has gone meanwhile
-                self._carry_out(self._controller.handle(replace(feeder, time=self.now(), saved=event.saved)))
-                for frame in self._early.pop(channel):
+                self._welcome(channel, replace(feeder, time=self.now(), saved=event.saved))
+                for frame in self._early.pop(channel, ()):
                     self._received(channel, frame)
+
+    def _welcome(self, channel: Channel, feeder: FeederJoined) -> None:
+        try:
+            self._carry_out(self._controller.handle(feeder))
+        except Exception as error:  # it costs this task, which is told, and no other
+            self._turn_out(channel, f"the controller could not let {channel.peer} in: {described(error)}")
 
     def _received(self, channel: Channel, frame: Frame) -> None:
         try:
             self._hear(channel, frame)
         except Exception as error:  # whatever a message runs into costs its sender the connection, and nobody else
-            reason = f"{channel.peer} sent a message that makes no sense: {described(error)}"
-            self._refuse("peer-refused", reason)
-            peer = self._peers.get(channel)
-            kind = "stop" if peer is not None and self._controller.is_worker(peer) else "refused"
-            self._tell(channel, control({"type": kind, "reason": reason}))
-            self._board.drop(channel)
-            self._lost(channel, reason, True)
+            self._turn_out(channel, f"{channel.peer} sent a message that makes no sense: {described(error)}")
+
+    def _turn_out(self, channel: Channel, reason: str) -> None:
+        """Tell a peer why, and hang up."""
+        self._refuse("peer-refused", reason)
+        peer = self._peers.get(channel)
+        kind = "stop" if peer is not None and self._controller.is_worker(peer) else "refused"
+        self._tell(channel, control({"type": kind, "reason": reason}))
+        self._board.drop(channel)
+        self._lost(channel, reason, True)
 
     def _hear(self, channel: Channel, frame: Frame) -> None:
         if channel in self._early:
@@ -286,7 +349,11 @@ class Driver:
                 case Cancel(stage=stage, reason=reason):
                     self._cancel(stage, reason)
                 case Save() if self._vault is not None:
-                    self._vault.save(instruction, lambda save, error: self.post(Stored(self.now(), save, error)))
+                    self._vault.save(instruction, self._saved)
+
+    def _saved(self, save: Save, error: str) -> None:
+        """On the vault's thread: something is durable, or cannot be."""
+        self.post(Stored(self.now(), save, error, isinstance(error, Unpassing)))
 
     def _tell(self, channel: Channel, frame: Frame) -> None:
         try:

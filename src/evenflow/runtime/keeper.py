@@ -47,6 +47,11 @@ class Keeper:
         """Whether the store is so far behind that no rows should be taken."""
         return self._journal.unsaved >= UNSAVED_BYTES
 
+    @property
+    def failure(self) -> str:
+        """Why a thread has ended, if it should not have."""
+        return getattr(self._journal, "failure", "")
+
     def close(self) -> None:
         """End all threads."""
         try:
@@ -176,6 +181,8 @@ class Keeper:
                 case Snapshot(ledger=ledger) as snapshot:
                     if outcome.error:
                         ledger.not_saved(snapshot.units, snapshot.epoch)
+                        what = f"snapshot {snapshot.name}"
+                        self._tell({"type": "trouble", "what": what, "reason": outcome.error, "ends": False})
                     else:
                         self._report_saved(snapshot)
         self._begin_loads(code)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from evenflow.errors import ClusterStartError, InvalidArgument
+from evenflow.errors import ClusterStartError, InvalidArgument, described
+from evenflow.runtime.threads import heard
+
+logger = logging.getLogger("evenflow")
 
 QUERY_SLOTS = 2
 """Slots beside the workers', for the query's own tasks."""
@@ -99,10 +102,13 @@ def cancel_stage(context: SparkContext, stage: str, reason: str) -> None:
     """Have a stage given up, and its job with it, which says why; if it is over, nothing happens. Returns at once."""
 
     def cancel() -> None:
-        with suppress(Exception):  # the session may be stopping, and tasks that come to nothing then end with it
-            context._jsc.sc().cancelStage(int(stage), reason)
+        context._jsc.sc().cancelStage(int(stage), reason)
 
-    threading.Thread(target=cancel, name="evenflow-cancel", daemon=True).start()
+    def failed(error: BaseException) -> None:
+        if context._jsc is not None:  # or the session was stopped, and tasks that come to nothing end with it
+            logger.warning("stage %s could not be cancelled, and is tried in vain: %s", stage, described(error))
+
+    threading.Thread(target=heard, args=(cancel, failed), name="evenflow-cancel", daemon=True).start()
 
 
 def executor_of(context: SparkContext, task: tuple[int, int]) -> str:

@@ -6,16 +6,21 @@ mode at the first failure): a lost worker must not take the others with it.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from evenflow.errors import EvenflowError
+from evenflow.errors import EvenflowError, described
 from evenflow.runtime.settings import Settings
+from evenflow.runtime.threads import heard
 from evenflow.runtime.worker import WorkerTask
+
+logger = logging.getLogger("evenflow")
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -35,7 +40,12 @@ class Supervisor:
         self._ended = ended
         self._stopping = threading.Event()
         self._threads = [
-            threading.Thread(target=self._keep, args=(worker,), name=f"evenflow-worker-{worker}", daemon=True)
+            threading.Thread(
+                target=heard,
+                args=(partial(self._keep, worker), partial(self._failed, worker)),
+                name=f"evenflow-worker-{worker}",
+                daemon=True,
+            )
             for worker in range(workers)
         ]
         for thread in self._threads:
@@ -66,6 +76,11 @@ class Supervisor:
             self._context.cancelJobGroup(self._group)
         except (Py4JError, OSError):  # the session is gone, and its jobs with it
             return
+
+    def _failed(self, worker: int, error: BaseException) -> None:
+        """Nobody starts this worker any more."""
+        logger.error("evenflow's worker %d is not started again", worker, exc_info=error)
+        self._ended(worker, f"it is not started again, since its thread on the driver has failed: {described(error)}")
 
     def _keep(self, worker: int) -> None:
         pause = FIRST_PAUSE_S

@@ -140,7 +140,7 @@ class Switchboard:
 
     def wake(self) -> None:
         """Make a `poll` under way in another thread return."""
-        with suppress(BlockingIOError):  # so many have rung already that there is no room for another: that will do
+        with suppress(OSError):  # so many have rung already that there is no room for another; or nobody polls any more
             self._button.send(b"!")
 
     def drop(self, channel: Channel) -> None:

@@ -124,6 +124,7 @@ class Worker:
                         self._received(channel, frame)
                     case Lost(channel=channel, reason=reason):
                         self._lost(channel, reason)
+            self._check_threads()
             self._serve_waiting()
             if self._host is not None or not self._mover.inbox.empty():
                 self._keyed().collect()
@@ -135,6 +136,12 @@ class Worker:
                 channel.reading = not held and not behind and self._ready(channel)
             self._report()
         return self._stopped
+
+    def _check_threads(self) -> None:
+        """A worker whose mover or journal has ended cannot keep its word: it ends, and says why."""
+        for name, part in (("mover", self._mover), ("journal", self._keeper), ("depot", self._depot)):
+            if part is not None and part.failure:
+                raise EvenflowError(f"the {name}'s thread has failed: {part.failure}")
 
     def _patience(self) -> float:
         keyed = self._host is not None and self._host.active
