@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from math import inf
 from typing import cast
 
 from evenflow.control.events import (
@@ -24,11 +25,13 @@ from evenflow.control.events import (
     PeerLeft,
     Record,
     RegionOpened,
+    Replace,
     Stop,
     Stored,
     TaskEnded,
     Tell,
     Tick,
+    WorkerAlive,
     WorkerEvent,
     WorkerJoined,
     WorkerReport,
@@ -36,7 +39,7 @@ from evenflow.control.events import (
 )
 from evenflow.control.keyed import KeyedRegion
 from evenflow.control.region import Region, refused
-from evenflow.control.workers import Workers
+from evenflow.control.workers import Worker, Workers
 from evenflow.model import WorkerStatus
 from evenflow.policy.balance import Balance
 from evenflow.policy.sharing import Sharing
@@ -49,7 +52,8 @@ STOPPING = "the cluster is stopping"
 class Controller:
     """Registers workers and feeders, keeps the regions, tells each what concerns it."""
 
-    def __init__(self, workers: int, qos: Mapping[str, float] | None = None) -> None:
+    def __init__(self, workers: int, qos: Mapping[str, float] | None = None, stall_timeout: float = inf) -> None:
+        self._stall_timeout = stall_timeout
         self._sharing = Sharing(qos)
         self._workers = Workers(workers)
         self._feeders: dict[Peer, FeederJoined] = {}
@@ -89,8 +93,11 @@ class Controller:
                 return self._peer_left(event)
             case TaskEnded():
                 return self._task_ended(event)
+            case WorkerAlive():
+                self._worker_report(event)
+                return ()
             case Tick():
-                return (told for region in self._regions.values() for told in region.tick(event.time))
+                return self._tick(event.time)
             case Stop():
                 return self._stop(event)
 
@@ -198,14 +205,36 @@ class Controller:
             yield Tell(event.peer, {"type": "prepare", "operators": [r.operator for r in self._regions.values()]})
         yield from self._membership_changed(event.time)
 
-    def _worker_report(self, event: WorkerReport | OperatorReady) -> None:
+    def _worker_report(self, event: WorkerReport | OperatorReady | WorkerAlive) -> None:
         worker = self._workers.of(event.peer)
         if worker is None:
             return
+        worker.heard = event.time
         if isinstance(event, OperatorReady):
             worker.ready.add(event.operator)
-        else:
-            worker.rows, worker.frames, worker.busy_s, worker.heard = event.rows, event.frames, event.busy_s, event.time
+        elif isinstance(event, WorkerReport):
+            worker.rows, worker.frames, worker.busy_s = event.rows, event.frames, event.busy_s
+
+    def _tick(self, time: float) -> Iterator[Instruction]:
+        for region in self._regions.values():
+            yield from region.tick(time)
+        for worker in self._silent(time):
+            quiet = time - worker.heard
+            worker.why = f"it answered nothing for {quiet:.0f} s while its state was needed, and is replaced"
+            yield Replace(worker.site.peer, worker.id, worker.why)
+            yield from self._peer_left(PeerLeft(time, worker.site.peer, worker.why))
+
+    def _silent(self, time: float) -> list[Worker]:
+        """Workers that have said nothing at all for `stall_timeout` while tasks wait for state that they are to load.
+
+        A worker that is merely busy is left alone as long as nobody waits for its state; one that loads says so.
+        """
+        waited_for: dict[int, float] = {}
+        for region in self._regions.values():
+            for worker, since in region.stored.awaited() if isinstance(region, KeyedRegion) else ():
+                waited_for[worker] = min(since, waited_for.get(worker, since))
+        found = ((self._workers[worker], since) for worker, since in waited_for.items())
+        return [w for w, since in found if w.state == "live" and time - max(w.heard, since) > self._stall_timeout]
 
     def _worker_trouble(self, event: WorkerTrouble) -> Iterator[Instruction]:
         """A worker says what went wrong; if it ends for that, whoever loses state by it is told the reason."""

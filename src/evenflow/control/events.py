@@ -235,6 +235,14 @@ class OperatorReady:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerAlive:
+    """A worker that has long been at one thing says that it goes on."""
+
+    time: float
+    peer: Peer
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerTrouble:
     """A part of a worker has failed, or somebody who spoke to it was turned out."""
 
@@ -313,6 +321,7 @@ Event = (
     RegionOpened
     | WorkerJoined
     | WorkerReport
+    | WorkerAlive
     | WorkerTrouble
     | OperatorReady
     | WorkerEvent
@@ -371,4 +380,13 @@ class Cancel:
     reason: str
 
 
-Instruction = Tell | Record | Save | Cancel
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Hang up on a worker that answers nothing, and have another started in its place."""
+
+    peer: Peer
+    worker: int
+    reason: str
+
+
+Instruction = Tell | Record | Save | Cancel | Replace

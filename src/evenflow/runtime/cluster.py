@@ -69,7 +69,8 @@ class Cluster:
 
     - `start_timeout`: seconds to wait for all workers to start.
     - `period`: seconds between samples of blocking rates, reports and decisions.
-    - `stall_timeout`: seconds a task waits without a sign of life from its workers before it fails and says which.
+    - `stall_timeout`: seconds a task waits without a sign of life from its workers before it fails and says which; a
+      worker that says nothing for so long while state is to be loaded into it is replaced.
     - `event_log`: a file for the event log (JSON lines); the latest events are in `events()` in any case.
     - `emulate`: capacities to emulate, see `evenflow.testing.Emulate`.
     - `checkpoint`: a directory, URI or PostgreSQL database (`postgresql://user@host/database?schema=name`) that the
@@ -115,7 +116,8 @@ class Cluster:
             log = EventLog(event_log)
             queries = Queries(spark)
             asked = (queries.untouched, self._vault, partial(cancel_stage, self._context), queries)
-            self._driver = Driver(Controller(workers, weights), secret, bind, period, log, *asked)
+            controller = Controller(workers, weights, stall_timeout)
+            self._driver = Driver(controller, secret, bind, period, log, *asked, replace_worker=self._replace)
         except BaseException:
             if self._vault is not None:
                 self._vault.close()
@@ -339,6 +341,9 @@ class Cluster:
             raise ClusterStopped("this cluster was stopped: start a new Cluster")
         if self._context._jsc is None:
             raise ClusterStopped("the Spark session of this cluster was stopped: start a new session and a new Cluster")
+
+    def _replace(self, worker: int) -> None:
+        self._supervisor.replace(worker)
 
     def _task_ended(self, worker: int, reason: str) -> None:
         self._driver.post(TaskEnded(self._driver.now(), worker, reason))

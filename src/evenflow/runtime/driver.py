@@ -22,6 +22,7 @@ from evenflow.control.events import (
     PeerLeft,
     Record,
     RegionOpened,
+    Replace,
     Save,
     Stop,
     Stored,
@@ -80,7 +81,9 @@ class Driver:
         vault: Vault | None = None,
         cancel: Callable[[str, str], None] = lambda stage, reason: None,
         queries: Queries | None = None,
+        replace_worker: Callable[[int], None] = lambda worker: None,
     ) -> None:
+        self._replace_worker = replace_worker
         self._untouched = untouched
         self._vault = vault
         self._cancel = cancel
@@ -348,8 +351,19 @@ class Driver:
                     self._log.write(instruction)
                 case Cancel(stage=stage, reason=reason):
                     self._cancel(stage, reason)
+                case Replace(peer=peer, worker=worker, reason=reason):
+                    self._replace(peer, worker, reason)
                 case Save() if self._vault is not None:
                     self._vault.save(instruction, self._saved)
+
+    def _replace(self, peer: int, worker: int, reason: str) -> None:
+        """Hang up on a worker, which ends when it notices, and have another started."""
+        channel = self._channels.pop(peer, None)
+        if channel is not None:
+            del self._peers[channel]
+            self._tell(channel, control({"type": "stop", "reason": reason}))
+            self._board.drop(channel)
+        self._replace_worker(worker)
 
     def _saved(self, save: Save, error: str) -> None:
         """On the vault's thread: something is durable, or cannot be."""

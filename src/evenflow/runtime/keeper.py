@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,8 @@ from evenflow.runtime.journal import UNSAVED_BYTES, Journal
 from evenflow.runtime.ledger import Ledger, Segment, Snapshot, query_of
 from evenflow.runtime.loader import Loaded, Loader, Order
 from evenflow.state.manifest import prefix_of
+
+ALIVE_S = 1.0
 
 Tell = Callable[[dict[str, Any]], None]
 Answer = Callable[[Any, dict[str, Any]], None]
@@ -35,6 +38,8 @@ class Keeper:
         self._answer = answer
         self._journal = Journal(where, wake)
         self._loader = Loader(where, wake, copies)
+        self._loader.progress = self._alive
+        self._told = 0.0
         self._ledgers: dict[tuple[str, str], Ledger] = {}
         self._orders: dict[tuple[str, str], Order] = {}
         """Loads that are asked for, the latest of each; they begin when the operator's code is here."""
@@ -187,6 +192,13 @@ class Keeper:
                         self._report_saved(snapshot)
         self._begin_loads(code)
         return list(self._loaded())
+
+    def _alive(self) -> None:
+        """Loading takes its time, and the controller waits: once a second it hears that this goes on."""
+        now = time.monotonic()
+        if now - self._told >= ALIVE_S:
+            self._told = now
+            self._tell({"type": "alive"})
 
     def _begin_loads(self, code: Callable[[str], Any]) -> None:
         for key, order in self._orders.items():

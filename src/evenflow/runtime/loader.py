@@ -79,6 +79,8 @@ class Loader:
         self._wake = wake
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
+        self.progress: Callable[[], None] = lambda: None
+        """Called now and then while state is loaded in the worker's own loop, which says nothing else meanwhile."""
 
     def start(self, order: Order, hosted: Hosted) -> None:
         """Load in the background; with a budget of memory, which is counted in the worker's loop, at once."""
@@ -140,6 +142,7 @@ class Loader:
             index = read_index(get, name)
             mine = missing & index.entries.keys()
             for unit, state in load_units(get, mine, name, index).items():
+                self._check_open()
                 if state is not None:
                     copy.install(unit, state)
             loaded.bytes += sum(index.entries[unit].nbytes for unit in mine)
@@ -168,3 +171,5 @@ class Loader:
     def _check_open(self) -> None:
         if self._closing.is_set():
             raise EvenflowError("the worker is stopping")
+        if self._copies.pool is not None:
+            self.progress()

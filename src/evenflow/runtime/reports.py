@@ -19,6 +19,7 @@ from evenflow.control.events import (
     Peer,
     StateLoaded,
     UnitsSaved,
+    WorkerAlive,
     WorkerJoined,
     WorkerReport,
     WorkerTrouble,
@@ -60,6 +61,8 @@ def event_of(now: float, peer: Peer, message: Message) -> Event:
         case "saved":
             of = (message.text("region"), message.text("evaluation"), _epoch(message, "epoch"), message.text("name"))
             return UnitsSaved(now, peer, *of, message.array("units"), message.whole("bytes"))
+        case "alive":
+            return WorkerAlive(now, peer)
         case "trouble":
             return WorkerTrouble(now, peer, message.text("what"), message.text("reason"), message.flag("ends"))
         case kind:

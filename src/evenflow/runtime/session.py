@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -100,13 +100,18 @@ def driver_host(context: SparkContext) -> tuple[str, str]:
 
 def cancel_stage(context: SparkContext, stage: str, reason: str) -> None:
     """Have a stage given up, and its job with it, which says why; if it is over, nothing happens. Returns at once."""
+    _cancel(context, f"stage {stage}", lambda: context._jsc.sc().cancelStage(int(stage), reason))
 
-    def cancel() -> None:
-        context._jsc.sc().cancelStage(int(stage), reason)
 
+def cancel_tagged(context: SparkContext, tag: str) -> None:
+    """Have the jobs with a tag given up. Returns at once."""
+    _cancel(context, f"job {tag}", lambda: context.cancelJobsWithTag(tag))
+
+
+def _cancel(context: SparkContext, what: str, cancel: Callable[[], None]) -> None:
     def failed(error: BaseException) -> None:
-        if context._jsc is not None:  # or the session was stopped, and tasks that come to nothing end with it
-            logger.warning("stage %s could not be cancelled, and is tried in vain: %s", stage, described(error))
+        if context._jsc is not None:  # or the session was stopped, and what comes to nothing ends with it
+            logger.warning("%s could not be cancelled, and goes on in vain: %s", what, described(error))
 
     threading.Thread(target=heard, args=(cancel, failed), name="evenflow-cancel", daemon=True).start()
 

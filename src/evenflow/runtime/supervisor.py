@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from evenflow.errors import EvenflowError, described
+from evenflow.runtime.session import cancel_tagged
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.threads import heard
 from evenflow.runtime.worker import WorkerTask
@@ -61,6 +62,14 @@ class Supervisor:
             stuck = [thread.name for thread in self._threads if thread.is_alive()]
             raise EvenflowError(f"Spark did not end the jobs of {', '.join(stuck)} within {patience:.0f} s")
 
+    def replace(self, worker: int) -> None:
+        """Have the job of a worker ended, whose process answers nothing, so that it is submitted again."""
+        if not self._stopping.is_set():
+            cancel_tagged(self._context, self._tag(worker))
+
+    def _tag(self, worker: int) -> str:
+        return f"{self._group}-{worker}"
+
     def release(self) -> None:
         """Start no more jobs: the cluster is about to be stopped."""
         self._stopping.set()
@@ -97,6 +106,7 @@ class Supervisor:
         """Run the worker's job to its end; why it ended."""
         try:
             self._context.setJobGroup(self._group, f"evenflow worker {worker}", interruptOnCancel=True)
+            self._context.addJobTag(self._tag(worker))
             rows = self._context.parallelize([worker], 1)
             return str(rows.mapPartitions(WorkerTask(self._settings, worker)).collect()[0])
         except Exception as error:  # Spark's failures come in many classes; all of them mean: start it again
