@@ -24,9 +24,9 @@ CHECKSUM = struct.Struct("<Q")
 HEADER_BYTES = HEADER.size + CHECKSUM.size
 MAX_BODY = 256 * 1024 * 1024
 """No frame has a larger body: a corrupt length must not make a peer allocate without bound."""
-FIRST_BODY = 1024 * 1024
-"""Room that a header is given for its body at once. More comes as bytes come: the room is at most twice what has
-arrived, whatever the header says."""
+FIRST_BODY = 8 * 1024 * 1024
+"""Room that a header is given for its body at once: as much as rows and results take, so that these are never copied.
+More comes as bytes come: then the room is at most twice what has arrived, whatever the header says."""
 TOLD, TAKEN = 1, 2
 """In `unit` of a RESULT of a keyed operator. TOLD: the last column tells from which row of the frame each comes. TAKEN:
 the rest of the frame waits for state that is on disk; the next frame may be sent."""
