@@ -70,7 +70,7 @@ def some(files, count):
 def test_a_frozen_worker_is_replaced_when_its_state_is_needed(spark, tmp_path, files):
     """One worker dies and the other is stopped: the state that this is to load would never be there."""
     back = some(files, 2)
-    with ef.Cluster(spark, 2, checkpoint=tmp_path / "state", stall_timeout=4, period=0.2) as cluster:
+    with ef.Cluster(spark, 2, checkpoint=tmp_path / "state", stall_timeout=10, period=0.2) as cluster:
         start(spark, cluster, files, tmp_path, name="n").awaitTermination(120)
         before = [worker.pid for worker in cluster.workers()]
         os.kill(before[1], signal.SIGSTOP)
