@@ -15,5 +15,5 @@ from collections.abc import Iterable
 
 def ticket(key: str, move: int, region: str, source: int, units: Iterable[int], evaluations: Iterable[str]) -> str:
     """The ticket for one movement to the worker with this key."""
-    about = json.dumps([move, region, source, sorted(units), sorted(evaluations)])
+    about = json.dumps([int(move), region, int(source), sorted(map(int, units)), sorted(evaluations)])
     return hmac.new(key.encode(), about.encode(), hashlib.sha256).hexdigest()

@@ -347,6 +347,8 @@ class Driver:
                     channel = self._channels.get(peer)
                     if channel is not None:
                         self._tell(channel, control(message))
+                case Record(event="worker-trouble") if not self._quota.admits():
+                    continue  # counted with the others that are left out
                 case Record():
                     self._log.write(instruction)
                 case Cancel(stage=stage, reason=reason):

@@ -118,7 +118,7 @@ class Region:
             operator = state.operator if isinstance(state, Paged) else state
             self.counted[evaluation] = operator.tallies()
             for name, count in self.counted[evaluation].items():
-                sums[name] = sums.get(name, 0) + count - before.get(evaluation, {}).get(name, 0)
+                sums[name] = sums.get(name, 0) + int(count) - before.get(evaluation, {}).get(name, 0)
         return sums
 
 
