@@ -72,7 +72,8 @@ class Cluster:
 
     - `start_timeout`: seconds to wait for all workers to start.
     - `period`: seconds between samples of blocking rates, reports and decisions.
-    - `stall_timeout`: seconds a task waits without a sign of life from its workers before it fails and says which.
+    - `stall_timeout`: seconds a task waits without a sign of life from its workers before it fails and says which; a
+      worker that says nothing for so long while state is to be loaded into it is replaced.
     - `event_log`: a file for the event log (JSON lines); the latest events are in `events()` in any case.
     - `emulate`: capacities to emulate, see `evenflow.testing.Emulate`.
     - `checkpoint`: a directory, URI or PostgreSQL database (`postgresql://user@host/database?schema=name`) that the
@@ -126,7 +127,8 @@ class Cluster:
             cancel = partial(cancel_stage, self._context)
             stages = Stages(self._context)
             asked = (queries.untouched, self._vault, cancel, queries, stages)
-            self._driver = Driver(Controller(workers, weights), secret, bind, period, log, *asked)
+            controller = Controller(workers, weights, stall_timeout)
+            self._driver = Driver(controller, secret, bind, period, log, *asked, replace_worker=self._replace)
         except BaseException:
             if self._vault is not None:
                 self._vault.close()
@@ -383,6 +385,9 @@ class Cluster:
             raise StoreInUse(self._vault.lost)
         if self._context._jsc is None:
             raise ClusterStopped("the Spark session of this cluster was stopped: start a new session and a new Cluster")
+
+    def _replace(self, worker: int) -> None:
+        self._supervisor.replace(worker)
 
     def _task_ended(self, worker: int, reason: str) -> None:
         self._driver.post(TaskEnded(self._driver.now(), worker, reason))
