@@ -11,6 +11,11 @@ from evenflow.errors import InvalidArgument
 from evenflow.operators.conform import fits
 from evenflow.operators.keyed import KeyedOperator
 
+COLUMN = b"evenflow.column"
+"""The key in a field's metadata under which stands what Spark knows the column by; nothing if it is a new one."""
+COLLATION = b"evenflow.collation"
+"""The key under which stands the collation by which strings in the column are compared, where bytes are not enough."""
+
 
 def columns_of(operator: KeyedOperator, rows: pa.Schema) -> pa.Schema:
     """The columns it returns; NotImplementedError if it does not say."""
@@ -42,6 +47,16 @@ def check_declared(operator: KeyedOperator, rows: pa.Schema, declared: pa.Schema
                 f"the schema declares column {field.name!r} as {field.type}, and {name} returns {found}: leave the "
                 "schema out, or declare that"
             )
+
+
+def as_new(field: pa.Field) -> pa.Field:
+    """A field that is not to be taken for the rows' column of that name."""
+    return field.with_metadata({COLUMN: b""})
+
+
+def collation_of(field: pa.Field) -> str:
+    """The collation of a column's strings, empty if they are equal only if their bytes are."""
+    return str((field.metadata or {}).get(COLLATION, b"").decode())
 
 
 def reads_of(operator: KeyedOperator, rows: pa.Schema) -> list[str]:

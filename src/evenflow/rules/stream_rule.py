@@ -11,7 +11,7 @@ from evenflow.rules import syntax as s
 from evenflow.rules.cells import Cell, Sliding
 from evenflow.rules.clock import Counter, Numbers
 from evenflow.rules.errors import Text
-from evenflow.rules.expressions import compile_condition, compile_expression
+from evenflow.rules.expressions import compile_condition, compile_group
 from evenflow.rules.frame import Frame, Results
 from evenflow.rules.outputs import canonical, output
 from evenflow.rules.views import LENGTH, TIME, grouping
@@ -42,8 +42,8 @@ class StreamRule:
             side.window,
             label,
             where,
-            tuple(compile_expression(each, scope) for each in inner),
-            tuple(compile_expression(each, by) for each in groups),
+            tuple(compile_group(each, scope) for each in inner),
+            tuple(compile_group(each, by) for each in groups),
             alone=len(world.streams) == 1 and side.intake.condition is None and not inner and not groups,
             reached=reached,
         )
