@@ -88,7 +88,7 @@ def test_groups_of_a_stream_without_a_window_stay():
     operator = RuleOperator("select sum(x) from T group by g", key=["k"])
     for part in range(5):
         feed(operator, np.arange(4000) + 4000 * part, np.zeros(4000, np.int64))
-    assert size(operator) > 20_000 * 100
+    assert size(operator) > 20_000 * 80
     assert feed(operator, np.arange(8), np.zeros(8, np.int64)).tolist() == [2.0] * 8
 
 

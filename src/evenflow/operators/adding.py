@@ -36,9 +36,9 @@ class Adding(Delegating):
         kind = column_type(self, rows, self.column)
         if self.into in rows.names:
             raise InvalidArgument(f"{self} adds column '{self.into}', which the rows have already: give another into=")
-        field = pa.field(self.into, self.result_type(kind))
-        of = rows.field(self.column)
-        return self._kept(rows).append(of.with_name(self.into).with_nullable(True) if self.same else field)
+        made = self.result_type(kind)
+        known = rows.field(self.column).metadata if self.same and made == kind else None
+        return self._kept(rows).append(pa.field(self.into, made, metadata=known))
 
     @abstractmethod
     def result_type(self, kind: pa.DataType) -> pa.DataType:

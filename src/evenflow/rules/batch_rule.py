@@ -34,7 +34,7 @@ class BatchRule:
         self._where = None if rule.where is None else compile_condition(rule.where, scope)
         self._groups = [compile_expression(each, by) for each in rule.group]
         self._hashed = [compile_group(each, by) for each in rule.group if not world.in_key(each, by)]
-        self._values = [(name, node.name, value) for name, (node, value) in found.items()]
+        self._values = {name: made for name, (_, made) in found.items()}
         self.output = output(rule, aggregated(scope, found), {side.alias: ""})
         inner = [grouping(side.source, name) for name in side.window.groups]
         named = {scope.column(each)[1] for each in inner}
@@ -43,7 +43,7 @@ class BatchRule:
         self._label = side.label
         self._state = world.states.share(("batches", side.label), lambda: Batches(side.window.rows, side.window.span))
         parts = [*self._groups, *([] if self._where is None else [self._where])]
-        parts += [value for _, _, value in self._values if value is not None]
+        parts += [made.value for made in self._values.values() if made.value is not None]
         later = {
             name for columns in (self.output.columns, *(p.columns for p in parts)) for alias, name in columns if alias
         }
@@ -61,7 +61,7 @@ class BatchRule:
             rows = np.flatnonzero(self._where.holds(columns, len(batch)))
             columns, batch = columns.at(rows), batch[rows]
         group, owner, first = self._grouped(columns, batch, len(released.ends))
-        reductions = {name: Reduction(kind, value, len(owner)) for name, kind, value in self._values}
+        reductions = {name: Reduction(made, len(owner)) for name, made in self._values.items()}
         for reduction in reductions.values():
             reduction.add(group, columns, len(batch))
         made = {name: reduction.result() for name, reduction in reductions.items()}

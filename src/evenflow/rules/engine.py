@@ -44,13 +44,14 @@ class Engine:
         lateness: float | None,
         streams: Mapping[str, Sequence[str]],
         stream_column: str | None,
+        ansi: bool = True,
     ) -> None:
         self._time, self._lateness, self._named, self._stream_column = time, lateness, named, stream_column
         if time is not None:
             require_time("time=", time, column_type("time=", rows, time))
         schemas = {name: _columns(rows, name, columns) for name, columns in streams.items()}
         span = 0 if lateness is None else round(lateness * 1e6)
-        self.world = World(schemas, functions, tuple(key), time is not None, span)
+        self.world = World(schemas, functions, tuple(key), time is not None, span, ansi=ansi)
         if lateness is not None or any(s.goes_by_time(rule) for _, rule in rules.values()):
             self.world.clock = self.world.states.share("clock", lambda: Clock(-1 if lateness is None else span))
         self.rules: dict[str, Bound] = {name: _bound(rule, text, self.world) for name, (text, rule) in rules.items()}

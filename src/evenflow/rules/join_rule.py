@@ -51,7 +51,7 @@ class JoinRule:
             raise text.error(
                 "with aggregates one of the two streams triggers: give it std:lastevent(), or no view", lead.source
             )
-        self._values = [(name, node.name, value) for name, (node, value) in found.items()]
+        self._values = {name: made for name, (_, made) in found.items()}
         stars = {lead.alias: ""} if found else {lead.alias: "", other.alias: f"{other.alias}_"}
         self.output = output(rule, aggregated(scope, found), stars)
         if found:
@@ -66,7 +66,7 @@ class JoinRule:
         }
 
     def _needed(self) -> set[Name]:
-        values = [value.columns for _, _, value in self._values if value is not None]
+        values = [made.value.columns for made in self._values.values() if made.value is not None]
         return set(self.output.columns).union(*values)
 
     def process(self, frame: Frame) -> Results:
@@ -82,7 +82,7 @@ class JoinRule:
     def _triggers(self, frame: Frame, way: _Way) -> Results:
         part = way.lead.intake.part(frame)
         rows = way.triggers(part)
-        reductions = {name: Reduction(kind, value, len(rows)) for name, kind, value in self._values}
+        reductions = {name: Reduction(made, len(rows)) for name, made in self._values.items()}
         for which, pairs in way.pairs(part, rows, self._needed()):
             for reduction in reductions.values():
                 reduction.add(which, pairs, len(which))

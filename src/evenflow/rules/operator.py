@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import pickle
 from collections.abc import Mapping, Sequence
@@ -55,6 +56,7 @@ class RuleOperator(KeyedOperator):
         self._functions = normalised(functions)
         texts = {name: Text(text, name if self.several else "") for name, text in self.rules.items()}
         self._parsed = {name: (text, parse(text)) for name, text in texts.items()}
+        self._ansi = True
         self._engine: Engine | None = None
         self._waiting: dict[int, Any] = {}
 
@@ -72,7 +74,12 @@ class RuleOperator(KeyedOperator):
     def __reduce__(self) -> Any:
         rules = self.rules if self.several else self.rules[""]
         more = self.key, self.time, self.lateness_s, self.streams, self.stream_column
-        return _make, (type(self), rules, self._functions, *more)
+        return _make, (type(self), rules, self._functions, *more), {"_ansi": self._ansi}
+
+    def planned(self, *, ansi: bool) -> RuleOperator:
+        actor = copy.copy(self)
+        actor._ansi = ansi
+        return actor
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
         return self._bind(rows).schema
@@ -129,6 +136,7 @@ class RuleOperator(KeyedOperator):
             lateness=self.lateness_s,
             streams=streams,
             stream_column=self.stream_column,
+            ansi=self._ansi,
         )
 
     def __str__(self) -> str:

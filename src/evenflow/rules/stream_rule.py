@@ -48,15 +48,15 @@ class StreamRule:
             reached=reached,
         )
         self._cells = {}
-        for name, (node, value) in found.items():
+        for name, (node, made) in found.items():
             of = "*" if node.argument is None else canonical(node.argument, scope)
             key = "cell", label, node.name, of
-            holder = Cell(node.name, value, self._rows)
+            holder = Cell(made, self._rows)
             holder.state = world.states.share(key, lambda holder=holder: holder.state)  # type: ignore[misc]
             self._cells[name] = key, holder
         self.output = output(rule, aggregated(scope, found), {side.alias: ""})
         conditions = [side.intake.condition, where, *self._rows.inner, *self._rows.groups]
-        conditions += [value for _, value in found.values()]
+        conditions += [made.value for _, made in found.values()]
         used = [*(each.columns for each in conditions if each is not None), self.output.columns]
         self.reads = named | {name for columns in used for alias, name in columns if alias}
 
