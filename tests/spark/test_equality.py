@@ -68,6 +68,8 @@ def test_results_know_collations(spark, cluster):
     found = cluster.detect(df, "select k as name, lower(side) as side, side || 'x' as k from T", key="k")
     assert found.schema["name"].dataType == kind
     assert found.schema["k"].dataType == df.schema["side"].dataType
+    late = cluster.detect(df, "select k from T", key="k", time="id", lateness=5)
+    assert late.schema["late"].dataType["k"].dataType == kind
 
 
 def test_rules_group_and_join_by_a_key_with_a_collation(spark, cluster):

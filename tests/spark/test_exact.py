@@ -30,7 +30,10 @@ def test_as_spark_has_them(spark, cluster, kind):
     right = {row.id: row for row in expected.collect()}
     for out in (found.select("id", *names), ruled):
         assert [field.dataType for field in out.schema] == [field.dataType for field in expected.schema]
-        assert {row.id: row for row in out.collect()} == right
+        for row in out.collect():
+            for name, value, known in zip(names, row[1:], right[row.id][1:], strict=True):
+                close = kind == "bigint" and name == "avg"  # Spark's is that of doubles, rounded with every addition
+                assert value == (pytest.approx(known, rel=1e-14) if close else known), (row.id, name)
 
 
 def test_sums_that_do_not_fit(spark, cluster, conf):

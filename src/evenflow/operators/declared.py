@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -52,6 +53,17 @@ def check_declared(operator: KeyedOperator, rows: pa.Schema, declared: pa.Schema
 def as_new(field: pa.Field) -> pa.Field:
     """A field that is not to be taken for the rows' column of that name."""
     return field.with_metadata({COLUMN: b""})
+
+
+def as_struct(name: str, columns: list[pa.Field]) -> pa.Field:
+    """A field that holds rows as they were; Spark knows their columns by what it knew them by."""
+    made = pa.field(name, pa.struct([pa.field(column.name, column.type) for column in columns]))
+    told = [json.loads(column.metadata[COLUMN]) for column in columns if (column.metadata or {}).get(COLUMN)]
+    if len(told) != len(columns):
+        return made
+    fields = [{**column, "nullable": True} for column in told]
+    known = {"name": name, "type": {"type": "struct", "fields": fields}, "nullable": True, "metadata": {}}
+    return made.with_metadata({COLUMN: json.dumps(known)})
 
 
 def collation_of(field: pa.Field) -> str:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.adding import column_type
 from evenflow.operators.columns import locked, microseconds, require_time
-from evenflow.operators.declared import as_new
+from evenflow.operators.declared import as_new, as_struct
 from evenflow.operators.keyed import Keys, Origin, Units
 from evenflow.rules import syntax as s
 from evenflow.rules.batch_rule import BatchRule
@@ -166,8 +166,7 @@ class Engine:
             result.insert(0, pa.field(RULE, pa.string()))
         if self._lateness is not None:
             theirs = {name for schema in self.world.streams.values() for name in schema.names}
-            whole = [pa.field(field.name, field.type) for field in self._rows if field.name in theirs]
-            result.append(pa.field(LATE, pa.struct(whole)))
+            result.append(as_struct(LATE, [field for field in self._rows if field.name in theirs]))
         return pa.schema(result)
 
 

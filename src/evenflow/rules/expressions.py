@@ -4,8 +4,9 @@
     compiled.type, compiled.columns                        # an Arrow type, {(alias, column), ...}
     compiled.evaluate({("LE", "price"): array}, rows)      # an Arrow array of that many rows
 
-Null is SQL's: unknown, in comparisons, `and`, `or` and `not` too. Arithmetic is in 64 bits, that of whole numbers wraps
-around; `/` always divides as doubles, and gives null if the divisor is 0, like `%`.
+Null is SQL's: unknown, in comparisons, `and`, `or` and `not` too. Arithmetic of whole numbers is in 64 bits, and what
+does not fit is an error (in a session without spark.sql.ansi.enabled it wraps around); that of decimals is exact up to
+38 digits; `/` always divides as doubles, and gives null if the divisor is 0, like `%`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ import pyarrow.compute as pc
 from evenflow.errors import FunctionError, first_line
 from evenflow.operators.declared import collation_of
 from evenflow.rules import syntax as s
-from evenflow.rules.arithmetic import ARITHMETIC, COMPARISONS, common_type, family, seconds_between
+from evenflow.rules.arithmetic import (
+    ARITHMETIC,
+    CHECKED,
+    COMPARISONS,
+    MOST_COMPARED,
+    common_type,
+    decimal_result,
+    family,
+    seconds_between,
+)
 from evenflow.rules.binding import Scope
 from evenflow.rules.errors import TOO_DEEP
 from evenflow.rules.functions import Builtin, call, call_pairs, rounded
@@ -194,7 +204,10 @@ def _unary(node: s.Unary, operator: str, operand: Compiled, scope: Scope) -> Com
         _require(node, "not", node.operand, operand, "boolean", scope)
         return _make(scope, node, [_cast(operand, pa.bool_())], pc.invert)
     _require(node, "-", node.operand, operand, "number", scope)
-    return _make(scope, node, [_cast(operand, _wide([operand]))], pc.negate)
+    if pa.types.is_decimal(operand.type):
+        return _make(scope, node, [operand], pc.negate)
+    negate = pc.negate_checked if scope.ansi else pc.negate
+    return _make(scope, node, [_cast(operand, _wide([operand]))], negate)
 
 
 def _binary(node: s.Node, operator: str, left: s.Expression, right: s.Expression, scope: Scope) -> Compiled:
@@ -205,7 +218,7 @@ def _binary(node: s.Node, operator: str, left: s.Expression, right: s.Expression
         apply = pc.and_kleene if operator == "and" else pc.or_kleene
         return _make(scope, node, [_cast(one, pa.bool_()), _cast(other, pa.bool_())], apply)
     if operator in COMPARISONS or operator == "||":
-        kind = common_type([one.type, other.type])
+        kind = common_type([one.type, other.type], MOST_COMPARED)
         if kind is None or (operator == "||" and family(kind) not in ("text", "null")):
             raise _misfit(node, operator, left, one, right, other, scope)
         parts = [_cast(one, kind), _cast(other, kind)]
@@ -222,8 +235,12 @@ def _binary(node: s.Node, operator: str, left: s.Expression, right: s.Expression
         return _make(scope, node, parts, seconds_between)
     if not {family(one.type), family(other.type)} <= {"number", "null"}:
         raise _misfit(node, operator, left, one, right, other, scope)
+    exact = decimal_result(operator, one.type, other.type)
+    if exact is not None:
+        return _make(scope, node, [_cast(one, exact[0]), _cast(other, exact[1])], ARITHMETIC[operator])
     kind = pa.float64() if operator == "/" else _wide([one, other])
-    return _make(scope, node, [_cast(one, kind), _cast(other, kind)], ARITHMETIC[operator])
+    apply = (CHECKED if scope.ansi and kind == pa.int64() else ARITHMETIC)[operator]
+    return _make(scope, node, [_cast(one, kind), _cast(other, kind)], apply)
 
 
 def _wide(parts: Sequence[Compiled]) -> pa.DataType:
@@ -260,7 +277,7 @@ def _in(node: s.In, operand: s.Expression, options: Sequence[s.Expression], scop
     value = _compile(operand, scope)
     for option in options:
         part = _compile(option, scope)
-        kind = common_type([value.type, part.type])
+        kind = common_type([value.type, part.type], MOST_COMPARED)
         _compares(node, [value, part], scope)
         scalar = None if part.columns or part.calls else part.run({}, 1)
         if isinstance(scalar, pa.Scalar) and scalar.is_valid and kind is not None:

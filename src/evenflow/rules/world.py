@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -126,7 +126,7 @@ class World:
 
     def scope(self, text: Text, sources: Mapping[str, pa.Schema], clause: str = "WHERE") -> Scope:
         """For expressions over these aliases."""
-        return Scope(text, sources, self.functions, streams=frozenset(self.streams), clause=clause)
+        return Scope(text, sources, self.functions, streams=frozenset(self.streams), clause=clause, ansi=self.ansi)
 
     def side(self, source: s.Source, text: Text) -> Side:
         """Bind an item of FROM."""
@@ -145,7 +145,7 @@ class World:
     def aggregates(self, rule: s.Rule, scope: Scope) -> dict[str, tuple[s.Aggregate, Reduced]]:
         """The aggregates of a rule by their text, each with what it is of."""
         found = {}
-        inside = Scope(scope.text, scope.sources, scope.functions, streams=scope.streams, clause="an aggregate")
+        inside = replace(scope, first=None, aggregates={}, clause="an aggregate")
         for text, node in aggregates(rule).items():
             if node.distinct:
                 raise scope.text.error(f"{text} is not to be had: leave out distinct, or GROUP BY the values", node)
@@ -170,4 +170,4 @@ class World:
 def aggregated(scope: Scope, found: Mapping[str, tuple[s.Aggregate, Reduced]]) -> Scope:
     """The scope of expressions that read aggregates."""
     types = {text: (text, made.measure.type) for text, (_, made) in found.items()}
-    return Scope(scope.text, scope.sources, scope.functions, streams=scope.streams, aggregates=types, clause="SELECT")
+    return replace(scope, first=None, aggregates=types, clause="SELECT")

@@ -70,7 +70,7 @@ def plan_keyed(
     declared = schema_of(schema) if schema is not None else _returned(spark, df, operator)
     arrow = arrow_schema(spark, declared)
     if schema is not None:
-        check_declared(operator, arrow_schema(spark, df.schema), arrow)
+        check_declared(operator, _described(arrow_schema(spark, df.schema), df.schema), arrow)
     seen = zip(route.names[:-1], route.rows.schema.fields, strict=False)
     visible = arrow_schema(spark, StructType([StructField(name, f.dataType, f.nullable) for name, f in seen]))
     kept = _kept(operator, visible, arrow, len(df.columns))
