@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,8 @@ class Adding(Delegating):
     """All columns of the rows, and after them one more, `into`, computed from the rows of the key so far."""
 
     adds = True
+    same: ClassVar[bool] = False
+    """Whether the new column is of values of the column that it is made of."""
 
     def __init__(self, column: str, into: str) -> None:
         for argument, name in (("column", column), ("into", into)):
@@ -33,7 +36,9 @@ class Adding(Delegating):
         kind = column_type(self, rows, self.column)
         if self.into in rows.names:
             raise InvalidArgument(f"{self} adds column '{self.into}', which the rows have already: give another into=")
-        return self._kept(rows).append(pa.field(self.into, self.result_type(kind)))
+        made = self.result_type(kind)
+        known = rows.field(self.column).metadata if self.same and made == kind else None
+        return self._kept(rows).append(pa.field(self.into, made, metadata=known))
 
     @abstractmethod
     def result_type(self, kind: pa.DataType) -> pa.DataType:

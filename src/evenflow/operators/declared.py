@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,11 @@ import pyarrow as pa
 from evenflow.errors import InvalidArgument
 from evenflow.operators.conform import fits
 from evenflow.operators.keyed import KeyedOperator
+
+COLUMN = b"evenflow.column"
+"""The key in a field's metadata under which stands what Spark knows the column by; nothing if it is a new one."""
+COLLATION = b"evenflow.collation"
+"""The key under which stands the collation by which strings in the column are compared, where bytes are not enough."""
 
 
 def columns_of(operator: KeyedOperator, rows: pa.Schema) -> pa.Schema:
@@ -42,6 +48,27 @@ def check_declared(operator: KeyedOperator, rows: pa.Schema, declared: pa.Schema
                 f"the schema declares column {field.name!r} as {field.type}, and {name} returns {found}: leave the "
                 "schema out, or declare that"
             )
+
+
+def as_new(field: pa.Field) -> pa.Field:
+    """A field that is not to be taken for the rows' column of that name."""
+    return field.with_metadata({COLUMN: b""})
+
+
+def as_struct(name: str, columns: list[pa.Field]) -> pa.Field:
+    """A field that holds rows as they were; Spark knows their columns by what it knew them by."""
+    made = pa.field(name, pa.struct([pa.field(column.name, column.type) for column in columns]))
+    told = [json.loads(column.metadata[COLUMN]) for column in columns if (column.metadata or {}).get(COLUMN)]
+    if len(told) != len(columns):
+        return made
+    fields = [{**column, "nullable": True} for column in told]
+    known = {"name": name, "type": {"type": "struct", "fields": fields}, "nullable": True, "metadata": {}}
+    return made.with_metadata({COLUMN: json.dumps(known)})
+
+
+def collation_of(field: pa.Field) -> str:
+    """The collation of a column's strings, empty if they are equal only if their bytes are."""
+    return str((field.metadata or {}).get(COLLATION, b"").decode())
 
 
 def reads_of(operator: KeyedOperator, rows: pa.Schema) -> list[str]:

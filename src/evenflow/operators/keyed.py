@@ -65,6 +65,10 @@ class KeyedOperator(ABC):
     def warm_up(self, rows: pa.Schema) -> None:  # noqa: B027 - nothing to do is a fine default
         """Compile and import whatever the first row would have to wait for; state must stay empty."""
 
+    def planned(self, *, ansi: bool) -> KeyedOperator:
+        """The operator as it is to run in a session with this `spark.sql.ansi.enabled`: itself, or a copy."""
+        return self
+
     @abstractmethod
     def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> Result:
         """Take rows in; the rows that come out.

@@ -28,6 +28,8 @@ class Scope:
     """Aggregates that have been computed: by their text, the column of alias '' that holds them, and its type."""
     clause: str = "this condition"
     """How messages call the place where aggregates are not computed yet."""
+    ansi: bool = True
+    """Whether whole numbers that are too large are an error; they wrap around, if not."""
 
     def owner(self, name: str, at: Node) -> str:
         """The alias that is meant."""

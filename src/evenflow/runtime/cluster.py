@@ -244,6 +244,7 @@ class Cluster:
         check_dataframe(df)
         check_name(name)
         check_operator(operator)
+        operator = operator.planned(ansi=self._spark.conf.get("spark.sql.ansi.enabled") == "true")
         chosen = keyed_balance_of(balance, options)
         check_sharing(operator, chosen, split_keys)
         check_units(units, self._size)
