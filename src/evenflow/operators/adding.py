@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from evenflow.errors import InvalidArgument
+from evenflow.errors import InvalidArgument, nearest
 from evenflow.operators.delegating import Delegating
 from evenflow.operators.keyed import KeyedOperator, Keys, Units
 
@@ -18,6 +19,7 @@ class Adding(Delegating):
     """All columns of the rows, and after them one more, `into`, computed from the rows of the key so far."""
 
     adds = True
+    naming: ClassVar[tuple[str, ...]] = ("column",)
 
     def __init__(self, column: str, into: str) -> None:
         for argument, name in (("column", column), ("into", into)):
@@ -62,9 +64,8 @@ class Adding(Delegating):
 def column_type(operator: object, rows: pa.Schema, name: str) -> pa.DataType:
     """The type of a column that has to be there, once."""
     if rows.names.count(name) != 1:
-        there = ", ".join(f"'{column}'" for column in rows.names) or "none"
-        wrong = "is there more than once" if name in rows.names else "does not exist"
-        raise InvalidArgument(f"{operator} needs column '{name}', which {wrong}; there are: {there}")
+        wrong = "is there more than once" if name in rows.names else f"does not exist; {nearest(name, rows.names)}"
+        raise InvalidArgument(f"{operator} needs column '{name}', which {wrong}")
     return rows.field(name).type
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copy
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,27 @@ import pyarrow as pa
 from evenflow.errors import InvalidArgument
 from evenflow.operators.conform import fits
 from evenflow.operators.keyed import KeyedOperator
+
+
+def spelled(operator: KeyedOperator, names: Sequence[str], case_sensitive: bool) -> KeyedOperator:
+    """The operator with the columns it names spelled as they are; one that Spark would find in another case is found.
+
+    What is there as written is meant; a name that fits several columns in another case is left as it is.
+    """
+    meant: dict[str, str] = {}
+    for attribute in operator.naming if not case_sensitive else ():
+        given = getattr(operator, attribute)
+        alike = [name for name in names if isinstance(given, str) and name.lower() == given.lower()]
+        if given not in names and len(alike) == 1:
+            meant[given] = alike[0]
+    if not meant:
+        return operator
+    found = copy.copy(operator)
+    for attribute in operator.naming:
+        given = getattr(operator, attribute)
+        setattr(found, attribute, meant.get(given, given))
+    found.hashed = tuple(meant.get(name, name) for name in operator.hashed)
+    return found
 
 
 def columns_of(operator: KeyedOperator, rows: pa.Schema) -> pa.Schema:

@@ -23,6 +23,7 @@ from evenflow.control.region import Region
 from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
+from evenflow.operators.declared import spelled
 from evenflow.operators.keyed import KeyedOperator, identity
 from evenflow.operators.map import Input, MapOperator
 from evenflow.policy import Balance, KeyedBalance
@@ -30,6 +31,7 @@ from evenflow.runtime.arguments import (
     arrow_schema,
     balance_of,
     bytes_of,
+    case_sensitive,
     check_dataframe,
     check_move,
     check_name,
@@ -48,12 +50,14 @@ from evenflow.runtime.detect import Rules, plan_rules
 from evenflow.runtime.driver import Driver
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.feeder import Feed
+from evenflow.runtime.interrupts import Interrupts
 from evenflow.runtime.plan import plan_keyed
 from evenflow.runtime.qos import Named
 from evenflow.runtime.queries import Queries
 from evenflow.runtime.regions import Regions
-from evenflow.runtime.session import cancel_stage, check_slots, driver_host, executor_of, remedy_for_slots, slot_count
+from evenflow.runtime.session import cancel_stage, driver_host, executor_of, missing_package, use_this_python
 from evenflow.runtime.settings import Settings
+from evenflow.runtime.slots import check_slots, give_back, hold_slots, remedy_for_slots, slot_count, slots_needed
 from evenflow.runtime.supervisor import Supervisor
 from evenflow.runtime.vault import Kept, Vault
 
@@ -109,14 +113,18 @@ class Cluster:
         secret = secrets.token_bytes(32)
         name = uuid.uuid4().hex[:8]
         where, budget, weights = where_of(checkpoint), bytes_of(memory), weights_of(qos)
-        self._vault = Vault(where, f"cluster {name}") if where else None
+        use_this_python(self._context)
+        hold_slots(self._context, name, workers)
         self._named = Named(weights)
+        self._vault: Vault | None = None
         try:
+            self._vault = Vault(where, f"cluster {name}") if where else None
             log = EventLog(event_log)
             queries = Queries(spark)
             asked = (queries.untouched, self._vault, partial(cancel_stage, self._context), queries)
             self._driver = Driver(Controller(workers, weights), secret, bind, period, log, *asked)
         except BaseException:
+            give_back(self._context, name)
             if self._vault is not None:
                 self._vault.close()
             raise
@@ -126,10 +134,11 @@ class Cluster:
         )
         self._settings = settings
         self._supervisor = Supervisor(self._context, settings, workers, self._task_ended)
+        self._interrupts = Interrupts(spark)
         atexit.register(self.stop)
         try:
             self.await_workers(start_timeout)
-            check_slots(self._context, workers)
+            check_slots(self._context, name)
         except BaseException:
             self.stop()
             raise
@@ -221,6 +230,7 @@ class Cluster:
         check_dataframe(df)
         check_name(name)
         check_operator(operator)
+        operator = spelled(operator, df.columns, case_sensitive(self._spark))
         chosen = keyed_balance_of(balance, options)
         check_sharing(operator, chosen, split_keys)
         check_units(units, self._size)
@@ -311,8 +321,9 @@ class Cluster:
         self._check_running()
         deadline = time.monotonic() + timeout
         while (live := self._driver.ask(Controller.live)) < self._size:
-            if time.monotonic() > deadline:
-                raise ClusterStartError(self._why_not_started(live, timeout))
+            why = missing_package(self._last_failure())
+            if why or time.monotonic() > deadline:
+                raise ClusterStartError(why or self._why_not_started(live, timeout))
             time.sleep(0.02)
 
     def events(self) -> list[dict[str, Any]]:
@@ -331,6 +342,8 @@ class Cluster:
             self._supervisor.stop(STOP_S)
         finally:
             self._driver.close()
+            self._interrupts.close()
+            give_back(self._context, self._settings.cluster)
             self._closed = True  # not before: a Ctrl-C on the way here leaves the rest to the next call
             atexit.unregister(self.stop)
 
@@ -346,7 +359,12 @@ class Cluster:
     def _why_not_started(self, live: int, timeout: float) -> str:
         slots = slot_count(self._context)
         message = f"{live} of {self._size} workers started within {timeout:.0f} s; the session has {slots} task slots. "
-        failures = [event for event in self._driver.events() if event["event"] == "task-ended"]
-        if failures:
-            return message + f"The last worker task to fail said: {failures[-1]['reason']}"
-        return message + remedy_for_slots(self._context, self._size + 1)
+        failure = self._last_failure()
+        if failure:
+            return message + f"The last worker task to fail said: {failure}"
+        return message + remedy_for_slots(self._context, slots_needed(self._context))
+
+    def _last_failure(self) -> str:
+        """Why the last worker task to end did so; empty if none has."""
+        ended = (str(event["reason"]) for event in reversed(self._driver.events()) if event["event"] == "task-ended")
+        return next(ended, "")
