@@ -233,7 +233,7 @@ def test_windows_that_cannot_be(arguments, message):
     [
         (
             lambda: home.RollingMean("w", rows=3),
-            "needs column 'w', which does not exist; there are: 'v', 'b', 's', 'v_sum'",
+            "needs column 'w', which does not exist; there are: 'b', 's', 'v', 'v_sum'",
         ),
         (lambda: home.RollingMean("b", rows=3), "needs numbers, column 'b' is bool"),
         (lambda: home.RunningMax("s"), "needs numbers, dates, times or booleans, column 's' is string"),

@@ -39,6 +39,7 @@ def schema(text, **more):
         ("select prise from Tick", 1, 8, "unknown column 'prise'; did you mean 'price'?"),
         ("select *\nfrom Tick t\nwhere t.prise > 1", 3, 7, "unknown column 'prise' of 't'; did you mean 'price'?"),
         ("select x.price from Tick t", 1, 8, "unknown stream or alias 'x'; there are: 't'"),
+        ("select avrg(price) from Tick", 1, 8, "unknown function 'avrg'; did you mean 'avg'?"),
         ("select * from Tick where helf(price) > 1", 1, 26, "unknown function 'helf'; did you mean 'half'?"),
         ("select Tock.half(price) from Tick", 1, 8, "unknown stream or alias 'Tock' before 'half'"),
         ("select * from Tick A, Tock.win:length(3) B", 1, 23, "unknown stream 'Tock'; did you mean 'Tick'?"),

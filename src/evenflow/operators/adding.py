@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from evenflow.errors import InvalidArgument
+from evenflow.errors import InvalidArgument, nearest
 from evenflow.operators.delegating import Delegating
 from evenflow.operators.keyed import KeyedOperator, Keys, Units
 
@@ -21,6 +21,7 @@ class Adding(Delegating):
     adds = True
     same: ClassVar[bool] = False
     """Whether the new column is of values of the column that it is made of."""
+    naming: ClassVar[tuple[str, ...]] = ("column",)
 
     def __init__(self, column: str, into: str) -> None:
         for argument, name in (("column", column), ("into", into)):
@@ -67,9 +68,8 @@ class Adding(Delegating):
 def column_type(operator: object, rows: pa.Schema, name: str) -> pa.DataType:
     """The type of a column that has to be there, once."""
     if rows.names.count(name) != 1:
-        there = ", ".join(f"'{column}'" for column in rows.names) or "none"
-        wrong = "is there more than once" if name in rows.names else "does not exist"
-        raise InvalidArgument(f"{operator} needs column '{name}', which {wrong}; there are: {there}")
+        wrong = "is there more than once" if name in rows.names else f"does not exist; {nearest(name, rows.names)}"
+        raise InvalidArgument(f"{operator} needs column '{name}', which {wrong}")
     return rows.field(name).type
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,27 @@ COLUMN = b"evenflow.column"
 """The key in a field's metadata under which stands what Spark knows the column by; nothing if it is a new one."""
 COLLATION = b"evenflow.collation"
 """The key under which stands the collation by which strings in the column are compared, where bytes are not enough."""
+
+
+def spelled(operator: KeyedOperator, names: Sequence[str], case_sensitive: bool) -> KeyedOperator:
+    """The operator with the columns it names spelled as they are; one that Spark would find in another case is found.
+
+    What is there as written is meant; a name that fits several columns in another case is left as it is.
+    """
+    meant: dict[str, str] = {}
+    for attribute in operator.naming if not case_sensitive else ():
+        given = getattr(operator, attribute)
+        alike = [name for name in names if isinstance(given, str) and name.lower() == given.lower()]
+        if given not in names and len(alike) == 1:
+            meant[given] = alike[0]
+    if not meant:
+        return operator
+    found = copy.copy(operator)
+    for attribute in operator.naming:
+        given = getattr(operator, attribute)
+        setattr(found, attribute, meant.get(given, given))
+    found.hashed = tuple(meant.get(name, name) for name in operator.hashed)
+    return found
 
 
 def columns_of(operator: KeyedOperator, rows: pa.Schema) -> pa.Schema:

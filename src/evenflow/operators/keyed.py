@@ -50,6 +50,9 @@ class KeyedOperator(ABC):
     hashed: tuple[str, ...] = ()
     """Columns whose 64-bit hashes the operator wants; they come with its rows as columns `xxhash64(name)`."""
 
+    naming: ClassVar[tuple[str, ...]] = ()
+    """The attributes that hold names of columns: these may be given in any case, as Spark takes them."""
+
     adds: ClassVar[bool] = False
     """Whether the result is always the rows as they came, in their order, with further columns. Then only those columns
     travel back, and the rows' own stay where they are."""

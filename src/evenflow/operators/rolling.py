@@ -81,6 +81,8 @@ class Rolling(_Aggregate):
     is a timestamp, a date or a number of seconds, taken to the microsecond; null is an error.
     """
 
+    naming = ("column", "time")
+
     def __init__(
         self,
         column: str,

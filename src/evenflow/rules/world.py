@@ -9,13 +9,14 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from evenflow.errors import nearest
 from evenflow.operators.keyed import Units
 from evenflow.operators.slots import Longs
 from evenflow.rules import syntax as s
 from evenflow.rules.binding import Scope, listed, matching
 from evenflow.rules.cells import Reduced, reduced
 from evenflow.rules.clock import Clock
-from evenflow.rules.errors import Text, nearest
+from evenflow.rules.errors import Text
 from evenflow.rules.expressions import compile_condition, compile_expression
 from evenflow.rules.frame import Frame, Intake, Results
 from evenflow.rules.functions import Function

@@ -20,7 +20,7 @@ import pyarrow as pa
 from evenflow.errors import FunctionError, ProtocolError, WorkerLost
 from evenflow.policy.balance import Splitting
 from evenflow.runtime.channel import Channel, PeerGone
-from evenflow.runtime.feeding import Feeding
+from evenflow.runtime.feeding import Feeding, results_of
 from evenflow.runtime.frames import MAX_BODY, Frame, Kind
 from evenflow.runtime.link import Link
 from evenflow.runtime.merger import Merger
@@ -322,7 +322,4 @@ class Feed:
         """Run one feeder over one task's rows."""
         schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
         feeder = Feeder(self.settings, self.region, self.operator, schema, self.splitting)
-        try:
-            yield from feeder.run(batches)
-        finally:
-            feeder.close()
+        yield from results_of(feeder, batches)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError, RegionStalled
+from evenflow.errors import ClusterStopped, EvenflowError, FunctionError, ProtocolError, RegionStalled, StateLost
 from evenflow.runtime.channel import SOCKET_BUFFER, Channel, PeerGone
 from evenflow.runtime.frames import Frame, Kind
 from evenflow.runtime.link import Link
@@ -51,6 +51,10 @@ class Feeding(ABC):
         self._board.close()
 
     # -- what a subclass says
+
+    @abstractmethod
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The results of all rows."""
 
     @abstractmethod
     def _answer(self, link: Link, frame: Frame) -> None:
@@ -283,6 +287,19 @@ def joined(parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             rows += part.num_rows
     if run:
         yield run[0] if len(run) == 1 else pa.concat_batches(run)
+
+
+def results_of(feeder: Feeding, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What a feeder makes of a task's rows. Errors that say all there is to say come without our own frames."""
+    try:
+        yield from feeder.run(batches)
+    except GeneratorExit:
+        feeder.unread()
+        raise
+    except (FunctionError, StateLost) as error:
+        raise error.with_traceback(None) from None
+    finally:
+        feeder.close()
 
 
 def identity() -> dict[str, Any]:

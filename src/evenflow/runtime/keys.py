@@ -36,7 +36,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from evenflow.errors import InvalidArgument, first_line
+from evenflow.errors import InvalidArgument, first_line, nearest
 
 KEY = "__evenflow_key"
 MOST_UNITS = 1_000_000
@@ -272,5 +272,5 @@ def _column(df: DataFrame, one: str | Column) -> Column:
     try:
         df.select(column)
     except PySparkException:
-        raise InvalidArgument(f"there is no column {one!r}: the columns are {', '.join(df.columns)}") from None
+        raise InvalidArgument(f"there is no column {one!r}; {nearest(str(one), df.columns)}") from None
     return column

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
 
-from evenflow.errors import InvalidArgument, first_line
+from evenflow.errors import InvalidArgument, first_line, nearest
 from evenflow.operators.declared import COLLATION, COLUMN, check_declared, columns_of, reads_of
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
@@ -178,7 +178,7 @@ def _reads(operator: KeyedOperator, rows: pa.Schema) -> list[int]:
     wrong = [name for name in names if name not in rows.names]
     if wrong:
         raise InvalidArgument(
-            f"{type(operator).__name__} reads column {wrong[0]!r}, which does not exist; there are: "
-            f"{', '.join(rows.names)}"
+            f"{type(operator).__name__} reads column {wrong[0]!r}, which does not exist; "
+            f"{nearest(wrong[0], rows.names)}"
         )
     return [place for place, name in enumerate(rows.names) if name in names]

@@ -26,6 +26,7 @@ from evenflow.control.events import FIRST_SHARE
 from evenflow.errors import ProtocolError
 from evenflow.operators.columns import microseconds
 from evenflow.operators.timed import END, FLUSH, NOW
+from evenflow.runtime.feeding import results_of
 from evenflow.runtime.keyed_feeder import KeyedFeed, KeyedFeeder
 from evenflow.runtime.keys import KEY
 from evenflow.runtime.settings import Settings
@@ -52,12 +53,9 @@ class OrderedFeed:
         """Feed one task's rows, and say so."""
         seen = _Seen(self.units, self.time)
         feeder = RowFeeder(self.feed.settings, self.feed, seen)
-        try:
-            for _ in feeder.run(seen.watched(batches)):
-                raise ProtocolError(f"region {self.feed.region}: rows were answered that were to wait")
-            evaluation = feeder.evaluation
-        finally:
-            feeder.close()
+        for _ in results_of(feeder, seen.watched(batches)):
+            raise ProtocolError(f"region {self.feed.region}: rows were answered that were to wait")
+        evaluation = feeder.evaluation
         notes = [pa.array(range(self.shares), pa.int32())]
         for value, kind in (
             (evaluation, pa.string()),
@@ -135,10 +133,7 @@ class TickFeed:
         rows = sum(told.column("rows").to_pylist()) // len(shares)
         size = max(1, RELEASED * self.units // max(1, rows))
         feeder = TickFeeder(self.feed.settings, self.feed, json.loads(evaluations.pop()), partition, size)
-        try:
-            yield from feeder.run(ticks)
-        finally:
-            feeder.close()
+        yield from results_of(feeder, ticks)
 
     def _due(self, told: pa.Table) -> npt.NDArray[np.int64]:
         """The units of these shares that need a tick: all if there is time to tell, else those that had rows."""
