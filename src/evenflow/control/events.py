@@ -54,6 +54,31 @@ class RegionOpened:
 
 
 @dataclass(frozen=True, slots=True)
+class StageFacts:
+    """What Spark says of the stage that a task belongs to."""
+
+    tasks: int
+    """Of its present attempt: fewer than `partitions` where an action reads only some, or some are there already."""
+    partitions: int
+    """Of the RDD that it computes."""
+    rdd: int = 0
+    """The id of that: the same in all jobs of one `take` or `tail`."""
+    result: bool = True
+    """Whether its rows go to an action; otherwise they go to a shuffle."""
+    execution: str = ""
+    """Spark's number of the action; empty for actions of RDDs, which have none."""
+    inputs: int = 0
+    """Partitions of the operator itself, which are not those of the stage after a union or `coalesce`."""
+    kept: int | None = None
+    """The id of the persisted RDD that the operator's results go into: what is in there is not evaluated again."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it computes all that there is: nothing has to come from another stage, unless results are kept."""
+        return self.tasks >= self.partitions
+
+
+@dataclass(frozen=True, slots=True)
 class FeederJoined:
     """A feeder has connected for a region."""
 
@@ -72,6 +97,8 @@ class FeederJoined:
     """Which start of the query it belongs to."""
     saved: Any = None
     """What the store has of the query (`attempts.Saved`), for the first task of it that comes."""
+    facts: StageFacts | str | None = None
+    """Of a keyed operator's task: what Spark says of its stage, or why it does not; None outside of Spark."""
 
     @property
     def first(self) -> bool:

@@ -54,6 +54,7 @@ from evenflow.runtime.queries import Queries
 from evenflow.runtime.regions import Regions
 from evenflow.runtime.session import cancel_stage, check_slots, driver_host, executor_of, remedy_for_slots, slot_count
 from evenflow.runtime.settings import Settings
+from evenflow.runtime.stages import Stages
 from evenflow.runtime.supervisor import Supervisor
 from evenflow.runtime.vault import Kept, Vault
 
@@ -114,7 +115,9 @@ class Cluster:
         try:
             log = EventLog(event_log)
             queries = Queries(spark)
-            asked = (queries.untouched, self._vault, partial(cancel_stage, self._context), queries)
+            cancel = partial(cancel_stage, self._context)
+            stages = Stages(self._context)
+            asked = (queries.untouched, self._vault, cancel, queries, stages.facts)
             self._driver = Driver(Controller(workers, weights), secret, bind, period, log, *asked)
         except BaseException:
             if self._vault is not None:
@@ -128,6 +131,7 @@ class Cluster:
         self._supervisor = Supervisor(self._context, settings, workers, self._task_ended)
         atexit.register(self.stop)
         try:
+            stages.warm_up()  # while the workers start
             self.await_workers(start_timeout)
             check_slots(self._context, workers)
         except BaseException:

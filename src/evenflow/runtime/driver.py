@@ -21,6 +21,7 @@ from evenflow.control.events import (
     Record,
     RegionOpened,
     Save,
+    StageFacts,
     Stop,
     Stored,
     Tell,
@@ -67,7 +68,9 @@ class Driver:
         vault: Vault | None = None,
         cancel: Callable[[str, str], None] = lambda stage, reason: None,
         queries: Queries | None = None,
+        facts: Callable[[str, str, str], StageFacts | str] | None = None,
     ) -> None:
+        self._facts = facts
         self._untouched = untouched
         self._vault = vault
         self._cancel = cancel
@@ -209,6 +212,9 @@ class Driver:
             joined = event_of(now, peer, message)
             if self._queries is not None and isinstance(joined, FeederJoined):
                 self._queries.meet(joined.query, joined.run)
+            if self._facts is not None and isinstance(joined, FeederJoined) and message.get("mark"):
+                told = self._facts(joined.stage, str(message["mark"]), str(message.get("execution", "")))
+                joined = replace(joined, facts=told)
             self._peers[channel], self._channels[peer] = peer, channel
             if isinstance(joined, FeederJoined) and self._controller.unknown(joined):
                 self._introduce(channel, joined)

@@ -54,6 +54,7 @@ class KeyedFeeder(Feeding):
         super().__init__(settings, feed.region, DEEP_BUFFER)
         if not feed.streaming:  # a batch DataFrame inside a stream: the query's number is there, but is not its own
             self._identity |= {"query": "", "epoch": 0}
+        self._identity["mark"] = feed.mark
         self._feed = feed
         self._merger = KeyedMerger(schema, feed.kept, feed.ordered)
         self._splitter: KeyedSplitter | None = None
@@ -343,6 +344,8 @@ class KeyedFeed:
     """If not `by_content`: 2 if the key names two workers that rows may go to, 0 if any will do."""
     modulo: bool = False
     """Whether the key, a whole number, stands for its hash."""
+    mark: str = ""
+    """By this its code is told from that of any other operator: see `stages`."""
 
     @property
     def sent(self) -> list[int]:

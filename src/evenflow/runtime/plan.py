@@ -50,6 +50,7 @@ class KeyedPlan:
             self._kept,
             choices,
             self._modulo,
+            f"{settings.cluster}/{region}/",
         )
         return self._route.rows.mapInArrow(feed, self.declared)
 
