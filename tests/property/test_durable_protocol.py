@@ -175,7 +175,7 @@ def test_a_sink_that_has_the_batch_already():
             check(world)
             query.epoch = 1
             world.kill_driver()
-            world._draw_actions = lambda query: [[0]] if query.epoch == 1 else [list(range(3))]
+            world._draw_actions = lambda query: [[0]] if query.epoch == 1 else ["all"]
             query.epochs = 4
             world.calm_since = world.now
             world.run()
