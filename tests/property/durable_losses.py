@@ -29,7 +29,8 @@ class Losses:
         kinds.pop("record" if rng.random() < 0.7 else "", None)
         if not kinds:
             return
-        names = kinds[rng.choice(sorted(kinds))]
+        notes = [kind for kind in ("begun", "epoch", "whole") if kind in kinds]  # few, and all that tells of a batch
+        names = kinds[rng.choice(sorted(kinds) + 2 * notes)]
         chosen = names if rng.random() < 0.3 else [rng.choice(names)]
         stale = len(names) > 1 and len(chosen) == 1 and rng.random() < 0.3
         self.mend()

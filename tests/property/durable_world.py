@@ -219,6 +219,8 @@ class DurableWorld(World):
             self.note(f"batch {query.epoch} of {query.name} is committed")
             query.epoch, query.actions = query.epoch + 1, None
             query.pause = self.now + rng.choice((0.0, 0.0, 0.5, 3.0))
+            if self.faulty and rng.random() < self.plan.loses / 2:
+                self.kill_driver()  # now notes are all there is of the batch
 
     def _may_start(self, query):
         """Spark takes a while between stages, as a rule until all has been heard of the tasks before."""
