@@ -178,9 +178,9 @@ class Controller:
         if event.error:
             fields = {"region": save.region, "query": save.query, "what": save.kind, "error": event.error}
             yield Record(event.time, "store-failed", fields)
-        feeder, region = self._feeders.get(save.peer), self._keyed(save.region)
-        if save.kind == "task" and feeder is not None and region is not None:
-            yield from region.task_stored(feeder, event)
+        region = self._keyed(save.region)
+        if save.kind in ("begun", "whole") and region is not None:
+            yield from region.stored.noted(event)
 
     # -- workers
 

@@ -97,6 +97,10 @@ class FeederJoined:
     """Whether the batches of the query before this one had no rows."""
     run: str = ""
     """Which start of the query it belongs to."""
+    task: int = 0
+    """Spark's number of this try of the task: no two are alike."""
+    kinds: int = 1
+    """How many stages, one behind the other, an evaluation has that feed the operator."""
     saved: Any = None
     """What the store has of the query (`attempts.Saved`), for the first task of it that comes."""
     facts: StageFacts | str | None = None
@@ -375,7 +379,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Have something made durable: `task`, `broken` (TaskThrough) or `epoch` (Base); `Stored` tells what became of it.
+    """Have something made durable: `begun` (Begun), `whole` (Whole), `epoch` (Base); `Stored` tells what became of it.
 
     Once an epoch is saved, whatever its base does not need is deleted: older logs, and the snapshots named in `stale`.
     """

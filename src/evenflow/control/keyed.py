@@ -27,7 +27,6 @@ from evenflow.control.events import (
     Record,
     RegionOpened,
     StateLoaded,
-    Stored,
     Tell,
     UnitsSaved,
     Unpersisted,
@@ -241,12 +240,6 @@ class KeyedRegion:
             "attempt": epochs.attempt.number if epochs is not None and epochs.attempt is not None else 0,
         }
         return Tell(peer, message | self.costs.told())
-
-    def task_stored(self, feeder: FeederJoined, event: Stored) -> Iterator[Instruction]:
-        """The store has been told of a task, or could not be."""
-        if event.error:
-            return self._fail(event.time, feeder, f"the checkpoint cannot be written: {event.error}")
-        return self.stored.noted(feeder, event)
 
     def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterator[Instruction]:
         """A task is over, maybe since its query was stopped."""

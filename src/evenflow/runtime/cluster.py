@@ -234,7 +234,7 @@ class Cluster:
         code = pickled(plan.hosted)
         if self._vault is not None and df.isStreaming and chosen.by_content:
             by = f"{key} modulo" if spread == "modulo" else key
-            kept = Kept(f"{identity(operator)} by {by}", units + 1)
+            kept = Kept(f"{identity(operator)} by {by}", units + 1, bool(name))
             region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer)
         else:
             region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer)

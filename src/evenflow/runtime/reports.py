@@ -94,6 +94,8 @@ def _feeder(now: float, peer: Peer, message: dict[str, Any]) -> FeederJoined:
         int(message["epoch"]),
         str(message.get("stage", "")),
         run=str(message.get("run", "")),
+        task=int(message.get("task", 0)),
+        kinds=int(message.get("kinds", 1)),
     )
 
 
