@@ -103,12 +103,14 @@ class FeederJoined:
     """Whether the batches of the query before this one had no rows."""
     run: str = ""
     """Which start of the query it belongs to."""
+    task: int = 0
+    """Spark's number of this try of the task: no two are alike."""
+    kinds: int = 1
+    """How many stages, one behind the other, an evaluation has that feed the operator."""
     saved: Any = None
     """What the store has of the query (`attempts.Saved`), for the first task of it that comes."""
     facts: StageFacts | str | None = None
     """Of a keyed operator's task: what Spark says of its stage, or why it does not; None outside of Spark."""
-    kinds: int = 1
-    """How many kinds of stages an evaluation has: two where rows wait for ticks, which come in a stage of their own."""
 
     @property
     def first(self) -> bool:
@@ -416,7 +418,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Have something made durable: `task`, `broken` (TaskThrough) or `epoch` (Base); `Stored` tells what became of it.
+    """Have something made durable: `begun` (Begun), `whole` (Whole), `epoch` (Base); `Stored` tells what became of it.
 
     Once an epoch is saved, whatever its base does not need is deleted: older logs, and the snapshots named in `stale`.
     """

@@ -274,12 +274,6 @@ class KeyedRegion:
         }
         return Tell(peer, message | self.costs.told())
 
-    def task_stored(self, feeder: FeederJoined, event: Stored) -> Iterator[Instruction]:
-        """The store has been told of a task, or could not be."""
-        if event.error:
-            return self._fail(event.time, feeder, f"the checkpoint cannot be written: {event.error}")
-        return self.stored.noted(feeder, event)
-
     def give_up_stored(self, event: CheckpointTaken) -> Iterator[Instruction]:
         """Queries whose state is stored end for good: another cluster goes on with them."""
         for name in list(self.evaluations.stored):

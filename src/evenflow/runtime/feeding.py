@@ -316,5 +316,6 @@ def identity() -> dict[str, Any]:
         "epoch": int(context.getLocalProperty("streaming.sql.batchId") or 0),
         "stage": str(context.stageId()),
         "run": context.getLocalProperty("spark.jobGroup.id") or "",
+        "task": context.taskAttemptId(),
         "execution": context.getLocalProperty("spark.sql.execution.id") or "",
     }

@@ -132,7 +132,7 @@ class TickFeed:
         ticks = [] if now is None or not len(units) else [self._ticks(units, now, partition)]
         rows = sum(told.column("rows").to_pylist()) // len(shares)
         size = max(1, RELEASED * self.units // max(1, rows))
-        feeder = TickFeeder(self.feed.settings, self.feed, json.loads(evaluations.pop()), partition, size)
+        feeder = TickFeeder(self.feed.settings, self.feed, json.loads(evaluations.pop()), partition, self.shares, size)
         yield from results_of(feeder, ticks)
 
     def _due(self, told: pa.Table) -> npt.NDArray[np.int64]:
@@ -165,12 +165,12 @@ class TickFeeder(KeyedFeeder):
     """Feeds ticks, `size` a frame. What they cost says nothing of what rows cost, so it is not told."""
 
     def __init__(
-        self, settings: Settings, feed: KeyedFeed, evaluation: dict[str, Any], partition: int, size: int
+        self, settings: Settings, feed: KeyedFeed, evaluation: dict[str, Any], partition: int, shares: int, size: int
     ) -> None:
         super().__init__(settings, feed, pa.ipc.read_schema(pa.py_buffer(feed.schema)))
         own = self._identity["stage"]
         # without a mark nobody asks Spark about the stage, which is that of the rows, and may be over
-        self._identity |= evaluation | {"partition": partition, "own_stage": own, "mark": ""}
+        self._identity |= evaluation | {"partition": partition, "own_stage": own, "mark": "", "shares": shares}
         self._ticks = size
 
     def _learn(self, message: dict[str, Any]) -> None:
