@@ -70,6 +70,7 @@ class StoredQueries:
         """All rows of a task are durable with the workers. The last one ends when it is noted that they all are."""
         epochs = self.evaluations.stored.get(evaluation_of(feeder))
         if epochs is None:
+            yield from self._release([feeder.peer] if feeder.query else ())
             return
         whole = epochs.end(feeder, event.segments, begun)
         if begun and whole is None:
