@@ -148,6 +148,8 @@ class Epochs:
         facts = _facts(feeder)
         if now.poisoned or now.whole or now.feeders or not (now.numbered and facts.partitions == facts.inputs):
             return False
+        if facts.inputs != now.expected.get(0):
+            return False
         same = bool(facts.rdd) and facts.rdd == now.rdd
         if not same and (facts.kept is None or facts.kept != now.kept):
             return False
