@@ -110,7 +110,7 @@ class StoredQueries:
         """The attempt at a query's present batch cannot count: its tasks are told, state in memory goes.
 
         If a task has broken off in silence, it may be a look at the batch that has seen enough: then Spark must not be
-        told then to give its stage up.
+        told to give its stage up.
         """
         epochs = self.evaluations.stored[name]
         held, now = epochs.held, epochs.attempt
