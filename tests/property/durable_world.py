@@ -98,7 +98,7 @@ class DurableWorld(World):
         self.vault = SimVault(self)
         self.processes.append(self.vault.helper)
         untouched = self._untouched
-        asked = {"vault": self.vault, "facts": self._facts}
+        asked = {"vault": self.vault, "stages": SimpleNamespace(facts=self._facts)}
         self.driver = StrictDriver(self.controller, b"secret", "sim", PERIOD_S, self.log, untouched, **asked)
         self.driver._zero = 0.0
         cluster = f"sim{len(self.logs)}"

@@ -29,6 +29,7 @@ from evenflow.control.events import (
     TaskEnded,
     Tell,
     Tick,
+    Unpersisted,
     WorkerEvent,
     WorkerJoined,
     WorkerReport,
@@ -86,6 +87,9 @@ class Controller:
                 return self._peer_left(event)
             case TaskEnded():
                 return self._task_ended(event)
+            case Unpersisted():
+                keyed = (self._keyed(name) for name in self._regions)
+                return (told for region in keyed if region is not None for told in region.unpersisted(event))
             case Tick():
                 return (told for region in self._regions.values() for told in region.tick(event.time))
             case Stop():
@@ -109,6 +113,11 @@ class Controller:
         """Whether a task is the first of its query that a keyed operator sees."""
         region = self._keyed(feeder.region)
         return bool(feeder.query) and region is not None and not region.evaluations.knows(feeder)
+
+    def kept(self) -> set[int]:
+        """The persisted RDDs for which keyed operators have state."""
+        found = (self._keyed(name) for name in self._regions)
+        return set().union(*(region.evaluations.kept for region in found if region is not None))
 
     def run_of(self, peer: Peer) -> str:
         """The run of a query that a feeder works for and is not through with; nothing for any other peer."""

@@ -137,6 +137,13 @@ class Epochs:
         now.expected.setdefault(feeder.partition >> KIND_BITS, _facts(feeder).inputs)
         return ""
 
+    def abandon(self, peers: set[Peer]) -> None:
+        """Spark has no use for these tasks: an action had rows enough. What they began is not through, and stays so."""
+        if self.attempt is not None:
+            self.dropped |= self.attempt.feeders & peers
+            self.attempt.feeders -= peers
+            self.attempt.waiting = [peer for peer in self.attempt.waiting if peer not in peers]
+
     def _part_of(self, now: Attempt, feeder: FeederJoined) -> bool:
         """Whether a task belongs to the attempt under way: it is of its stage, or of another that goes on with it.
 

@@ -71,6 +71,8 @@ class StageFacts:
     """Partitions of the operator itself, which are not those of the stage after a union or `coalesce`."""
     kept: int | None = None
     """The id of the persisted RDD that the operator's results go into: what is in there is not evaluated again."""
+    live: frozenset[str] = frozenset()
+    """Spark's stages when this one began: tasks of any other that are still here feed for nothing."""
 
     @property
     def whole(self) -> bool:
@@ -118,6 +120,14 @@ class FeederBegan:
     peer: Peer
     partition: int
     """Of the operator's input, which need not be the task's own number."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeederUnread:
+    """Spark does not want more of a feeder: its action has rows enough, or its task has failed for another reason."""
+
+    time: float
+    peer: Peer
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +317,14 @@ class TaskEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Unpersisted:
+    """Some RDDs are not persisted any more: what was evaluated for them is not needed."""
+
+    time: float
+    rdds: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """A sample period is over."""
 
@@ -320,7 +338,7 @@ class Stop:
     time: float
 
 
-FeederEvent = FeederBegan | FeederArrivals | FeederDraining | FeederEnded | FeederFailed | FeederReport
+FeederEvent = FeederBegan | FeederArrivals | FeederDraining | FeederEnded | FeederUnread | FeederFailed | FeederReport
 """What a feeder says to its region."""
 WorkerEvent = ConsumerReport | MoveReport | StateLoaded | UnitsSaved
 """What a worker says to a keyed region."""
@@ -336,6 +354,7 @@ Event = (
     | MoveAsked
     | PeerLeft
     | TaskEnded
+    | Unpersisted
     | Tick
     | Stop
 )

@@ -19,6 +19,7 @@ from evenflow.control.events import (
     FeederFailed,
     FeederJoined,
     FeederReport,
+    FeederUnread,
     Instruction,
     MoveReport,
     Peer,
@@ -28,6 +29,7 @@ from evenflow.control.events import (
     StateLoaded,
     Tell,
     UnitsSaved,
+    Unpersisted,
     WorkerEvent,
 )
 from evenflow.control.movement import Movements
@@ -182,6 +184,9 @@ class KeyedRegion:
                 why = self.evaluations.begin(feeder)
                 if why:
                     yield from refused(feeder, why)
+                    hopeless = self.evaluations.hopeless(feeder)
+                    if hopeless:
+                        yield from self._fail(event.time, feeder, f"{hopeless}: the batch is to be run again")
                 else:
                     self._begun[feeder.peer] = feeder
                 yield from self._admit()
@@ -193,6 +198,9 @@ class KeyedRegion:
                 yield Record(event.time, "feeder-draining", {"region": self.name, "partition": feeder.partition})
             case FeederEnded():
                 yield from self.stored.ended(feeder, event, feeder.peer in self._begun)
+            case FeederUnread():
+                self.evaluations.unread(feeder, feeder.peer in self._begun)
+                yield Record(event.time, "feeder-unread", {"region": self.name, "partition": feeder.partition})
             case FeederFailed():
                 yield from self._fail(event.time, feeder, event.reason)
             case FeederReport():
@@ -219,9 +227,11 @@ class KeyedRegion:
             yield self._directory(peer)
 
     def _directory(self, peer: Peer) -> Tell:
-        table, epochs = self.movements.table, self.evaluations.stored.get(evaluation_of(self._begun[peer]))
+        name = evaluation_of(self._begun[peer])
+        table, epochs = self.movements.table, self.evaluations.stored.get(name)
         message = {
             "type": "directory",
+            "evaluation": name,
             "workers": listed(self.movements.sites, deep=True),
             "you": peer,
             "owners": table.owners,
@@ -279,8 +289,13 @@ class KeyedRegion:
         if late is not None:
             why = f"units {list(late.units)[:5]} could be neither moved nor taken back ({late.reason})"
             yield from self._give_up(time, f"{why}; their workers do not answer")
-        for name in list(self.evaluations.idle(time)):
-            yield from self._end(time, name, "its state was dropped after a minute in which nobody fed it")
+        for name, over in list(self.evaluations.idle(time)):
+            yield from self._end(time, name, over)
+
+    def unpersisted(self, event: Unpersisted) -> Iterator[Instruction]:
+        """State that was there for the rest of what was persisted is of no use any more."""
+        for name in self.evaluations.unpersisted(event.rdds):
+            yield from self._end(event.time, name, f"{name} was unpersisted, and its state dropped")
 
     def _free(self, time: float) -> Iterator[Instruction]:
         """Let movements begin again once no state is being loaded, or waits for that."""

@@ -117,7 +117,7 @@ class Cluster:
             queries = Queries(spark)
             cancel = partial(cancel_stage, self._context)
             stages = Stages(self._context)
-            asked = (queries.untouched, self._vault, cancel, queries, stages.facts)
+            asked = (queries.untouched, self._vault, cancel, queries, stages)
             self._driver = Driver(Controller(workers, weights), secret, bind, period, log, *asked)
         except BaseException:
             if self._vault is not None:
@@ -209,8 +209,8 @@ class Cluster:
         as they are ready, or with `ordered=True` in the order of the rows they come from. Rows whose key is null have a
         unit of their own. `schema` is what the operator returns; ready-made operators know it.
 
-        State lasts as long as the streaming query and the cluster, or one evaluation of a batch DataFrame by one Spark
-        job: actions that run several jobs (take, show, toLocalIterator) evaluate each part by itself, so persist first.
+        State lasts as long as the streaming query and the cluster. A batch DataFrame has fresh state in each action, as
+        Spark evaluates it anew; if the result is persisted, all actions on it share one evaluation.
 
         `balance` is a name, whose parameters are given as `options` (`balance="flux", th_imb=1.1`), or an object from
         `evenflow.policy`. Those that send rows of one key to several workers ("river", "pkg") are refused for operators

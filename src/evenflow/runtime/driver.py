@@ -21,11 +21,11 @@ from evenflow.control.events import (
     Record,
     RegionOpened,
     Save,
-    StageFacts,
     Stop,
     Stored,
     Tell,
     Tick,
+    Unpersisted,
 )
 from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError
 from evenflow.model import MoveUnits
@@ -35,6 +35,7 @@ from evenflow.runtime.frames import Frame, Kind
 from evenflow.runtime.messages import control, parse
 from evenflow.runtime.queries import Queries
 from evenflow.runtime.reports import event_of
+from evenflow.runtime.stages import Stages
 from evenflow.runtime.switchboard import Lost, Received, Switchboard
 from evenflow.runtime.vault import Vault
 
@@ -68,9 +69,9 @@ class Driver:
         vault: Vault | None = None,
         cancel: Callable[[str, str], None] = lambda stage, reason: None,
         queries: Queries | None = None,
-        facts: Callable[[str, str, str], StageFacts | str] | None = None,
+        stages: Stages | None = None,
     ) -> None:
-        self._facts = facts
+        self._stages = stages
         self._untouched = untouched
         self._vault = vault
         self._cancel = cancel
@@ -162,12 +163,19 @@ class Driver:
             if self.now() >= due:
                 due = max(due + self._period, self.now())
                 self._posted.put((Tick(self.now()), None))
+                self._look_for_unpersisted()
             while not self._posted.empty():
                 event, done = self._posted.get()
                 with self._lock:
                     self._handle(event)
                 if done is not None:
                     done.set()
+
+    def _look_for_unpersisted(self) -> None:
+        kept = self._controller.kept()
+        gone = self._stages.unpersisted(kept) if kept and self._stages is not None else None
+        if gone:
+            self._posted.put((Unpersisted(self.now(), gone), None))
 
     def _handle(self, event: Event | _Found) -> None:
         try:
@@ -212,8 +220,8 @@ class Driver:
             joined = event_of(now, peer, message)
             if self._queries is not None and isinstance(joined, FeederJoined):
                 self._queries.meet(joined.query, joined.run)
-            if self._facts is not None and isinstance(joined, FeederJoined) and message.get("mark"):
-                told = self._facts(joined.stage, str(message["mark"]), str(message.get("execution", "")))
+            if self._stages is not None and isinstance(joined, FeederJoined) and message.get("mark"):
+                told = self._stages.facts(joined.stage, str(message["mark"]), str(message.get("execution", "")))
                 joined = replace(joined, facts=told)
             self._peers[channel], self._channels[peer] = peer, channel
             if isinstance(joined, FeederJoined) and self._controller.unknown(joined):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pyspark import SparkContext
@@ -63,18 +64,19 @@ class Stages:
                 del self._known[old]
         return known
 
-    def persisted(self, rdds: Iterator[int]) -> set[int]:
-        """Those of some RDDs that are still persisted."""
-        kept = self._context._jsc.sc().persistentRdds()
-        return {rdd for rdd in rdds if kept.contains(rdd)}
+    def unpersisted(self, rdds: Iterable[int]) -> frozenset[int]:
+        """Those of some RDDs that are not persisted any more; none if Spark does not say."""
+        try:
+            kept = self._context._jsc.sc().persistentRdds()
+            return frozenset(rdd for rdd in rdds if not kept.contains(rdd))
+        except Exception:  # the session is being stopped: all state goes soon
+            return frozenset()
 
     def _read(self, stage: int, mark: str, execution: str) -> StageFacts | None:
         found = self._find(stage)
         if found is None:
             return None
-        jvm: Any = self._context._jvm
-        event = jvm.org.apache.spark.scheduler.SparkListenerStageSubmitted(found.latestInfo(), None)
-        told = self._told(event)["Stage Info"]
+        told = self._told(self._scheduler.SparkListenerStageSubmitted(found.latestInfo(), None))["Stage Info"]
         rdds = {rdd.id: rdd for rdd in map(_rdd, told["RDD Info"])}
         top = next(iter(rdds.values()))
         operators = operators_in(rdds)
@@ -90,22 +92,34 @@ class Stages:
             execution=execution,
             inputs=sum(rdds[rdd].partitions for rdd in operators),
             kept=keeper_of(rdds, operators),
+            live=frozenset(str(self._table.keys().mkString(",")).split(",")),
         )
 
     def warm_up(self) -> None:
         """Have Spark load what it needs to answer, which takes it a second the first time."""
-        jvm: Any = self._context._jvm
-        self._told(jvm.org.apache.spark.scheduler.SparkListenerApplicationEnd(0))
+        self._told(self._scheduler.SparkListenerLogStart(""))
 
     def _told(self, event: Any) -> dict[str, Any]:
-        jvm: Any = self._context._jvm
-        told: dict[str, Any] = json.loads(jvm.org.apache.spark.util.JsonProtocol.sparkEventToJsonString(event))
+        told: dict[str, Any] = json.loads(self._protocol.sparkEventToJsonString(event))
         return told
 
+    @cached_property  # each name on the way to it is a call
+    def _scheduler(self) -> Any:
+        jvm: Any = self._context._jvm
+        return jvm.org.apache.spark.scheduler
+
+    @cached_property
+    def _protocol(self) -> Any:
+        jvm: Any = self._context._jvm
+        return jvm.org.apache.spark.util.JsonProtocol
+
+    @cached_property
+    def _table(self) -> Any:
+        return self._context._jsc.sc().dagScheduler().stageIdToStage()
+
     def _find(self, stage: int) -> Any:
-        table = self._context._jsc.sc().dagScheduler().stageIdToStage()
         for again in range(TRIES):
-            found = table.get(stage)
+            found = self._table.get(stage)
             if not found.isEmpty():
                 return found.get()
             if again < TRIES - 1:
