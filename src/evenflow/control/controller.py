@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import cast
 
 from evenflow.control.events import (
+    CheckpointTaken,
     Event,
     FeederBegan,
     FeederEnded,
@@ -29,6 +30,7 @@ from evenflow.control.events import (
     TaskEnded,
     Tell,
     Tick,
+    Unpersisted,
     WorkerEvent,
     WorkerJoined,
     WorkerReport,
@@ -79,6 +81,8 @@ class Controller:
                 return self._feeder_joined(event)
             case Stored():
                 return self._stored(event)
+            case CheckpointTaken():
+                return self._checkpoint_taken(event)
             case MoveAsked():
                 region = self._keyed(event.move.region)
                 return region.carry_out(event.time, [event.move]) if region is not None else ()
@@ -86,6 +90,9 @@ class Controller:
                 return self._peer_left(event)
             case TaskEnded():
                 return self._task_ended(event)
+            case Unpersisted():
+                keyed = (self._keyed(name) for name in self._regions)
+                return (told for region in keyed if region is not None for told in region.unpersisted(event))
             case Tick():
                 return (told for region in self._regions.values() for told in region.tick(event.time))
             case Stop():
@@ -109,6 +116,11 @@ class Controller:
         """Whether a task is the first of its query that a keyed operator sees."""
         region = self._keyed(feeder.region)
         return bool(feeder.query) and region is not None and not region.evaluations.knows(feeder)
+
+    def kept(self) -> set[int]:
+        """The persisted RDDs for which keyed operators have state."""
+        found = (self._keyed(name) for name in self._regions)
+        return set().union(*(region.evaluations.kept for region in found if region is not None))
 
     def run_of(self, peer: Peer) -> str:
         """The run of a query that a feeder works for and is not through with; nothing for any other peer."""
@@ -172,6 +184,12 @@ class Controller:
         feeder, region = self._feeders.get(save.peer), self._keyed(save.region)
         if save.kind == "task" and feeder is not None and region is not None:
             yield from region.task_stored(feeder, event)
+
+    def _checkpoint_taken(self, event: CheckpointTaken) -> Iterator[Instruction]:
+        yield Record(event.time, "checkpoint-taken", {"why": event.why})
+        for region in self._regions.values():
+            if isinstance(region, KeyedRegion):
+                yield from region.give_up_stored(event)
 
     # -- workers
 

@@ -10,6 +10,7 @@ import numpy as np
 from evenflow.control.costs import Costs
 from evenflow.control.evaluations import Evaluations, evaluation_of
 from evenflow.control.events import (
+    CheckpointTaken,
     ConsumerReport,
     FeederArrivals,
     FeederBegan,
@@ -19,6 +20,7 @@ from evenflow.control.events import (
     FeederFailed,
     FeederJoined,
     FeederReport,
+    FeederUnread,
     Instruction,
     MoveReport,
     Peer,
@@ -29,6 +31,7 @@ from evenflow.control.events import (
     Stored,
     Tell,
     UnitsSaved,
+    Unpersisted,
     Warn,
     WorkerEvent,
 )
@@ -187,6 +190,9 @@ class KeyedRegion:
                 why = self.evaluations.begin(feeder)
                 if why:
                     yield from refused(feeder, why)
+                    hopeless = self.evaluations.hopeless(feeder)
+                    if hopeless:
+                        yield from self._fail(event.time, feeder, f"{hopeless}: the batch is to be run again")
                 else:
                     self._begun[feeder.peer] = feeder
                     yield from self._warn_of_order(feeder, event.partition)
@@ -199,6 +205,9 @@ class KeyedRegion:
                 yield Record(event.time, "feeder-draining", {"region": self.name, "partition": feeder.partition})
             case FeederEnded():
                 yield from self.stored.ended(feeder, event, feeder.peer in self._begun)
+            case FeederUnread():
+                self.evaluations.unread(feeder, feeder.peer in self._begun)
+                yield Record(event.time, "feeder-unread", {"region": self.name, "partition": feeder.partition})
             case FeederFailed():
                 yield from self._fail(event.time, feeder, event.reason)
             case FeederReport():
@@ -235,9 +244,11 @@ class KeyedRegion:
             yield self._directory(peer)
 
     def _directory(self, peer: Peer) -> Tell:
-        table, epochs = self.movements.table, self.evaluations.stored.get(evaluation_of(self._begun[peer]))
+        name = evaluation_of(self._begun[peer])
+        table, epochs = self.movements.table, self.evaluations.stored.get(name)
         message = {
             "type": "directory",
+            "evaluation": name,
             "workers": listed(self.movements.sites, deep=True),
             "you": peer,
             "owners": table.owners,
@@ -252,6 +263,12 @@ class KeyedRegion:
         if event.error:
             return self._fail(event.time, feeder, f"the checkpoint cannot be written: {event.error}")
         return self.stored.noted(feeder, event)
+
+    def give_up_stored(self, event: CheckpointTaken) -> Iterator[Instruction]:
+        """Queries whose state is stored end for good: another cluster goes on with them."""
+        for name in list(self.evaluations.stored):
+            yield from self.stored.poison(event.time, name, event.why)
+            yield from self._end(event.time, name, event.why)
 
     def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterator[Instruction]:
         """A task is over, maybe since its query was stopped."""
@@ -299,8 +316,13 @@ class KeyedRegion:
         if late is not None:
             why = f"units {list(late.units)[:5]} could be neither moved nor taken back ({late.reason})"
             yield from self._give_up(time, f"{why}; their workers do not answer")
-        for name in list(self.evaluations.idle(time)):
-            yield from self._end(time, name, "its state was dropped after a minute in which nobody fed it")
+        for name, over in list(self.evaluations.idle(time)):
+            yield from self._end(time, name, over)
+
+    def unpersisted(self, event: Unpersisted) -> Iterator[Instruction]:
+        """State that was there for the rest of what was persisted is of no use any more."""
+        for name in self.evaluations.unpersisted(event.rdds):
+            yield from self._end(event.time, name, f"{name} was unpersisted, and its state dropped")
 
     def _free(self, time: float) -> Iterator[Instruction]:
         """Let movements begin again once no state is being loaded, or waits for that."""

@@ -20,6 +20,7 @@ from evenflow.errors import BlobMissing, EvenflowError, StoreError
 from evenflow.runtime.journal import PAUSE_S, TRIES
 from evenflow.runtime.mover import Parcel, Undelivered
 from evenflow.state.manifest import move_name
+from evenflow.state.sealed import Place
 from evenflow.state.store import Store, open_store
 from evenflow.state.units import load_units, pack_units
 
@@ -50,7 +51,7 @@ Job = Callable[[], Parcel | Stored | Undelivered | Unfetched | None]
 class Depot:
     """Owns a store and a thread, which is there from the first move on."""
 
-    def __init__(self, where: str, cluster: str, wake: Callable[[], None]) -> None:
+    def __init__(self, where: str | Place, cluster: str, wake: Callable[[], None]) -> None:
         self.inbox: queue.SimpleQueue[Parcel | Stored | Undelivered | Unfetched] = queue.SimpleQueue()
         self._where = where
         self._cluster = cluster

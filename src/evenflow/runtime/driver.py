@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from evenflow.control.controller import Controller
 from evenflow.control.events import (
     Cancel,
+    CheckpointTaken,
     Event,
     FeederJoined,
     Instruction,
@@ -26,6 +27,7 @@ from evenflow.control.events import (
     Stored,
     Tell,
     Tick,
+    Unpersisted,
     Warn,
 )
 from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError
@@ -36,6 +38,7 @@ from evenflow.runtime.frames import Frame, Kind
 from evenflow.runtime.messages import control, parse
 from evenflow.runtime.queries import Queries
 from evenflow.runtime.reports import event_of
+from evenflow.runtime.stages import Stages
 from evenflow.runtime.switchboard import Lost, Received, Switchboard
 from evenflow.runtime.vault import Vault
 
@@ -70,7 +73,9 @@ class Driver:
         vault: Vault | None = None,
         cancel: Callable[[str, str], None] = lambda stage, reason: None,
         queries: Queries | None = None,
+        stages: Stages | None = None,
     ) -> None:
+        self._stages = stages
         self._untouched = untouched
         self._vault = vault
         self._cancel = cancel
@@ -92,6 +97,8 @@ class Driver:
         self._code: dict[str, bytes] = {}
         self._posted: queue.SimpleQueue[tuple[Event | _Found, threading.Event | None]] = queue.SimpleQueue()
         self._closing = False
+        if vault is not None:
+            vault.on_lost = lambda why: self.post(CheckpointTaken(self.now(), why))
         self._thread = threading.Thread(target=self._run, name="evenflow-controller", daemon=True)
         self._thread.start()
 
@@ -162,12 +169,19 @@ class Driver:
             if self.now() >= due:
                 due = max(due + self._period, self.now())
                 self._posted.put((Tick(self.now()), None))
+                self._look_for_unpersisted()
             while not self._posted.empty():
                 event, done = self._posted.get()
                 with self._lock:
                     self._handle(event)
                 if done is not None:
                     done.set()
+
+    def _look_for_unpersisted(self) -> None:
+        kept = self._controller.kept()
+        gone = self._stages.unpersisted(kept) if kept and self._stages is not None else None
+        if gone:
+            self._posted.put((Unpersisted(self.now(), gone), None))
 
     def _handle(self, event: Event | _Found) -> None:
         try:
@@ -212,6 +226,10 @@ class Driver:
             joined = event_of(now, peer, message)
             if self._queries is not None and isinstance(joined, FeederJoined):
                 self._queries.meet(joined.query, joined.run)
+            if self._stages is not None and isinstance(joined, FeederJoined) and message.get("mark"):
+                stage, mark = joined.own_stage or joined.stage, str(message["mark"])
+                told = self._stages.facts(stage, mark, str(message.get("execution", "")))
+                joined = replace(joined, facts=told)
             self._peers[channel], self._channels[peer] = peer, channel
             if isinstance(joined, FeederJoined) and self._controller.unknown(joined):
                 self._introduce(channel, joined)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenflow.errors import EvenflowError, StoreError
+from evenflow.state.sealed import Place
 from evenflow.state.store import Part, Store, open_store
 
 TRIES = 5
@@ -50,7 +51,7 @@ class Outcome:
 class Journal:
     """Owns a thread and a store."""
 
-    def __init__(self, where: str, wake: Callable[[], None]) -> None:
+    def __init__(self, where: str | Place, wake: Callable[[], None]) -> None:
         self.inbox: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self.unsaved = 0
         """Bytes still to be put; changed by the worker's loop only."""

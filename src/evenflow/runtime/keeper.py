@@ -18,6 +18,7 @@ from evenflow.runtime.journal import UNSAVED_BYTES, Journal
 from evenflow.runtime.ledger import Ledger, Segment, Snapshot, query_of
 from evenflow.runtime.loader import Loaded, Loader, Order
 from evenflow.state.manifest import prefix_of
+from evenflow.state.sealed import Place
 
 Tell = Callable[[dict[str, Any]], None]
 Answer = Callable[[Any, dict[str, Any]], None]
@@ -28,7 +29,7 @@ class Keeper:
     """All of one worker that has to do with the store."""
 
     def __init__(
-        self, where: str, worker: int, wake: Callable[[], None], tell: Tell, answer: Answer, copies: Copies
+        self, where: str | Place, worker: int, wake: Callable[[], None], tell: Tell, answer: Answer, copies: Copies
     ) -> None:
         self._writer = f"{worker}.{secrets.randbits(48)}"
         self._tell = tell

@@ -24,6 +24,7 @@ from evenflow.runtime.patience import Patient
 from evenflow.state.manifest import Log
 from evenflow.state.paging import Paged
 from evenflow.state.replay import replay
+from evenflow.state.sealed import Place
 from evenflow.state.store import Store, open_store
 from evenflow.state.units import load_units, read_index
 
@@ -71,7 +72,7 @@ class Loaded:
 class Loader:
     """Owns the threads that load; there is one for each order under way."""
 
-    def __init__(self, where: str, wake: Callable[[], None], copies: Copies) -> None:
+    def __init__(self, where: str | Place, wake: Callable[[], None], copies: Copies) -> None:
         self._copies = copies
         self.inbox: queue.SimpleQueue[Loaded] = queue.SimpleQueue()
         self._where = where

@@ -14,6 +14,7 @@ from evenflow.control.events import (
     FeederFailed,
     FeederJoined,
     FeederReport,
+    FeederUnread,
     MoveReport,
     OperatorReady,
     Peer,
@@ -40,6 +41,8 @@ def event_of(now: float, peer: Peer, message: dict[str, Any]) -> Event:
             return FeederArrivals(now, peer, message["units"], message["unit_rows"])
         case "drain":
             return FeederDraining(now, peer)
+        case "unread":
+            return FeederUnread(now, peer)
         case "end":
             segments = {str(writer): int(count) for writer, count in message.get("segments", {}).items()}
             return FeederEnded(now, peer, segments, float(message.get("seconds", 0.0)))
@@ -91,6 +94,7 @@ def _feeder(now: float, peer: Peer, message: dict[str, Any]) -> FeederJoined:
         int(message["epoch"]),
         str(message.get("stage", "")),
         kinds=int(message.get("kinds", 1)),
+        own_stage=str(message.get("own_stage", "")),
         run=str(message.get("run", "")),
     )
 

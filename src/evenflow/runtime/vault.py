@@ -20,7 +20,7 @@ from evenflow.control.attempts import Base, Saved, SavedUnits, TaskThrough
 from evenflow.control.attempts import Log as ChosenLog
 from evenflow.control.epochs import LATE
 from evenflow.control.events import Save
-from evenflow.errors import EvenflowError, StoreError
+from evenflow.errors import EvenflowError, StoreError, StoreInUse
 from evenflow.runtime.journal import PAUSE_S, TRIES
 from evenflow.runtime.patience import Patient, tried
 from evenflow.state.claim import BEAT_S, claim
@@ -37,6 +37,7 @@ from evenflow.state.manifest import (
     put_task,
     read_manifest,
 )
+from evenflow.state.sealed import placed
 from evenflow.state.store import DATABASES, Store, open_store
 from evenflow.state.units import read_index
 
@@ -56,17 +57,26 @@ class Kept:
 class Vault:
     """Owns the store, its claim and a thread."""
 
-    def __init__(self, where: str, owner: str) -> None:
+    lost = ""
+    """Who has taken the checkpoint over, once it is not ours any more: then nothing is read or put."""
+
+    def __init__(self, where: str, owner: str, key: bytes = b"") -> None:
         own = where.startswith(DATABASES)  # that has patience of its own
-        self._store: Store = open_store(where) if own else tried(lambda: open_store(where))
+        place = placed(where, key)
+        self._store: Store = open_store(place) if own else tried(lambda: open_store(place))
+        self.on_lost: Callable[[str], None] = lambda why: None
+        """Called, on the vault's thread, when the checkpoint is found to be somebody else's."""
         try:
-            self._claim = tried(lambda: claim(self._store, owner))
+            left = tried(lambda: [name for name, _ in self._store.names(MOVES)])  # before the claim: of nobody later
+            patient = Patient(self._store)
+            self._claim = tried(lambda: claim(patient, owner))
         except BaseException:
             self._store.close()
             raise
+        self._store = self._claim.store
         with suppress(StoreError, OSError):  # movements of a cluster that was killed: they do no harm
-            self._store.delete([name for name, _ in self._store.names(MOVES)])
-        self._patient = Patient(self._store)
+            self._store.delete(left)
+        self._patient: Store = self._store
         self._kept: dict[str, Kept] = {}
         self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._stale: dict[str, set[str]] = {}
@@ -93,6 +103,8 @@ class Vault:
         Of a `new` query, which has had no rows before, it is noted then that there is nothing to miss: this batch may
         have none either, and who goes on with the next cannot know.
         """
+        if self.lost:
+            return self.lost
         kept = self._kept[region]
         try:
             found = latest(self._patient, prefix_of(region, query))
@@ -141,8 +153,11 @@ class Vault:
         self._thread.join(CLOSE_S)
         if self._thread.is_alive():
             raise EvenflowError(f"the vault's thread did not end within {CLOSE_S:g} s: the store hangs")
-        self._claim.release()
-        self._store.close()
+        try:
+            with suppress(StoreError, OSError):  # whoever comes next has to wait until the claim is void
+                tried(self._claim.release)
+        finally:
+            self._store.close()
 
     def _run(self) -> None:
         while (order := self._next()) is not None:
@@ -164,6 +179,9 @@ class Vault:
             try:
                 self._put(order)
                 return ""
+            except StoreInUse as failure:
+                self._lose(failure)
+                return f"{failure}"
             except (StoreError, OSError) as failure:
                 error = f"{failure}"
                 if attempt + 1 < TRIES:
@@ -172,8 +190,18 @@ class Vault:
 
     def _beat(self) -> None:
         """Renew the claim; a store that does not answer now is asked again, and whoever needs it will notice."""
-        with suppress(StoreError, OSError):
+        try:
             self._claim.beat()
+        except StoreInUse as failure:
+            self._lose(failure)
+        except (StoreError, OSError):
+            return
+
+    def _lose(self, failure: StoreInUse) -> None:
+        """The checkpoint has become somebody else's."""
+        if not self.lost:
+            self.lost = f"{failure}"
+            self.on_lost(self.lost)
 
     def _put(self, order: Save) -> None:
         kept = self._kept[order.region]

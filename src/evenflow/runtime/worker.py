@@ -251,7 +251,7 @@ class Worker:
                 from evenflow.runtime.depot import Depot
                 from evenflow.runtime.keeper import Keeper
 
-                where = self._settings.checkpoint
+                where = self._settings.place
                 self._depot = Depot(where, self._settings.cluster, self._board.wake)
                 self._keeper = Keeper(where, self._id, self._board.wake, self._tell, self._answer_end, copies)
             self._host = Host(
