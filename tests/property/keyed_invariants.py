@@ -145,8 +145,8 @@ def _check_leaks(world):
             _fail(world, f"worker {number} thinks that feeders are there")
     for process in world.live():
         moving = process.worker._mover
-        if moving._parts or not moving._outbox.empty() or not moving.inbox.empty():
-            _fail(world, f"the mover of {process.name} keeps {moving._parts}")
+        if moving._arriving or not moving._outbox.empty() or not moving.inbox.empty():
+            _fail(world, f"the mover of {process.name} keeps {moving._arriving}")
     controller = world.controller
     left = (controller._feeders, controller._ended, *(r.feeders for r in world.regions.values()))
     if any(left) or any(region._begun for region in world.regions.values()):

@@ -37,6 +37,8 @@ class WorkerJoined:
     """The port on which other workers bring it units."""
     deep: int = 0
     """The port for feeders of keyed operators, whose connections have deep buffers."""
+    key: str = ""
+    """For tickets of movements to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,8 @@ class Stored:
     time: float
     save: Save
     error: str = ""
+    final: bool = False
+    """Whether it will not be otherwise if it is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +288,26 @@ class OperatorReady:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerAlive:
+    """A worker that has long been at one thing says that it goes on."""
+
+    time: float
+    peer: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTrouble:
+    """A part of a worker has failed, or somebody who spoke to it was turned out."""
+
+    time: float
+    peer: Peer
+    what: str
+    reason: str
+    ends: bool = False
+    """Whether the worker cannot go on without it, and ends now."""
+
+
+@dataclass(frozen=True, slots=True)
 class FeederReport:
     """What a feeder did since its last report: by worker, (rows sent, frames sent, rows done, frames done, ...)."""
 
@@ -358,6 +382,8 @@ Event = (
     RegionOpened
     | WorkerJoined
     | WorkerReport
+    | WorkerAlive
+    | WorkerTrouble
     | OperatorReady
     | WorkerEvent
     | FeederJoined
@@ -424,4 +450,13 @@ class Warn:
     text: str
 
 
-Instruction = Tell | Record | Save | Cancel | Warn
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Hang up on a worker that answers nothing, and have another started in its place."""
+
+    peer: Peer
+    worker: int
+    reason: str
+
+
+Instruction = Tell | Record | Save | Cancel | Warn | Replace

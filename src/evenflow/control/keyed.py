@@ -40,6 +40,7 @@ from evenflow.control.region import balance_failed, refused
 from evenflow.control.statistics import Statistics, sampled
 from evenflow.control.stored import StoredQueries
 from evenflow.control.workers import Site, listed
+from evenflow.errors import ProtocolError
 from evenflow.model import KeyedSnapshot, MoveUnits, RoutingTable
 from evenflow.policy.keyed import KeyedBalance
 from evenflow.policy.sharing import Sharing
@@ -103,15 +104,23 @@ class KeyedRegion:
 
     # -- workers
 
-    def set_workers(self, time: float, sites: Mapping[int, Site]) -> Iterator[Instruction]:
-        """Take the live workers. The state of units whose worker is gone is lost, and with it every evaluation."""
+    def set_workers(
+        self, time: float, sites: Mapping[int, Site], reasons: Mapping[int, str] | None = None
+    ) -> Iterator[Instruction]:
+        """Take the live workers. The state of units whose worker is gone is lost, and with it every evaluation.
+
+        `reasons` tells of some that are gone what became of them.
+        """
         self.statistics.set_workers(sites)
         for worker in [worker for worker, site in self.movements.sites.items() if sites.get(worker) != site]:
             self.costs.forget(worker)
             owned = len(self.movements.table.units_of(worker))
             if owned or any(movement.source == worker for movement in self.movements.under_way.values()):
                 lost = f"the state of {owned} of {self.units} units of {self.name}"
-                yield from self._give_up(time, f"worker {worker} was lost, and with it {lost}")
+                why = (reasons or {}).get(worker)
+                yield from self._give_up(
+                    time, f"worker {worker} was lost{f' ({why})' if why else ''}, and with it {lost}"
+                )
             yield from self.movements.worker_lost(time, worker)
         self.movements.sites = dict(sites)
         for epochs in self.evaluations.stored.values():
@@ -121,6 +130,13 @@ class KeyedRegion:
         for peer in self.feeders if sites else ():
             yield self._directory(peer)
         yield from self._admit()
+
+    def check(self, event: WorkerEvent | FeederEvent) -> None:
+        """Refuse news of units that the operator does not have: applied in part, they would leave a mixture."""
+        for name in ("units", "sized", "on_disk"):
+            units = getattr(event, name, None)
+            if units is not None and len(units) and not 0 <= units.min() <= units.max() < self.units:
+                raise ProtocolError(f"{type(event).__name__} of region {self.name} names units it does not have")
 
     def hear_worker(self, worker: int, event: WorkerEvent) -> Iterator[Instruction]:
         """What a live worker says."""
@@ -269,6 +285,12 @@ class KeyedRegion:
         for name in list(self.evaluations.stored):
             yield from self.stored.poison(event.time, name, event.why)
             yield from self._end(event.time, name, event.why)
+
+    def store_failed(self, event: Stored) -> Iterator[Instruction]:
+        """What a batch came to cannot be noted, nor could it later: tasks under way are told, and why."""
+        name = f"query {event.save.query}"
+        if name in self.evaluations.stored:
+            yield from self.stored.poison(event.time, name, f"the checkpoint cannot be written: {event.error}")
 
     def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterator[Instruction]:
         """A task is over, maybe since its query was stopped."""

@@ -13,7 +13,7 @@ from evenflow.rules.batches import Batches, Released
 from evenflow.rules.binding import Scope
 from evenflow.rules.errors import Text
 from evenflow.rules.expressions import compile_condition, compile_expression
-from evenflow.rules.frame import Columns, Frame, Results
+from evenflow.rules.frame import Columns, Frame, Moment, Results
 from evenflow.rules.groups import mixed
 from evenflow.rules.outputs import canonical, output
 from evenflow.rules.reducing import Reduction
@@ -51,10 +51,21 @@ class BatchRule:
         self.reads = later | named | {name for part in now for _, name in part.columns}
 
     def process(self, frame: Frame) -> Results:
-        """What comes of the batches that end."""
+        """What comes of the batches that end with rows."""
         released = frame.once(("batches", self._label), lambda: self._push(frame))
         if released is None:
             return Results([pa.array([], item.type) for item in self.output.items], np.empty(0, np.int64))
+        return self._made(released)
+
+    def on_time(self, moment: Moment) -> Results | None:
+        """What comes of the batches that end with time; those of so many rows do not."""
+        if not self._side.window.span:
+            return None
+        leave = self._state.leave
+        released = moment.once(("batches", self._label), lambda: leave(moment.units, moment.now))
+        return None if released is None else self._made(released)
+
+    def _made(self, released: Released) -> Results:
         columns, batch = Columns(released.table), released.batch
         if self._where is not None:
             rows = np.flatnonzero(self._where.holds(columns, len(batch)))

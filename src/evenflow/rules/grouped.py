@@ -45,7 +45,8 @@ class Grouped(Rings):
         if self.pushed < max(FEW, self.left):
             return
         slots = self.slots.of(np.flatnonzero(self.slots.count))
-        latest = self.reached.values[self.reached.find(self.slots.unit[slots], self.home[slots])]
+        homes = self.reached.find(self.slots.unit[slots], self.home[slots])  # there may be more of them than before
+        latest = self.reached.values[homes]
         cut = np.where(latest > EVER + self.span, latest - self.span, EVER)
         gone = slots[self.rings[slots, LATEST] <= cut]
         if len(gone):

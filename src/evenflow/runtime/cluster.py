@@ -44,7 +44,7 @@ from evenflow.runtime.arguments import (
     weights_of,
     where_of,
 )
-from evenflow.runtime.detect import Rules, plan_rules
+from evenflow.runtime.detect import Order, Rules, plan_rules
 from evenflow.runtime.driver import Driver
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.feeder import Feed
@@ -72,7 +72,8 @@ class Cluster:
 
     - `start_timeout`: seconds to wait for all workers to start.
     - `period`: seconds between samples of blocking rates, reports and decisions.
-    - `stall_timeout`: seconds a task waits without a sign of life from its workers before it fails and says which.
+    - `stall_timeout`: seconds a task waits without a sign of life from its workers before it fails and says which; a
+      worker that says nothing for so long while state is to be loaded into it is replaced.
     - `event_log`: a file for the event log (JSON lines); the latest events are in `events()` in any case.
     - `emulate`: capacities to emulate, see `evenflow.testing.Emulate`.
     - `checkpoint`: a directory, URI or PostgreSQL database (`postgresql://user@host/database?schema=name`) that the
@@ -126,7 +127,8 @@ class Cluster:
             cancel = partial(cancel_stage, self._context)
             stages = Stages(self._context)
             asked = (queries.untouched, self._vault, cancel, queries, stages)
-            self._driver = Driver(Controller(workers, weights), secret, bind, period, log, *asked)
+            controller = Controller(workers, weights, stall_timeout)
+            self._driver = Driver(controller, secret, bind, period, log, *asked, replace_worker=self._replace)
         except BaseException:
             if self._vault is not None:
                 self._vault.close()
@@ -272,9 +274,12 @@ class Cluster:
         functions: Mapping[str, Callable[..., Any]] | None = None,
         time: str | None = None,
         lateness: str | float | timedelta | None = None,
+        order: Order | None = None,
+        order_by: str | Sequence[str] | None = None,
         units: int = 4096,
         balance: str | KeyedBalance = "auto",
         name: str = "",
+        ordered: bool = False,
         **options: Any,
     ) -> DataFrame:
         """Run rules over the rows of `df`, each key's rows where that key's windows are; what they detect.
@@ -286,15 +291,29 @@ class Cluster:
         `functions` are called in rules by their names, with pandas Series, and return one value for each; a function
         made with `pandas_udf` says of which type, others return doubles.
 
-        `time` is the column by which windows in time and `timer:within` go; without it they go by the time of the
-        micro-batch. Rows that are more than `lateness` ("10 seconds", or seconds) behind the latest of their key take
-        no part: they come out in the last column, `late`, as they were. Without it, no row is late.
+        `time` is the column by which windows in time and `timer:within` go, and in whose order rules see the rows of a
+        key, of all streams; without it they go by the time of the micro-batch. With `lateness` ("10 seconds", or
+        seconds) rows of a stream wait until their time is so much behind the latest row of any key; those that come
+        later still take no part, and come out in the last column, `late`, as they were. Without it, rows are in order
+        within their micro-batch, and none is late. Windows end when that time has passed, whoever's rows tell it; at
+        the end of a batch DataFrame all do. `order="arrival"`: rules see rows as they arrive, and each key has its own
+        time.
+
+        `order_by`: columns by which rows of the same time, or without `time` those of a micro-batch, are ordered.
 
         `units`, `balance`, `name` and further options are those of `keyed`.
         """
         self._check_running()
-        rows, operator = plan_rules(df, rules, key, functions, time, lateness)
-        return self.keyed(rows, key, operator, units=units, balance=balance, name=name, **options)
+        planned = plan_rules(df, rules, key, functions, time, lateness, order, order_by)
+        if ordered and planned.order_by is not None:
+            given = "time=" if order_by is None else "order_by="
+            raise InvalidArgument(
+                f"{given} and ordered=True: rules see rows in the order of their times, and results come then, not in "
+                "the order in which Spark has the rows: leave out ordered=True, or give order='arrival'"
+            )
+        more = {**options, "order_by": planned.order_by, "lateness": planned.lateness, "ordered": ordered}
+        rows, operator = planned.rows, planned.operator
+        return self.keyed(rows, key, operator, units=units, balance=balance, name=name, **more)
 
     def workers(self) -> list[WorkerStatus]:
         """The workers: id, executor, host, pid, state, restarts and what they did so far."""
@@ -365,6 +384,9 @@ class Cluster:
             raise StoreInUse(self._vault.lost)
         if self._context._jsc is None:
             raise ClusterStopped("the Spark session of this cluster was stopped: start a new session and a new Cluster")
+
+    def _replace(self, worker: int) -> None:
+        self._supervisor.replace(worker)
 
     def _task_ended(self, worker: int, reason: str) -> None:
         self._driver.post(TaskEnded(self._driver.now(), worker, reason))

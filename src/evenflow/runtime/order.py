@@ -75,9 +75,9 @@ def warning_of(operator: KeyedOperator, ordering: Ordering | None, name: str) ->
         return ""
     return (
         f"{name}: rows of one key that are in several Spark partitions reach {type(operator).__name__} in the order of "
-        "arrival, which may be another each time, and so may its results. Give keyed order_by= (detect: time=), the "
-        "column to order rows by. If all rows of a key are in one partition, or order does not matter, set "
-        "order_sensitive = False on the operator"
+        "arrival, which may be another each time, and so may its results. Give order_by=, the column to order rows by "
+        "(detect: time=, or order_by=; order='arrival' says that any order will do). If all rows of a key are in one "
+        "partition, or order does not matter, set order_sensitive = False on the operator"
     )
 
 

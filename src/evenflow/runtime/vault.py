@@ -20,9 +20,10 @@ from evenflow.control.attempts import Base, Saved, SavedUnits, TaskThrough
 from evenflow.control.attempts import Log as ChosenLog
 from evenflow.control.epochs import LATE
 from evenflow.control.events import Save
-from evenflow.errors import EvenflowError, StoreError, StoreInUse
+from evenflow.errors import EvenflowError, StoreError, StoreInUse, described
 from evenflow.runtime.journal import PAUSE_S, TRIES
 from evenflow.runtime.patience import Patient, tried
+from evenflow.runtime.threads import heard
 from evenflow.state.claim import BEAT_S, claim
 from evenflow.state.manifest import (
     MOVES,
@@ -54,6 +55,12 @@ class Kept:
     units: int
 
 
+class Unpassing(str):
+    """Why something could not be saved, and cannot be if it is tried again."""
+
+    __slots__ = ()
+
+
 class Vault:
     """Owns the store, its claim and a thread."""
 
@@ -82,7 +89,11 @@ class Vault:
         self._stale: dict[str, set[str]] = {}
         """By prefix, snapshots that are to be deleted once no manifest that stays needs them."""
         self._due = time.monotonic() + BEAT_S
-        self._thread = threading.Thread(target=self._run, name="evenflow-vault", daemon=True)
+        self.failure = ""
+        """Why the thread has ended, if it should not have."""
+        self._thread = threading.Thread(
+            target=heard, args=(self._run, self._failed), name="evenflow-vault", daemon=True
+        )
         self._thread.start()
 
     def add(self, region: str, kept: Kept) -> None:
@@ -144,7 +155,10 @@ class Vault:
         return Saved(base, through)
 
     def save(self, order: Save, done: Callable[[Save, str], None]) -> None:
-        """Have something made durable; `done` is called, on the vault's thread, with the error or nothing."""
+        """Have something made durable; `done` is called, on the vault's thread, with the error or nothing.
+
+        An error that is not the store's, so that it will not pass, is an `Unpassing`.
+        """
         self._orders.put(lambda: done(order, self._tried(order)))
 
     def close(self) -> None:
@@ -158,6 +172,9 @@ class Vault:
                 tried(self._claim.release)
         finally:
             self._store.close()
+
+    def _failed(self, error: BaseException) -> None:
+        self.failure = described(error)
 
     def _run(self) -> None:
         while (order := self._next()) is not None:
@@ -186,6 +203,8 @@ class Vault:
                 error = f"{failure}"
                 if attempt + 1 < TRIES:
                     time.sleep(PAUSE_S * 2**attempt)
+            except BaseException as failure:  # a damaged manifest, no memory: whoever waits is told, and at once
+                return Unpassing(described(failure))
         return error
 
     def _beat(self) -> None:
