@@ -160,5 +160,5 @@ def test_the_same_ticks_twice_are_refused(rig, monkeypatch):
     notes = ordered.feed(drawn(100), 0)
     for share in range(SHARES):
         ordered.tell(notes, share)
-    with pytest.raises(StateLost, match="put in order and processed before .* persist"):
+    with pytest.raises(StateLost, match=r"put in order and processed before .* persist"):
         ordered.tell(notes, 0)

@@ -206,10 +206,10 @@ class Evaluations:
     def _again(self, feeder: FeederJoined) -> str:
         if feeder.own_stage:
             return (
-                f"rows of {_what(feeder)} were put in order and processed before (task {feeder.partition - FIRST_SHARE}, "
-                f"attempt {feeder.attempt}), and Spark has not read them again, so they cannot be once more. If there "
-                "are several actions on a DataFrame, persist() it before the first, or make it anew for each; if a "
-                "task failed, start again from the beginning"
+                f"rows of {_what(feeder)} were put in order and processed before (attempt {feeder.attempt}), and Spark "
+                "has not read them again, so they cannot be once more. If there are several actions on a DataFrame, "
+                "persist() it before the first, or make it anew for each; if a task failed, start again from the "
+                "beginning"
             )
         return (
             f"partition {feeder.partition} of {_what(feeder)} is here again (attempt {feeder.attempt}), and its rows "
