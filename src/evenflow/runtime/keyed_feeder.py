@@ -72,6 +72,16 @@ class KeyedFeeder(Feeding):
         self._chunks = 0
         self._counted = 0.0
 
+    def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The results of all rows; afterwards every connection is closed."""
+        try:
+            yield from self.run(batches)
+        except GeneratorExit:
+            self.unread()
+            raise
+        finally:
+            self.close()
+
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results of all rows."""
         if self._feed.streaming and self._identity["stage"] and not self._identity["query"]:
@@ -368,11 +378,4 @@ class KeyedFeed:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one feeder over one task's rows."""
-        feeder = KeyedFeeder(self.settings, self, pa.ipc.read_schema(pa.py_buffer(self.schema)))
-        try:
-            yield from feeder.run(batches)
-        except GeneratorExit:
-            feeder.unread()
-            raise
-        finally:
-            feeder.close()
+        return KeyedFeeder(self.settings, self, pa.ipc.read_schema(pa.py_buffer(self.schema))).serve(batches)
