@@ -67,6 +67,14 @@ class SpillError(EvenflowError):
     """State or rows could not be written to the local disk, or read from it; what could not be written is in memory."""
 
 
+def described(error: BaseException) -> str:
+    """What an error is and says; one that cannot even say what it is has its class."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # an exception whose own text fails
+        return type(error).__name__
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error that says something."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

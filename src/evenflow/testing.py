@@ -61,6 +61,7 @@ def check_store(make: Callable[[], Store], *, large: int = 100 * 1024 * 1024) ->
     - bad names: what is no name is refused;
     - atomic: a put that fails leaves what was there before;
     - threads: several may use the store at a time, and put the same name;
+    - fencing: after a second claim, what the first one puts or deletes does not count, and it is told so;
     - large: a blob may have `large` bytes.
 
     Whether a blob survives loss of power, and the death of its writer, it cannot check.

@@ -6,7 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from evenflow.cli import app
+from evenflow.state.claim import claim
 from evenflow.state.manifest import Log, Manifest, log_name, put_epoch, put_task, units_name
+from evenflow.state.sealed import Place, key_of
 from evenflow.state.segments import SegmentWriter
 from evenflow.state.store import open_store
 from evenflow.state.survey import verify
@@ -130,3 +132,31 @@ def test_an_empty_store(tmp_path):
     open_store(tmp_path / "state").close()
     assert "holds no state yet" in run("ls", tmp_path / "state")[1]
     assert run("verify", tmp_path / "state")[0] == 0
+
+
+def test_a_checkpoint_with_a_key(tmp_path, monkeypatch):
+    secret = "correct horse battery staple"
+    with open_store(Place(tmp_path / "state", key_of(secret))) as store:
+        write_epoch(store, "mean", "q", 3)
+    code, said = run("verify", tmp_path / "state")
+    assert (code, "give it" in said, "EVENFLOW_CHECKPOINT_KEY or --key-file" in said) == (1, True, True)
+    (tmp_path / "key").write_text(f"{secret}\n")
+    (tmp_path / "wrong").write_text("some other words, and enough")
+    assert "4 blobs" in run("verify", "--key-file", tmp_path / "key", tmp_path / "state")[1]
+    code, said = run("ls", "--key-file", tmp_path / "wrong", tmp_path / "state")
+    assert (code, "the checkpoint_key is not the one that" in said, "words" in said) == (1, True, False)
+    code, said = run("ls", "--key-file", tmp_path / "none", tmp_path / "state")
+    assert (code, "cannot read --key-file" in said) == (1, True)
+    monkeypatch.setenv("EVENFLOW_CHECKPOINT_KEY", secret)
+    assert run("show", tmp_path / "state", "mean")[0] == 0
+
+
+def test_what_came_too_late_is_not_shown(where):
+    with open_store(where) as store:
+        claim(store, "first").release()
+        claim(store, "second").release()
+        before = len(store.names())
+        store.put("mean%20price/q%2F1/epoch/6~1.aaaaaaaa.1", [b"of a driver that was frozen"])
+        assert len(store.names()) == before + 1
+    assert "3-5" in run("ls", where)[1]
+    assert run("verify", where)[0] == 0

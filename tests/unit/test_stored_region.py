@@ -13,14 +13,20 @@ from evenflow.control.events import (
     FeederBegan,
     FeederEnded,
     FeederJoined,
+    OperatorReady,
     PeerLeft,
     Record,
     RegionOpened,
+    Replace,
     Save,
+    StateLoaded,
     Stored,
     Tell,
+    Tick,
     UnitsSaved,
+    WorkerAlive,
     WorkerJoined,
+    WorkerReport,
 )
 from evenflow.policy import Hash
 from evenflow.runtime.queries import Queries
@@ -105,6 +111,83 @@ def test_a_query_that_is_stopped_is_no_loss(scene):
     (stopped,) = scene.recorded("attempt-stopped")
     assert stopped["why"].startswith("the query was stopped in the middle of batch 0, which is run again when")
     assert not scene.recorded("attempt-poisoned")
+
+
+def loading(stall_timeout):
+    """Two workers, peers 10 and 11, one of which has loaded at 2 s; a task of batch 1 waits for the other."""
+    scene = Scene()
+    scene.controller = Controller(2, stall_timeout=stall_timeout)
+    scene.do(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
+    for worker in range(2):
+        scene.do(WorkerJoined(0.0, 10 + worker, worker, "h", 1, 1, mover=900))
+    scene.batch(0)
+    scene.do(PeerLeft(1.0, 10, "killed"))
+    scene.do(WorkerJoined(1.0, 12, 0, "h", 1, 1, mover=900))
+    scene.do(FeederJoined(1.0, 101, "r", 0, 0, "q", 1, "s1", run="1"))
+    scene.do(FeederBegan(1.0, 101, 0))
+    scene.out.clear()
+    scene.do(StateLoaded(2.0, 12, "r", "query q", 1))
+    return scene
+
+
+def test_a_worker_that_answers_nothing_while_its_state_is_needed_is_replaced():
+    scene = loading(stall_timeout=5.0)
+    for now in range(2, 7):
+        scene.do(WorkerReport(float(now), 12, 0, 0, 0.0))
+        scene.do(Tick(float(now)))
+    assert not [each for each in scene.out if isinstance(each, Replace)]
+    scene.do(WorkerReport(6.5, 12, 0, 0, 0.0))
+    scene.do(Tick(6.6))
+    (replace,) = [each for each in scene.out if isinstance(each, Replace)]
+    assert (replace.peer, replace.worker) == (11, 1)
+    (lost,) = scene.recorded("worker-lost")
+    assert lost["worker"] == 1
+    (told,) = scene.heard(101, "lost")
+    assert told["reason"].startswith(
+        "worker 1 was lost (it answered nothing for 7 s while its state was needed, and is replaced), and with it"
+    )
+    assert scene.controller.live() == 1
+    scene.do(Tick(20.0))
+    scene.do(WorkerReport(21.0, 11, 5, 5, 0.0))  # it wakes, and is nobody any more
+    scene.do(StateLoaded(21.0, 11, "r", "query q", 1))
+    scene.do(WorkerJoined(22.0, 13, 1, "h", 1, 1, mover=900))
+    assert [(worker.state, worker.incarnation) for worker in scene.controller.workers(22.0)] == [
+        ("live", 2),
+        ("live", 2),
+    ]
+
+
+@pytest.mark.parametrize("sign", [WorkerAlive(5.0, 11), WorkerReport(5.0, 11, 0, 0, 0.0), OperatorReady(5.0, 11, "op")])
+def test_a_worker_that_says_anything_is_waited_for(sign):
+    scene = loading(stall_timeout=5.0)
+    scene.do(sign)
+    scene.do(Tick(9.0))
+    assert not [each for each in scene.out if isinstance(each, Replace)]
+    scene.do(Tick(10.5))
+    assert [each.worker for each in scene.out if isinstance(each, Replace)] == [1]
+
+
+def test_a_worker_that_is_merely_busy_is_left_alone():
+    """Nobody waits for state: there is no deadline for those that have a long call to make."""
+    scene = Scene()
+    scene.controller = Controller(1, stall_timeout=5.0)
+    scene.do(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
+    scene.do(WorkerJoined(0.0, 10, 0, "h", 1, 1, mover=900))
+    scene.feeder(101, 0)
+    scene.do(Tick(1000.0))
+    assert not [each for each in scene.out if isinstance(each, Replace)]
+    assert scene.controller.live() == 1
+
+
+def test_a_batch_that_cannot_be_noted_for_good_is_told_at_once(scene):
+    scene.batch(0)
+    scene.feeder(101, 1)
+    save = next(each for each in scene.out if isinstance(each, Save) and each.kind == "epoch")
+    scene.do(Stored(0.0, save, "the store fails now and then"))
+    assert not scene.heard(101, "lost")
+    scene.do(Stored(0.0, save, "CorruptState: blob q/epoch/3: it fails its checksum", final=True))
+    (told,) = scene.heard(101, "lost")
+    assert told["reason"] == ("the checkpoint cannot be written: CorruptState: blob q/epoch/3: it fails its checksum")
 
 
 class Stream:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from random import Random
 
 import pytest
 
@@ -9,11 +10,13 @@ from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened
 from evenflow.errors import StoreError, StoreInUse
 from evenflow.policy import Hash
+from evenflow.runtime import patience
 from evenflow.runtime import vault as vault_module
 from evenflow.runtime.driver import Driver
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.vault import Kept, Vault
 from evenflow.state.claim import claim
+from evenflow.state.disk import DiskStore
 from evenflow.state.store import open_store
 
 from .rig import HOST, PATIENCE_S, SECRET, Peer, until
@@ -110,3 +113,26 @@ def test_a_busy_vault_renews_its_claim(tmp_path, monkeypatch):
     until(lambda: len(beats) >= 3 or rounds >= 1000)
     vault.close()
     assert len(beats) >= 3
+
+
+def test_a_store_that_fails_now_and_then_can_be_claimed(tmp_path, monkeypatch):
+    """Every fifth operation, whichever it is."""
+    monkeypatch.setattr(patience, "PAUSE_S", 0.001)
+    random = Random(1)
+
+    class Failing(DiskStore):
+        def names(self, prefix=""):
+            fail()
+            return super().names(prefix)
+
+        def put(self, name, parts):
+            fail()
+            super().put(name, parts)
+
+    def fail():
+        if random.random() < 0.2:
+            raise StoreError("not now")
+
+    monkeypatch.setattr(vault_module, "open_store", lambda _where: Failing(tmp_path))
+    for _ in range(20):
+        Vault(str(tmp_path), "a test").close()

@@ -125,6 +125,12 @@ class Epochs:
         now.feeders.add(feeder.peer)
         return ""
 
+    def abandon(self, peers: set[Peer]) -> None:
+        """Spark has no use for these tasks: an action had rows enough. What they began is not through, and stays so."""
+        if self.attempt is not None:
+            self.dropped |= self.attempt.feeders & peers
+            self.attempt.feeders -= peers
+
     def begin(self, feeder: FeederJoined) -> str:
         """A task has its first row; why it is refused, or nothing."""
         now = self.attempt

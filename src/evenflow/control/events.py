@@ -37,6 +37,8 @@ class WorkerJoined:
     """The port on which other workers bring it units."""
     deep: int = 0
     """The port for feeders of keyed operators, whose connections have deep buffers."""
+    key: str = ""
+    """For tickets of movements to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,33 @@ class RegionOpened:
     """How units move from worker to worker."""
     order_warning: str = ""
     """What to warn of, once, if rows of several partitions meet in the order of arrival; nothing if that is fine."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageFacts:
+    """What Spark says of the stage that a task belongs to."""
+
+    tasks: int
+    """Of its present attempt: fewer than `partitions` where an action reads only some, or some are there already."""
+    partitions: int
+    """Of the RDD that it computes."""
+    rdd: int = 0
+    """The id of that: the same in all jobs of one `take` or `tail`."""
+    result: bool = True
+    """Whether its rows go to an action; otherwise they go to a shuffle."""
+    execution: str = ""
+    """Spark's number of the action; empty for actions of RDDs, which have none."""
+    inputs: int = 0
+    """Partitions of the operator itself, which are not those of the stage after a union or `coalesce`."""
+    kept: int | None = None
+    """The id of the persisted RDD that the operator's results go into: what is in there is not evaluated again."""
+    live: frozenset[str] = frozenset()
+    """Spark's stages when this one began: tasks of any other that are still here feed for nothing."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it computes all that there is: nothing has to come from another stage, unless results are kept."""
+        return self.tasks >= self.partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +107,10 @@ class FeederJoined:
     """What the store has of the query (`attempts.Saved`), for the first task of it that comes."""
     kinds: int = 1
     """How many kinds of stages an evaluation has: two where rows wait for ticks, which come in a stage of their own."""
+    own_stage: str = ""
+    """Of a task with ticks: Spark's stage of its own; its evaluation goes by `stage`, that of the rows."""
+    facts: StageFacts | str | None = None
+    """Of a keyed operator's task: what Spark says of its stage, or why it does not; None outside of Spark."""
 
     @property
     def first(self) -> bool:
@@ -93,6 +126,14 @@ class FeederBegan:
     peer: Peer
     partition: int
     """Of the operator's input, which need not be the task's own number."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeederUnread:
+    """Spark does not want more of a feeder: its action has rows enough, or its task has failed for another reason."""
+
+    time: float
+    peer: Peer
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +182,16 @@ class Stored:
     time: float
     save: Save
     error: str = ""
+    final: bool = False
+    """Whether it will not be otherwise if it is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTaken:
+    """The checkpoint has become another cluster's: nothing that is stored here goes on."""
+
+    time: float
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +288,26 @@ class OperatorReady:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerAlive:
+    """A worker that has long been at one thing says that it goes on."""
+
+    time: float
+    peer: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTrouble:
+    """A part of a worker has failed, or somebody who spoke to it was turned out."""
+
+    time: float
+    peer: Peer
+    what: str
+    reason: str
+    ends: bool = False
+    """Whether the worker cannot go on without it, and ends now."""
+
+
+@dataclass(frozen=True, slots=True)
 class FeederReport:
     """What a feeder did since its last report: by worker, (rows sent, frames sent, rows done, frames done, ...)."""
 
@@ -282,6 +353,14 @@ class TaskEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Unpersisted:
+    """Some RDDs are not persisted any more: what was evaluated for them is not needed."""
+
+    time: float
+    rdds: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """A sample period is over."""
 
@@ -295,7 +374,7 @@ class Stop:
     time: float
 
 
-FeederEvent = FeederBegan | FeederArrivals | FeederDraining | FeederEnded | FeederFailed | FeederReport
+FeederEvent = FeederBegan | FeederArrivals | FeederDraining | FeederEnded | FeederUnread | FeederFailed | FeederReport
 """What a feeder says to its region."""
 WorkerEvent = ConsumerReport | MoveReport | StateLoaded | UnitsSaved
 """What a worker says to a keyed region."""
@@ -303,14 +382,18 @@ Event = (
     RegionOpened
     | WorkerJoined
     | WorkerReport
+    | WorkerAlive
+    | WorkerTrouble
     | OperatorReady
     | WorkerEvent
     | FeederJoined
     | FeederEvent
     | Stored
+    | CheckpointTaken
     | MoveAsked
     | PeerLeft
     | TaskEnded
+    | Unpersisted
     | Tick
     | Stop
 )
@@ -367,4 +450,13 @@ class Warn:
     text: str
 
 
-Instruction = Tell | Record | Save | Cancel | Warn
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Hang up on a worker that answers nothing, and have another started in its place."""
+
+    peer: Peer
+    worker: int
+    reason: str
+
+
+Instruction = Tell | Record | Save | Cancel | Warn | Replace

@@ -7,7 +7,7 @@ told to load, or to drop what they have; tasks that their attempt has been given
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evenflow.control.attempts import SavedUnits
 from evenflow.control.epochs import Epochs
@@ -36,6 +36,8 @@ class StoredQueries:
     operator: str
     evaluations: Evaluations
     movements: Movements
+    asked: dict[str, float] = field(default_factory=dict)
+    """By query, when workers were last told to load."""
 
     # -- tasks
 
@@ -143,8 +145,15 @@ class StoredQueries:
         }
         fields = {"region": self.region, "evaluation": name, "epoch": base.epoch, "snapshots": len(base.snapshots)}
         yield Record(time, "loading", fields)
+        self.asked[name] = time
         for worker, site in self.movements.sites.items():
             yield Tell(site.peer, message | {"units": self.movements.table.units_of(worker)})
+
+    def awaited(self) -> Iterator[tuple[int, float]]:
+        """Workers whose part of some state tasks wait for, and since when."""
+        for name, epochs in self.evaluations.stored.items():
+            for worker in epochs.loading if epochs.wanted else ():
+                yield worker, self.asked.get(name, 0.0)
 
     def loaded(self, worker: int, event: StateLoaded) -> Iterator[Instruction]:
         """A worker has its part of the state."""

@@ -23,6 +23,7 @@ from evenflow.policy import BALANCES, KEYED_BALANCES, Balance, KeyedBalance, bal
 from evenflow.policy.balance import Splitting
 from evenflow.runtime.frames import MAX_BODY
 from evenflow.runtime.keys import MOST_UNITS
+from evenflow.state.store import check_scheme
 
 LEAST_MEMORY = 64 * 1024
 LONGEST_NAME = 80
@@ -65,6 +66,7 @@ def where_of(checkpoint: str | Path | None) -> str:
         raise InvalidArgument(f"checkpoint={checkpoint!r}: give a directory or a URI, or leave it out")
     if not text:
         raise InvalidArgument("checkpoint is empty: give a directory or a URI, or leave it out")
+    check_scheme(text)
     return text if "://" in text else str(Path(text).absolute())
 
 

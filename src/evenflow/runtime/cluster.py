@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from evenflow.control.controller import Controller
 from evenflow.control.events import TaskEnded, Transfer
 from evenflow.control.region import Region
-from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument
+from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument, StoreInUse
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
 from evenflow.operators.keyed import KeyedOperator, identity
@@ -55,8 +55,10 @@ from evenflow.runtime.queries import Queries
 from evenflow.runtime.regions import Regions
 from evenflow.runtime.session import cancel_stage, check_slots, driver_host, executor_of, remedy_for_slots, slot_count
 from evenflow.runtime.settings import Settings
+from evenflow.runtime.stages import Stages
 from evenflow.runtime.supervisor import Supervisor
 from evenflow.runtime.vault import Kept, Vault
+from evenflow.state.sealed import key_of
 
 STOP_S = 20.0
 
@@ -70,13 +72,16 @@ class Cluster:
 
     - `start_timeout`: seconds to wait for all workers to start.
     - `period`: seconds between samples of blocking rates, reports and decisions.
-    - `stall_timeout`: seconds a task waits without a sign of life from its workers before it fails and says which.
+    - `stall_timeout`: seconds a task waits without a sign of life from its workers before it fails and says which; a
+      worker that says nothing for so long while state is to be loaded into it is replaced.
     - `event_log`: a file for the event log (JSON lines); the latest events are in `events()` in any case.
     - `emulate`: capacities to emulate, see `evenflow.testing.Emulate`.
     - `checkpoint`: a directory, URI or PostgreSQL database (`postgresql://user@host/database?schema=name`) that the
       driver and all executors can reach, for the state of streaming queries
       over keyed operators: with it they are exactly-once wherever Spark's own are, whatever is lost. Keep it beside
       Spark's own checkpointLocation; it belongs to one cluster at a time.
+    - `checkpoint_key`: at least 16 bytes, or characters, that only the cluster knows: then nothing is read from the
+      checkpoint, and no state unpickled, that was not written with the same key. State is not encrypted.
     - `memory`: what the state of keyed operators may take in each worker, in bytes or as "512m"; what is more goes to
       the worker's local disk, and rows for it wait until it is brought back.
     - `qos`: how much the latency of keyed operators matters, by their names, where several share the workers: weights
@@ -94,6 +99,7 @@ class Cluster:
         event_log: str | Path | None = None,
         emulate: Emulate | None = None,
         checkpoint: str | Path | None = None,
+        checkpoint_key: bytes | str | None = None,
         qos: Mapping[str, float] | None = None,
         memory: str | int | None = None,
     ) -> None:
@@ -110,25 +116,32 @@ class Cluster:
         secret = secrets.token_bytes(32)
         name = uuid.uuid4().hex[:8]
         where, budget, weights = where_of(checkpoint), bytes_of(memory), weights_of(qos)
-        self._vault = Vault(where, f"cluster {name}") if where else None
+        key = key_of(checkpoint_key)
+        if key and not where:
+            raise InvalidArgument("checkpoint_key is given and checkpoint is not: give both, or neither")
+        self._vault = Vault(where, f"cluster {name}", key) if where else None
         self._named = Named(weights)
         try:
             log = EventLog(event_log)
             queries = Queries(spark)
-            asked = (queries.untouched, self._vault, partial(cancel_stage, self._context), queries)
-            self._driver = Driver(Controller(workers, weights), secret, bind, period, log, *asked)
+            cancel = partial(cancel_stage, self._context)
+            stages = Stages(self._context)
+            asked = (queries.untouched, self._vault, cancel, queries, stages)
+            controller = Controller(workers, weights, stall_timeout)
+            self._driver = Driver(controller, secret, bind, period, log, *asked, replace_worker=self._replace)
         except BaseException:
             if self._vault is not None:
                 self._vault.close()
             raise
         self._regions = Regions(self._driver, self._vault)
         settings = Settings(
-            name, host, self._driver.port, secret, period, stall_timeout, emulate, where, weights, budget
+            name, host, self._driver.port, secret, period, stall_timeout, emulate, where, weights, budget, key
         )
         self._settings = settings
         self._supervisor = Supervisor(self._context, settings, workers, self._task_ended)
         atexit.register(self.stop)
         try:
+            stages.warm_up()  # while the workers start
             self.await_workers(start_timeout)
             check_slots(self._context, workers)
         except BaseException:
@@ -215,8 +228,8 @@ class Cluster:
         left out, unless the operator has `on_late`. Without `order_by`, rows of one key from several partitions meet in
         the order of arrival.
 
-        State lasts as long as the streaming query and the cluster, or one evaluation of a batch DataFrame by one Spark
-        job: actions that run several jobs (take, show, toLocalIterator) evaluate each part by itself, so persist first.
+        State lasts as long as the streaming query and the cluster. A batch DataFrame has fresh state in each action, as
+        Spark evaluates it anew; if the result is persisted, all actions on it share one evaluation.
 
         `balance` is a name, whose parameters are given as `options` (`balance="flux", th_imb=1.1`), or an object from
         `evenflow.policy`. Those that send rows of one key to several workers ("river", "pkg") are refused for operators
@@ -242,8 +255,7 @@ class Cluster:
         warning = warning_of(operator, ordering, name or "keyed")
         if self._vault is not None and df.isStreaming and chosen.by_content:
             by = f"{key} modulo" if spread == "modulo" else key
-            order = "" if ordering is None else f" ordered by {', '.join(ordering.names)}"
-            kept = Kept(f"{identity(operator)} by {by}{order}", units + 1)
+            kept = Kept(f"{identity(operator)} by {by}{ordering or ''}", units + 1)
             region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer, warning)
         else:
             region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer, warning)
@@ -368,8 +380,13 @@ class Cluster:
     def _check_running(self) -> None:
         if self._stopped:
             raise ClusterStopped("this cluster was stopped: start a new Cluster")
+        if self._vault is not None and self._vault.lost:
+            raise StoreInUse(self._vault.lost)
         if self._context._jsc is None:
             raise ClusterStopped("the Spark session of this cluster was stopped: start a new session and a new Cluster")
+
+    def _replace(self, worker: int) -> None:
+        self._supervisor.replace(worker)
 
     def _task_ended(self, worker: int, reason: str) -> None:
         self._driver.post(TaskEnded(self._driver.now(), worker, reason))

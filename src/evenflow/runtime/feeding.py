@@ -74,6 +74,9 @@ class Feeding(ABC):
     def _opened(self, link: Link) -> None:  # noqa: B027 - most have nothing to do
         """A worker has proved itself."""
 
+    def unread(self) -> None:  # noqa: B027
+        """Spark gives no more rows and takes no more results, before the end."""
+
     def _hurry(self) -> None:  # noqa: B027
         """The next rows may be long in coming: send what waits for them."""
 
@@ -98,7 +101,11 @@ class Feeding(ABC):
             while slow and any(link.channel.unsent for link in self._links.values()):
                 self._wait()  # the next batch may be long in coming: let go of this one first
             started = self._away()
-            batch = next(batches, None)
+            try:
+                batch = next(batches, None)
+            except Exception:
+                self.unread()
+                raise
             slow = self._back() - started > SLOW_PULL_S
             if batch is None:
                 return
@@ -292,4 +299,5 @@ def identity() -> dict[str, Any]:
         "epoch": int(context.getLocalProperty("streaming.sql.batchId") or 0),
         "stage": str(context.stageId()),
         "run": context.getLocalProperty("spark.jobGroup.id") or "",
+        "execution": context.getLocalProperty("spark.sql.execution.id") or "",
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import FunctionError, ProtocolError, StateLost, StoreError
+from evenflow.errors import EvenflowError, FunctionError, ProtocolError, StateLost, StoreError
 from evenflow.runtime.channel import DEEP_BUFFER, PeerGone
 from evenflow.runtime.feeding import Feeding
 from evenflow.runtime.frames import MAX_BODY, TAKEN, TOLD, Frame, Kind
@@ -54,10 +55,12 @@ class KeyedFeeder(Feeding):
         super().__init__(settings, feed.region, DEEP_BUFFER)
         if not feed.streaming:  # a batch DataFrame inside a stream: the query's number is there, but is not its own
             self._identity |= {"query": "", "epoch": 0}
+        self._identity["mark"] = feed.mark
         self._feed = feed
         self._merger = KeyedMerger(schema, feed.kept, feed.ordered)
         self._splitter: KeyedSplitter | None = None
         self._peer = self._units = self._attempt = 0
+        self._evaluation = ""
         self._ending: set[int] = set()
         """Workers that have not said yet that all is durable."""
         self._segments: dict[str, int] = {}
@@ -68,6 +71,16 @@ class KeyedFeeder(Feeding):
         self._hurried = False
         self._chunks = 0
         self._counted = 0.0
+
+    def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The results of all rows; afterwards every connection is closed."""
+        try:
+            yield from self.run(batches)
+        except GeneratorExit:
+            self.unread()
+            raise
+        finally:
+            self.close()
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results of all rows."""
@@ -110,6 +123,12 @@ class KeyedFeeder(Feeding):
             yield from self._results()
         yield from self._results()  # what came while the input was waited for
         self._end()
+
+    def unread(self) -> None:
+        """Say that Spark wants no more, so that this is not taken for a failure; if nobody hears it, it may be one."""
+        with suppress(EvenflowError):
+            self._tell_controller({"type": "unread"})
+            self._leave()
 
     def _end(self) -> None:
         """Say that all is through. With a store, not before all of it is durable, and noted as such."""
@@ -262,6 +281,7 @@ class KeyedFeeder(Feeding):
         if self._splitter is None:
             self._peer = int(message["you"])
             self._attempt = int(message["attempt"])
+            self._evaluation = str(message["evaluation"])
             self._size = FrameSize({int(w): cost for w, cost in message["costs"].items()}, message["overhead"])
             owners: npt.NDArray[np.int32] = message["owners"]
             self._units = len(owners)
@@ -280,12 +300,11 @@ class KeyedFeeder(Feeding):
         return TwoChoices(entry["id"] for entry in workers)
 
     def _opening(self) -> dict[str, Any]:
-        query, stage = self._identity["query"], self._identity["stage"]
         return {
             "operator": self._feed.operator,
             "units": self._units,
             "region": self._region,
-            "evaluation": f"query {query}" if query else f"stage {stage}",
+            "evaluation": self._evaluation,
             "feeder": self._peer,
             "epoch": self._identity["epoch"],
             "attempt": self._attempt,
@@ -348,6 +367,8 @@ class KeyedFeed:
     """If not `by_content`: 2 if the key names two workers that rows may go to, 0 if any will do."""
     modulo: bool = False
     """Whether the key, a whole number, stands for its hash."""
+    mark: str = ""
+    """By this its code is told from that of any other operator: see `stages`."""
 
     @property
     def sent(self) -> list[int]:
@@ -357,8 +378,4 @@ class KeyedFeed:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one feeder over one task's rows."""
-        feeder = KeyedFeeder(self.settings, self, pa.ipc.read_schema(pa.py_buffer(self.schema)))
-        try:
-            yield from feeder.run(batches)
-        finally:
-            feeder.close()
+        return KeyedFeeder(self.settings, self, pa.ipc.read_schema(pa.py_buffer(self.schema))).serve(batches)

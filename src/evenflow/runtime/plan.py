@@ -56,6 +56,7 @@ class KeyedPlan:
             self._kept,
             choices,
             self._modulo,
+            f"{settings.cluster}/{region}/",
         )
         if self._ordering is None:
             return self._route.rows.mapInArrow(feed, self.declared)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from evenflow.errors import ClusterStartError, InvalidArgument
+from evenflow.errors import ClusterStartError, InvalidArgument, described
+from evenflow.runtime.threads import heard
+
+logger = logging.getLogger("evenflow")
 
 QUERY_SLOTS = 2
 """Slots beside the workers', for the query's own tasks."""
@@ -97,12 +100,20 @@ def driver_host(context: SparkContext) -> tuple[str, str]:
 
 def cancel_stage(context: SparkContext, stage: str, reason: str) -> None:
     """Have a stage given up, and its job with it, which says why; if it is over, nothing happens. Returns at once."""
+    _cancel(context, f"stage {stage}", lambda: context._jsc.sc().cancelStage(int(stage), reason))
 
-    def cancel() -> None:
-        with suppress(Exception):  # the session may be stopping, and tasks that come to nothing then end with it
-            context._jsc.sc().cancelStage(int(stage), reason)
 
-    threading.Thread(target=cancel, name="evenflow-cancel", daemon=True).start()
+def cancel_tagged(context: SparkContext, tag: str) -> None:
+    """Have the jobs with a tag given up. Returns at once."""
+    _cancel(context, f"job {tag}", lambda: context.cancelJobsWithTag(tag))
+
+
+def _cancel(context: SparkContext, what: str, cancel: Callable[[], None]) -> None:
+    def failed(error: BaseException) -> None:
+        if context._jsc is not None:  # or the session was stopped, and what comes to nothing ends with it
+            logger.warning("%s could not be cancelled, and goes on in vain: %s", what, described(error))
+
+    threading.Thread(target=heard, args=(cancel, failed), name="evenflow-cancel", daemon=True).start()
 
 
 def executor_of(context: SparkContext, task: tuple[int, int]) -> str:

@@ -28,7 +28,6 @@ from evenflow.operators.columns import microseconds
 from evenflow.operators.timed import END, FLUSH, NOW
 from evenflow.runtime.keyed_feeder import KeyedFeed, KeyedFeeder
 from evenflow.runtime.keys import KEY
-from evenflow.runtime.settings import Settings
 from evenflow.runtime.splitter import FrameSize
 
 KINDS = 2
@@ -51,16 +50,12 @@ class OrderedFeed:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Feed one task's rows, and say so."""
         seen = _Seen(self.units, self.time)
-        feeder = RowFeeder(self.feed.settings, self.feed, seen)
-        try:
-            for _ in feeder.run(seen.watched(batches)):
-                raise ProtocolError(f"region {self.feed.region}: rows were answered that were to wait")
-            evaluation = feeder.evaluation
-        finally:
-            feeder.close()
+        feeder = RowFeeder(self.feed, seen)
+        for _ in feeder.serve(seen.watched(batches)):
+            raise ProtocolError(f"region {self.feed.region}: rows were answered that were to wait")
         notes = [pa.array(range(self.shares), pa.int32())]
         for value, kind in (
-            (evaluation, pa.string()),
+            (feeder.evaluation, pa.string()),
             (seen.latest, pa.int64()),
             (seen.rows, pa.int64()),
             (np.packbits(seen.units).tobytes(), pa.binary()),
@@ -94,8 +89,8 @@ class _Seen:
 class RowFeeder(KeyedFeeder):
     """Feeds rows that wait; knows which units they are of."""
 
-    def __init__(self, settings: Settings, feed: KeyedFeed, seen: _Seen) -> None:
-        super().__init__(settings, feed, pa.ipc.read_schema(pa.py_buffer(feed.schema)))
+    def __init__(self, feed: KeyedFeed, seen: _Seen) -> None:
+        super().__init__(feed.settings, feed, pa.ipc.read_schema(pa.py_buffer(feed.schema)))
         self._identity["kinds"] = KINDS
         self._seen = seen
 
@@ -134,11 +129,7 @@ class TickFeed:
         ticks = [] if now is None or not len(units) else [self._ticks(units, now, partition)]
         rows = sum(told.column("rows").to_pylist()) // len(shares)
         size = max(1, RELEASED * self.units // max(1, rows))
-        feeder = TickFeeder(self.feed.settings, self.feed, json.loads(evaluations.pop()), partition, size)
-        try:
-            yield from feeder.run(ticks)
-        finally:
-            feeder.close()
+        yield from TickFeeder(self.feed, json.loads(evaluations.pop()), partition, size).serve(ticks)
 
     def _due(self, told: pa.Table) -> npt.NDArray[np.int64]:
         """The units of these shares that need a tick: all if there is time to tell, else those that had rows."""
@@ -169,10 +160,8 @@ class TickFeed:
 class TickFeeder(KeyedFeeder):
     """Feeds ticks, `size` a frame. What they cost says nothing of what rows cost, so it is not told."""
 
-    def __init__(
-        self, settings: Settings, feed: KeyedFeed, evaluation: dict[str, Any], partition: int, size: int
-    ) -> None:
-        super().__init__(settings, feed, pa.ipc.read_schema(pa.py_buffer(feed.schema)))
+    def __init__(self, feed: KeyedFeed, evaluation: dict[str, Any], partition: int, size: int) -> None:
+        super().__init__(feed.settings, feed, pa.ipc.read_schema(pa.py_buffer(feed.schema)))
         own = self._identity["stage"]
         self._identity |= evaluation | {"partition": partition, "own_stage": own}
         self._ticks = size

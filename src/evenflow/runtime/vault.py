@@ -20,9 +20,10 @@ from evenflow.control.attempts import Base, Saved, SavedUnits, TaskThrough
 from evenflow.control.attempts import Log as ChosenLog
 from evenflow.control.epochs import LATE
 from evenflow.control.events import Save
-from evenflow.errors import EvenflowError, StoreError
+from evenflow.errors import EvenflowError, StoreError, StoreInUse, described
 from evenflow.runtime.journal import PAUSE_S, TRIES
 from evenflow.runtime.patience import Patient, tried
+from evenflow.runtime.threads import heard
 from evenflow.state.claim import BEAT_S, claim
 from evenflow.state.manifest import (
     MOVES,
@@ -37,6 +38,7 @@ from evenflow.state.manifest import (
     put_task,
     read_manifest,
 )
+from evenflow.state.sealed import placed
 from evenflow.state.store import DATABASES, Store, open_store
 from evenflow.state.units import read_index
 
@@ -53,26 +55,45 @@ class Kept:
     units: int
 
 
+class Unpassing(str):
+    """Why something could not be saved, and cannot be if it is tried again."""
+
+    __slots__ = ()
+
+
 class Vault:
     """Owns the store, its claim and a thread."""
 
-    def __init__(self, where: str, owner: str) -> None:
+    lost = ""
+    """Who has taken the checkpoint over, once it is not ours any more: then nothing is read or put."""
+
+    def __init__(self, where: str, owner: str, key: bytes = b"") -> None:
         own = where.startswith(DATABASES)  # that has patience of its own
-        self._store: Store = open_store(where) if own else tried(lambda: open_store(where))
+        place = placed(where, key)
+        self._store: Store = open_store(place) if own else tried(lambda: open_store(place))
+        self.on_lost: Callable[[str], None] = lambda why: None
+        """Called, on the vault's thread, when the checkpoint is found to be somebody else's."""
         try:
-            self._claim = tried(lambda: claim(self._store, owner))
+            left = tried(lambda: [name for name, _ in self._store.names(MOVES)])  # before the claim: of nobody later
+            patient = Patient(self._store)
+            self._claim = tried(lambda: claim(patient, owner))
         except BaseException:
             self._store.close()
             raise
+        self._store = self._claim.store
         with suppress(StoreError, OSError):  # movements of a cluster that was killed: they do no harm
-            self._store.delete([name for name, _ in self._store.names(MOVES)])
-        self._patient = Patient(self._store)
+            self._store.delete(left)
+        self._patient: Store = self._store
         self._kept: dict[str, Kept] = {}
         self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._stale: dict[str, set[str]] = {}
         """By prefix, snapshots that are to be deleted once no manifest that stays needs them."""
         self._due = time.monotonic() + BEAT_S
-        self._thread = threading.Thread(target=self._run, name="evenflow-vault", daemon=True)
+        self.failure = ""
+        """Why the thread has ended, if it should not have."""
+        self._thread = threading.Thread(
+            target=heard, args=(self._run, self._failed), name="evenflow-vault", daemon=True
+        )
         self._thread.start()
 
     def add(self, region: str, kept: Kept) -> None:
@@ -93,6 +114,8 @@ class Vault:
         Of a `new` query, which has had no rows before, it is noted then that there is nothing to miss: this batch may
         have none either, and who goes on with the next cannot know.
         """
+        if self.lost:
+            return self.lost
         kept = self._kept[region]
         try:
             found = latest(self._patient, prefix_of(region, query))
@@ -132,7 +155,10 @@ class Vault:
         return Saved(base, through)
 
     def save(self, order: Save, done: Callable[[Save, str], None]) -> None:
-        """Have something made durable; `done` is called, on the vault's thread, with the error or nothing."""
+        """Have something made durable; `done` is called, on the vault's thread, with the error or nothing.
+
+        An error that is not the store's, so that it will not pass, is an `Unpassing`.
+        """
         self._orders.put(lambda: done(order, self._tried(order)))
 
     def close(self) -> None:
@@ -141,8 +167,14 @@ class Vault:
         self._thread.join(CLOSE_S)
         if self._thread.is_alive():
             raise EvenflowError(f"the vault's thread did not end within {CLOSE_S:g} s: the store hangs")
-        self._claim.release()
-        self._store.close()
+        try:
+            with suppress(StoreError, OSError):  # whoever comes next has to wait until the claim is void
+                tried(self._claim.release)
+        finally:
+            self._store.close()
+
+    def _failed(self, error: BaseException) -> None:
+        self.failure = described(error)
 
     def _run(self) -> None:
         while (order := self._next()) is not None:
@@ -164,16 +196,31 @@ class Vault:
             try:
                 self._put(order)
                 return ""
+            except StoreInUse as failure:
+                self._lose(failure)
+                return f"{failure}"
             except (StoreError, OSError) as failure:
                 error = f"{failure}"
                 if attempt + 1 < TRIES:
                     time.sleep(PAUSE_S * 2**attempt)
+            except BaseException as failure:  # a damaged manifest, no memory: whoever waits is told, and at once
+                return Unpassing(described(failure))
         return error
 
     def _beat(self) -> None:
         """Renew the claim; a store that does not answer now is asked again, and whoever needs it will notice."""
-        with suppress(StoreError, OSError):
+        try:
             self._claim.beat()
+        except StoreInUse as failure:
+            self._lose(failure)
+        except (StoreError, OSError):
+            return
+
+    def _lose(self, failure: StoreInUse) -> None:
+        """The checkpoint has become somebody else's."""
+        if not self.lost:
+            self.lost = f"{failure}"
+            self.on_lost(self.lost)
 
     def _put(self, order: Save) -> None:
         kept = self._kept[order.region]

@@ -8,6 +8,8 @@ P a partition of the input:
     task/E.A.P       manifest: the partition is through, and all it led to is in these segments
     epoch/E          manifest: all blobs needed to rebuild the state at the end of epoch E
 
+The last two, which drivers put, are stored with the claim they are put under (`evenflow.state.fence`).
+
 And while units move by way of the store, `evenflow.moves/<region>/C.M`: the units of movement M of cluster C.
 """
 
@@ -23,6 +25,7 @@ from typing import Any
 import xxhash
 
 from evenflow.errors import BlobMissing, CorruptState, StoreError
+from evenflow.state.fence import split
 from evenflow.state.layout import FORMAT
 from evenflow.state.store import OWN, Store, corrupt, part, unpart
 
@@ -154,8 +157,8 @@ def move_name(region: str, cluster: str, move: int) -> str:
 
 
 def parse(name: str) -> BlobName | None:
-    """A name taken apart; None if it is none of ours."""
-    match name.split("/"):
+    """A name taken apart, without the claim it was put under; None if it is none of ours."""
+    match split(name)[0].split("/"):
         case [region, query, kind, rest] if kind in _KINDS:
             found = _KINDS[kind].fullmatch(rest)
             if found is not None:

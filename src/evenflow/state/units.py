@@ -3,7 +3,7 @@
 A blob has a header at its start (magic, version, bytes and checksum of the index, and a checksum of the header itself),
 then the index, then the states. A state is its pickle (protocol 5) and the buffers that the pickle left out, each
 padded with zeros to a multiple of 64; its checksum covers the padding and is seeded with the unit. Pickles run code
-when they are read: whoever can write to a checkpoint can do what the cluster can.
+when they are read: whoever can write to a checkpoint can do what the cluster can, unless it has a key (`sealed`).
 """
 
 from __future__ import annotations
