@@ -134,7 +134,7 @@ def test_matches_are_those_of_the_definition(case, ahead):
         check(case)
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(cases(in_order=True), st.integers(0, 2**32 - 1))
 def test_time_that_passes_changes_no_match(case, seed):
     """Units are told at any moment that no row before some time comes any more."""

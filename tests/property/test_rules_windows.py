@@ -195,7 +195,7 @@ def shown(row):
 
 
 @given(SEEDS, FEW)
-@settings(max_examples=120)
+@settings(max_examples=80)
 def test_windows_when_time_passes(seed, rows):
     draw = Draw(seed)
     source = f"T{draw.one(FILTER)}{draw.one(TIMED)}{draw.one(WHERE)}{draw.one(GROUP)}{draw.one(HAVING)}"
@@ -246,7 +246,7 @@ def test_join_with_aggregates(seed, rows):
 
 
 @given(SEEDS, FEW)
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_joins_when_time_passes(seed, rows):
     draw = Draw(seed)
     text = f"select A.t, B.t as bt, B.g from {draw.one(LEADS)} A, T.win:time(5 sec) B{draw.one(PAIRWISE)}"

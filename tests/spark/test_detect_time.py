@@ -24,10 +24,11 @@ def rows_of(keys, seconds, numbers=None):
 
 
 def sparse(count=4_000):
-    """Many keys with few rows each, not quite in order."""
+    """Many keys with few rows each, some without a key, not quite in order."""
     random = np.random.default_rng(5)
     at = np.sort(random.random(count) * 400) - random.random(count) * 15
-    return rows_of(random.integers(0, 700, count), at + 1_000_000)
+    keys = [None if key == 700 else key for key in random.integers(0, 701, count).tolist()]
+    return rows_of(keys, at + 1_000_000)
 
 
 def stream(spark, path, parts):
@@ -97,7 +98,7 @@ def in_windows(df):
 
 
 def shown(rows):
-    return sorted((row.k, row.n, int(row.s)) for row in rows)
+    return sorted(((row.k, row.n, int(row.s)) for row in rows), key=str)
 
 
 @pytest.mark.parametrize("partitions", [1, 5])
@@ -105,7 +106,7 @@ def test_all_windows_of_all_keys_come_out(spark, cluster, partitions):
     rows, name = sparse(), region("windows")
     df = source(spark, rows, partitions)
     out = cluster.detect(df, WINDOWS, key="k", time="at", name=name, balance="kg", units=64)
-    expected = sorted(values for _, values in in_windows(spark.createDataFrame(rows.to_pandas())))
+    expected = sorted((values for _, values in in_windows(source(spark, rows))), key=str)
     assert len(expected) > 3_000
     with Moving(cluster, name) as moving:
         while moving.wanted():
@@ -119,7 +120,7 @@ def test_a_stream_gives_the_windows_that_are_over(spark, cluster, tmp_path):
     out = cluster.detect(stream(spark, tmp_path / "in", parts), WINDOWS, key="k", time="at", lateness=20)
     found = finished(spark, out)
     now = rows.to_pandas()["at"].max().timestamp() - 20
-    ended = sorted(v for end, v in in_windows(spark.createDataFrame(rows.to_pandas())) if end.timestamp() <= now)
+    ended = sorted((values for end, values in in_windows(source(spark, rows)) if end.timestamp() <= now), key=str)
     assert found.where("late is not null").count() == 0
     assert shown(found.collect()) == ended
     assert len(ended) > 3_000

@@ -216,11 +216,36 @@ def test_a_batch_that_is_persisted_may_be_read_in_parts(tasks):
     assert evaluations.register(piece(1, 0, tasks=4)) == ""
 
 
+def waiting(partition=0, tasks=2, **more):
+    """A task with rows that wait, or, from FIRST_SHARE on, one of two with ticks."""
+    own = {"own_stage": "2", "facts": StageFacts(tasks, 2, inputs=2, **more)} if partition >= FIRST_SHARE else {}
+    return replace(batch(partition), kinds=2, **own)
+
+
 def test_rows_that_wait_for_ticks_are_kept_longer_until_these_have_come():
     evaluations = Evaluations()
-    assert run(evaluations, replace(batch(), kinds=2)) == ""
+    assert run(evaluations, waiting()) == ""
     assert list(evaluations.idle(IDLE_S + 1)) == []
-    assert run(evaluations, replace(batch(FIRST_SHARE), kinds=2)) == ""
+    assert run(evaluations, waiting(FIRST_SHARE)) == ""
+    assert evaluations.ids == ["stage 1"]
     assert [name for name, _ in evaluations.idle(IDLE_S + 1)] == ["stage 1"]
-    assert run(evaluations, replace(batch(stage="2"), kinds=2)) == ""
-    assert "stage 2" in dict(evaluations.idle(AWAITED_S + 1))
+    assert run(evaluations, replace(waiting(), stage="2", peer=7)) == ""
+    assert "stage 2" in [name for name, _ in evaluations.idle(AWAITED_S + 1)]
+
+
+def test_ticks_into_what_is_persisted_may_come_in_several_actions():
+    evaluations = Evaluations()
+    assert run(evaluations, waiting()) == ""
+    assert run(evaluations, waiting(FIRST_SHARE, tasks=1, kept=5)) == ""
+    assert list(evaluations.idle(AWAITED_S + 1)) == []
+    assert run(evaluations, waiting(FIRST_SHARE + 1, tasks=1, kept=5)) == ""
+    assert [name for name, _ in evaluations.idle(IDLE_S + 1)] == ["stage 1"]
+
+
+@pytest.mark.parametrize(("tasks", "refused"), [(1, True), (2, False)])
+def test_a_query_does_not_go_on_from_a_batch_of_which_some_rows_still_wait(tasks, refused):
+    evaluations = Evaluations()
+    for partition in (0, 1, FIRST_SHARE):
+        assert run(evaluations, replace(waiting(partition, tasks), query="q")) == ""
+    why = evaluations.register(replace(waiting(), query="q", epoch=1, peer=7))
+    assert ("batch 0 of query q was evaluated in parts" in why) == refused

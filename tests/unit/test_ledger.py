@@ -1,6 +1,7 @@
 """What a worker notes of a query: segments in order, who is told when, which units are saved."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from evenflow.errors import ProtocolError
@@ -44,6 +45,21 @@ def test_a_segment_is_put_when_it_is_full_and_when_somebody_asks_for_the_end(mon
     assert [kinds(put) for put in noted.journal.puts] == [[2], [1]]
     noted.end("another")
     assert len(noted.journal.puts) == 2
+
+
+def test_ticks_have_segments_of_their_own():
+    ticks = pa.schema([("now", pa.int64()), ("key", pa.int64())])
+    body = pa.record_batch([pa.array([5, 5]), pa.array([0, 1])], schema=ticks).serialize()
+    noted = made()
+    noted.enter(0, 1)
+    noted.arrived(7, [3], np.array([0]))
+    log(noted, 0, 1)
+    log(noted, 2)
+    noted.arrived(8, [2], np.array([0]))
+    noted.log(memoryview(body), ticks, np.array([0, 1], np.int32))
+    noted.end("feeder")
+    assert [kinds(content) for _, content, _ in noted.journal.puts] == [[(7, [3]), 2, 1], [(8, [2]), 2]]
+    assert [read_segment(content)[0] for _, content, _ in noted.journal.puts] == [SCHEMA, ticks]
 
 
 def test_who_asks_is_told_when_all_before_is_durable():

@@ -22,7 +22,7 @@ from evenflow.runtime.keys import KEY
 from evenflow.runtime.ticks import OrderedFeed, TickFeed
 
 from ..unit.timed_model import SESSIONS, Sessions, expected_sessions
-from .keyed_rig import numbered
+from .keyed_rig import Keyed, numbered, rows
 from .rig import Rig
 
 UNITS, SHARES = 16, 3
@@ -100,23 +100,23 @@ def wanted(rows):
 
 @pytest.mark.parametrize("partitions", [1, 4, 7])
 def test_all_sessions_of_a_batch_come_out_whatever_the_partitions(rig, monkeypatch, partitions):
-    rows = drawn(3000)
-    made = Ordered(rig, monkeypatch).run([rows[start::partitions] for start in range(partitions)])
-    assert sorted(made) == wanted(rows)
+    given = drawn(3000)
+    made = Ordered(rig, monkeypatch).run([given[start::partitions] for start in range(partitions)])
+    assert sorted(made) == wanted(given)
 
 
 def test_an_empty_partition_and_an_empty_dataframe(rig, monkeypatch):
-    rows = drawn(100)
-    assert sorted(Ordered(rig, monkeypatch).run([[], rows, []])) == wanted(rows)
+    given = drawn(100)
+    assert sorted(Ordered(rig, monkeypatch).run([[], given, []])) == wanted(given)
     assert Ordered(rig, monkeypatch).run([[], []]) == []
 
 
 def test_time_passes_for_all_keys_across_batches_while_units_move(rig, monkeypatch):
     lateness = 50 * 1_000_000
     ordered = Ordered(rig, monkeypatch, lateness, streaming=True)
-    rows = drawn(6000, span=3000)
-    arrival = sorted(rows, key=lambda row: row[1] + np.random.default_rng(row[2]).integers(0, 45))
-    want = wanted(rows)
+    given = drawn(6000, span=3000)
+    arrival = sorted(given, key=lambda row: row[1] + np.random.default_rng(row[2]).integers(0, 45))
+    want = wanted(given)
     stop = threading.Event()
 
     def shuffle():
@@ -143,11 +143,22 @@ def test_time_passes_for_all_keys_across_batches_while_units_move(rig, monkeypat
     assert len(made) > 0.8 * len(want)
 
 
+def test_rows_of_several_partitions_are_warned_of(rig, monkeypatch, caplog):
+    keyed = Keyed(rig, monkeypatch)
+    keyed.known()._order_warning = "give order_by="
+    keyed.run(rows(100), partition=0)
+    assert not caplog.records
+    keyed.run(rows(100), partition=1)
+    keyed.run(rows(100), partition=2)
+    assert [(record.name, record.levelname, record.message) for record in caplog.records] == [
+        ("evenflow", "WARNING", "give order_by=")
+    ]
+
+
 def test_the_same_ticks_twice_are_refused(rig, monkeypatch):
     ordered = Ordered(rig, monkeypatch)
-    rows = drawn(100)
-    notes = ordered.feed(rows, 0)
+    notes = ordered.feed(drawn(100), 0)
     for share in range(SHARES):
         ordered.tell(notes, share)
-    with pytest.raises(StateLost, match="is here again"):
+    with pytest.raises(StateLost, match=r"put in order and processed before .* persist"):
         ordered.tell(notes, 0)

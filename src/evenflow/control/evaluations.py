@@ -44,6 +44,10 @@ class Evaluation:
     stateful: bool = False
     """Whether any rows of it are in state; of a query whose state is stored, its epochs say."""
     idle_since: float = 0.0
+    awaited: bool = False
+    """Whether its rows wait for ticks of which none has come."""
+    ticked: bool = False
+    """Whether ticks have come in the present epoch: then `inputs` are tasks of these."""
     kept: int | None = None
     """The persisted RDD that its results go into."""
     inputs: int = 0
@@ -60,10 +64,8 @@ class Evaluation:
     @property
     def complete(self) -> bool:
         """Whether all its partitions are through."""
-        return 0 < self.inputs <= len(self.through)
-
-    awaited: bool = False
-    """Whether its rows wait for ticks of which none has come."""
+        through = [each for each in self.through if not self.ticked or each >= FIRST_SHARE]
+        return 0 < self.inputs <= len(through)
 
 
 class Evaluations:
@@ -104,7 +106,7 @@ class Evaluations:
             why = self.stored[name].join(feeder)
             if not why:
                 known.feeders.add(feeder.peer)
-                known.stages[feeder.peer] = feeder.stage
+                known.stages[feeder.peer] = feeder.own_stage or feeder.stage
             return why
         if feeder.epoch < known.epoch:
             return self._again(feeder)
@@ -114,6 +116,10 @@ class Evaluations:
             known.epoch, known.parts, known.inputs = feeder.epoch, _partial(feeder), _inputs(feeder)
             known.begun.clear()
             known.through.clear()
+            known.ticked = False
+        if feeder.own_stage and not known.ticked:  # all its rows are here: what matters now is who gets results
+            known.ticked, known.parts = True, _partial(feeder)
+            known.inputs, known.kept = _inputs(feeder), None if feeder.query else _kept(feeder)
         known.parts &= _partial(feeder)
         known.feeders.add(feeder.peer)
         return ""
@@ -198,6 +204,13 @@ class Evaluations:
         return ""
 
     def _again(self, feeder: FeederJoined) -> str:
+        if feeder.own_stage:
+            return (
+                f"rows of {_what(feeder)} were put in order and processed before (attempt {feeder.attempt}), and Spark "
+                "has not read them again, so they cannot be once more. If there are several actions on a DataFrame, "
+                "persist() it before the first, or make it anew for each; if a task failed, start again from the "
+                "beginning"
+            )
         return (
             f"partition {feeder.partition} of {_what(feeder)} is here again (attempt {feeder.attempt}), and its rows "
             "are in the operator's state already, which cannot be taken back. "
@@ -303,7 +316,7 @@ def evaluation_of(feeder: FeederJoined) -> str:
     if feeder.query:
         return f"query {feeder.query}"
     facts = feeder.facts
-    if isinstance(facts, StageFacts):
+    if isinstance(facts, StageFacts) and not feeder.own_stage:
         if facts.kept is not None:
             return f"{RDD}{facts.kept}"
         if facts.result and facts.execution and not facts.whole:

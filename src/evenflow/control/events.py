@@ -109,6 +109,8 @@ class FeederJoined:
     """How many stages, one behind the other, an evaluation has that feed the operator."""
     saved: Any = None
     """What the store has of the query (`attempts.Saved`), for the first task of it that comes."""
+    own_stage: str = ""
+    """Of a task with ticks: Spark's stage of its own; its evaluation goes by `stage`, that of the rows."""
     facts: StageFacts | str | None = None
     """Of a keyed operator's task: what Spark says of its stage, or why it does not; None outside of Spark."""
 

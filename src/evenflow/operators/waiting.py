@@ -18,8 +18,6 @@ from evenflow.operators.keyed import Keys, Units
 
 MERGED_BYTES = 32 << 20
 """Batches are joined up to about this size: larger ones take longer to copy, and their memory longer to come free."""
-MOST_CHUNKS = 64
-"""Beyond as many joined batches, small ones are joined again."""
 
 Longs = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
@@ -183,14 +181,12 @@ class WaitingRoom:
         return (self.counts[units] * each).astype(np.int64)
 
     def _join(self) -> None:
-        """Make few batches of many."""
+        """Make few batches of many: each is at least twice as large as the one after it, or as large as they get."""
         if self._fresh:
             self._joined += _merged(self._fresh)
             self._fresh = []
-        if len(self._joined) > MOST_CHUNKS:
-            small = [chunk for chunk in self._joined if 2 * chunk.nbytes < MERGED_BYTES]
-            large = [chunk for chunk in self._joined if 2 * chunk.nbytes >= MERGED_BYTES]
-            self._joined = [*large, *_merged(small)]
+        while len(self._joined) > 1 and self._joined[-2].nbytes < 2 * self._joined[-1].nbytes < MERGED_BYTES:
+            self._joined[-2:] = _merged(self._joined[-2:])
 
     def _sweep(self) -> None:
         """Let go of what has left."""

@@ -31,8 +31,8 @@ class Batches(Rows):
     """The rows of each key's batches that have not ended.
 
     A batch of time is known by its number, which is the row's time here: batch n holds the rows from n * span on, less
-    than span later. `oldest` is the number of each slot's first open one, `soonest` the least of them in each unit, so
-    that nothing is looked at where nothing is due. `latest`, of which there is no other use for batches of rows, counts
+    than span later. `oldest` is the number of each slot's first open one, and none in a unit is before its `soonest`:
+    nothing is looked at where nothing is due. `latest`, of which there is no other use for batches of rows, counts
     the rows of a batch.
     """
 
@@ -57,10 +57,8 @@ class Batches(Rows):
             self.clock[base : base + len(slots)] = np.maximum(times, marks) // self.stretch
         out = np.empty((self.store.length, 2), np.int64)
         ends = np.empty(self.store.length, np.int64)
-        lists = self.newest, self.latest, self.older, self.clock, self.oldest
+        lists = self.newest, self.latest, self.older, self.clock, self.oldest, self.soonest, self.slots.unit
         used, batches = _release(slots, base, self.length, readable(closed, np.int64), *lists, out, ends)
-        if self.stretch:
-            np.minimum.at(self.soonest, self.slots.unit[slots], self.oldest[slots])
         if not used:
             return None
         self.gone += used
@@ -77,6 +75,7 @@ class Batches(Rows):
         slots = self.slots.of(known)
         slots = slots[self.oldest[slots] < limit]
         if not len(slots):
+            self._count_units(known)  # what was the first has come out with a row
             return None
         out = np.empty((self.store.length, 2), np.int64)
         used = _expire(slots, limit, self.newest, self.older, self.clock, self.oldest, out)
@@ -129,7 +128,7 @@ class Batches(Rows):
 
 
 @compiled
-def _release(slots, base, length, closed, newest, latest, older, clock, oldest, out, ends):  # type: ignore[no-untyped-def]
+def _release(slots, base, length, closed, newest, latest, older, clock, oldest, soonest, unit_of, out, ends):  # type: ignore[no-untyped-def]
     """Enter rows; list (row, batch) of those given out, and the place that ended each batch. How many of both."""
     used, batches = 0, 0
     for row in range(len(slots)):
@@ -138,7 +137,9 @@ def _release(slots, base, length, closed, newest, latest, older, clock, oldest, 
             if oldest[slot] < closed[row]:
                 place = _cut_off(slot, closed[row], newest, older, clock, oldest)
                 used, batches = _give(place, row, older, clock, out, ends, used, batches)
-            oldest[slot] = min(oldest[slot], clock[number])
+            if clock[number] < oldest[slot]:
+                oldest[slot] = clock[number]
+                soonest[unit_of[slot]] = min(soonest[unit_of[slot]], clock[number])
             newer, place = -1, newest[slot, 0]
             while place >= 0 and clock[place] > clock[number]:
                 newer, place = place, older[place]

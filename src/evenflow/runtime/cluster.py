@@ -266,8 +266,7 @@ class Cluster:
         warning = warning_of(operator, ordering, name or "keyed")
         if self._vault is not None and df.isStreaming and chosen.by_content:
             by = f"{key} modulo" if spread == "modulo" else key
-            order = "" if ordering is None else f" ordered by {', '.join(ordering.names)}"
-            kept = Kept(f"{identity(operator)} by {by}{order}", units + 1, bool(name))
+            kept = Kept(f"{identity(operator)} by {by}{ordering or ''}", units + 1, bool(name))
             region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer, warning)
         else:
             region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer, warning)

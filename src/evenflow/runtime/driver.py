@@ -300,7 +300,8 @@ class Driver:
             if self._queries is not None and isinstance(joined, FeederJoined):
                 self._queries.meet(joined.query, joined.run)
             if self._stages is not None and isinstance(joined, FeederJoined) and message.text("mark", ""):
-                told = self._stages.facts(joined.stage, message.text("mark"), message.text("execution", ""))
+                stage, mark = joined.own_stage or joined.stage, message.text("mark")
+                told = self._stages.facts(stage, mark, message.text("execution", ""))
                 joined = replace(joined, facts=told)
             self._peers[channel], self._channels[peer] = peer, channel
             if isinstance(joined, FeederJoined) and self._controller.unknown(joined):

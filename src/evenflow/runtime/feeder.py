@@ -20,7 +20,7 @@ import pyarrow as pa
 from evenflow.errors import FunctionError, ProtocolError, WorkerLost
 from evenflow.policy.balance import Splitting
 from evenflow.runtime.channel import Channel, PeerGone
-from evenflow.runtime.feeding import Feeding, results_of
+from evenflow.runtime.feeding import Feeding
 from evenflow.runtime.frames import MAX_BODY, Frame, Kind
 from evenflow.runtime.link import Link
 from evenflow.runtime.merger import Merger
@@ -321,5 +321,4 @@ class Feed:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one feeder over one task's rows."""
         schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
-        feeder = Feeder(self.settings, self.region, self.operator, schema, self.splitting)
-        yield from results_of(feeder, batches)
+        return Feeder(self.settings, self.region, self.operator, schema, self.splitting).serve(batches)

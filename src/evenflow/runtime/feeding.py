@@ -46,6 +46,21 @@ class Feeding(ABC):
         self._rows_out = 0
         self._progress = self._reported = time.perf_counter()
 
+    def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The results of a task's rows; afterwards every connection is closed.
+
+        Errors that say all there is to say come without our own frames around the user's.
+        """
+        try:
+            yield from self.run(batches)
+        except GeneratorExit:
+            self.unread()
+            raise
+        except (FunctionError, StateLost) as error:
+            raise error.with_traceback(None) from None
+        finally:
+            self.close()
+
     def close(self) -> None:
         """Close every connection."""
         self._board.close()
@@ -287,19 +302,6 @@ def joined(parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             rows += part.num_rows
     if run:
         yield run[0] if len(run) == 1 else pa.concat_batches(run)
-
-
-def results_of(feeder: Feeding, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a feeder makes of a task's rows. Errors that say all there is to say come without our own frames."""
-    try:
-        yield from feeder.run(batches)
-    except GeneratorExit:
-        feeder.unread()
-        raise
-    except (FunctionError, StateLost) as error:
-        raise error.with_traceback(None) from None
-    finally:
-        feeder.close()
 
 
 def identity() -> dict[str, Any]:

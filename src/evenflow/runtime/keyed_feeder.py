@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from evenflow.errors import EvenflowError, FunctionError, ProtocolError, StateLost, StoreError
 from evenflow.runtime.channel import DEEP_BUFFER, PeerGone
-from evenflow.runtime.feeding import Feeding, results_of
+from evenflow.runtime.feeding import Feeding
 from evenflow.runtime.frames import MAX_BODY, TAKEN, TOLD, Frame, Kind
 from evenflow.runtime.keyed_merger import KeyedMerger, Sent
 from evenflow.runtime.keyed_splitter import KeyedSplitter
@@ -373,5 +373,4 @@ class KeyedFeed:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one feeder over one task's rows."""
-        feeder = KeyedFeeder(self.settings, self, pa.ipc.read_schema(pa.py_buffer(self.schema)))
-        yield from results_of(feeder, batches)
+        return KeyedFeeder(self.settings, self, pa.ipc.read_schema(pa.py_buffer(self.schema))).serve(batches)

@@ -32,6 +32,10 @@ class Ordering:
     lateness: int | None
     """Microseconds; None if rows are ordered within their micro-batch only."""
 
+    def __str__(self) -> str:
+        """What state depends on: not how long rows wait, but whether they do."""
+        return f" ordered by {', '.join(self.names)}{' as time' if self.lateness is not None else ''}"
+
 
 def ordering_of(
     df: DataFrame,

@@ -18,7 +18,6 @@ from evenflow.control.events import (
     MoveReport,
     OperatorReady,
     Peer,
-    StageFacts,
     StateLoaded,
     UnitsSaved,
     WorkerAlive,
@@ -92,7 +91,6 @@ def _worker(now: float, peer: Peer, message: Message) -> WorkerJoined:
 
 
 def _feeder(now: float, peer: Peer, message: Message) -> FeederJoined:
-    shares = message.whole("shares", 0)  # ticks come in as many tasks, of a stage that is not asked about
     return FeederJoined(
         now,
         peer,
@@ -102,10 +100,10 @@ def _feeder(now: float, peer: Peer, message: Message) -> FeederJoined:
         message.text("query"),
         message.whole("epoch"),
         message.text("stage", ""),
+        own_stage=message.text("own_stage", ""),
         run=message.text("run", ""),
         task=message.whole("task", 0),
         kinds=message.whole("kinds", 1),
-        facts=StageFacts(shares, shares, inputs=shares) if shares else None,
     )
 
 

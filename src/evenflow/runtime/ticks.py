@@ -26,10 +26,8 @@ from evenflow.control.events import FIRST_SHARE
 from evenflow.errors import ProtocolError
 from evenflow.operators.columns import microseconds
 from evenflow.operators.timed import END, FLUSH, NOW
-from evenflow.runtime.feeding import results_of
 from evenflow.runtime.keyed_feeder import KeyedFeed, KeyedFeeder
 from evenflow.runtime.keys import KEY
-from evenflow.runtime.settings import Settings
 from evenflow.runtime.splitter import FrameSize
 
 KINDS = 2
@@ -52,13 +50,12 @@ class OrderedFeed:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Feed one task's rows, and say so."""
         seen = _Seen(self.units, self.time)
-        feeder = RowFeeder(self.feed.settings, self.feed, seen)
-        for _ in results_of(feeder, seen.watched(batches)):
+        feeder = RowFeeder(self.feed, seen)
+        for _ in feeder.serve(seen.watched(batches)):
             raise ProtocolError(f"region {self.feed.region}: rows were answered that were to wait")
-        evaluation = feeder.evaluation
         notes = [pa.array(range(self.shares), pa.int32())]
         for value, kind in (
-            (evaluation, pa.string()),
+            (feeder.evaluation, pa.string()),
             (seen.latest, pa.int64()),
             (seen.rows, pa.int64()),
             (np.packbits(seen.units).tobytes(), pa.binary()),
@@ -92,8 +89,8 @@ class _Seen:
 class RowFeeder(KeyedFeeder):
     """Feeds rows that wait; knows which units they are of."""
 
-    def __init__(self, settings: Settings, feed: KeyedFeed, seen: _Seen) -> None:
-        super().__init__(settings, feed, pa.ipc.read_schema(pa.py_buffer(feed.schema)))
+    def __init__(self, feed: KeyedFeed, seen: _Seen) -> None:
+        super().__init__(feed.settings, feed, pa.ipc.read_schema(pa.py_buffer(feed.schema)))
         self._identity["kinds"] = KINDS
         self._seen = seen
 
@@ -132,8 +129,7 @@ class TickFeed:
         ticks = [] if now is None or not len(units) else [self._ticks(units, now, partition)]
         rows = sum(told.column("rows").to_pylist()) // len(shares)
         size = max(1, RELEASED * self.units // max(1, rows))
-        feeder = TickFeeder(self.feed.settings, self.feed, json.loads(evaluations.pop()), partition, self.shares, size)
-        yield from results_of(feeder, ticks)
+        yield from TickFeeder(self.feed, json.loads(evaluations.pop()), partition, size).serve(ticks)
 
     def _due(self, told: pa.Table) -> npt.NDArray[np.int64]:
         """The units of these shares that need a tick: all if there is time to tell, else those that had rows."""
@@ -164,13 +160,10 @@ class TickFeed:
 class TickFeeder(KeyedFeeder):
     """Feeds ticks, `size` a frame. What they cost says nothing of what rows cost, so it is not told."""
 
-    def __init__(
-        self, settings: Settings, feed: KeyedFeed, evaluation: dict[str, Any], partition: int, shares: int, size: int
-    ) -> None:
-        super().__init__(settings, feed, pa.ipc.read_schema(pa.py_buffer(feed.schema)))
+    def __init__(self, feed: KeyedFeed, evaluation: dict[str, Any], partition: int, size: int) -> None:
+        super().__init__(feed.settings, feed, pa.ipc.read_schema(pa.py_buffer(feed.schema)))
         own = self._identity["stage"]
-        # without a mark nobody asks Spark about the stage, which is that of the rows, and may be over
-        self._identity |= evaluation | {"partition": partition, "own_stage": own, "mark": "", "shares": shares}
+        self._identity |= evaluation | {"partition": partition, "own_stage": own}
         self._ticks = size
 
     def _learn(self, message: dict[str, Any]) -> None:
