@@ -116,9 +116,9 @@ class Region:
         before, self.counted = self.counted, {}
         for evaluation, state in self.copies.items():
             operator = state.operator if isinstance(state, Paged) else state
-            self.counted[evaluation] = operator.tallies()
+            self.counted[evaluation] = {name: int(count) for name, count in operator.tallies().items()}
             for name, count in self.counted[evaluation].items():
-                sums[name] = sums.get(name, 0) + int(count) - before.get(evaluation, {}).get(name, 0)
+                sums[name] = sums.get(name, 0) + count - before.get(evaluation, {}).get(name, 0)
         return sums
 
 
