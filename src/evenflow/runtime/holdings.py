@@ -141,7 +141,14 @@ class Holdings(dict[str, Region]):
         hosted = self.code(region.operator)
         if hosted is None:
             raise ProtocolError(f"operator {region.operator} is not here yet")
+        self.check_units(region.operator, region.units)
         return hosted
+
+    def check_units(self, operator: str, units: int) -> None:
+        """Refuse a number of units that is not the operator's own, if its code is here to say so."""
+        hosted = self.code(operator)
+        if isinstance(hosted, Hosted) and hosted.units != units:
+            raise ProtocolError(f"a feeder of operator {operator} speaks of {units} units: it has {hosted.units}")
 
     def copy_of(self, region: Region, evaluation: str) -> State:
         """The copy that has the state of an evaluation."""
