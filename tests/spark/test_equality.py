@@ -14,7 +14,6 @@ NUMBERS = [0.0, -0.0, math.nan, -math.nan, 1.5, None]
 VALUES = {
     "string collate UTF8_LCASE": WORDS,
     "string collate UNICODE_CI_RTRIM": WORDS,
-    "string collate UNICODE_AI": WORDS,
     "array<string collate UTF8_LCASE>": [[word, "x"] for word in WORDS] + [["x"], ["x", None], [], None],
     "struct<a:string collate UNICODE_CI, b:double>": [(word, number) for word in WORDS[:4] for number in NUMBERS],
     "array<double>": [[number] for number in NUMBERS] + [[0.0, -0.0], [-0.0, 0.0], None],
