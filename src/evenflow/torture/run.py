@@ -12,13 +12,14 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from evenflow.torture import check, processes, rows
+from evenflow.torture.bucket import Server
 from evenflow.torture.check import Verdict
-from evenflow.torture.hooks import BEGUN, DONE, ENDED, SCHEDULE, WORK
+from evenflow.torture.hooks import BEGUN, BUCKET, DONE, ENDED, SCHEDULE, WORK
 from evenflow.torture.schedule import BLOCK, Schedule, draw
 
 POLL_S = 0.1
@@ -142,8 +143,12 @@ class Group:
         self._mark = uuid.uuid4().hex
         self._schedules = {folder / str(schedule.seed): schedule for schedule in schedules}
         self._lives: dict[Path, int] = dict.fromkeys(self._schedules, 0)
-        self._since = time.monotonic()
+        self._bucket: Server | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._frozen: list[tuple[subprocess.Popen[bytes], float]] = []
+        """Drivers that are stopped, and until when."""
+        self._seen: set[tuple[Path, int]] = set()
+        """Freezes that were noticed."""
 
     def run(self) -> Iterator[Outcome]:
         """What came of each, as it ends."""
@@ -152,8 +157,12 @@ class Group:
             (folder / SCHEDULE).write_text(schedule.to_json())
             rows.write(rows.rows_of(schedule), schedule.job.partitions, folder / "in")
         try:
+            if any(schedule.job.store == "s3" for schedule in self._schedules.values()):
+                self._bucket = Server()
+                (self._folder / BUCKET).write_text(str(self._bucket.port))
             for folder in self._schedules:
                 yield self._one(folder)
+            self._wake(float("inf"))
             if self._process is not None:
                 self._process.wait(60)
                 self._report.leaked += processes.sweep(self._mark, LEAVE_S)
@@ -162,6 +171,10 @@ class Group:
                 processes.sweep(self._mark, 0)
                 if self._process is not None:
                     self._process.wait(30)
+                for process, _ in self._frozen:
+                    process.wait(30)
+                if self._bucket is not None:
+                    self._bucket.close()
 
     def _one(self, folder: Path) -> Outcome:
         """Watch until a schedule has ended, well or not; its driver is started again as often as it takes."""
@@ -169,6 +182,7 @@ class Group:
         began = time.monotonic()
         hang, error = False, ""
         while not (folder / ENDED).exists():
+            self._watch_frozen(folder)
             if self._process is None or self._process.poll() is not None:
                 if self._process is not None:
                     self._lives[folder] += 1
@@ -188,13 +202,32 @@ class Group:
             (folder / ENDED).touch()  # so that the next driver passes it over
         return self._outcome(folder, time.monotonic() - began, hang, error)
 
+    def _watch_frozen(self, folder: Path) -> None:
+        """Take a driver that was frozen for gone, so that another is started; wake those whose time has come."""
+        for number, fault in enumerate(self._schedules[folder].faults):
+            struck = fault.kind == "freeze" and (folder / DONE / str(number)).exists()
+            if struck and (folder, number) not in self._seen and self._process is not None:
+                self._seen.add((folder, number))
+                self._frozen.append((self._process, time.monotonic() + fault.seconds))
+                self._process = None
+                self._lives[folder] += 1
+        self._wake(time.monotonic())
+
+    def _wake(self, now: float) -> None:
+        for process, until in self._frozen:
+            if until <= now and process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGCONT)
+
     def _outcome(self, folder: Path, seconds: float, hang: bool, error: str) -> Outcome:
         schedule = self._schedules[folder]
         told = json.loads((folder / ENDED).read_text() or "{}")
         struck = [str(fault) for number, fault in enumerate(schedule.faults) if self._struck(folder, number)]
         outcome = Outcome(
             schedule,
-            check.compare(rows.rows_of(schedule), check.committed(folder / "out"), schedule.job.ordered),
+            check.compare(
+                rows.rows_of(schedule), check.committed(folder / "out"), schedule.job.ordered, schedule.job.racing
+            ),
             tuple(struck),
             round(seconds, 1),
             self._lives[folder] + 1,
