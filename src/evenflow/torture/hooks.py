@@ -55,12 +55,17 @@ class Hooks:
                     kill(self.folder, fault.victim)
 
     @property
-    def life(self) -> int:
-        """The how manieth driver of this run is at work, from 0 on."""
+    def begun(self) -> int:
+        """How many drivers have begun this run."""
         try:
-            return max(0, len((self.folder / BEGUN).read_text().splitlines()) - 1)
+            return len((self.folder / BEGUN).read_text().splitlines())
         except FileNotFoundError:
             return 0
+
+    @property
+    def life(self) -> int:
+        """The how manieth of them is at work, from 0 on."""
+        return max(0, self.begun - 1)
 
     def done(self, number: int) -> bool:
         """Whether a fault has struck."""

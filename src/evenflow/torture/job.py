@@ -27,7 +27,7 @@ from evenflow.torture.hooks import BEGUN, DRIVER, ENDED, WORK, Hooks, hooks_of
 from evenflow.torture.inject import Injector
 from evenflow.torture.operator import Counted, Slowly
 from evenflow.torture.rows import SCHEMA
-from evenflow.torture.schedule import VOID_S
+from evenflow.torture.schedule import VOID_S, Job
 
 REGION = "counted"
 MOST_WORKERS = 4
@@ -68,7 +68,7 @@ class Attempts:
             raise EvenflowError(f"the query failed {self.starts} times; the last time: {failure}")
         self.starts += 1
         job = self._job
-        place = self._life + self.starts
+        place = self._life + self.starts - 1
         for name, value in packed(job.packs[place % len(job.packs)] if job.packs else 0).items():
             self._spark.conf.set(name, value)
         files = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", job.files or job.partitions)
@@ -145,7 +145,7 @@ def _supervised(attempts: Attempts, cluster: Cluster, folder: Path, refused: lis
 def cluster_on(spark: SparkSession, hooks: Hooks, where: str) -> Cluster:
     """A cluster; a store that fails now and then may fail just now, and a frozen driver has its claim for a while."""
     job, log = hooks.schedule.job, hooks.folder / "events.jsonl"
-    workers = job.crews[hooks.life % len(job.crews)] if job.crews else job.workers
+    workers = workers_of(job, hooks.life)
     options: dict[str, Any] = {"stall_timeout": job.stall_s} if job.stall_s else {}
     for attempt in range(TRIES):
         try:
@@ -157,13 +157,18 @@ def cluster_on(spark: SparkSession, hooks: Hooks, where: str) -> Cluster:
     raise AssertionError("unreachable")
 
 
-def session(hooks: Hooks) -> SparkSession:
-    """Spark in one process, or with executors of their own."""
-    job = hooks.schedule.job
+def workers_of(job: Job, life: int) -> int:
+    """The workers that the how manieth driver has."""
+    return job.crews[life % len(job.crews)] if job.crews else job.workers
+
+
+def session(job: Job, life: int) -> SparkSession:
+    """Spark in one process, or with executors of their own, for the how manieth driver of a job."""
     if not job.executors:
-        slots = job.cores[hooks.life % len(job.cores)] if job.cores else SLOTS
-        master = {"spark.master": f"local[{MOST_WORKERS + slots},{job.tries}]"}
-        return local_session(MOST_WORKERS, slots=slots, name="evenflow-torture", conf=FINE | master)
+        workers = workers_of(job, life) if job.cores else MOST_WORKERS
+        slots = job.cores[life % len(job.cores)] if job.cores else SLOTS
+        master = {"spark.master": f"local[{workers + slots},{job.tries}]"}
+        return local_session(workers, slots=slots, name="evenflow-torture", conf=FINE | master)
     builder = SparkSession.builder.master(f"local-cluster[{job.executors},3,1024]").appName("evenflow-torture")
     for key, value in (FINE | {"spark.task.maxFailures": str(job.tries)}).items():
         builder = builder.config(key, value)
@@ -189,7 +194,7 @@ def main(folders: list[Path]) -> None:
     if not waiting:
         return
     hooks = hooks_of(waiting[0])
-    spark = session(hooks)
+    spark = session(hooks.schedule.job, hooks.begun)
     if hooks.schedule.job.executors:
         work = Path(_find_spark_home(), "work", spark.sparkContext.applicationId)
         with (waiting[0].parent / WORK).open("a") as file:

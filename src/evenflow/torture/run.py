@@ -114,8 +114,8 @@ def torture(
 
 def run_all(group: Sequence[Schedule], report: Report, watch: Watch, keep: Path | None = None) -> None:
     """Some schedules, those that need another session by another driver."""
-    for kind in sorted({(schedule.job.executors, schedule.job.tries) for schedule in group}):
-        some = [schedule for schedule in group if (schedule.job.executors, schedule.job.tries) == kind]
+    for kind in sorted({schedule.session for schedule in group}):
+        some = [schedule for schedule in group if schedule.session == kind]
         with _folder() as folder:
             for outcome in Group(folder, some, report, keep).run():
                 report.outcomes.append(outcome)

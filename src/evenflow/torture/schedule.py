@@ -70,11 +70,11 @@ class Job:
     files: int = 0
     """Files that a micro-batch takes; 0: one of each partition, so that all rows of a key are in one of them."""
     packs: tuple[int, ...] = ()
-    """How many partitions Spark makes of a micro-batch's files, start by start of the query; none: one a file."""
+    """How many partitions Spark makes of a micro-batch's files, start by start of the query; 0 or none: one a file."""
     crews: tuple[int, ...] = ()
     """Workers, driver by driver; none: always the same."""
     cores: tuple[int, ...] = ()
-    """Slots for the query's own tasks beside the most workers there are, driver by driver; none: always the same."""
+    """Slots for the query's own tasks, driver by driver: partitions wait for each other. None: always the same."""
     sink: str = "files"
     """Spark's own sink of files, or `peeks`: a function for each batch, which looks at it before it writes it."""
     store: str = "disk"
@@ -134,6 +134,11 @@ class Schedule:
         slower = (2 if self.job.executors else 1) * (2 if self.job.store == "s3" else 1)
         return (PATIENCE_S + RESTART_S * restarts) * slower
 
+    @property
+    def session(self) -> tuple[int, int, int]:
+        """What schedules have in common whose jobs one driver runs one after the other."""
+        return self.job.executors, self.job.tries, self.seed if self.job.cores else 0
+
     def to_json(self) -> str:
         """As text; `from_json` is the way back."""
         return json.dumps(asdict(self))
@@ -182,9 +187,12 @@ def draw(seed: int) -> Schedule:
 def _wider(source: random.Random, job: Job, faults: list[Fault]) -> tuple[Job, list[Fault]]:
     """What else may differ from run to run and from start to start, and what else may go wrong."""
     if source.random() < 0.5:
-        job = replace(job, partitions=source.choice((2, 4, 8)), packs=_some(source, 1, 4))
-    if not job.executors and not job.memory and source.random() < 0.4:
-        job = replace(job, crews=_some(source, 1, 4), cores=_some(source, 1, 3))
+        job = replace(job, partitions=source.choice((2, 4, 8)), packs=_some(source, 0, 1, 1, 2, 4))
+    if not job.executors and not job.memory and source.random() < 0.3:
+        job = replace(job, crews=_some(source, 1, 2, 3, 4), cores=_some(source, 1, 2))
+        if source.random() < 0.5:  # many partitions that wait for each other, of which some are through; then few
+            job = replace(job, partitions=8, packs=(0, source.randint(1, 3), source.randint(1, 3)))
+            faults = [*faults, _timed(source, job, "kill", "driver", least=1)]
     if source.random() < 0.2:
         job = replace(job, files=source.randint(1, 2 * job.partitions), ordered=False)
     if source.random() < 0.25:
@@ -205,8 +213,8 @@ def _wider(source: random.Random, job: Job, faults: list[Fault]) -> tuple[Job, l
     return job, faults
 
 
-def _some(source: random.Random, least: int, most: int) -> tuple[int, ...]:
-    return tuple(source.randint(least, most) for _ in range(3))
+def _some(source: random.Random, *among: int) -> tuple[int, ...]:
+    return tuple(source.choice(among) for _ in range(3))
 
 
 def _damage(source: random.Random, job: Job) -> list[Fault]:
