@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenflow.testing import check_operator
-from evenflow.torture import damage, hooks, store
+from evenflow.torture import damage, hooks, store, view
 from evenflow.torture.check import Verdict, committed, compare
 from evenflow.torture.operator import Counted
 from evenflow.torture.rows import Rows, reference, rows_of, write
@@ -206,6 +206,21 @@ def test_report():
     assert Report(3, [good]).good
     assert not Report(3, [good, bad]).good
     assert not Report(3, [good], ["python 17"]).good
+
+
+def test_a_report_that_is_taken_up_again():
+    schedule = Schedule(3, draw(3).job, (Fault("kill", "worker", "restore", nth=2), Fault("stop", "worker", batch=1)))
+    good = Outcome(schedule, Verdict(rows=10), struck=tuple(map(str, schedule.faults)), refused=("a",))
+    report = Report(3, [good, Outcome(schedule, Verdict(rows=10, lost=2), hang=True)], ["python 17"])
+    assert Report.from_json(json.loads(json.dumps(report.to_json()))) == report
+    assert view.markdown(report).splitlines() == [
+        "| what struck | schedules | rows | lost | doubled | out of order | wrong | hangs | errors | refused |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+        "| kill worker at restore | 1 | 10 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |",
+        "| nothing | 1 | 10 | 2 | 0 | 0 | 0 | 1 | 0 | 0 |",
+        "| stop worker | 1 | 10 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |",
+        "| all | 2 | 20 | 2 | 0 | 0 | 0 | 1 | 0 | 1 |",
+    ]
 
 
 # -- how faults strike

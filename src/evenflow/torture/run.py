@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from evenflow.torture import check, processes, rows
 from evenflow.torture.bucket import Server
 from evenflow.torture.check import Verdict
 from evenflow.torture.hooks import BEGUN, BUCKET, DONE, ENDED, SCHEDULE, WORK
-from evenflow.torture.schedule import BLOCK, Schedule, draw
+from evenflow.torture.schedule import BLOCK, Schedule, draw, from_json
 
 POLL_S = 0.1
 START_S = 150.0
@@ -60,6 +61,13 @@ class Outcome:
         """Whether all is as without faults."""
         return self.verdict.good and not self.hang and not self.error
 
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> Outcome:
+        """What a run that was broken off has written of one schedule."""
+        schedule = from_json(json.dumps(given["schedule"]))
+        lists = {name: tuple(given[name]) for name in ("struck", "refused")}
+        return cls(**(given | lists | {"schedule": schedule, "verdict": Verdict(**given["verdict"])}))
+
 
 @dataclass(slots=True)
 class Report:
@@ -91,6 +99,11 @@ class Report:
             "runs": [asdict(outcome) for outcome in self.outcomes],
         }
 
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> Report:
+        """What a run that was broken off has written."""
+        return cls(given["seed"], [Outcome.from_json(run) for run in given["runs"]], list(given["leaked"]))
+
 
 def torture(
     seed: int,
@@ -98,9 +111,14 @@ def torture(
     schedules: int = 0,
     watch: Watch = lambda report: None,
     keep: Path | None = None,
+    report: Report | None = None,
 ) -> Report:
-    """Run the schedules of `seed`, `seed + 1` and so on: so many, or for so long. What hangs is dumped into `keep`."""
-    report = Report(seed)
+    """Run the schedules of `seed`, `seed + 1` and so on: so many, or for so long. What hangs is dumped into `keep`.
+
+    Those that are in `report` already are passed over.
+    """
+    report = report or Report(seed)
+    done = {outcome.schedule.seed for outcome in report.outcomes}
     began = time.monotonic()
     number = 0
     with processes.interrupted_by_signals():  # nothing is left behind
@@ -108,7 +126,7 @@ def torture(
             some = BLOCK - (seed + number) % BLOCK
             group = [draw(seed + number + more) for more in range(min(some, schedules - number) if schedules else some)]
             number += len(group)
-            run_all(group, report, watch, keep)
+            run_all([schedule for schedule in group if schedule.seed not in done], report, watch, keep)
     return report
 
 
