@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from tests.differential.compare import difference, schema_difference
 from tests.differential.source import ONE_FILE_A_PARTITION, Source, make, packed
 
 QUICK = {"spark.sql.shuffle.partitions": "2", "spark.sql.execution.arrow.maxRecordsPerBatch": "50"}
+CASE_S = 180.0
 MAY_REFUSE = ("foreach-empty",)
 """Streams that are evaluated twice: right, or refused."""
 
@@ -55,8 +57,9 @@ def run_case(spark: SparkSession, clusters: Clusters, case: Case, folder: Path) 
     begun = time.monotonic()
     refused: list[str] = []
     try:
-        with settings(spark, QUICK | ONE_FILE_A_PARTITION):
-            wrong = _run(spark, clusters.of(case), case, folder, refused)
+        cluster = clusters.of(case)
+        with settings(spark, QUICK | ONE_FILE_A_PARTITION), patience(spark, f"differential-{case.seed}"):
+            wrong = _run(spark, cluster, case, folder, refused)
     except Exception as error:
         said = refusal_of(error)
         if said and case.action in MAY_REFUSE:
@@ -142,6 +145,22 @@ def _stream(
         out = result(source.stream(spark))
         stream.run(out)
     return out, [stream.rows(out)]
+
+
+@contextmanager
+def patience(spark: SparkSession, group: str) -> Iterator[None]:
+    """Cancel what this thread asks Spark for if it takes too long; streams have limits of their own."""
+    context = spark.sparkContext
+    context.setJobGroup(group, f"no more than {CASE_S:.0f} s", interruptOnCancel=True)
+    alarm = threading.Timer(CASE_S, context.cancelJobGroup, [group])
+    alarm.start()
+    try:
+        yield
+    finally:
+        alarm.cancel()
+        alarm.join()
+        for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+            context.setLocalProperty(name, None)  # type: ignore[arg-type]
 
 
 @contextmanager
