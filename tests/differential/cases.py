@@ -62,6 +62,11 @@ class Case:
         """Whether order has to be asked for."""
         return self.what != "tally" and (self.partitions > 1 or self.after > 1 or self.shuffled or self.lateness > 0)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether rows wait until time has passed: something has to move it on."""
+        return self.streaming and (self.rule or self.lateness > 0)
+
     def __str__(self) -> str:
         kind = f"{self.batches} micro-batches" if self.streaming else "a batch"
         how = f" of {self.how}({self.value})" if self.how else f" of {self.value}"

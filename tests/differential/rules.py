@@ -20,14 +20,13 @@ WITHIN = 20
 def applied(cluster: ef.Cluster, df: DataFrame, case: Case) -> DataFrame:
     """The rule of a case over its rows, which are ordered by their times."""
     options: dict[str, Any] = {"units": 64, "name": f"differential-{case.seed}", "time": "at"}
-    waiting = case.ordered or case.streaming
-    if waiting:
+    if case.ordered or case.streaming:
         options["lateness"] = f"{case.lateness or 10} seconds"
     streams: Any = df
     if case.what == "two-streams":
         streams = {"A": df.where("tag = 'R'").drop("tag"), "P": df.where("tag = 'L'").drop("tag")}
     out = cluster.detect(streams, _rule(case), key=keys(case), **options)
-    if waiting:
+    if case.ordered or case.streaming:
         out = out.where("late is null").drop("late")
     return out.where(F.col("id") < ENDING)
 

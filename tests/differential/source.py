@@ -95,7 +95,7 @@ def make(case: Case, folder: Path) -> Source:
     drawn = random.Random(f"rows {case.seed}")
     rows = _rows(case, drawn)
     tables = [_parts(case, drawn, rows.take(pa.array(places))) for places in _batches(case, drawn, rows)]
-    if case.streaming:
+    if case.waiting:
         tables += [_closing(case, rows.schema, number) for number in range(CLOSING)]
     return Source(case, folder, tuple(tables))
 
