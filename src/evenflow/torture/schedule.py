@@ -30,8 +30,8 @@ MOMENTS = ("before", "half", "after")
 """Of a put: nothing of it, half of a temporary file, or all of it is on the disk."""
 DAMAGES = ("vanish", "cut", "stale")
 """What becomes of a blob while no driver is there: it is gone, half of it is, or it is that of another batch."""
-BLOBS = ("task", "epoch", "units", "log")
-"""Blobs that are damaged: notes of tasks, manifests, snapshots, segments of the log."""
+BLOBS = (*COMMIT, "units", "log")
+"""Blobs that are damaged: notes of the driver, manifests, snapshots, segments of the log."""
 PATIENCE_S = 240.0
 RESTART_S = 45.0
 STALL_S = 8.0
