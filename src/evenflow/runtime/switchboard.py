@@ -104,7 +104,8 @@ class Switchboard:
             timeout = min(timeout, 0.5)
         began = self._clock()
         ready = self._selector.select(timeout)
-        self.waited_s += self._clock() - began
+        heard = self._clock()  # whoever knocks while we are busy with what we hear now has not been silent
+        self.waited_s += heard - began
         for key, mask in ready:
             if key.fileobj is self._bell:
                 self._bell.recv(4096)
@@ -112,7 +113,7 @@ class Switchboard:
                 self._accept(key.fileobj)
             elif isinstance(key.fileobj, Channel) and key.fileobj in self._masks:
                 yield from self._serve(key.fileobj, mask, most)
-        yield from self._expire()
+        yield from self._expire(heard)
 
     def wake(self) -> None:
         """Make a `poll` under way in another thread return."""
@@ -194,10 +195,7 @@ class Switchboard:
         self._half_open[channel] = None
         return channel
 
-    def _expire(self) -> Iterator[Happening]:
-        if not self._half_open:
-            return
-        now = self._clock()
+    def _expire(self, now: float) -> Iterator[Happening]:
         for channel in [c for c in self._half_open if now > c.deadline]:
             self.drop(channel)
             yield Lost(channel, f"{channel.peer} did not finish the handshake in time", False)
