@@ -182,7 +182,8 @@ class Group:
                 yield self._one(folder)
             self._wake(float("inf"))
             if self._process is not None:
-                self._process.wait(60)
+                with suppress(subprocess.TimeoutExpired):  # then it is left over, and swept up
+                    self._process.wait(60)
                 self._report.leaked += processes.sweep(self._mark, LEAVE_S)
         finally:
             with processes.undisturbed():
