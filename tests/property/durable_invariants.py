@@ -16,7 +16,7 @@ from .keyed_world import KEYS, Broken
 REASONS = re.compile(
     r"was lost, and with it the state of|lost worker .* and the state it held|broke off|is here again"
     r"|is being evaluated by stage|the query was started anew|another attempt at its batch has begun"
-    r"|could be neither moved nor taken back|on purpose|are lost: "
+    r"|could be neither moved nor taken back|on purpose|are lost: |together with new ones they make no sense"
 )
 """Why a task may be refused."""
 

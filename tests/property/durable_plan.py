@@ -79,6 +79,8 @@ class Stage:
     """Those of it that are evaluated."""
     count: int = 1
     """How many Spark partitions the batch has in it."""
+    kept: int | None = None
+    """What persists its results, if something does: what is in there is not evaluated again."""
     tasks: list[Task] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
     """Partitions whose tasks have not been started."""
@@ -119,7 +121,10 @@ class Query:
     run: int = 1
     stage: Stage | None = None
     actions: list | None = None
-    """What is still to be evaluated of the batch under way: "all", "some", or a list of partitions."""
+    """What is still to be evaluated of the batch under way: "all", "some", a list of partitions; or "kept", which is
+    some of what is persisted, and "rest", which is all of it: nothing is evaluated twice."""
+    persists: int = 0
+    """How often something was persisted."""
     data: dict = field(default_factory=dict)
     """By batch, the rows of each partition."""
     sunk: set = field(default_factory=set)

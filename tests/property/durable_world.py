@@ -121,7 +121,8 @@ class DurableWorld(World):
         """What Spark says of a stage."""
         query = next(query for query in self.jobs if query.name == mark)
         known = query.stages[int(stage) - 1]
-        return StageFacts(len(known.partitions), known.count, inputs=known.count)
+        tasks = known.count if known.kept else len(known.partitions)  # what is there already is read by tasks, too
+        return StageFacts(tasks, known.count, inputs=known.count, kept=known.kept)
 
     def helper(self, kind, owner):
         """A thread of the process whose turn it is."""
@@ -199,7 +200,7 @@ class DurableWorld(World):
         if query.stage is None:
             self._go_on(query)
         elif query.stage.through:
-            if query.stage.full:
+            if query.stage.full or query.actions[0] == "rest":
                 query.sunk.add(query.epoch)
             query.actions.pop(0)
             query.stage = None
@@ -235,7 +236,10 @@ class DurableWorld(World):
         if query.epoch in query.sunk and self.rng.random() < 0.5:
             return [some] if self.rng.random() < 0.3 else []  # the sink has it, and does not want it again
         if self.rng.random() < self.plan.again:
-            choices = ([everything, everything], [some, everything], [everything, some], [some, some, everything, some])
+            choices = (
+                *([everything, everything], [some, everything], [everything, some], [some, some, everything, some]),
+                *(["kept", "rest"], ["kept", "kept", "rest", some]),
+            )
             return list(self.rng.choice(choices))
         return [everything]
 
@@ -245,15 +249,28 @@ class DurableWorld(World):
         return query.data[epoch]
 
     def _start_stage(self, query, what):
-        if self.rng.random() < self.plan.reshapes:
+        cached = self._cached(query) if what in ("kept", "rest") else None
+        if cached is None and self.rng.random() < self.plan.reshapes:
             query.parallel = self.rng.randint(1, query.partitions + 2)
         everything = list(range(query.parallel))
         some = sorted(self.rng.sample(everything, self.rng.randint(1, query.parallel)))
-        partitions = {"all": everything, "some": some}[what] if isinstance(what, str) else what
+        partitions = {"all": everything, "some": some, "kept": some, "rest": everything}.get(str(what), what)
         query.stage = Stage(query, query.epoch, len(query.stages) + 1, query.run, partitions, query.parallel)
+        if what in ("kept", "rest"):
+            query.persists += cached is None
+            query.stage.kept = query.persists
+            query.stage.partitions = [each for each in partitions if each not in (cached or ())]
+        partitions = query.stage.partitions
         query.stages.append(query.stage)
         self.note(f"start {query.stage}, partitions {partitions}")
         query.stage.waiting = list(partitions)
+
+    def _cached(self, query):
+        """The partitions of what is persisted that are there; None if it is not in this run and batch."""
+        mine = [stage for stage in query.stages if stage.kept == query.persists and stage.kept is not None]
+        if not mine or (mine[-1].run, mine[-1].epoch) != (query.run, query.epoch):
+            return None
+        return {task.partition for stage in mine for task in stage.tasks if task.done and task.error is None}
 
     def _fill(self, stage):
         """Start tasks as there are slots for them."""

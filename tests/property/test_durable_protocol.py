@@ -10,6 +10,7 @@ import pytest
 
 from evenflow.control.attempts import Attempt, Log
 from evenflow.control.epochs import Epochs
+from evenflow.control.history import History
 from evenflow.runtime import vault
 from evenflow.runtime.depot import Depot
 from evenflow.runtime.ledger import Ledger
@@ -147,7 +148,7 @@ SAVE = Ledger.save
 def _choose_last(self, _wanted=None):
     last = self.attempts[-1] if self.attempts else None
     if last is not None and last.begun:
-        self._logs.append(Log(self.epoch, last.number, last.segments, tuple(sorted(last.begun))))
+        self._history.append(Log(self.epoch, last.number, last.segments, tuple(sorted(last.begun))))
         self.settled = True
     return ""
 
@@ -166,7 +167,7 @@ WRONG = {
     "durable before it is": (Ledger, "acknowledged", _unacknowledged),
     "rows after the snapshot are not replayed": (Loader, "_replay", lambda *_: None),
     "tenures are not noted": (Ledger, "arrived", lambda self, _move, units, touched: self.touched.put(units, touched)),
-    "logs are dropped that are needed": (Epochs, "_needed", lambda self, _epoch: self._newest > 1 << 30),
+    "logs are dropped that are needed": (History, "_needed", lambda self, _epoch: self._newest > 1 << 30),
     "what is in memory is always good": (Epochs, "current", property(lambda _self: True)),
     "the last attempt counts, whole or not": (Epochs, "_choose", _choose_last),
     "an attempt is whole when what it began is": (Attempt, "complete", property(_all_that_has_begun)),

@@ -245,7 +245,7 @@ def test_a_unit_that_is_never_saved_holds_only_the_logs_it_has_rows_in():
         query.epochs.snapshot(SavedUnits(f"n{epoch - 1}", epoch - 1, np.array([1], np.int32)))
         query.epochs.settle()
     assert query.logs() == [(0, 1), (48, 1)]
-    assert len(query.epochs._rows_in) <= 3
+    assert len(query.epochs._history._rows_in) <= 3
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -511,7 +511,18 @@ def test_state_that_is_lost_between_stages_that_share_results():
 def test_a_batch_that_is_asked_in_parts_whether_it_has_rows():
     """isEmpty looks at one partition, then at more; if none has rows, that is all there is."""
     query = Query()
-    assert query.end(query.task(0, 0, stage="a", rows=False, of=3, tasks=1), rows=False) is None
+    assert query.end(query.task(0, 0, stage="a", rows=False, of=3, tasks=1, rdd=9), rows=False) is None
     query.note()
-    others = [query.task(0, number, stage="b", rows=False, of=3, tasks=2) for number in (1, 2)]
+    others = [query.task(0, number, stage="b", rows=False, of=3, tasks=2, rdd=9) for number in (1, 2)]
     assert [query.end(each, rows=False) is None for each in others] == [True, False]
+
+
+def test_partitions_of_another_plan_are_other_partitions():
+    """One that had no rows in one evaluation may have some in the next, which has been cut otherwise."""
+    query = Query()
+    query.end(query.task(0, 0, stage="look", rows=False, of=2, tasks=1, rdd=9), rows=False)
+    query.note()
+    first, second = (query.task(0, number, stage="write", of=2, rdd=10) for number in (0, 1))
+    assert query.epochs.attempt.number == 2
+    assert query.end(first) is None
+    assert query.end(second) is not None

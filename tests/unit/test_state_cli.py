@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from evenflow.cli import app
-from evenflow.state.chain import note_operator, operators
+from evenflow.state.chain import note_operators, operators
 from evenflow.state.manifest import Log, Manifest, log_name, put_manifest, units_name
 from evenflow.state.segments import SegmentWriter
 from evenflow.state.store import open_store
@@ -37,7 +37,7 @@ def write_epoch(store, region, query, epoch, rows=10):
     for kind, more in (("begun", {}), ("whole", {"logs": manifest.logs}), ("epoch", {"snapshots": (snapshot,)})):
         logs = {"logs": manifest.logs} if kind == "epoch" else {}
         put_manifest(store, replace(manifest, kind=kind, **{"logs": ()} | more | logs))
-    note_operator(store, query, operators(store, query) or {}, region, 0)
+    note_operators(store, query, {**(operators(store, query) or {}), region: 0})
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenflow.errors import CorruptState, StoreError
-from evenflow.state.chain import latest, note_operator, unfinished
+from evenflow.state.chain import latest, note_operators, unfinished
 from evenflow.state.layout import FORMAT
 from evenflow.state.manifest import (
     BlobName,
@@ -247,6 +247,6 @@ def test_a_batch_that_has_begun_and_left_no_more():
 
 def test_operators_that_have_vanished():
     store = store_of(("epoch", 2), ("begun", 2))
-    note_operator(store, "q", {"mean": 0}, "count", 7)
+    note_operators(store, "q", {"mean": 0, "count": 7})
     bad = verify(store)[0]
     assert (bad.name, bad.why) == ("count/q/", "all of it is missing; operator count came in batch 7")

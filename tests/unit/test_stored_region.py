@@ -12,6 +12,7 @@ from evenflow.control.events import (
     Cancel,
     FeederBegan,
     FeederEnded,
+    FeederFailed,
     FeederJoined,
     PeerLeft,
     Record,
@@ -152,6 +153,12 @@ def test_a_look_at_the_batch_that_breaks_off_is_not_cancelled(scene, stage):
     scene.do(PeerLeft(0.0, 201, "broke off"))
     assert scene.recorded("attempt-poisoned")
     assert not [each for each in scene.out if isinstance(each, Cancel)]
+
+
+def test_a_task_that_says_why_it_failed_is_not_tried_again(scene):
+    scene.feeder(201, 0)
+    scene.do(FeederFailed(0.0, 201, "the operator failed"))
+    assert [each.stage for each in scene.out if isinstance(each, Cancel)] == ["s0"]
 
 
 # -- what the store is told, and who waits for that

@@ -103,7 +103,7 @@ class Saved:
 
 @dataclass(slots=True)
 class Attempt:
-    """One evaluation of one batch: one Spark stage, or several that share what is persisted.
+    """One evaluation of one batch: one Spark stage, or several that share its partitions.
 
     It is whole when each partition of the operator's input is accounted for: its rows are durable, or it had none.
     """
@@ -117,6 +117,8 @@ class Attempt:
     stages: set[str] = field(default_factory=set)
     kept: int | None = None
     """What persists its results, if something does: what was evaluated for one stage is not evaluated again."""
+    rdd: int = 0
+    """What its first stage computes; 0 if that is not known."""
     numbered: bool = False
     """Whether its tasks have the numbers of the operator's partitions, so that those without rows are known, too."""
     expected: dict[int, int] = field(default_factory=dict)

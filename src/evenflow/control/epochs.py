@@ -30,14 +30,13 @@ from evenflow.control.attempts import (
     Whole,
 )
 from evenflow.control.events import FeederJoined, Peer, StageFacts
+from evenflow.control.history import History
 
 LATE = 1
 """A report of a snapshot older than this many batches before the settled one is not taken: the vault may delete it."""
 
 SHOWN = 4
 """Attempts at a batch that a message tells of."""
-
-Marks = npt.NDArray[np.bool_]
 
 
 class Epochs:
@@ -63,13 +62,7 @@ class Epochs:
         """Whether a batch was settled that the store has not been told of."""
         self.started: Begun | None = None
         """An attempt that has begun, if the store has not been told."""
-        self._units = units
-        self._logs: list[Log] = []
-        self._snapshots: dict[str, SavedUnits] = {}
-        self._newest = np.full(units, -1, np.int64)
-        """By unit, the batch of its newest snapshot."""
-        self._rows_in: dict[int, Marks] = {}
-        """By batch, the units that had rows in it, as far as that is known."""
+        self._history = History(units)
         if saved is not None:
             self._resume(saved)
 
@@ -78,9 +71,7 @@ class Epochs:
     def _resume(self, saved: Saved) -> None:
         self.held = None
         self.epoch = saved.base.epoch
-        self._logs = list(saved.base.logs)
-        for snapshot in saved.base.snapshots:
-            self.snapshot(snapshot)
+        self._history.resume(saved.base)
         for whole in sorted(saved.wholes, key=lambda each: each.key):
             if whole.epoch > self.epoch:
                 self._choose(whole.before)
@@ -99,8 +90,7 @@ class Epochs:
         attempt = Attempt(whole.attempt, "", whole.run, whole.before, expected={0: whole.expected}, whole=True)
         attempt.begun, attempt.through = set(through), through
         self.attempts.append(attempt)
-        marks = self._rows_in.setdefault(whole.epoch, np.zeros(self._units, np.bool_))
-        marks |= bool(through)
+        self._history.arrived(whole.epoch, slice(None) if through else [])
 
     # -- tasks
 
@@ -111,7 +101,7 @@ class Epochs:
 
     def join(self, feeder: FeederJoined) -> str:
         """A task has started; why it is refused, or nothing."""
-        done = self._settled_key[0]
+        done = self._history.key[0]
         if feeder.epoch < self.epoch or feeder.epoch <= done:
             return (
                 f"batch {feeder.epoch} of query {feeder.query} is older than the state in the checkpoint, which is of "
@@ -157,16 +147,20 @@ class Epochs:
     def _part_of(self, now: Attempt, feeder: FeederJoined) -> bool:
         """Whether a task belongs to the attempt under way: it is of its stage, or of another that goes on with it.
 
-        That is so if no row of it is in state yet; or if all its results are persisted, and what is in state is there.
+        That is so if both compute the same RDD, as the jobs of one `take` do, or persist the operator's results in the
+        same one. Then partitions are the same, by their numbers; and what is in state of them must still be there.
         """
         if now.run != feeder.run or feeder.stage in now.stages:
             return now.run == feeder.run
         facts = _facts(feeder)
         if now.poisoned or now.whole or now.feeders or not (now.numbered and facts.partitions == facts.inputs):
             return False
-        if not now.begun:
-            return now.kept == facts.kept or not now.touched
-        return facts.kept is not None and now.kept == facts.kept and self.held == (self.epoch, now.number)
+        if facts.inputs != now.expected.get(0):
+            return False
+        same = bool(facts.rdd) and facts.rdd == now.rdd
+        if not same and (facts.kept is None or facts.kept != now.kept):
+            return False
+        return not now.begun or self.held == (self.epoch, now.number)
 
     def _mixed(self, feeder: FeederJoined) -> str:
         """Why a new evaluation must not be: there are results of another that it would be put together with."""
@@ -198,8 +192,8 @@ class Epochs:
     def _start(self, feeder: FeederJoined) -> Attempt:
         facts = _facts(feeder)
         number = 1 + max((attempt.number for attempt in self.attempts), default=0)
-        now = Attempt(number, feeder.stage, feeder.run, self._settled_key, kept=facts.kept, kinds=feeder.kinds)
-        now.numbered = facts.partitions == facts.inputs
+        now = Attempt(number, feeder.stage, feeder.run, self._history.key, kept=facts.kept, kinds=feeder.kinds)
+        now.numbered, now.rdd = facts.partitions == facts.inputs, facts.rdd
         now.broad = facts.whole and facts.tasks > 1
         self.attempts.append(now)
         self.started = Begun(self.epoch, number, now.before, now.run)
@@ -234,8 +228,7 @@ class Epochs:
 
     def arrived(self, epoch: int, units: npt.NDArray[np.int32]) -> None:
         """Rows of these units have come in."""
-        marks = self._rows_in.setdefault(epoch, np.zeros(self._units, np.bool_))
-        marks[units] = True
+        self._history.arrived(epoch, units)
 
     def end(self, feeder: FeederJoined, segments: Mapping[str, int], rows: bool) -> Whole | None:
         """All rows of a task are durable with the workers, or it had none; if that was the last, what is to be noted.
@@ -333,13 +326,13 @@ class Epochs:
     @property
     def base(self) -> Base:
         """The state to start the present batch from."""
-        return Base(*self._settled_key, self._useful(), tuple(self._logs))
+        return self._history.base
 
     @property
     def current(self) -> bool:
         """Whether workers have the state that the attempt under way starts from, or is building on it."""
         now = self.attempt
-        return self.held == self._settled_key or (
+        return self.held == self._history.key or (
             now is not None and self.held == (self.epoch, now.number) and not now.poisoned
         )
 
@@ -351,11 +344,7 @@ class Epochs:
     @property
     def outdated(self) -> bool:
         """Whether a state is being loaded that is not the one to start from any more."""
-        return bool(self.loading) and self.target != self._settled_key
-
-    @property
-    def _settled_key(self) -> Key:
-        return (self._logs[-1].epoch, self._logs[-1].attempt) if self._logs else NOTHING
+        return bool(self.loading) and self.target != self._history.key
 
     def _choose(self, wanted: Key = NOTHING) -> str:
         """Settle which attempt at the present batch counts, `wanted` if that is one; why none does, or nothing."""
@@ -363,10 +352,10 @@ class Epochs:
             return ""
         for attempt in sorted(self.attempts, key=lambda each: ((self.epoch, each.number) == wanted, each.number))[::-1]:
             if attempt.whole:
-                if not attempt.begun and self.held == self._settled_key:
+                if not attempt.begun and self.held == self._history.key:
                     self.held = (self.epoch, attempt.number)  # it has changed nothing
-                self._rows_in.setdefault(self.epoch, np.zeros(self._units, np.bool_))
-                self._logs.append(Log(self.epoch, attempt.number, attempt.segments, tuple(sorted(attempt.through))))
+                with_rows = tuple(sorted(attempt.through))
+                self._history.append(Log(self.epoch, attempt.number, attempt.segments, with_rows))
                 self.settled = True
                 return ""
         seen = "; ".join(f"attempt {each.number} saw {each.seen}{_because(each)}" for each in self.attempts[-SHOWN:])
@@ -379,46 +368,20 @@ class Epochs:
 
     def reported(self, saved: SavedUnits) -> bool:
         """A worker says that it has saved units; whether they are used: if it is late, the blob may be gone by now."""
-        used = saved.epoch >= self._settled_key[0] - LATE
+        used = saved.epoch >= self._history.key[0] - LATE
         if used:
             self.snapshot(saved)
         return used
 
     def snapshot(self, saved: SavedUnits) -> None:
         """Units were saved as they were at the end of a batch."""
-        self._snapshots[saved.name] = saved
-        self._newest[saved.units] = np.maximum(self._newest[saved.units], saved.epoch)
+        self._history.snapshot(saved)
 
     def settle(self) -> tuple[Base, tuple[str, ...]]:
         """What the store is to be told of the batch that was settled last, and snapshots that are not needed."""
         self.settled = False
-        known = set(self._snapshots)
-        self._trim()
-        return self.base, tuple(sorted(known - self._snapshots.keys()))
-
-    def _trim(self) -> None:
-        """Forget logs and snapshots that no unit needs any more."""
-        last = self._logs[-1:]  # it names the batch that the state is of
-        self._logs = [log for log in self._logs[:-1] if self._needed(log.epoch).any()] + last
-        kept = {log.epoch for log in self._logs}
-        self._rows_in = {epoch: marks for epoch, marks in self._rows_in.items() if epoch in kept or epoch >= self.epoch}
-        self._snapshots = {kept.name: kept for kept in self._useful()}
-
-    def _needed(self, epoch: int) -> Marks:
-        """The units whose rows in a batch are in no snapshot; where it is not known who had rows, all may have."""
-        rows = self._rows_in.get(epoch)
-        missing: Marks = self._newest < epoch
-        return missing if rows is None else missing & rows
-
-    def _useful(self) -> tuple[SavedUnits, ...]:
-        """The snapshots that are the newest of some unit, from old to new."""
-        claimed = np.zeros(self._units, np.bool_)
-        useful = []
-        for kept in sorted(self._snapshots.values(), key=lambda each: -each.epoch):
-            if not claimed[kept.units].all():
-                useful.append(kept)
-                claimed[kept.units] = True
-        return tuple(reversed(useful))
+        stale = self._history.trim(self.epoch)
+        return self.base, stale
 
 
 def _facts(feeder: FeederJoined) -> StageFacts:

@@ -254,13 +254,15 @@ class KeyedRegion:
             if event.stopped:
                 why = f"the query was stopped in the middle of batch {feeder.epoch}"
                 rest = ", which is run again when it is started again" if stored else ": its state goes with it"
-            yield from self._fail(event.time, feeder, why + rest, event.stopped)
+            yield from self._fail(event.time, feeder, why + rest, event.stopped, silent=True)
 
-    def _fail(self, time: float, feeder: FeederJoined, why: str, stopped: bool = False) -> Iterator[Instruction]:
+    def _fail(
+        self, time: float, feeder: FeederJoined, why: str, stopped: bool = False, silent: bool = False
+    ) -> Iterator[Instruction]:
         """A task cannot go on, and nobody can in its stead."""
         name = evaluation_of(feeder)
         if name in self.evaluations.stored:
-            return self.stored.poison(time, name, why, "attempt-stopped" if stopped else "attempt-poisoned")
+            return self.stored.poison(time, name, why, "attempt-stopped" if stopped else "attempt-poisoned", silent)
         return self._end(time, name, why)
 
     def _end(self, time: float, name: str, why: str) -> Iterator[Instruction]:

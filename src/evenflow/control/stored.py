@@ -70,6 +70,7 @@ class StoredQueries:
         """All rows of a task are durable with the workers. The last one ends when it is noted that they all are."""
         epochs = self.evaluations.stored.get(evaluation_of(feeder))
         if epochs is None:
+            yield from self._release([feeder.peer] if feeder.query else ())
             return
         whole = epochs.end(feeder, event.segments, begun)
         if begun and whole is None:
@@ -103,8 +104,14 @@ class StoredQueries:
         times = {"log_s": round(log_s, 6), "note_s": round(note_s, 6)}
         return Record(time, "task-durable", {"region": self.region, "query": query} | times)
 
-    def poison(self, time: float, name: str, why: str, event: str = "attempt-poisoned") -> Iterator[Instruction]:
-        """The attempt at a query's present batch cannot count: its tasks are told, state in memory goes."""
+    def poison(
+        self, time: float, name: str, why: str, event: str = "attempt-poisoned", silent: bool = False
+    ) -> Iterator[Instruction]:
+        """The attempt at a query's present batch cannot count: its tasks are told, state in memory goes.
+
+        If a task has broken off in silence, it may be a look at the batch that has seen enough: then Spark must not be
+        told then to give its stage up.
+        """
         epochs = self.evaluations.stored[name]
         held, now = epochs.held, epochs.attempt
         counted = now is not None and bool(now.feeders or not now.poisoned)
@@ -115,7 +122,7 @@ class StoredQueries:
         if held is not None:
             for site in self.movements.sites.values():
                 yield Tell(site.peer, {"type": "drop", "region": self.region, "evaluation": name})
-        if now is not None and now.poisoned and counted and now.stage and now.broad:
+        if now is not None and now.poisoned and counted and now.stage and (now.broad or not silent):
             yield Cancel(now.stage, f"region {self.region}: {why}")
 
     # -- state

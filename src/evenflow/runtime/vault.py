@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +23,7 @@ from evenflow.control.events import Save
 from evenflow.errors import BlobMissing, CorruptState, EvenflowError, StoreError
 from evenflow.runtime.journal import PAUSE_S, TRIES
 from evenflow.runtime.patience import Patient, tried
-from evenflow.state.chain import Latest, latest, note_operator, operators, record_name, unfinished
+from evenflow.state.chain import Latest, latest, note_operators, operators, record_name, unfinished
 from evenflow.state.claim import BEAT_S, claim
 from evenflow.state.manifest import (
     MOVES,
@@ -54,6 +54,13 @@ class Kept:
     units: int
     named: bool = True
     """Whether the user has named it: then another name is another operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The operators of a query, each with the batch in which it came."""
+
+    operators: Mapping[str, int]
 
 
 class Vault:
@@ -141,9 +148,10 @@ class Vault:
                     f"{here} for operator {region}, only for {', '.join(sorted(known))}. If it is to be added to the "
                     "query, with fresh state from this batch on, give it a name=; if it was changed, change it back"
                 )
-        note_operator(self._store, query, known or {}, region, epoch)
-        for content in (Begun(), Base()):
-            self._put(Save(region, query, "", content))
+        for content in (Listed({**(known or {}), region: epoch}), Begun(), Base()):
+            error = self._tried(Save(region, query, "", content))
+            if error:
+                return error
         return Saved(Base())
 
     def _resumed(self, found: Latest) -> Saved:
@@ -212,6 +220,8 @@ class Vault:
         kept = self._kept[order.region]
         about = (order.region, order.query, kept.operator, kept.units)
         match order.content:
+            case Listed(operators=listed):
+                note_operators(self._store, order.query, listed)
             case Begun() as begun:
                 told = Manifest(*about, *begun.key, (), kind="begun", before=begun.before, run=begun.run)
                 put_manifest(self._store, told)

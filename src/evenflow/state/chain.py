@@ -132,9 +132,9 @@ def operators(store: Store, query: str) -> dict[str, int] | None:
     return {str(region): int(since) for region, since in told["operators"].items()}
 
 
-def note_operator(store: Store, query: str, known: Mapping[str, int], region: str, since: int) -> None:
-    """Note that a query has one more operator from this batch on."""
-    store.put(record_name(query), [sealed({"query": query, "operators": {**known, region: since}})])
+def note_operators(store: Store, query: str, known: Mapping[str, int]) -> None:
+    """Note which operators a query has, each with the batch in which it came."""
+    store.put(record_name(query), [sealed({"query": query, "operators": dict(known)})])
 
 
 def record_name(query: str) -> str:
