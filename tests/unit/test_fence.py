@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evenflow.control.attempts import Base, Log
 from evenflow.control.controller import Controller
-from evenflow.control.events import CheckpointTaken, FeederJoined, Record, RegionOpened, Save, Tell
+from evenflow.control.events import CheckpointTaken, FeederJoined, Record, RegionOpened, Save, StageFacts, Tell
 from evenflow.errors import BlobMissing, StoreError, StoreInUse
 from evenflow.policy import Hash
 from evenflow.runtime import vault as vault_module
@@ -300,7 +300,7 @@ def test_a_driver_that_wakes_deletes_nothing_that_is_needed(at, monkeypatch):
 def test_queries_of_a_cluster_that_lost_its_checkpoint_end():
     controller = Controller(1)
     controller.handle(RegionOpened(0.0, "r", "op", Hash(), 4, durable=True))
-    feeder = FeederJoined(0.0, 5, "r", query="q", stage="1", run="1")
+    feeder = FeederJoined(0.0, 5, "r", query="q", stage="1", run="1", facts=StageFacts(1, 1, inputs=1))
     controller.handle(feeder)
     said = controller.handle(CheckpointTaken(1.0, "taken by B"))
     assert Record(1.0, "checkpoint-taken", {"why": "taken by B"}) in said
