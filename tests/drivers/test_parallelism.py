@@ -14,7 +14,7 @@ import json, time, uuid
 from pathlib import Path
 import evenflow as ef
 
-workers, slots, folder = {workers}, {slots}, Path({folder!r})
+workers, cores, folder = {workers}, {cores}, Path({folder!r})
 
 
 def slowly(batches):
@@ -27,7 +27,7 @@ def slowly(batches):
         yield batch
 
 
-spark = ef.local_session(workers, slots=slots)
+spark = ef.local_session(workers, slots=2, conf={{"spark.default.parallelism": str(cores)}})
 files = spark.readStream.schema("id long, k long").option("maxFilesPerTrigger", 8).parquet(str(folder / "in"))
 with ef.Cluster(spark, workers, checkpoint=folder / "state") as cluster:
     slow = files.mapInArrow(slowly, files.schema)
@@ -48,12 +48,12 @@ def test_killed_with_eight_partitions_and_started_again_with_three(tmp_path):
         ids = range(number * EACH, (number + 1) * EACH)
         table = pa.table({"id": list(ids), "k": [each % KEYS for each in ids]})
         pq.write_table(table, tmp_path / "in" / f"{number:02}.parquet")
-    with Script(SOURCE.format(workers=6, slots=2, folder=str(tmp_path)), tmp_path) as script:
+    with Script(SOURCE.format(workers=6, cores=8, folder=str(tmp_path)), tmp_path) as script:
         script.wait_until(lambda: len(list((tmp_path / "slow").iterdir())) >= 6, "six partitions have begun")
     for path in (tmp_path / "slow").iterdir():
         path.unlink()
     (tmp_path / "slow").rmdir()
-    with Script(SOURCE.format(workers=1, slots=2, folder=str(tmp_path)), tmp_path) as script:
+    with Script(SOURCE.format(workers=1, cores=3, folder=str(tmp_path)), tmp_path) as script:
         (line,) = [line for line in script.finish().splitlines() if line.startswith("counted")]
     got = Counter(tuple(pair) for pair in json.loads(line.removeprefix("counted")))
     totals = Counter(each % KEYS for each in range(FILES * EACH))

@@ -526,3 +526,9 @@ def test_partitions_of_another_plan_are_other_partitions():
     assert query.epochs.attempt.number == 2
     assert query.end(first) is None
     assert query.end(second) is not None
+
+
+def test_a_query_of_which_nothing_is_there_yet_has_nothing_to_load():
+    query = Query(Saved(Base()))
+    query.task(0, rows=False)
+    assert query.epochs.current

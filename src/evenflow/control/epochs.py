@@ -63,7 +63,7 @@ class Epochs:
         self.started: Begun | None = None
         """An attempt that has begun, if the store has not been told."""
         self._history = History(units)
-        if saved is not None:
+        if saved is not None and (saved.base.key, saved.wholes, saved.begun.epoch) != (NOTHING, (), -1):
             self._resume(saved)
 
     # -- what was before
