@@ -1,6 +1,6 @@
 """Figures of docs/keyed-operators.md that `evenflow bench keyed` does not give: peers, micro-batches, pauses, scaling.
 
-    .venv/bin/python benchmarks/keyed_operators.py --json out/keyed.json [--only peers,micro,state,scale,even,order]
+    .venv/bin/python benchmarks/keyed_operators.py --json out/keyed.json [--only peers,micro,…,order,exact]
 
 Every figure is a ratio within one run, or stands beside what it is to be compared with. Nothing is emulated here.
 """
@@ -285,7 +285,36 @@ def order(spark: SparkSession) -> dict[str, Any]:
     return {"rows_per_s": medians} | ratios
 
 
-PARTS = {"peers": peers, "micro": micro, "state": state, "scale": scale, "even": even, "order": order}
+def exact(spark: SparkSession | None) -> dict[str, Any]:
+    """The operator alone, without Spark: sums of longs and decimals beside those of doubles, in turns."""
+    count, batch, rounds = 1_200_000, 12_000, 7
+    random = np.random.default_rng(1)
+    keys, cents = random.integers(0, KEYS, count), random.integers(0, 100_000, count)
+    units, doubles = (keys % 1024).astype(np.int32), pa.array(cents.astype(np.float64))
+    columns = {
+        "double": doubles,
+        "bigint": pa.array(cents),
+        "decimal(12,2)": doubles.cast(pa.decimal128(12, 2)),
+        "decimal(30,2)": doubles.cast(pa.decimal128(30, 2)),
+    }
+    makers = {"sum": lambda: ef.RollingSum("v", rows=100), "mean": lambda: ef.RollingMean("v", rows=100)}
+    seconds: dict[str, list[float]] = {}
+    for turn in range(rounds + 1):
+        for how, make in makers.items():
+            for kind, column in columns.items():
+                operator, rows = make(), pa.record_batch({"v": column})
+                started = time.process_time()
+                for at in range(0, count, batch):
+                    part = slice(at, at + batch)
+                    operator.process(rows.slice(at, batch), units[part], keys[part])
+                if turn:  # the first compiles
+                    seconds.setdefault(f"{how} of {kind}", []).append(time.process_time() - started)
+    rates = {name: count / min(found) for name, found in seconds.items()}
+    ratios = {name: rate / rates[f"{name.split()[0]} of double"] for name, rate in rates.items()}
+    return {"rows_per_s": rates, "of_doubles": ratios}
+
+
+PARTS = {"peers": peers, "micro": micro, "state": state, "scale": scale, "even": even, "order": order, "exact": exact}
 
 
 def main(

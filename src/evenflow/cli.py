@@ -74,20 +74,30 @@ def torture(
     schedules: Annotated[int, typer.Option(help="How many schedules, however long they take; 0: see --minutes.")] = 0,
     keep: Annotated[Path | None, typer.Option(help="Directory for all that is left of runs that went wrong.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+    table: Annotated[Path | None, typer.Option(help="File for a table by kind of fault, in Markdown.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what the file of --json has.")] = False,
 ) -> None:
     """Run a keyed streaming job under schedules of faults, and compare its output and state with a plain run."""
 
     def work() -> None:
         from evenflow.torture import run, view
 
-        touch(json_file)
+        before = None
+        if resume and json_file is not None and json_file.exists() and json_file.stat().st_size:
+            before = run.Report.from_json(json.loads(json_file.read_text()))
+        else:
+            touch(json_file)
 
         def watch(report: run.Report) -> None:
             view.show_outcome(console, report.outcomes[-1])
             if json_file is not None:  # each time: a run of hours that is ended early has its figures
-                json_file.write_text(json.dumps(report.to_json(), indent=2) + "\n")
+                beside = json_file.with_name(f"{json_file.name}.new")
+                beside.write_text(json.dumps(report.to_json(), indent=2) + "\n")
+                beside.replace(json_file)
+            if table is not None:
+                table.write_text(view.markdown(report))
 
-        report = run.torture(seed, minutes, schedules, watch, keep)
+        report = run.torture(seed, minutes, schedules, watch, keep, before)
         view.show_report(console, report)
         write_figures(json_file, report.to_json())
         if not report.good:

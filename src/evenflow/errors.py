@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class EvenflowError(Exception):
     """Anything Evenflow raises on purpose."""
@@ -78,3 +84,15 @@ def described(error: BaseException) -> str:
 def first_line(error: BaseException) -> str:
     """The first line of an error that says something."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that is not known: those it may be, or those that there are."""
+    names = sorted(set(known))
+    lower = {other.lower(): other for other in names}
+    close = [lower[other] for other in difflib.get_close_matches(name.lower(), lower, 3, 0.6)]
+    if close:
+        return "did you mean " + " or ".join(f"'{other}'" for other in close) + "?"
+    if not names:
+        return "there are none"
+    return "there are: " + ", ".join(f"'{other}'" for other in names[:30]) + (", ..." if len(names) > 30 else "")

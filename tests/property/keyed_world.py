@@ -85,6 +85,8 @@ class World:
         self.processes = []
         self.fibers = []
         self.frozen = {}
+        self.pauses = []
+        """Times at which users go on."""
         self.jobs, self.tasks = [], []
         self._ids = 0
         self._names = 0
@@ -241,6 +243,7 @@ class World:
         """The user takes a while before the next action."""
         if job.waiting:
             job.resumes = self.now + job.waiting[0].wait
+            self.pauses.append(job.resumes)
 
     def _unpersist(self, job):
         job.unpersisted = True
@@ -464,7 +467,7 @@ class World:
 
     def _pass_time(self):
         times = [actor.until for actor in (*self.processes, *self.fibers) if actor.alive]
-        times += [self._ticked + PERIOD_S, *self.frozen.values(), *(job.resumes for job in self.jobs)]
+        times += [self._ticked + PERIOD_S, *self.frozen.values(), *self.pauses]
         self.now = max(self.now + 1e-4, min(time for time in times if time > self.now))
 
     def _what_waits(self):

@@ -86,8 +86,21 @@ LARGE = 60_000
 """Rows of a micro-batch: more of them than Spark's Python workers give out at once, so that a look ends tasks early."""
 
 
-def test_a_batch_that_is_asked_whether_it_is_empty(spark, tmp_path):
-    """Tasks that Spark does not want the rest of are no failures, and what they did does not count."""
+def ask_if_empty(batch, write):
+    if not batch.isEmpty():
+        write(batch)
+
+
+def persist_and_look(batch, write):
+    batch.persist()
+    assert len(batch.take(1)) == 1
+    write(batch)
+    batch.unpersist()
+
+
+@pytest.mark.parametrize("look", [ask_if_empty, persist_and_look])
+def test_a_batch_that_is_looked_at_first(spark, tmp_path, look):
+    """Tasks that Spark does not want the rest of are no failures; what they did counts if it is persisted."""
     folder = tmp_path / "in"
     folder.mkdir()
     for number in range(BATCHES):
@@ -95,8 +108,7 @@ def test_a_batch_that_is_asked_whether_it_is_empty(spark, tmp_path):
         pq.write_table(pa.table({"id": ids, "k": pa.array(np.zeros(LARGE, np.int64))}), folder / f"{number}.parquet")
 
     def each(batch, _number):
-        if not batch.isEmpty():
-            batch.write.mode("append").parquet(str(tmp_path / "out"))
+        look(batch, lambda rows: rows.write.mode("append").parquet(str(tmp_path / "out")))
 
     def start():
         files = spark.readStream.schema("id long, k long").option("maxFilesPerTrigger", 1).parquet(str(folder))

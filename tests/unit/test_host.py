@@ -93,6 +93,21 @@ def test_a_unit_goes_over_with_its_state():
     assert source.feed(2) == [2]
 
 
+def test_feeders_that_count_units_otherwise_are_refused():
+    """Found by the fuzz: arrays of a region with 0 units ended the worker when rows of unit 1 came."""
+    site, _ = sites()
+    with pytest.raises(ProtocolError, match=r"of operator op speaks of 0 units: it has 9"):
+        site.host.open("r", "op", 0, 0.0, 0.0)
+    code, site.host._regions.code = site.host._regions.code, lambda _name: None  # it is not here yet
+    site.host.open("r", "op", 0, 0.0, 0.0)
+    site.host._regions.code = code
+    with pytest.raises(ProtocolError, match=r"speaks of 0 units: it has 9"):
+        site.feed(1)
+    site.leave()
+    site.open()
+    assert site.feed(1) == [1]
+
+
 def test_restored_units_are_as_they_were():
     source, _ = sites()
     source.open()

@@ -1,13 +1,16 @@
 """`evenflow state ls | show | verify`."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from evenflow.cli import app
+from evenflow.state.chain import note_operators, operators
 from evenflow.state.claim import claim
-from evenflow.state.manifest import Log, Manifest, log_name, put_epoch, put_task, units_name
+from evenflow.state.manifest import Log, Manifest, log_name, put_manifest, units_name
 from evenflow.state.sealed import Place, key_of
 from evenflow.state.segments import SegmentWriter
 from evenflow.state.store import open_store
@@ -33,11 +36,10 @@ def write_epoch(store, region, query, epoch, rows=10):
     store.put(log_name(manifest.prefix, epoch, 1, LIFE, 0), segment.finish())
     snapshot = units_name(manifest.prefix, epoch, LIFE, 0)
     store.put(snapshot, pack_units({unit: np.zeros(100) for unit in range(7)}))
-    put_task(store, manifest)
-    put_epoch(
-        store,
-        Manifest(region, query, "RollingMean('x')", 64, epoch, 1, (0,), (snapshot,), manifest.logs),
-    )
+    for kind, more in (("begun", {}), ("whole", {"logs": manifest.logs}), ("epoch", {"snapshots": (snapshot,)})):
+        logs = {"logs": manifest.logs} if kind == "epoch" else {}
+        put_manifest(store, replace(manifest, kind=kind, **{"logs": ()} | more | logs))
+    note_operators(store, query, {**(operators(store, query) or {}), region: 0})
 
 
 @pytest.fixture
@@ -88,7 +90,7 @@ def test_show_of_what_is_not_there_or_not_one(where, names, said):
 def test_verify_a_sound_one(where):
     code, said = run("verify", where)
     assert code == 0
-    assert "20 blobs" in said
+    assert "27 blobs" in said
     assert "all sound" in said
 
 
@@ -111,6 +113,20 @@ def test_verify_notices_what_is_missing(where):
     assert code == 1
     assert "BAD count/q%2F1/log/9.1.0.5f.0 (epoch 9): it is missing; the manifest of epoch 9 needs it" in said
     assert "no epoch can be restored" in said
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        ("count/q%2F1/begun/9.1", "BAD count/q%2F1/begun/9.1 (epoch 9): it is missing; every attempt leaves it"),
+        ("evenflow.queries/q2", "BAD evenflow.queries/q2 (epoch -1): it is missing, or does not list mean price"),
+    ],
+)
+def test_verify_notices_notes_that_are_missing(where, gone, said):
+    (where / gone).unlink()
+    code, output = run("verify", where)
+    assert code == 1
+    assert said in output
 
 
 def test_verify_tells_how_far_it_is(where):

@@ -19,6 +19,7 @@ from evenflow.errors import InvalidArgument, StoreError, StoreInUse
 from evenflow.state.claim import VOID_S, claim
 from evenflow.state.disk import DiskStore
 from evenflow.state.files import ABANDONED_S, FileStore
+from evenflow.state.layout import FORMAT
 from evenflow.state.store import FORMAT_FILE, is_name, open_store, part, unpart
 from evenflow.testing import check_store
 from tests.unit.state_memory import Memory
@@ -232,10 +233,14 @@ def test_looking_makes_nothing(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["path", "local"])
-def test_a_newer_format_is_refused_by_both_names(tmp_path, kind):
-    (tmp_path / FORMAT_FILE).write_text(json.dumps({"format": 2, "evenflow": "9.9"}))
+@pytest.mark.parametrize(
+    ("format", "remedy"), [(FORMAT + 1, "install a newer evenflow"), (1, "start the query with a new checkpoint and a")]
+)
+def test_another_format_is_refused_by_both_names(tmp_path, kind, format, remedy):
+    (tmp_path / FORMAT_FILE).write_text(json.dumps({"format": format, "evenflow": "9.9"}))
     where = tmp_path if kind == "path" else (fs.LocalFileSystem(), str(tmp_path))
-    with pytest.raises(StoreError, match=r"has format 2, written by evenflow 9\.9; .* up to format 1: install a newer"):
+    said = rf"has format {format}, written by evenflow 9\.9; .* reads format {FORMAT}: .*{remedy}"
+    with pytest.raises(StoreError, match=said):
         open_store(where)
 
 

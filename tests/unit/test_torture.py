@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenflow.testing import check_operator
-from evenflow.torture import hooks, store
+from evenflow.torture import damage, hooks, store, view
 from evenflow.torture.check import Verdict, committed, compare
 from evenflow.torture.operator import Counted
 from evenflow.torture.rows import Rows, reference, rows_of, write
 from evenflow.torture.run import Outcome, Report
-from evenflow.torture.schedule import COMMIT, MOMENTS, WORKER_POINTS, Fault, Job, Schedule, draw, from_json
+from evenflow.torture.schedule import COMMIT, DAMAGES, MOMENTS, WORKER_POINTS, Fault, Job, Schedule, draw, from_json
 
 SEEDS = range(300)
 
@@ -50,11 +50,19 @@ def test_a_seed_gives_one_input():
 
 def test_schedules_have_all_there_is():
     faults = [fault for seed in SEEDS for fault in draw(seed).faults]
-    assert {fault.kind for fault in faults} == {"kill", "stop", "slow", "fails", "full", "flip"}
-    assert {fault.victim for fault in faults} == {"", "worker", "feeder", "executor", "driver"}
+    assert {fault.kind for fault in faults} == {
+        *("kill", "stop", "slow", "fails", "full", "flip", "lose", "freeze", "rival"),
+        *DAMAGES,
+    }
+    assert {fault.victim for fault in faults} == {"", "worker", "feeder", "executor", "driver", "checkpoint"}
     assert {fault.point for fault in faults} == {"", *WORKER_POINTS, *COMMIT}
     assert {fault.moment for fault in faults} == {"", *MOMENTS}
-    assert {draw(seed).job.executors for seed in SEEDS} == {0, 2}
+    jobs = [draw(seed).job for seed in SEEDS]
+    assert {job.executors for job in jobs} == {0, 2}
+    assert {job.sink for job in jobs} == {"files", "peeks"}
+    assert {job.store for job in jobs} == {"disk", "s3"}
+    assert {bool(job.packs) for job in jobs} == {bool(job.crews) for job in jobs} == {False, True}
+    assert {job.racing for job in jobs} == {bool(job.stall_s) for job in jobs} == {False, True}
 
 
 def test_schedules_make_sense():
@@ -62,9 +70,11 @@ def test_schedules_make_sense():
         for fault in schedule.faults:
             assert fault.batch < schedule.job.batches
             assert fault.victim != "executor" or schedule.job.executors
-            assert fault.point not in COMMIT or fault.victim == "driver" or fault.kind == "full"
+            assert fault.point not in COMMIT or fault.victim == "driver" or fault.kind in ("full", *DAMAGES)
+            assert fault.kind != "freeze" or schedule.job.store == "s3", "a disk has locks that outlive a freeze"
         kinds = [fault.kind for fault in schedule.faults]
         assert "flip" not in kinds or "kill" in kinds[kinds.index("flip") :]
+        assert not {*kinds} & {*DAMAGES} or any(fault.victim == "driver" for fault in schedule.faults)
 
 
 # -- what should come out
@@ -150,6 +160,16 @@ def test_rows_that_came_out_of_order():
     assert compare(given, output(given, [2, 0, 1, 3]), ordered=True) == Verdict(4, out_of_order=1)
 
 
+def test_rows_that_race():
+    """Any row of a key may be the nth, but one of them must be."""
+    given = rows(1, 2, 1, 1)
+    swapped = output(given, nth={0: 3, 3: 1})
+    assert compare(given, swapped, racing=True) == Verdict(4)
+    assert not compare(given, swapped).good
+    assert compare(given, output(given, nth={0: 2}), racing=True) == Verdict(4, wrong=1)
+    assert compare(given, output(given, [0, 1, 2]), racing=True) == Verdict(4, lost=1)
+
+
 def test_state_that_was_lost():
     given = rows(1, 1, 1)
     assert compare(given, output(given, nth={2: 1})).wrong == 1
@@ -186,6 +206,21 @@ def test_report():
     assert Report(3, [good]).good
     assert not Report(3, [good, bad]).good
     assert not Report(3, [good], ["python 17"]).good
+
+
+def test_a_report_that_is_taken_up_again():
+    schedule = Schedule(3, draw(3).job, (Fault("kill", "worker", "restore", nth=2), Fault("stop", "worker", batch=1)))
+    good = Outcome(schedule, Verdict(rows=10), struck=tuple(map(str, schedule.faults)), refused=("a",))
+    report = Report(3, [good, Outcome(schedule, Verdict(rows=10, lost=2), hang=True)], ["python 17"])
+    assert Report.from_json(json.loads(json.dumps(report.to_json()))) == report
+    assert view.markdown(report).splitlines() == [
+        "| what struck | schedules | rows | lost | doubled | out of order | wrong | hangs | errors | refused |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+        "| kill worker at restore | 1 | 10 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |",
+        "| nothing | 1 | 10 | 2 | 0 | 0 | 0 | 1 | 0 | 0 |",
+        "| stop worker | 1 | 10 | 0 | 0 | 0 | 0 | 0 | 0 | 1 |",
+        "| all | 2 | 20 | 2 | 0 | 0 | 0 | 1 | 0 | 1 |",
+    ]
 
 
 # -- how faults strike
@@ -248,3 +283,22 @@ def test_a_bit_is_flipped_and_flipped_back(run):
     assert store.flip_back(known.folder, "blob r/q/log/0.1.0.5.0 is damaged at byte 1") == ["0.1.0.5.0"]
     assert bytes(faulty.get("r/q/log/0.1.0.5.0")) == b"abcdef"
     assert store.flip_back(known.folder, "blob r/q/log/0.1.0.5.0 is damaged at byte 1") == []
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_blobs_are_damaged_once_a_driver_is_gone_and_put_back(run, kind):
+    known = run(Fault(kind, point="log", share=0.9))
+    where, names = str(known.folder / hooks.STATE), ("r/q/log/0.1.0.5.0", "r/q/log/1.1.0.5.0")
+    with store.open_store(where) as there:
+        for name in names:
+            there.put(name, [name.encode()])
+        damage.strike(known, where)
+        assert not known.done(0), "there was no driver before"
+        (known.folder / hooks.BEGUN).write_text("1\n2\n")
+        damage.strike(known, where)
+        assert damage.names(known.folder) == [names[1]]
+        left = {name: bytes(there.get(name)) for name, _ in there.names("r/q")}
+        assert left.get(names[1]) == {"vanish": None, "cut": b"r/q/log/", "stale": names[0].encode()}[kind]
+        assert damage.restore(known.folder, where, f"blob {names[0]} is missing") == []
+        assert damage.restore(known.folder, where, f"blob {names[1]} is missing") == [f"{kind} 1.1.0.5.0"]
+        assert bytes(there.get(names[1])) == names[1].encode()

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import RegionOpened
+from evenflow.control.events import RegionOpened, StageFacts
 from evenflow.errors import StoreError, StoreInUse
 from evenflow.policy import Hash
 from evenflow.runtime import patience
@@ -32,22 +32,23 @@ class SlowVault(Vault):
         self.reads = 0
         super().__init__(where, "a test")
 
-    def saved(self, region, query, new=False):
+    def saved(self, region, query, epoch=0, new=True):
         self.reads += 1
         assert self.let.wait(PATIENCE_S)
-        return super().saved(region, query, new)
+        return super().saved(region, query, epoch, new)
 
 
 def feeder(partition, query="q"):
     about = {"type": "feeder", "region": "r", "partition": partition, "attempt": 0, "query": query}
-    return about | {"epoch": 0, "stage": "1", "run": "1"}
+    return about | {"epoch": 0, "stage": "1", "run": "1", "mark": "r"}
 
 
 def test_a_slow_store_does_not_stop_the_controller(tmp_path):
     log = EventLog(None)
     vault = SlowVault(str(tmp_path))
     vault.add("r", Kept("Nth", UNITS))
-    driver = Driver(Controller(1), SECRET, HOST, 0.05, log, vault=vault)
+    told = StageFacts(3, 3, inputs=3)
+    driver = Driver(Controller(1), SECRET, HOST, 0.05, log, vault=vault, facts=lambda *_: told)
     links = []
     try:
         driver.open_region(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))

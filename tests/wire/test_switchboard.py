@@ -218,3 +218,36 @@ def test_wake_from_another_thread(board):
     board.wake()
     assert not list(board.poll(PATIENCE_S))
     assert time.monotonic() - started < PATIENCE_S
+
+
+def test_who_knocks_while_we_are_busy_is_let_in(monkeypatch):
+    """An operator may take longer for a frame than a handshake may; nobody who connects meanwhile is to blame."""
+    now = [0.0]
+    busy, talker, comer = Switchboard(SECRET, clock=lambda: now[0]), Switchboard(SECRET), Switchboard(SECRET)
+    try:
+        port = busy.listen("127.0.0.1")
+        talking = talker.connect("127.0.0.1", port, "a busy one")
+        until(lambda: talking.open and not busy._half_open, busy, talker)
+        coming = comer.connect("127.0.0.1", port, "a busy one")
+        list(comer.poll(0.05))
+        talking.send(Frame(Kind.DATA, b"x"))
+        until(lambda: not talking.unsent, talker)
+        select = busy._selector.select
+        knocks_first = lambda ready: ready[0].fileobj not in busy._listeners  # noqa: E731
+        monkeypatch.setattr(busy._selector, "select", lambda timeout: sorted(select(timeout), key=knocks_first))
+        for thing in busy.poll(PATIENCE_S):
+            now[0] += 2 * switchboard.HANDSHAKE_S * isinstance(thing, Received)
+        assert now[0]
+        until(lambda: coming.open, busy, comer)
+    finally:
+        for board in (busy, talker, comer):
+            board.close()
+
+
+def until(condition, *boards):
+    """Poll boards until something holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        for board in boards:
+            assert not [thing for thing in board.poll(0.02) if isinstance(thing, Lost)]

@@ -191,10 +191,12 @@ class Controller:
         if event.error:
             fields = {"region": save.region, "query": save.query, "what": save.kind, "error": event.error}
             yield Record(event.time, "store-failed", fields)
-        feeder, region = self._feeders.get(save.peer), self._keyed(save.region)
-        if save.kind == "task" and feeder is not None and region is not None:
-            yield from region.task_stored(feeder, event)
-        elif event.final and region is not None:
+        region = self._keyed(save.region)
+        if region is None:
+            return
+        if save.kind in ("begun", "whole"):
+            yield from region.stored.noted(event)
+        elif event.final:
             yield from region.store_failed(event)
 
     def _checkpoint_taken(self, event: CheckpointTaken) -> Iterator[Instruction]:

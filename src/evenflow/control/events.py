@@ -103,10 +103,12 @@ class FeederJoined:
     """Whether the batches of the query before this one had no rows."""
     run: str = ""
     """Which start of the query it belongs to."""
+    task: int = 0
+    """Spark's number of this try of the task: no two are alike."""
+    kinds: int = 1
+    """How many stages, one behind the other, an evaluation has that feed the operator."""
     saved: Any = None
     """What the store has of the query (`attempts.Saved`), for the first task of it that comes."""
-    kinds: int = 1
-    """How many kinds of stages an evaluation has: two where rows wait for ticks, which come in a stage of their own."""
     own_stage: str = ""
     """Of a task with ticks: Spark's stage of its own; its evaluation goes by `stage`, that of the rows."""
     facts: StageFacts | str | None = None
@@ -418,7 +420,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Have something made durable: `task`, `broken` (TaskThrough) or `epoch` (Base); `Stored` tells what became of it.
+    """Have something made durable: `begun` (Begun), `whole` (Whole), `epoch` (Base); `Stored` tells what became of it.
 
     Once an epoch is saved, whatever its base does not need is deleted: older logs, and the snapshots named in `stale`.
     """

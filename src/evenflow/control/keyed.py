@@ -274,12 +274,6 @@ class KeyedRegion:
         }
         return Tell(peer, message | self.costs.told())
 
-    def task_stored(self, feeder: FeederJoined, event: Stored) -> Iterator[Instruction]:
-        """The store has been told of a task, or could not be."""
-        if event.error:
-            return self._fail(event.time, feeder, f"the checkpoint cannot be written: {event.error}")
-        return self.stored.noted(feeder, event)
-
     def give_up_stored(self, event: CheckpointTaken) -> Iterator[Instruction]:
         """Queries whose state is stored end for good: another cluster goes on with them."""
         for name in list(self.evaluations.stored):
@@ -305,13 +299,15 @@ class KeyedRegion:
             if event.stopped:
                 why = f"the query was stopped in the middle of batch {feeder.epoch}"
                 rest = ", which is run again when it is started again" if stored else ": its state goes with it"
-            yield from self._fail(event.time, feeder, why + rest, event.stopped)
+            yield from self._fail(event.time, feeder, why + rest, event.stopped, silent=True)
 
-    def _fail(self, time: float, feeder: FeederJoined, why: str, stopped: bool = False) -> Iterator[Instruction]:
+    def _fail(
+        self, time: float, feeder: FeederJoined, why: str, stopped: bool = False, silent: bool = False
+    ) -> Iterator[Instruction]:
         """A task cannot go on, and nobody can in its stead."""
         name = evaluation_of(feeder)
         if name in self.evaluations.stored:
-            return self.stored.poison(time, name, why, "attempt-stopped" if stopped else "attempt-poisoned")
+            return self.stored.poison(time, name, why, "attempt-stopped" if stopped else "attempt-poisoned", silent)
         return self._end(time, name, why)
 
     def _end(self, time: float, name: str, why: str) -> Iterator[Instruction]:

@@ -50,6 +50,9 @@ class KeyedOperator(ABC):
     hashed: tuple[str, ...] = ()
     """Columns whose 64-bit hashes the operator wants; they come with its rows as columns `xxhash64(name)`."""
 
+    naming: ClassVar[tuple[str, ...]] = ()
+    """The attributes that hold names of columns: these may be given in any case, as Spark takes them."""
+
     adds: ClassVar[bool] = False
     """Whether the result is always the rows as they came, in their order, with further columns. Then only those columns
     travel back, and the rows' own stay where they are."""
@@ -64,6 +67,10 @@ class KeyedOperator(ABC):
 
     def warm_up(self, rows: pa.Schema) -> None:  # noqa: B027 - nothing to do is a fine default
         """Compile and import whatever the first row would have to wait for; state must stay empty."""
+
+    def planned(self, *, ansi: bool) -> KeyedOperator:
+        """The operator as it is to run in a session with this `spark.sql.ansi.enabled`: itself, or a copy."""
+        return self
 
     @abstractmethod
     def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> Result:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.adding import column_type
 from evenflow.operators.columns import locked, microseconds, require_time
+from evenflow.operators.declared import as_new, as_struct
 from evenflow.operators.keyed import Keys, Origin, Units
 from evenflow.rules import syntax as s
 from evenflow.rules.batch_rule import BatchRule
@@ -50,13 +51,14 @@ class Engine:
         streams: Mapping[str, Sequence[str]],
         stream_column: str | None,
         in_order: bool = False,
+        ansi: bool = True,
     ) -> None:
         self._time, self._lateness, self._named, self._stream_column = time, lateness, named, stream_column
         if time is not None:
             require_time("time=", time, column_type("time=", rows, time))
         schemas = {name: _columns(rows, name, columns) for name, columns in streams.items()}
         span = 0 if lateness is None or in_order else round(lateness * 1e6)
-        self.world = World(schemas, functions, tuple(key), time is not None, span)
+        self.world = World(schemas, functions, tuple(key), time is not None, span, ansi=ansi)
         judges = lateness is not None and not in_order
         if judges or any(s.goes_by_time(rule) for _, rule in rules.values()):
             self.world.clock = self.world.states.share("clock", lambda: Clock(span if judges else -1))
@@ -186,7 +188,7 @@ class Engine:
         return numbers
 
     def _schema(self) -> pa.Schema:
-        fields: dict[str, tuple[pa.DataType, str]] = {}
+        fields: dict[str, tuple[pa.Field, str]] = {}
         spelled: dict[str, str] = {}
         for rule, bound in self.rules.items():
             for field in bound.output.schema:
@@ -196,12 +198,14 @@ class Engine:
                         f"columns '{first}' of rule '{fields[first][1]}' and '{field.name}' of rule '{rule}' differ in "
                         "case only: give one of them another name with AS"
                     )
-                kind, other = fields.setdefault(field.name, (field.type, rule))
-                if kind != field.type:
+                known, other = fields.setdefault(field.name, (field, rule))
+                if known.type != field.type:
                     raise InvalidArgument(
-                        f"column '{field.name}' is {kind} in rule '{other}' and {field.type} in rule '{rule}': "
+                        f"column '{field.name}' is {known.type} in rule '{other}' and {field.type} in rule '{rule}': "
                         "give one of them another name with AS"
                     )
+                if known.metadata != field.metadata:
+                    fields[field.name] = as_new(known), other
         own = ([RULE] if self._named else []) + ([LATE] if self._lateness is not None else [])
         for name in own:
             if name in spelled:
@@ -210,20 +214,21 @@ class Engine:
                     f"{rule} selects a column '{spelled[name]}', the name of a column that comes with every result: "
                     "give it another name with AS"
                 )
-        result = [pa.field(name, kind) for name, (kind, _) in fields.items()]
+        result = [field for field, _ in fields.values()]
         if self._named:
             result.insert(0, pa.field(RULE, pa.string()))
         if self._lateness is not None:
             theirs = {name for schema in self.world.streams.values() for name in schema.names}
-            whole = [pa.field(field.name, field.type) for field in self._rows if field.name in theirs]
-            result.append(pa.field(LATE, pa.struct(whole)))
+            result.append(as_struct(LATE, [field for field in self._rows if field.name in theirs]))
         return pa.schema(result)
 
 
 def _columns(rows: pa.Schema, stream: str, names: Sequence[str]) -> pa.Schema:
     """A stream's columns; on the workers, those that are read."""
     there = [name for name in names if name in rows.names]
-    return pa.schema([pa.field(name, column_type(f"stream '{stream}'", rows, name)) for name in there])
+    for name in there:
+        column_type(f"stream '{stream}'", rows, name)
+    return pa.schema([rows.field(name).with_nullable(True) for name in there])
 
 
 def _bound(rule: s.Rule, text: Text, world: World) -> Bound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import pickle
 from collections.abc import Mapping, Sequence
@@ -67,6 +68,7 @@ class RuleOperator(KeyedOperator):
         self._in_order, self._as_they_come = in_order, as_they_come
         self._rows: pa.Schema | None = None
         """The columns that rows will come with, as far as this has been asked about them: time may come before rows."""
+        self._ansi = True
         self._engine: Engine | None = None
         self._waiting: dict[int, Any] = {}
 
@@ -103,7 +105,12 @@ class RuleOperator(KeyedOperator):
             "in_order": self._in_order,
             "as_they_come": self._as_they_come,
         }
-        return _make, (type(self), rules, self._functions, more, self._rows)
+        return _make, (type(self), rules, self._functions, more, self._rows, self._ansi)
+
+    def planned(self, *, ansi: bool) -> RuleOperator:
+        actor = copy.copy(self)
+        actor._ansi = ansi
+        return actor
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
         self._rows = rows
@@ -183,15 +190,18 @@ class RuleOperator(KeyedOperator):
             streams=streams,
             stream_column=self.stream_column,
             in_order=self._in_order,
+            ansi=self._ansi,
         )
 
     def __str__(self) -> str:
         return f"RuleOperator({', '.join(self.rules) or 'one rule'})"
 
 
-def _make(kind: type[RuleOperator], rules: Any, functions: Any, more: Mapping[str, Any], rows: Any) -> RuleOperator:
+def _make(
+    kind: type[RuleOperator], rules: Any, functions: Any, more: Mapping[str, Any], rows: Any, ansi: bool
+) -> RuleOperator:
     operator = kind(rules, functions, **more)
-    operator._rows = rows
+    operator._rows, operator._ansi = rows, ansi
     return operator
 
 

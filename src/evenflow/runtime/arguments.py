@@ -32,7 +32,9 @@ LONGEST_NAME = 80
 def check_dataframe(df: DataFrame) -> None:
     """Refuse what is no DataFrame."""
     if not hasattr(df, "mapInArrow"):
-        raise InvalidArgument(f"df is a {type(df).__name__}: give a DataFrame")
+        kind = f"{type(df).__module__.split('.')[0]}.{type(df).__qualname__}".removeprefix("builtins.")
+        remedy = "spark.createDataFrame makes one of it" if kind == "pandas.DataFrame" else "give one"
+        raise InvalidArgument(f"df is a {kind}, not a DataFrame of Spark: {remedy}")
 
 
 def check_operator(operator: KeyedOperator) -> None:
@@ -193,6 +195,11 @@ def arrow_schema(spark: SparkSession, schema: StructType) -> Any:
         timezone=spark.conf.get("spark.sql.session.timeZone"),
         prefers_large_types=spark.conf.get("spark.sql.execution.arrow.useLargeVarTypes") == "true",
     )
+
+
+def case_sensitive(spark: SparkSession) -> bool:
+    """Whether the session tells names apart that differ in case only."""
+    return spark.conf.get("spark.sql.caseSensitive") == "true"
 
 
 def pickled(operator: MapOperator | Hosted) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Iterator
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from evenflow.errors import FunctionError, ProtocolError, described
@@ -92,9 +93,17 @@ def _parts(batch: pa.RecordBatch) -> Iterator[memoryview]:
 
 def error_body(worker: int, error: BaseException, where: str) -> bytes:
     """What went wrong, and which row it seems to come from."""
-    trace = "".join(traceback.format_exception(error))
+    trace = "".join(traceback.format_exception(type(error), error, _without_ours(error.__traceback__)))
     said = {"error": _printable(described(error)), "traceback": _printable(trace[-20_000:])}
     return json.dumps({"worker": worker, "where": where} | said).encode()
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """Where the user's own code begins; all of it if there is none."""
+    rest = trace
+    while rest is not None and str(rest.tb_frame.f_globals.get("__name__", "")).startswith("evenflow."):
+        rest = rest.tb_next
+    return rest or trace
 
 
 def _printable(text: str) -> str:

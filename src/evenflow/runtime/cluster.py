@@ -23,6 +23,7 @@ from evenflow.control.region import Region
 from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument, StoreInUse
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
+from evenflow.operators.declared import spelled
 from evenflow.operators.keyed import KeyedOperator, identity
 from evenflow.operators.map import Input, MapOperator
 from evenflow.policy import Balance, KeyedBalance
@@ -30,6 +31,7 @@ from evenflow.runtime.arguments import (
     arrow_schema,
     balance_of,
     bytes_of,
+    case_sensitive,
     check_dataframe,
     check_move,
     check_name,
@@ -48,13 +50,15 @@ from evenflow.runtime.detect import Order, Rules, plan_rules
 from evenflow.runtime.driver import Driver
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.feeder import Feed
+from evenflow.runtime.interrupts import Interrupts
 from evenflow.runtime.order import ordering_of, warning_of
 from evenflow.runtime.plan import plan_keyed
 from evenflow.runtime.qos import Named
 from evenflow.runtime.queries import Queries
 from evenflow.runtime.regions import Regions
-from evenflow.runtime.session import cancel_stage, check_slots, driver_host, executor_of, remedy_for_slots, slot_count
+from evenflow.runtime.session import cancel_stage, driver_host, executor_of, missing_package, use_this_python
 from evenflow.runtime.settings import Settings
+from evenflow.runtime.slots import check_slots, give_back, hold_slots, remedy_for_slots, slot_count, slots_needed
 from evenflow.runtime.stages import Stages
 from evenflow.runtime.supervisor import Supervisor
 from evenflow.runtime.vault import Kept, Vault
@@ -119,9 +123,12 @@ class Cluster:
         key = key_of(checkpoint_key)
         if key and not where:
             raise InvalidArgument("checkpoint_key is given and checkpoint is not: give both, or neither")
-        self._vault = Vault(where, f"cluster {name}", key) if where else None
+        use_this_python(self._context)
+        hold_slots(self._context, name, workers)
         self._named = Named(weights)
+        self._vault: Vault | None = None
         try:
+            self._vault = Vault(where, f"cluster {name}", key) if where else None
             log = EventLog(event_log)
             queries = Queries(spark)
             cancel = partial(cancel_stage, self._context)
@@ -130,6 +137,7 @@ class Cluster:
             controller = Controller(workers, weights, stall_timeout)
             self._driver = Driver(controller, secret, bind, period, log, *asked, replace_worker=self._replace)
         except BaseException:
+            give_back(self._context, name)
             if self._vault is not None:
                 self._vault.close()
             raise
@@ -139,11 +147,12 @@ class Cluster:
         )
         self._settings = settings
         self._supervisor = Supervisor(self._context, settings, workers, self._task_ended)
+        self._interrupts = Interrupts(spark)
         atexit.register(self.stop)
         try:
             stages.warm_up()  # while the workers start
             self.await_workers(start_timeout)
-            check_slots(self._context, workers)
+            check_slots(self._context, name)
         except BaseException:
             self.stop()
             raise
@@ -244,6 +253,8 @@ class Cluster:
         check_dataframe(df)
         check_name(name)
         check_operator(operator)
+        operator = spelled(operator, df.columns, case_sensitive(self._spark))
+        operator = operator.planned(ansi=self._spark.conf.get("spark.sql.ansi.enabled") == "true")
         chosen = keyed_balance_of(balance, options)
         check_sharing(operator, chosen, split_keys)
         check_units(units, self._size)
@@ -255,7 +266,7 @@ class Cluster:
         warning = warning_of(operator, ordering, name or "keyed")
         if self._vault is not None and df.isStreaming and chosen.by_content:
             by = f"{key} modulo" if spread == "modulo" else key
-            kept = Kept(f"{identity(operator)} by {by}{ordering or ''}", units + 1)
+            kept = Kept(f"{identity(operator)} by {by}{ordering or ''}", units + 1, bool(name))
             region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer, warning)
         else:
             region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer, warning)
@@ -354,8 +365,9 @@ class Cluster:
         self._check_running()
         deadline = time.monotonic() + timeout
         while (live := self._driver.ask(Controller.live)) < self._size:
-            if time.monotonic() > deadline:
-                raise ClusterStartError(self._why_not_started(live, timeout))
+            why = missing_package(self._last_failure())
+            if why or time.monotonic() > deadline:
+                raise ClusterStartError(why or self._why_not_started(live, timeout))
             time.sleep(0.02)
 
     def events(self) -> list[dict[str, Any]]:
@@ -374,6 +386,8 @@ class Cluster:
             self._supervisor.stop(STOP_S)
         finally:
             self._driver.close()
+            self._interrupts.close()
+            give_back(self._context, self._settings.cluster)
             self._closed = True  # not before: a Ctrl-C on the way here leaves the rest to the next call
             atexit.unregister(self.stop)
 
@@ -394,7 +408,12 @@ class Cluster:
     def _why_not_started(self, live: int, timeout: float) -> str:
         slots = slot_count(self._context)
         message = f"{live} of {self._size} workers started within {timeout:.0f} s; the session has {slots} task slots. "
-        failures = [event for event in self._driver.events() if event["event"] == "task-ended"]
-        if failures:
-            return message + f"The last worker task to fail said: {failures[-1]['reason']}"
-        return message + remedy_for_slots(self._context, self._size + 1)
+        failure = self._last_failure()
+        if failure:
+            return message + f"The last worker task to fail said: {failure}"
+        return message + remedy_for_slots(self._context, slots_needed(self._context))
+
+    def _last_failure(self) -> str:
+        """Why the last worker task to end did so; empty if none has."""
+        ended = (str(event["reason"]) for event in reversed(self._driver.events()) if event["event"] == "task-ended")
+        return next(ended, "")

@@ -326,7 +326,7 @@ class Driver:
         self._early[channel] = []
         if query not in self._looking:
             self._looking[query] = []
-            self._vault.look(*query, feeder.first, lambda saved: self.post(_Found(query, saved)))
+            self._vault.look(*query, feeder.epoch, feeder.first, lambda saved: self.post(_Found(query, saved)))
         self._looking[query].append((channel, feeder))
 
     def _send_code(self, channel: Channel, peer: int, operator: str) -> None:

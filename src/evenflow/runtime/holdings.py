@@ -116,9 +116,9 @@ class Region:
         before, self.counted = self.counted, {}
         for evaluation, state in self.copies.items():
             operator = state.operator if isinstance(state, Paged) else state
-            self.counted[evaluation] = operator.tallies()
+            self.counted[evaluation] = {name: int(count) for name, count in operator.tallies().items()}
             for name, count in self.counted[evaluation].items():
-                sums[name] = sums.get(name, 0) + int(count) - before.get(evaluation, {}).get(name, 0)
+                sums[name] = sums.get(name, 0) + count - before.get(evaluation, {}).get(name, 0)
         return sums
 
 
@@ -141,7 +141,14 @@ class Holdings(dict[str, Region]):
         hosted = self.code(region.operator)
         if hosted is None:
             raise ProtocolError(f"operator {region.operator} is not here yet")
+        self.check_units(region.operator, region.units)
         return hosted
+
+    def check_units(self, operator: str, units: int) -> None:
+        """Refuse a number of units that is not the operator's own, if its code is here to say so."""
+        hosted = self.code(operator)
+        if isinstance(hosted, Hosted) and hosted.units != units:
+            raise ProtocolError(f"a feeder of operator {operator} speaks of {units} units: it has {hosted.units}")
 
     def copy_of(self, region: Region, evaluation: str) -> State:
         """The copy that has the state of an evaluation."""

@@ -65,6 +65,7 @@ class Host:
 
     def open(self, name: str, operator: str, units: int, now: float, waited_s: float) -> None:
         """A feeder is here."""
+        self._regions.check_units(operator, units)
         if name not in self._regions:
             self._regions[name] = Region(operator, units)
         region = self._regions[name]

@@ -72,16 +72,6 @@ class KeyedFeeder(Feeding):
         self._chunks = 0
         self._counted = 0.0
 
-    def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The results of all rows; afterwards every connection is closed."""
-        try:
-            yield from self.run(batches)
-        except GeneratorExit:
-            self.unread()
-            raise
-        finally:
-            self.close()
-
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results of all rows."""
         if self._feed.streaming and self._identity["stage"] and not self._identity["query"]:
@@ -139,9 +129,14 @@ class KeyedFeeder(Feeding):
         while self._ending:
             self._wait()
         self._tell_controller({"type": "end", "segments": self._segments, "seconds": time.perf_counter() - began})
-        while self._attempt and not self._committed:
+        while self._stored and not self._committed:
             self._wait()
         self._leave()
+
+    @property
+    def _stored(self) -> bool:
+        """Whether the state is kept in a store: then a task without rows, too, may be the last to end of its batch."""
+        return bool(self._settings.checkpoint and self._identity["query"] and self._feed.by_content)
 
     def _results(self) -> Iterator[pa.RecordBatch]:
         return self._yielded(self._merger.ready())

@@ -144,7 +144,7 @@ class Ledger:
             return
         name = log_name(self._prefix, self.epoch, self.attempt, self.writer, self._segments)
         self._logged += self._open.nbytes
-        self.journal.put(name, self._open.finish(), Segment(self, (self.epoch, self.attempt)))
+        self.journal.put(name, self._open.finish(name), Segment(self, (self.epoch, self.attempt)))
         self._segments += 1
         self._open = None
 
@@ -186,8 +186,8 @@ class Ledger:
         self._slice = max(self._slice, int(sizes.sum()) // CYCLE)
         most = min(SLICE_BYTES, max(logged, self._slice))
         chosen = dirty[: 1 + int(np.searchsorted(np.cumsum(sizes), most))]
-        parts = pack_units({int(unit): operator.snapshot(int(unit)) for unit in chosen}, copy=True)
         name = units_name(self._prefix, epoch, self.writer, self._snapshots)
+        parts = pack_units({int(unit): operator.snapshot(int(unit)) for unit in chosen}, copy=True, name=name)
         self._snapshots += 1
         self._saved[chosen] = epoch
         size = sum(memoryview(part).nbytes for part in parts)

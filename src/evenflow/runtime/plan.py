@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
 
-from evenflow.errors import InvalidArgument, first_line
-from evenflow.operators.declared import check_declared, columns_of, reads_of
+from evenflow.errors import InvalidArgument, first_line, nearest
+from evenflow.operators.declared import COLLATION, COLUMN, check_declared, columns_of, reads_of
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.timed import Timed
@@ -83,7 +84,7 @@ def plan_keyed(
     declared = schema_of(schema) if schema is not None else _returned(spark, df, operator)
     arrow = arrow_schema(spark, declared)
     if schema is not None:
-        check_declared(operator, arrow_schema(spark, df.schema), arrow)
+        check_declared(operator, _described(arrow_schema(spark, df.schema), df.schema), arrow)
     seen = zip(route.names[:-1], route.rows.schema.fields, strict=False)
     visible = arrow_schema(spark, StructType([StructField(name, f.dataType, f.nullable) for name, f in seen]))
     kept = _kept(operator, visible, arrow, len(df.columns)) if ordering is None else 0
@@ -114,7 +115,7 @@ def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator) -> St
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    given = arrow_schema(spark, df.schema)
+    given = _described(arrow_schema(spark, df.schema), df.schema)
     try:
         returned = columns_of(operator, given)
     except NotImplementedError as error:
@@ -126,11 +127,39 @@ def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator) -> St
         raise InvalidArgument(f"{name}.schema has a column that Spark cannot take: {first_line(error)}") from None
     fields = []
     for field, made in zip(returned, known, strict=True):
-        same = given.names.count(field.name) == 1 and given.field(field.name).type == field.type
-        known_as = df.schema[field.name] if same else made
-        may_be_null = known_as.nullable or not operator.adds
-        fields.append(StructField(known_as.name, known_as.dataType, may_be_null, known_as.metadata))
+        known_as = _known(field, made, given, df.schema)
+        may_be_null = known_as.nullable or not operator.adds or known_as.name != made.name
+        fields.append(StructField(made.name, known_as.dataType, may_be_null, known_as.metadata))
     return StructType(fields)
+
+
+def _described(arrow: pa.Schema, schema: StructType) -> pa.Schema:
+    """The columns with what Spark knows of them and Arrow does not: collations, char and varchar, kinds of interval."""
+    told = []
+    for field, known in zip(arrow, schema.fields, strict=True):
+        told.append(field.with_metadata({COLUMN: known.json(), COLLATION: _collation(known.dataType)}))
+    return pa.schema(told)
+
+
+def _known(field: pa.Field, made: StructField, given: pa.Schema, rows: StructType) -> StructField:
+    """What Spark is told of a column: that it is one of the input's if the operator says so, or has it by its name."""
+    told = (field.metadata or {}).get(COLUMN)
+    if told:
+        return StructField.fromJson(json.loads(told))
+    same = given.names.count(field.name) == 1 and given.field(field.name).type == field.type
+    return rows[field.name] if same and told is None else made
+
+
+def _collation(kind: DataType) -> str:
+    """The collation of the strings that a column holds, the first that is not of bytes."""
+    match kind:
+        case StringType():
+            return "" if kind.isUTF8BinaryCollation() else str(kind.collation)
+        case ArrayType():
+            return _collation(kind.elementType)
+        case StructType():
+            return next(filter(None, (_collation(field.dataType) for field in kind.fields)), "")
+    return ""
 
 
 def _kept(operator: KeyedOperator, rows: pa.Schema, schema: pa.Schema, width: int) -> int:
@@ -149,7 +178,7 @@ def _reads(operator: KeyedOperator, rows: pa.Schema) -> list[int]:
     wrong = [name for name in names if name not in rows.names]
     if wrong:
         raise InvalidArgument(
-            f"{type(operator).__name__} reads column {wrong[0]!r}, which does not exist; there are: "
-            f"{', '.join(rows.names)}"
+            f"{type(operator).__name__} reads column {wrong[0]!r}, which does not exist; "
+            f"{nearest(wrong[0], rows.names)}"
         )
     return [place for place, name in enumerate(rows.names) if name in names]

@@ -100,9 +100,10 @@ def _feeder(now: float, peer: Peer, message: Message) -> FeederJoined:
         message.text("query"),
         message.whole("epoch"),
         message.text("stage", ""),
-        kinds=message.whole("kinds", 1),
         own_stage=message.text("own_stage", ""),
         run=message.text("run", ""),
+        task=message.whole("task", 0),
+        kinds=message.whole("kinds", 1),
     )
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from evenflow.errors import ClusterStartError, InvalidArgument, described
+from evenflow.errors import InvalidArgument, described
+from evenflow.runtime.slots import slot_count
 from evenflow.runtime.threads import heard
 
 logger = logging.getLogger("evenflow")
@@ -59,35 +60,25 @@ def local_session(
     return builder.getOrCreate()
 
 
-def slot_count(context: SparkContext) -> int:
-    """How many tasks Spark can run at once now."""
-    spark = context._jsc.sc()
-    return int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile()))
+def use_this_python(context: SparkContext) -> None:
+    """Have tasks run by the driver's own interpreter where nobody said which, and all is on one machine.
+
+    Spark takes the first python3 on the PATH otherwise: from a virtual environment that is not activated that is
+    another one, without this package.
+    """
+    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
+    if not chosen and (context.master or "").startswith("local"):
+        context.pythonExec = sys.executable
 
 
-def slots_may_grow(context: SparkContext) -> bool:
-    """Whether the session asks for executors as it needs them."""
-    return context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true"
-
-
-def remedy_for_slots(context: SparkContext, slots: int) -> str:
-    """What to do where a session has fewer slots than are needed."""
-    if (context.master or "").startswith("local["):
-        return f"Use master local[{slots},4] or more, or evenflow.local_session(workers={slots - 1})"
+def missing_package(reason: str) -> str:
+    """What to do if executors run an interpreter that lacks this package, told from why a worker ended; else empty."""
+    if "No module named 'evenflow" not in reason:
+        return ""
     return (
-        f"Give the session at least {slots} slots (executors times spark.executor.cores over spark.task.cpus), "
-        "end other jobs that hold them, or ask for fewer workers"
+        "the executors' Python has no evenflow: set PYSPARK_PYTHON (or spark.pyspark.python) to an interpreter that "
+        f"has it on every executor, before the session is made; the driver's is {sys.executable}"
     )
-
-
-def check_slots(context: SparkContext, workers: int) -> None:
-    """Refuse a session whose slots are all held by the workers, now and later."""
-    slots = slot_count(context)
-    if slots <= workers and not slots_may_grow(context):
-        raise ClusterStartError(
-            f"{workers} workers hold all {slots} task slots of this session and leave none for the query: "
-            f"{remedy_for_slots(context, workers + 1)}"
-        )
 
 
 def driver_host(context: SparkContext) -> tuple[str, str]:

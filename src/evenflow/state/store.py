@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import quote, unquote
 
+import xxhash
+
 from evenflow.errors import CorruptState, InvalidArgument, StoreError
 
 if TYPE_CHECKING:
@@ -188,6 +190,11 @@ def checked(name: str) -> str:
 def is_name(name: str) -> bool:
     """Whether a blob may be called so; the store's own files are not."""
     return name.partition("/")[0] != FORMAT_FILE and _NAME.fullmatch(name) is not None
+
+
+def mark_of(name: str) -> int:
+    """What stands for a name in the checksums of its blob; 0 for none."""
+    return xxhash.xxh3_64_intdigest(name) if name else 0
 
 
 def corrupt(name: str, offset: int, why: str) -> CorruptState:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from evenflow.torture.schedule import Fault, Schedule, from_json
+from evenflow.torture.schedule import DAMAGES, Fault, Schedule, from_json
 
 SCHEDULE = "schedule.json"
 DRIVER = "driver.pid"
@@ -25,6 +25,8 @@ DONE = "done"
 BEGUN = "begun"
 STATE = "state"
 ENDED = "ended.json"
+BUCKET = "bucket.txt"
+"""Beside the folders of the runs: where the bucket is, if there is one."""
 WORK = "work.txt"
 """Beside the folders of the runs: where executors have left something."""
 
@@ -46,11 +48,24 @@ class Hooks:
             self._counts[point] += 1
             count = self._counts[point]
         for number, fault in enumerate(self.schedule.faults):
-            if fault.point == point and count >= fault.nth and not self.done(number):
+            if fault.point == point and count >= fault.nth and fault.kind not in DAMAGES and not self.done(number):
                 if do is not None:
                     do(number, fault)
                 elif self.claim(number):
                     kill(self.folder, fault.victim)
+
+    @property
+    def begun(self) -> int:
+        """How many drivers have begun this run."""
+        try:
+            return len((self.folder / BEGUN).read_text().splitlines())
+        except FileNotFoundError:
+            return 0
+
+    @property
+    def life(self) -> int:
+        """The how manieth of them is at work, from 0 on."""
+        return max(0, self.begun - 1)
 
     def done(self, number: int) -> bool:
         """Whether a fault has struck."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
+
+from pyspark import SparkContext
 
 from evenflow.errors import EvenflowError, described
 from evenflow.model import WorkerStatus
@@ -19,13 +22,17 @@ from evenflow.torture.hooks import Hooks, kill
 from evenflow.torture.schedule import Fault
 
 POLL_S = 0.02
+RIVAL_S = 60.0
 
 
 class Injector:
     """Owns a thread for as long as it is entered."""
 
-    def __init__(self, cluster: Cluster, region: str, hooks: Hooks, offsets: Path) -> None:
-        self._cluster, self._region, self._hooks, self._offsets = cluster, region, hooks, offsets
+    def __init__(self, cluster: Cluster, region: str, hooks: Hooks, where: str) -> None:
+        self._cluster, self._region, self._hooks, self._where = cluster, region, hooks, where
+        self._offsets = hooks.folder / "spark" / "offsets"
+        self.wrong = ""
+        """What a fault should not have been able to do."""
         self._random = random.Random(hooks.schedule.seed)
         self._begun: dict[int, float] = {}
         self._stopped: dict[int, float] = {}
@@ -65,7 +72,7 @@ class Injector:
         if now.feeders and not now.moving:
             count = min(4, len(now.unit_rows))
             units = self._random.sample(range(len(now.unit_rows)), count)
-            self._cluster.move(self._region, units, self._random.randrange(self._hooks.schedule.job.workers))
+            self._cluster.move(self._region, units, self._random.randrange(len(self._cluster.workers())))
 
     def _batch(self) -> int:
         """The batch that is under way, by Spark's own log; -1 before the first."""
@@ -84,16 +91,42 @@ class Injector:
     def _carry_out(self, number: int, fault: Fault) -> None:
         if self._hooks.done(number):
             return
-        if fault.victim == "driver":
+        if fault.victim in ("driver", "checkpoint"):
             if self._hooks.claim(number):
-                kill(self._hooks.folder, "driver")
+                self._hit_driver(fault)
             return
         live = [worker for worker in self._cluster.workers() if worker.state == "live"]
         victim = _victim(fault, live)
         if victim and self._hooks.claim(number):
+            if fault.kind == "lose":
+                self._lose(live[fault.worker % len(live)])
+                return
             if fault.kind == "stop":
                 self._stopped[victim] = time.monotonic() + fault.seconds
             processes.send([victim], signal.SIGSTOP if fault.kind == "stop" else signal.SIGKILL)
+
+    def _hit_driver(self, fault: Fault) -> None:
+        match fault.kind:
+            case "rival":
+                came = subprocess.run(
+                    [sys.executable, "-m", "evenflow.torture.rival", self._where],
+                    capture_output=True,
+                    text=True,
+                    timeout=RIVAL_S,
+                    check=False,
+                )
+                if came.returncode:
+                    self.wrong = f"a rival came: {came.stdout or came.stderr}"
+            case "freeze":
+                os.killpg(0, signal.SIGSTOP)  # whoever has started this process lets it go on
+            case _:
+                kill(self._hooks.folder, "driver")
+
+    def _lose(self, worker: WorkerStatus) -> None:
+        """Have Spark end an executor, and start no other in its place."""
+        context = SparkContext._active_spark_context
+        if context is not None and context._jsc is not None:
+            context._jsc.sc().killExecutor(worker.executor)
 
 
 def _victim(fault: Fault, live: list[WorkerStatus]) -> int:

@@ -12,22 +12,23 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from pyspark.find_spark_home import _find_spark_home
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from evenflow.errors import EvenflowError, StoreError
+from evenflow.errors import EvenflowError, StoreError, StoreInUse
 from evenflow.runtime.cluster import Cluster
 from evenflow.runtime.session import local_session
 from evenflow.runtime.supervise import supervise
 from evenflow.runtime.threads import heard
-from evenflow.torture import store
-from evenflow.torture.hooks import BEGUN, DRIVER, ENDED, STATE, WORK, Hooks, hooks_of
+from evenflow.torture import damage, store
+from evenflow.torture.hooks import BEGUN, DRIVER, ENDED, WORK, Hooks, hooks_of
 from evenflow.torture.inject import Injector
 from evenflow.torture.operator import Counted, Slowly
 from evenflow.torture.rows import SCHEMA
-from evenflow.torture.schedule import Job
+from evenflow.torture.schedule import VOID_S, Job
 
 REGION = "counted"
 MOST_WORKERS = 4
@@ -55,67 +56,120 @@ class Attempts:
     def __init__(self, spark: SparkSession, cluster: Cluster, folder: Path, hooks: Hooks) -> None:
         self._spark, self._cluster, self._folder, self._job = spark, cluster, folder, hooks.schedule.job
         self._query: StreamingQuery | None = None
+        self._life = hooks.life
         self.starts = 0
 
     def __call__(self) -> StreamingQuery:
         failure = str(self._query.exception() or "") if self._query is not None else ""
-        if "CorruptState" in failure or "is damaged at byte" in failure:
+        bad = damage.names(self._folder)
+        if "CorruptState" in failure or "is damaged at byte" in failure or any(Path(b).name in failure for b in bad):
             self._query = None
             raise Refused(failure)
         if self.starts >= STARTS:
             raise EvenflowError(f"the query failed {self.starts} times; the last time: {failure}")
         self.starts += 1
-        files = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", self._job.partitions)
-        rows = files.parquet(str(self._folder / "in")).mapInArrow(Slowly(self._job.pause_s), SCHEMA)
-        operator = Counted(str(self._folder), self._job.ballast)
         job = self._job
+        place = self._life + self.starts - 1
+        for name, value in packed(job.packs[place % len(job.packs)] if job.packs else 0).items():
+            self._spark.conf.set(name, value)
+        files = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", job.files or job.partitions)
+        rows = files.parquet(str(self._folder / "in")).mapInArrow(Slowly(job.pause_s), SCHEMA)
+        operator = Counted(str(self._folder), job.ballast)
         out = self._cluster.keyed(
             rows, "k", operator, units=job.units, ordered=job.ordered, transfer=job.transfer, name=REGION
         )
-        writer = out.writeStream.format("parquet").option("checkpointLocation", str(self._folder / "spark"))
-        self._query = writer.option("path", str(self._folder / "out")).trigger(availableNow=True).start()
+        writer = out.writeStream.option("checkpointLocation", str(self._folder / "spark"))
+        if job.sink == "peeks":
+            writer = writer.foreachBatch(self._write)
+        else:
+            writer = writer.format("parquet").option("path", str(self._folder / "out"))
+        self._query = writer.trigger(availableNow=True).start()
         return self._query
+
+    def _write(self, rows: DataFrame, number: int) -> None:
+        """What a function for each batch does that is careful: it looks, and writes the same again if it must."""
+        rows.persist()
+        try:
+            if rows.count():
+                rows.head(1)
+            rows.write.mode("overwrite").parquet(str(self._folder / "out" / str(number)))
+        finally:
+            rows.unpersist()
+
+
+def packed(partitions: int) -> dict[str, str]:
+    """Spark's settings that make so many partitions of a micro-batch's files, about; 0: one of each file."""
+    cost = "1" if partitions else FINE["spark.sql.files.openCostInBytes"]
+    return {"spark.sql.files.openCostInBytes": cost, "spark.sql.files.minPartitionNum": str(partitions or 1)}
 
 
 def run(spark: SparkSession, folder: Path) -> dict[str, object]:
     """One job to its end; what there is to tell."""
     hooks = hooks_of(folder)
+    where = store.state_of(folder)
     refused: list[str] = []
-    job = hooks.schedule.job
-    with cluster_on(spark, job, folder) as cluster:
-        attempts = Attempts(spark, cluster, folder, hooks)
-        with Injector(cluster, REGION, hooks, folder / "spark" / "offsets"):
-            while True:
+    starts = moved = 0
+    damage.strike(hooks, where)
+    while True:
+        try:
+            with cluster_on(spark, hooks, where) as cluster:
+                attempts = Attempts(spark, cluster, folder, hooks)
                 try:
-                    supervise(attempts, cluster, backoff=BACKOFF_S, healthy=1e-9)
-                    break
-                except Refused as error:
-                    damaged = store.flip_back(folder, str(error))
-                    if not damaged:
-                        raise EvenflowError(f"refused, and not for a blob that was damaged: {error}") from error
-                    refused += damaged
-        moved = sum(len(event["units"]) for event in cluster.events() if event["event"] == "moved")
-    return {"starts": attempts.starts, "moved": moved, "refused": refused}
+                    with Injector(cluster, REGION, hooks, where) as injector:
+                        _supervised(attempts, cluster, folder, refused)
+                    if injector.wrong:
+                        raise EvenflowError(injector.wrong)
+                finally:
+                    starts += attempts.starts
+                    moved += sum(len(event["units"]) for event in cluster.events() if event["event"] == "moved")
+            return {"starts": starts, "moved": moved, "refused": refused}
+        except EvenflowError as error:  # whoever has put back what is missing starts a new cluster
+            restored = damage.restore(folder, where, str(error))
+            if not restored:
+                raise
+            refused += restored
 
 
-def cluster_on(spark: SparkSession, job: Job, folder: Path) -> Cluster:
-    """A cluster; a store that fails now and then may fail just now."""
+def _supervised(attempts: Attempts, cluster: Cluster, folder: Path, refused: list[str]) -> None:
+    """Until the query has ended; bits are flipped back while the cluster goes on."""
+    while True:
+        try:
+            supervise(attempts, cluster, backoff=BACKOFF_S, healthy=1e-9)
+            return
+        except Refused as error:
+            flipped = store.flip_back(folder, str(error))
+            if not flipped:
+                raise EvenflowError(f"refused, and not for a blob that was flipped: {error}") from error
+            refused += flipped
+
+
+def cluster_on(spark: SparkSession, hooks: Hooks, where: str) -> Cluster:
+    """A cluster; a store that fails now and then may fail just now, and a frozen driver has its claim for a while."""
+    job, log = hooks.schedule.job, hooks.folder / "events.jsonl"
+    workers = workers_of(job, hooks.life)
+    options: dict[str, Any] = {"stall_timeout": job.stall_s} if job.stall_s else {}
     for attempt in range(TRIES):
         try:
-            log = folder / "events.jsonl"
-            return Cluster(spark, job.workers, checkpoint=folder / STATE, event_log=log, memory=job.memory or None)
-        except StoreError:
+            return Cluster(spark, workers, checkpoint=where, event_log=log, memory=job.memory or None, **options)
+        except StoreError as error:
             if attempt + 1 == TRIES:
                 raise
-            time.sleep(BACKOFF_S)
+            time.sleep(VOID_S / TRIES * 2 if isinstance(error, StoreInUse) else BACKOFF_S)
     raise AssertionError("unreachable")
 
 
-def session(job: Job) -> SparkSession:
-    """Spark in one process, or with executors of their own."""
+def workers_of(job: Job, life: int) -> int:
+    """The workers that the how manieth driver has."""
+    return job.crews[life % len(job.crews)] if job.crews else job.workers
+
+
+def session(job: Job, life: int) -> SparkSession:
+    """Spark in one process, or with executors of their own, for the how manieth driver of a job."""
     if not job.executors:
-        master = {"spark.master": f"local[{MOST_WORKERS + SLOTS},{job.tries}]"}
-        return local_session(MOST_WORKERS, slots=SLOTS, name="evenflow-torture", conf=FINE | master)
+        workers = workers_of(job, life) if job.cores else MOST_WORKERS
+        slots = job.cores[life % len(job.cores)] if job.cores else SLOTS
+        master = {"spark.master": f"local[{workers + slots},{job.tries}]"}
+        return local_session(workers, slots=slots, name="evenflow-torture", conf=FINE | master)
     builder = SparkSession.builder.master(f"local-cluster[{job.executors},3,1024]").appName("evenflow-torture")
     for key, value in (FINE | {"spark.task.maxFailures": str(job.tries)}).items():
         builder = builder.config(key, value)
@@ -143,9 +197,9 @@ def main(folders: list[Path]) -> None:
     waiting = [folder for folder in folders if not (folder / ENDED).exists()]
     if not waiting:
         return
-    job = hooks_of(waiting[0]).schedule.job
-    spark = session(job)
-    if job.executors:
+    hooks = hooks_of(waiting[0])
+    spark = session(hooks.schedule.job, hooks.begun)
+    if hooks.schedule.job.executors:
         work = Path(_find_spark_home(), "work", spark.sparkContext.applicationId)
         with (waiting[0].parent / WORK).open("a") as file:
             file.write(f"{work}\n")
@@ -158,6 +212,8 @@ def main(folders: list[Path]) -> None:
             told = run(spark, folder)
         except (EvenflowError, OSError) as error:
             told = {"error": f"{type(error).__name__}: {error}"}
+        if (folder / DRIVER).read_text() != str(os.getpgid(0)):
+            return  # another driver has taken over while this one was frozen: the rest is that one's
         beside = folder / f"{ENDED}.new"
         beside.write_text(json.dumps(told))
         beside.rename(folder / ENDED)

@@ -12,14 +12,16 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from evenflow.torture import check, processes, rows
+from evenflow.torture.bucket import Server
 from evenflow.torture.check import Verdict
-from evenflow.torture.hooks import BEGUN, DONE, ENDED, SCHEDULE, WORK
-from evenflow.torture.schedule import BLOCK, Schedule, draw
+from evenflow.torture.hooks import BEGUN, BUCKET, DONE, ENDED, SCHEDULE, WORK
+from evenflow.torture.schedule import BLOCK, Schedule, draw, from_json
 
 POLL_S = 0.1
 START_S = 150.0
@@ -59,6 +61,13 @@ class Outcome:
         """Whether all is as without faults."""
         return self.verdict.good and not self.hang and not self.error
 
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> Outcome:
+        """What a run that was broken off has written of one schedule."""
+        schedule = from_json(json.dumps(given["schedule"]))
+        lists = {name: tuple(given[name]) for name in ("struck", "refused")}
+        return cls(**(given | lists | {"schedule": schedule, "verdict": Verdict(**given["verdict"])}))
+
 
 @dataclass(slots=True)
 class Report:
@@ -90,6 +99,11 @@ class Report:
             "runs": [asdict(outcome) for outcome in self.outcomes],
         }
 
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> Report:
+        """What a run that was broken off has written."""
+        return cls(given["seed"], [Outcome.from_json(run) for run in given["runs"]], list(given["leaked"]))
+
 
 def torture(
     seed: int,
@@ -97,9 +111,14 @@ def torture(
     schedules: int = 0,
     watch: Watch = lambda report: None,
     keep: Path | None = None,
+    report: Report | None = None,
 ) -> Report:
-    """Run the schedules of `seed`, `seed + 1` and so on: so many, or for so long. What hangs is dumped into `keep`."""
-    report = Report(seed)
+    """Run the schedules of `seed`, `seed + 1` and so on: so many, or for so long. What hangs is dumped into `keep`.
+
+    Those that are in `report` already are passed over.
+    """
+    report = report or Report(seed)
+    done = {outcome.schedule.seed for outcome in report.outcomes}
     began = time.monotonic()
     number = 0
     with processes.interrupted_by_signals():  # nothing is left behind
@@ -107,14 +126,14 @@ def torture(
             some = BLOCK - (seed + number) % BLOCK
             group = [draw(seed + number + more) for more in range(min(some, schedules - number) if schedules else some)]
             number += len(group)
-            run_all(group, report, watch, keep)
+            run_all([schedule for schedule in group if schedule.seed not in done], report, watch, keep)
     return report
 
 
 def run_all(group: Sequence[Schedule], report: Report, watch: Watch, keep: Path | None = None) -> None:
     """Some schedules, those that need another session by another driver."""
-    for kind in sorted({(schedule.job.executors, schedule.job.tries) for schedule in group}):
-        some = [schedule for schedule in group if (schedule.job.executors, schedule.job.tries) == kind]
+    for kind in sorted({schedule.session for schedule in group}):
+        some = [schedule for schedule in group if schedule.session == kind]
         with _folder() as folder:
             for outcome in Group(folder, some, report, keep).run():
                 report.outcomes.append(outcome)
@@ -142,8 +161,12 @@ class Group:
         self._mark = uuid.uuid4().hex
         self._schedules = {folder / str(schedule.seed): schedule for schedule in schedules}
         self._lives: dict[Path, int] = dict.fromkeys(self._schedules, 0)
-        self._since = time.monotonic()
+        self._bucket: Server | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._frozen: list[tuple[subprocess.Popen[bytes], float]] = []
+        """Drivers that are stopped, and until when."""
+        self._seen: set[tuple[Path, int]] = set()
+        """Freezes that were noticed."""
 
     def run(self) -> Iterator[Outcome]:
         """What came of each, as it ends."""
@@ -152,16 +175,25 @@ class Group:
             (folder / SCHEDULE).write_text(schedule.to_json())
             rows.write(rows.rows_of(schedule), schedule.job.partitions, folder / "in")
         try:
+            if any(schedule.job.store == "s3" for schedule in self._schedules.values()):
+                self._bucket = Server()
+                (self._folder / BUCKET).write_text(str(self._bucket.port))
             for folder in self._schedules:
                 yield self._one(folder)
+            self._wake(float("inf"))
             if self._process is not None:
-                self._process.wait(60)
+                with suppress(subprocess.TimeoutExpired):  # then it is left over, and swept up
+                    self._process.wait(60)
                 self._report.leaked += processes.sweep(self._mark, LEAVE_S)
         finally:
             with processes.undisturbed():
                 processes.sweep(self._mark, 0)
                 if self._process is not None:
                     self._process.wait(30)
+                for process, _ in self._frozen:
+                    process.wait(30)
+                if self._bucket is not None:
+                    self._bucket.close()
 
     def _one(self, folder: Path) -> Outcome:
         """Watch until a schedule has ended, well or not; its driver is started again as often as it takes."""
@@ -169,6 +201,7 @@ class Group:
         began = time.monotonic()
         hang, error = False, ""
         while not (folder / ENDED).exists():
+            self._watch_frozen(folder)
             if self._process is None or self._process.poll() is not None:
                 if self._process is not None:
                     self._lives[folder] += 1
@@ -188,13 +221,32 @@ class Group:
             (folder / ENDED).touch()  # so that the next driver passes it over
         return self._outcome(folder, time.monotonic() - began, hang, error)
 
+    def _watch_frozen(self, folder: Path) -> None:
+        """Take a driver that was frozen for gone, so that another is started; wake those whose time has come."""
+        for number, fault in enumerate(self._schedules[folder].faults):
+            struck = fault.kind == "freeze" and (folder / DONE / str(number)).exists()
+            if struck and (folder, number) not in self._seen and self._process is not None:
+                self._seen.add((folder, number))
+                self._frozen.append((self._process, time.monotonic() + fault.seconds))
+                self._process = None
+                self._lives[folder] += 1
+        self._wake(time.monotonic())
+
+    def _wake(self, now: float) -> None:
+        for process, until in self._frozen:
+            if until <= now and process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGCONT)
+
     def _outcome(self, folder: Path, seconds: float, hang: bool, error: str) -> Outcome:
         schedule = self._schedules[folder]
         told = json.loads((folder / ENDED).read_text() or "{}")
         struck = [str(fault) for number, fault in enumerate(schedule.faults) if self._struck(folder, number)]
         outcome = Outcome(
             schedule,
-            check.compare(rows.rows_of(schedule), check.committed(folder / "out"), schedule.job.ordered),
+            check.compare(
+                rows.rows_of(schedule), check.committed(folder / "out"), schedule.job.ordered, schedule.job.racing
+            ),
             tuple(struck),
             round(seconds, 1),
             self._lives[folder] + 1,

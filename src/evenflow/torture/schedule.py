@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from evenflow.control.events import Transfer
 
@@ -18,8 +19,8 @@ SAVE = ("snapshot", "units", "log")
 """Points: a unit is read for a snapshot; a snapshot, or a segment of the log, is put."""
 RESTORE = ("restore",)
 """Point: state is loaded."""
-COMMIT = ("task", "epoch")
-"""Points, on the driver: a note of a task, or the manifest of a batch, is put."""
+COMMIT = ("begun", "whole", "epoch")
+"""Points, on the driver: the note that an attempt has begun or is whole, or the manifest of a batch, is put."""
 DEPOT = ("move",)
 """Point, where units move by way of the store: those of a movement are put."""
 SPILL = ("spill", "unspill")
@@ -27,8 +28,16 @@ SPILL = ("spill", "unspill")
 WORKER_POINTS = (*MOVE, *SAVE, *RESTORE, *DEPOT, *SPILL)
 MOMENTS = ("before", "half", "after")
 """Of a put: nothing of it, half of a temporary file, or all of it is on the disk."""
+DAMAGES = ("vanish", "cut", "stale")
+"""What becomes of a blob while no driver is there: it is gone, half of it is, or it is that of another batch."""
+BLOBS = (*COMMIT, "units", "log")
+"""Blobs that are damaged: notes of the driver, manifests, snapshots, segments of the log."""
 PATIENCE_S = 240.0
 RESTART_S = 45.0
+STALL_S = 8.0
+"""Of schedules in which a worker is stopped for longer."""
+VOID_S = 10.0
+"""A driver that is silent for so long loses its claim, where the store has no locks."""
 BLOCK = 8
 """So many seeds in a row have the same session, but for those with executors."""
 
@@ -58,6 +67,25 @@ class Job:
     """How units move: from worker to worker, or by way of the store."""
     pause_s: float = 0.03
     """Between any few rows of a partition and the next, so that there is time for something to happen."""
+    files: int = 0
+    """Files that a micro-batch takes; 0: one of each partition, so that all rows of a key are in one of them."""
+    packs: tuple[int, ...] = ()
+    """How many partitions Spark makes of a micro-batch's files, start by start of the query; 0 or none: one a file."""
+    crews: tuple[int, ...] = ()
+    """Workers, driver by driver; none: always the same."""
+    cores: tuple[int, ...] = ()
+    """Slots for the query's own tasks, driver by driver: partitions wait for each other. None: always the same."""
+    sink: str = "files"
+    """Spark's own sink of files, or `peeks`: a function for each batch, which looks at it before it writes it."""
+    store: str = "disk"
+    """Or `s3`: a bucket of a server of its own."""
+    stall_s: float = 0.0
+    """After how long workers that do not answer are given up; 0: as long as by default."""
+
+    @property
+    def racing(self) -> bool:
+        """Whether rows of a key may overtake each other: they are in several partitions of a micro-batch."""
+        return self.files not in (0, self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +93,9 @@ class Fault:
     """Something that goes wrong."""
 
     kind: str
-    """kill, stop, slow, fails, full or flip."""
+    """kill, stop, slow, fails, full or flip; vanish, cut or stale; lose, freeze or rival."""
     victim: str = ""
-    """Of kill and stop: worker, feeder, executor or driver."""
+    """Of kill and stop: worker, feeder, executor or driver; an executor is lost for good, a driver frozen."""
     point: str = ""
     """Where it strikes; nowhere in particular if empty, but `delay_s` after batch `batch` has begun."""
     moment: str = ""
@@ -80,10 +108,12 @@ class Fault:
     seconds: float = 0.0
     """How long: a stop, a full disk; at most how long: an operation of a slow store."""
     share: float = 0.0
-    """Of the operations of a store that are slow, or fail."""
+    """Of the operations of a store that are slow, or fail; of all blobs of a kind, those before the damaged one."""
 
     def __str__(self) -> str:
         what = " ".join(part for part in (self.kind, self.victim) if part)
+        if self.kind in DAMAGES:
+            return f"{self.kind} {self.point}"
         if self.point:
             return f"{what} at {self.moment + ' ' if self.moment else ''}{self.point} {self.nth}"
         return f"{what} in batch {self.batch}" if self.victim else f"store {what}"
@@ -100,8 +130,14 @@ class Schedule:
     @property
     def patience_s(self) -> float:
         """After so long it hangs."""
-        restarts = sum(fault.victim == "driver" for fault in self.faults)
-        return (PATIENCE_S + RESTART_S * restarts) * (2 if self.job.executors else 1)
+        restarts = sum(fault.victim == "driver" or fault.kind in DAMAGES for fault in self.faults)
+        slower = (2 if self.job.executors else 1) * (2 if self.job.store == "s3" else 1)
+        return (PATIENCE_S + RESTART_S * restarts) * slower
+
+    @property
+    def session(self) -> tuple[int, int, int]:
+        """What schedules have in common whose jobs one driver runs one after the other."""
+        return self.job.executors, self.job.tries, self.seed if self.job.cores else 0
 
     def to_json(self) -> str:
         """As text; `from_json` is the way back."""
@@ -111,7 +147,10 @@ class Schedule:
 def from_json(text: str) -> Schedule:
     """A schedule from its text."""
     given = json.loads(text)
-    return Schedule(given["seed"], Job(**given["job"]), tuple(Fault(**fault) for fault in given["faults"]))
+    job: dict[str, Any] = {}
+    for name, value in given["job"].items():
+        job[name] = tuple(value) if isinstance(value, list) else value
+    return Schedule(given["seed"], Job(**job), tuple(Fault(**fault) for fault in given["faults"]))
 
 
 def draw(seed: int) -> Schedule:
@@ -141,7 +180,56 @@ def draw(seed: int) -> Schedule:
     if aside.random() < 0.25:
         job = replace(job, transfer="store")
         faults.append(_aimed(aside, aside.choice(DEPOT)))
+    job, faults = _wider(random.Random(f"{seed} wider"), job, faults)
     return Schedule(seed, job, tuple(faults))
+
+
+def _wider(source: random.Random, job: Job, faults: list[Fault]) -> tuple[Job, list[Fault]]:
+    """What else may differ from run to run and from start to start, and what else may go wrong."""
+    if source.random() < 0.5:
+        job = replace(job, partitions=source.choice((2, 4, 8)), packs=_some(source, 0, 1, 1, 2, 4))
+    if not job.executors and not job.memory and source.random() < 0.3:
+        job = replace(job, crews=_some(source, 1, 2, 3, 4), cores=_some(source, 1, 2))
+        if source.random() < 0.5:  # many partitions that wait for each other, of which some are through; then few
+            job = replace(job, partitions=8, packs=(0, source.randint(1, 3), source.randint(1, 3)))
+            faults = [*faults, _timed(source, job, "kill", "driver", least=1)]
+    if source.random() < 0.2:
+        job = replace(job, files=source.randint(1, 2 * job.partitions), ordered=False)
+    if source.random() < 0.25:
+        job = replace(job, sink="peeks", ordered=False)
+    if not job.executors and source.random() < 0.15:
+        job = replace(job, store="s3")
+        if source.random() < 0.5:
+            faults = [*faults, replace(_timed(source, job, "freeze", "driver", least=1), seconds=3 * VOID_S)]
+    if job.executors and source.random() < 0.4:
+        job = replace(job, workers=2)  # the executor that is left has a slot for tasks, too
+        faults = [*faults, _timed(source, job, "lose", "executor")]
+    draws = (_damage, _damage, _long_stop, _rival)
+    if source.random() < 0.5:
+        more = source.choice(draws)(source, job)
+        faults = [*faults, *more]
+        if more[0].kind == "stop":
+            job = replace(job, stall_s=STALL_S)
+    return job, faults
+
+
+def _some(source: random.Random, *among: int) -> tuple[int, ...]:
+    return tuple(source.choice(among) for _ in range(3))
+
+
+def _damage(source: random.Random, job: Job) -> list[Fault]:
+    """Blobs are damaged while no driver is there, so one is killed first."""
+    bad = Fault(source.choice(DAMAGES), point=source.choice(BLOBS), share=round(source.random(), 6))
+    return [bad, _timed(source, job, "kill", "driver", least=2)]
+
+
+def _long_stop(source: random.Random, job: Job) -> list[Fault]:
+    return [replace(_timed(source, job, "stop", "worker"), seconds=3 * STALL_S)]
+
+
+def _rival(source: random.Random, job: Job) -> list[Fault]:
+    """Another driver comes for the checkpoint."""
+    return [_timed(source, job, "rival", "checkpoint")]
 
 
 def _timed(source: random.Random, job: Job, kind: str, victim: str, least: int = 0) -> Fault:

@@ -9,26 +9,26 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 from evenflow.errors import StoreError
 from evenflow.state.disk import DiskStore
+from evenflow.state.files import FileStore, resolve
 from evenflow.state.layout import TEMPORARY, explained
 from evenflow.state.manifest import MOVES, parse
 from evenflow.state.store import Part, Store, open_store
-from evenflow.torture.hooks import SCHEDULE, STATE, Hooks, hooks_of, kill
-from evenflow.torture.schedule import Fault
+from evenflow.torture.bucket import address
+from evenflow.torture.hooks import BUCKET, SCHEDULE, STATE, Hooks, hooks_of, kill
+from evenflow.torture.schedule import VOID_S, Fault
 
 FLIPPED = "flipped-{}.json"
 """Notes of flipped bits, by fault."""
 
 
-class FaultyStore(DiskStore):
-    """A store on the local disk, beside the schedule of its faults."""
+class _Faulty(Store):
+    """The schedule of a store's faults; goes before the class that does the work."""
 
-    def __init__(self, root: Path, hooks: Hooks) -> None:
-        super().__init__(root)
-        self._hooks = hooks
-        self._random = hooks.random
+    _hooks: Hooks
 
     def put(self, name: str, parts: Iterable[Part]) -> None:
         self._endure()
@@ -38,24 +38,27 @@ class FaultyStore(DiskStore):
         after: list[tuple[int, Fault]] = []
         self._hooks.reach(kind, lambda number, fault: self._strike(number, fault, name, parts, after))
         self._check_full(name)
-        super().put(name, parts)
+        super().put(name, parts)  # type: ignore[safe-super]
         for number, fault in after:
             if fault.kind == "flip":
-                flip(self.root / name, fault.share, self._hooks.folder / FLIPPED.format(number))
+                content, place = _flipped(b"".join(parts), fault.share)
+                note = self._hooks.folder / FLIPPED.format(number)
+                note.write_text(json.dumps({"name": name, "place": place}))
+                super().put(name, [content])  # type: ignore[safe-super]
             else:
                 kill(self._hooks.folder, fault.victim)
 
     def get(self, name: str, start: int = 0, length: int | None = None) -> memoryview:
         self._endure()
-        return super().get(name, start, length)
+        return super().get(name, start, length)  # type: ignore[safe-super]
 
     def names(self, prefix: str = "") -> list[tuple[str, int]]:
         self._endure()
-        return super().names(prefix)
+        return super().names(prefix)  # type: ignore[safe-super]
 
     def delete(self, names: Iterable[str]) -> None:
         self._endure()
-        super().delete(names)
+        super().delete(names)  # type: ignore[safe-super]
 
     def _strike(self, number: int, fault: Fault, name: str, parts: list[Part], after: list[tuple[int, Fault]]) -> None:
         if not self._hooks.claim(number) or fault.kind == "full":
@@ -63,7 +66,7 @@ class FaultyStore(DiskStore):
         if fault.kind == "flip" or fault.moment == "after":
             after.append((number, fault))
             return
-        if fault.moment == "half":
+        if fault.moment == "half" and isinstance(self, DiskStore):
             beside = (self.root / name).with_name(f"{TEMPORARY}{os.getpid()}-torture")
             beside.parent.mkdir(parents=True, exist_ok=True)
             whole = b"".join(parts)
@@ -72,24 +75,39 @@ class FaultyStore(DiskStore):
 
     def _endure(self) -> None:
         for fault in self._hooks.schedule.faults:
-            if fault.kind in ("slow", "fails") and self._random.random() < fault.share:
+            if fault.kind in ("slow", "fails") and self._hooks.random.random() < fault.share:
                 if fault.kind == "fails":
                     raise StoreError("the store fails now and then, as the schedule says")
-                time.sleep(self._random.uniform(0, fault.seconds))
+                time.sleep(self._hooks.random.uniform(0, fault.seconds))
 
     def _check_full(self, name: str) -> None:
         if self._hooks.store_full:
             full = OSError(errno.ENOSPC, "No space left on device, as the schedule says")
-            raise explained(full, "write", str(self.root / name))
+            raise explained(full, "write", name)
 
 
-def flip(path: Path, share: float, note: Path) -> None:
-    """Flip one bit of a file, and note which so that it can be flipped back."""
-    content = bytearray(path.read_bytes())
-    place = min(len(content) - 1, int(len(content) * share))
-    content[place] ^= 1 << (place % 8)
-    note.write_text(json.dumps({"path": str(path), "place": place}))
-    path.write_bytes(content)
+class FaultyStore(_Faulty, DiskStore):
+    """A store on the local disk, beside the schedule of its faults."""
+
+    def __init__(self, root: Path, hooks: Hooks) -> None:
+        super().__init__(root)
+        self._hooks = hooks
+
+
+class FaultyBucket(_Faulty, FileStore):
+    """A bucket of the run's own server."""
+
+    def __init__(self, where: str, hooks: Hooks) -> None:
+        super().__init__(*resolve(where))
+        self._hooks = hooks
+
+
+def _flipped(content: bytes, share: float, place: int = -1) -> tuple[bytes, int]:
+    """A blob with one bit flipped, and where."""
+    changed = bytearray(content)
+    place = min(len(changed) - 1, int(len(changed) * share)) if place < 0 else place
+    changed[place] ^= 1 << (place % 8)
+    return bytes(changed), place
 
 
 def flip_back(folder: Path, error: str) -> list[str]:
@@ -97,26 +115,37 @@ def flip_back(folder: Path, error: str) -> list[str]:
     undone = []
     for note in sorted(folder.glob(FLIPPED.format("*"))):
         given = json.loads(note.read_text())
-        path, place = Path(given["path"]), given["place"]
-        if str(path.relative_to(folder / STATE)) not in error:
+        if given["name"] not in error:
             continue
-        content = bytearray(path.read_bytes())
-        content[place] ^= 1 << (place % 8)
-        path.write_bytes(content)
+        with open_store(state_of(folder)) as store:
+            store.put(given["name"], [_flipped(bytes(store.get(given["name"])), 0, given["place"])[0]])
         note.unlink()
-        undone.append(path.name)
+        undone.append(Path(given["name"]).name)
     return undone
 
 
+def state_of(folder: Path) -> str:
+    """Where the checkpoint of a run is: in its folder, or in the bucket under the same path."""
+    state = folder / STATE
+    if hooks_of(folder).schedule.job.store != "s3":
+        return str(state)
+    return address(int((folder.parent / BUCKET).read_text()), str(state).lstrip("/"))
+
+
 def install() -> None:
-    """Have this process open faulty stores where a schedule lies beside them."""
+    """Have this process open faulty stores where a schedule lies beside them; silent drivers lose their claims soon."""
     from evenflow.runtime import depot, journal, loader, vault
+    from evenflow.state import claim
 
     def open_faulty(where: Any, **options: Any) -> Store:
-        folder = Path(where).parent
-        if (folder / SCHEDULE).exists():
-            return FaultyStore(Path(where), hooks_of(folder))
-        return open_store(where, **options)
+        text = str(getattr(where, "where", where))  # with its key, if it has one
+        bucket = text.startswith("s3://")
+        folder = Path("/", urlparse(text).path.lstrip("/") if bucket else text).parent
+        if not (folder / SCHEDULE).exists():
+            return open_store(where, **options)
+        return FaultyBucket(text, hooks_of(folder)) if bucket else FaultyStore(Path(text), hooks_of(folder))
 
     for module in (depot, journal, loader, vault):
         module.open_store = open_faulty  # type: ignore[attr-defined]
+    claim.VOID_S = VOID_S
+    vault.BEAT_S = VOID_S / 5  # type: ignore[attr-defined]

@@ -7,6 +7,9 @@ from rich.table import Table
 
 from evenflow.torture.run import Outcome, Report
 
+VERDICTS = ("rows", "lost", "doubled", "out_of_order", "wrong")
+COLUMNS = ("schedules", *(name.replace("_", " ") for name in VERDICTS), "hangs", "errors", "refused")
+
 
 def show_outcome(console: Console, outcome: Outcome) -> None:
     """A line for one schedule, and another for what is wrong with it."""
@@ -33,3 +36,29 @@ def show_report(console: Console, report: Report) -> None:
     console.print(table)
     for process in report.leaked:
         console.print(f"[red]left over:[/red] {process}")
+
+
+def markdown(report: Report) -> str:
+    """All schedules by the kind of what struck, as a table; a schedule is in every row that it belongs to."""
+    lines = [f"| {' | '.join(('what struck', *COLUMNS))} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    kinds: dict[str, list[Outcome]] = {}
+    for outcome in report.outcomes:
+        for kind in dict.fromkeys(_kind(struck) for struck in outcome.struck) or ("nothing",):
+            kinds.setdefault(kind, []).append(outcome)
+    for kind, outcomes in [*sorted(kinds.items()), ("all", report.outcomes)]:
+        verdicts = [outcome.verdict for outcome in outcomes]
+        counts = (
+            len(outcomes),
+            *(sum(getattr(verdict, name) for verdict in verdicts) for name in VERDICTS),
+            sum(outcome.hang for outcome in outcomes),
+            sum(bool(outcome.error) for outcome in outcomes),
+            sum(len(outcome.refused) for outcome in outcomes),
+        )
+        lines.append(f"| {kind} | {' | '.join(f'{count:,}' for count in counts)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _kind(struck: str) -> str:
+    """Of "kill worker at restore 2" or "kill worker in batch 3", the words that are not numbers of something."""
+    what, _, where = struck.partition(" at ")
+    return f"{what} at {where.rpartition(' ')[0]}" if where else what.partition(" in batch ")[0]

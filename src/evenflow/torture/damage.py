@@ -1,0 +1,67 @@
+"""Blobs of a checkpoint that vanish, are cut or become those of another batch while no driver is there.
+
+What is needed and is not as it was must be refused by its name. It is then put back, as somebody would who has a copy.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+from evenflow.state.manifest import parse
+from evenflow.state.store import Store, open_store
+from evenflow.torture.hooks import Hooks
+from evenflow.torture.schedule import DAMAGES, Fault
+
+NOTE = "damaged-{}.json"
+"""Notes of what was there before, by fault."""
+
+
+def strike(hooks: Hooks, where: str) -> None:
+    """Damage what the schedule says; there must have been a driver before."""
+    for number, fault in enumerate(hooks.schedule.faults):
+        if fault.kind in DAMAGES and hooks.life and not hooks.done(number):
+            with open_store(where) as store:
+                if _damage(hooks.folder / NOTE.format(number), store, fault):
+                    hooks.claim(number)
+
+
+def restore(folder: Path, where: str, error: str) -> list[str]:
+    """Put back the blobs that an error tells of; their names."""
+    restored = []
+    for note in sorted(folder.glob(NOTE.format("*"))):
+        given = json.loads(note.read_text())
+        if given["name"] in error or Path(given["name"]).name in error:
+            with open_store(where) as store:
+                store.put(given["name"], [base64.b64decode(given["content"])])
+            note.unlink()
+            restored.append(f"{given['kind']} {Path(given['name']).name}")
+    return restored
+
+
+def names(folder: Path) -> list[str]:
+    """The blobs that are damaged now."""
+    return [json.loads(note.read_text())["name"] for note in folder.glob(NOTE.format("*"))]
+
+
+def _damage(note: Path, store: Store, fault: Fault) -> bool:
+    """Whether there was something to damage."""
+    blobs = sorted(
+        name for name, _ in store.names() if (known := parse(name)) is not None and known.kind == fault.point
+    )
+    if not blobs or (fault.kind == "stale" and len(blobs) < 2):
+        return False
+    place = int(len(blobs) * fault.share)
+    name, other = blobs[place], blobs[place - 1]
+    content = bytes(store.get(name))
+    told = {"name": name, "kind": fault.kind, "content": base64.b64encode(content).decode()}
+    note.write_text(json.dumps(told))
+    match fault.kind:
+        case "vanish":
+            store.delete([name])
+        case "cut":
+            store.put(name, [content[: len(content) // 2]])
+        case _:
+            store.put(name, [bytes(store.get(other))])
+    return True

@@ -1,0 +1,24 @@
+"""A second driver comes for the checkpoint of a running one: `python -m evenflow.torture.rival WHERE`; 0 if refused."""
+
+from __future__ import annotations
+
+import sys
+
+from evenflow.errors import StoreInUse
+from evenflow.runtime.vault import Vault
+
+
+def main(where: str) -> int:
+    """What the process ends with."""
+    try:
+        vault = Vault(where, "a rival")
+    except StoreInUse as error:
+        print(error)
+        return 0
+    vault.close()
+    print("it got the checkpoint of a driver that was at work")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
