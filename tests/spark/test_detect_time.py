@@ -110,7 +110,7 @@ def test_all_windows_of_all_keys_come_out(spark, cluster, partitions):
     assert len(expected) > 3_000
     with Moving(cluster, name) as moving:
         while moving.wanted():
-            assert shown(out.collect()) == expected
+            assert shown(out.select("*").collect()) == expected  # a query of its own each time
 
 
 def test_a_stream_gives_the_windows_that_are_over(spark, cluster, tmp_path):
@@ -161,6 +161,13 @@ def test_rows_of_one_time_are_in_the_order_asked_for(spark, cluster):
     for more in ({"time": "at", "order_by": "x"}, {"order_by": ["x"]}):
         out = cluster.detect(source(spark, rows, 4), rule, key="k", **more)
         assert sorted((row.x, row.nth) for row in out.collect()) == [(n, n + 1) for n in range(8)]
+
+
+def test_streams_are_in_the_order_given_where_times_are_the_same(spark, cluster):
+    rows = rows_of([1, 2, 3], [0, 0, 0])
+    for names, count in ((("P", "A"), 3), (("A", "P"), 0)):
+        out = cluster.detect({name: source(spark, rows) for name in names}, FOLLOWED, key="k", time="at")
+        assert out.count() == count
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,9 @@ def test_two_streams():
         "stream": pa.array(["Tick", "News", "News", "Tick", "Tick"]),
     }
     found, origins = push(operator, columns)
+    numbered = RuleOperator(rules, streams=operator.streams, stream_column="stream", key=["k"])
+    by_number = push(numbered, {**columns, "stream": pa.array([0, 1, 1, 0, 0], pa.int32())})
+    assert by_number == (found, origins)
     shown = [
         (place, {k: v for k, v in row.items() if v is not None}) for place, row in zip(origins, found, strict=True)
     ]

@@ -224,6 +224,9 @@ def test_a_long_open_batch_is_not_walked_for_every_row():
 
 
 DELAYING = [
+    "(b=T(x < 0) -> a=T(x > 0)) where timer:within(7 sec)",
+    "[1:2] (a=T(x > 0) where timer:within(2 sec))",
+    "(b=T(x < 0) -> a=T(x > 0) where timer:within(2 sec)) or (c=T(x = 0) -> d=T(x > 0) where timer:within(1 sec))",
     "b=T(x < 0) -> every (([2] a=T(x > 0)) where timer:within(10 sec))",
     "every (([2] a=T(x > 0)) where timer:within(10 sec))",
     "every b=T(x < 0) -> (a=T(x > 0) and not (c=T(x = 0) where timer:within(3 sec))) where timer:within(9 sec)",

@@ -176,6 +176,9 @@ class Engine:
         if self._stream_column is None:
             return None
         names = rows.column(self._stream_column)
+        if pa.types.is_integer(names.type):
+            given: npt.NDArray[np.integer] = names.to_numpy()
+            return given
         found = pc.index_in(names, pa.array(list(self.world.streams), names.type))
         if found.null_count:
             strange = names.filter(pc.is_null(found))[0].as_py()

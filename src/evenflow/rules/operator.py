@@ -30,8 +30,9 @@ class RuleOperator(KeyedOperator):
     `rules` is a text, or several, by name or in a list: then results have a first column `rule` with the name, and the
     union of the rules' columns. `functions` are plain callables, which return doubles, or `Function`s. `key` names the
     columns of which the rows' keys are made. `time` names the column with the time. Without `lateness_s` no row is
-    late, with it there is a last column `late`. `streams` tells the columns of each stream, and the string column
-    `stream_column` of which a row is; without them the rows are one stream, called as the first rule calls it.
+    late, with it there is a last column `late`. `streams` tells the columns of each stream, and the column
+    `stream_column` of which a row is, by name or by number among them; without them the rows are one stream, called as
+    the first rule calls it.
 
     With `in_order`, whoever calls this gives the rows of a key in the order of their times, tells by `on_time` how far
     time has come and by `on_late` which rows come too late, as `Cluster.keyed` does with `order_by` and `lateness`.

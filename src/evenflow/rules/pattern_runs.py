@@ -211,6 +211,9 @@ class Run(State):
     def false(self, key: Any, child: State) -> None:
         self.child = None
 
+    def delays(self, child: State) -> bool:
+        return False  # it is over, now or later
+
     def quit(self, key: Any) -> None:
         if self.child is not None:
             self.child.quit(self)

@@ -174,7 +174,10 @@ def _time(time: Any, streams: Mapping[str, Sequence[str]]) -> str:
 
 
 def _union(streams: Mapping[str, DataFrame], keys: Sequence[str | Column]) -> tuple[DataFrame, dict[str, list[str]]]:
-    """All rows, with a column that tells which stream each is of; columns that a stream has not are null."""
+    """All rows, with a column that tells which stream each is of; columns that a stream has not are null.
+
+    It is the first column: rows of one time are in the order in which the streams are given.
+    """
     if not streams:
         raise InvalidArgument("there are no streams: give a DataFrame, or several by name")
     for name, df in streams.items():
@@ -191,7 +194,7 @@ def _union(streams: Mapping[str, DataFrame], keys: Sequence[str | Column]) -> tu
     _check_types(streams)
     for name, df in streams.items():
         _check_keys(name, df, keys)
-    parts = [df.withColumn(STREAM, F.lit(name)) for name, df in streams.items()]
+    parts = [df.select(F.lit(number).alias(STREAM), "*") for number, df in enumerate(streams.values())]
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts), columns
 
 
