@@ -58,8 +58,8 @@ def test_ticks_have_segments_of_their_own():
     noted.arrived(8, [2], np.array([0]))
     noted.log(memoryview(body), ticks, np.array([0, 1], np.int32))
     noted.end("feeder")
-    assert [kinds(content) for _, content, _ in noted.journal.puts] == [[(7, [3]), 2, 1], [(8, [2]), 2]]
-    assert [read_segment(content)[0] for _, content, _ in noted.journal.puts] == [SCHEMA, ticks]
+    assert [kinds(put) for put in noted.journal.puts] == [[(7, [3]), 2, 1], [(8, [2]), 2]]
+    assert [read_segment(content, name)[0] for name, content, _ in noted.journal.puts] == [SCHEMA, ticks]
 
 
 def test_who_asks_is_told_when_all_before_is_durable():
