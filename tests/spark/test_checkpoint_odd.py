@@ -81,11 +81,6 @@ def test_a_failure_that_is_swallowed_is_not_forgotten(spark, tmp_path, files):  
         pytest.raises(Exception, match=r"Spark is at batch 1, .*n/[^/]*/whole/0\.1 is missing"),
     ):
         go_on(cluster)
-    for name in ("0", ".0.crc"):  # as the message says
-        (tmp_path / "spark" / "commits" / name).unlink()
-    with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
-        go_on(cluster)
-    check(spark, tmp_path)
 
 
 def test_a_query_whose_first_batch_had_no_rows_for_the_operator(spark, tmp_path, files):  # noqa: F811
