@@ -116,6 +116,14 @@ def test_windows_come_in_the_order_of_their_ends_and_of_the_rules():
     assert told(operator, 300, *range(100)) == []  # units that never had a row
 
 
+def test_batches_of_which_no_row_passes():
+    rows = rows_of([1, 2, 3, 4], [1, 1, 1, 1])  # x is 0, 1, 2, 3
+    for having, counts in (("", [0, 0, 0, 1]), ("having count(*) = 0", [0, 0, 0]), ("having max(x) = 3", [1])):
+        operator = timed(f"select count(*) n from T.win:time_batch(10 sec) where x > 2 {having}")
+        operator.process(rows, np.zeros(4, np.int32), rows["k"].to_numpy())
+        assert sorted(row["n"] for row in told(operator, 10, 0)) == counts
+
+
 def test_other_units_are_left_alone():
     rows = rows_of([1, 2], [1, 1])
     operator = timed(BATCH)

@@ -77,7 +77,8 @@ class BatchRule:
             reduction.add(group, columns, len(batch))
         made = {name: reduction.result() for name, reduction in reductions.items()}
         if self._together:
-            columns, batch = (columns.at(first) if self._groups else columns).beside(made), owner
+            # of a batch as one group only aggregates are read, and there may be no row of it
+            columns, batch = (columns.at(first) if self._groups else Columns(released.table)).beside(made), owner
         else:
             columns = columns.beside({name: array.take(pa.array(group)) for name, array in made.items()})
         index = self.output.passing(columns, len(batch))
