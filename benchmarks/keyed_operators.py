@@ -1,6 +1,6 @@
 """Figures of docs/keyed-operators.md that `evenflow bench keyed` does not give: peers, micro-batches, pauses, scaling.
 
-    .venv/bin/python benchmarks/keyed_operators.py --json out/keyed.json [--only peers,micro,state,scale,even]
+    .venv/bin/python benchmarks/keyed_operators.py --json out/keyed.json [--only peers,micro,…,order,exact]
 
 Every figure is a ratio within one run, or stands beside what it is to be compared with. Nothing is emulated here.
 """
@@ -100,6 +100,8 @@ class Files:
     directory: Path
     rows: int
     count: int
+    trigger: int = 1
+    """Files that make a micro-batch."""
 
     @classmethod
     def make(cls, directory: Path, rows: int, count: int) -> Files:
@@ -113,7 +115,7 @@ class Files:
 
     def run(self, spark: SparkSession, name: str, work: Callable[[DataFrame], DataFrame]) -> list[float]:
         """Milliseconds each micro-batch took."""
-        stream = spark.readStream.schema("seq long, key long, value double").option("maxFilesPerTrigger", 1)
+        stream = spark.readStream.schema("seq long, key long, value double").option("maxFilesPerTrigger", self.trigger)
         rows = work(stream.parquet(str(self.directory / "in")))
         query = (
             rows.writeStream.format("noop")
@@ -257,7 +259,62 @@ def even(spark: SparkSession) -> dict[str, Any]:
     return {"rows_per_s": medians, "flux_auto_over_hash": medians["flux-auto"] / medians["hash"], "moves": moves}
 
 
-PARTS = {"peers": peers, "micro": micro, "state": state, "scale": scale, "even": even}
+def order(spark: SparkSession) -> dict[str, Any]:
+    """Micro-batches of 1 M rows from four partitions, with order_by and without, turn by turn."""
+    directory = Path(tempfile.mkdtemp(prefix="evenflow-bench-"))
+    rates: dict[str, list[float]] = {"arrival": [], "order_by": [], "lateness": []}
+    asked: dict[str, dict[str, Any]] = {
+        "arrival": {},
+        "order_by": {"order_by": "seq"},
+        "lateness": {"order_by": "seq", "lateness": 100_000},  # of the rows' numbers, as if these were seconds
+    }
+    try:
+        files = replace(Files.make(directory, 250_000, 24), trigger=4)
+        with ef.Cluster(spark, WORKERS) as cluster:
+            for turn in range(3):
+                for name in rates if turn % 2 else list(rates)[::-1]:
+
+                    def ours(rows: DataFrame, name: str = name) -> DataFrame:
+                        return cluster.keyed(rows, "key", rolling(), **asked[name])
+
+                    rates[name] += [1e9 / ms for ms in files.run(spark, f"{name}-{turn}", ours)[1:]]
+    finally:
+        shutil.rmtree(directory)
+    medians = {name: statistics.median(found) for name, found in rates.items()}
+    ratios = {f"{name}_over_arrival": medians[name] / medians["arrival"] for name in ("order_by", "lateness")}
+    return {"rows_per_s": medians} | ratios
+
+
+def exact(spark: SparkSession | None) -> dict[str, Any]:
+    """The operator alone, without Spark: sums of longs and decimals beside those of doubles, in turns."""
+    count, batch, rounds = 1_200_000, 12_000, 7
+    random = np.random.default_rng(1)
+    keys, cents = random.integers(0, KEYS, count), random.integers(0, 100_000, count)
+    units, doubles = (keys % 1024).astype(np.int32), pa.array(cents.astype(np.float64))
+    columns = {
+        "double": doubles,
+        "bigint": pa.array(cents),
+        "decimal(12,2)": doubles.cast(pa.decimal128(12, 2)),
+        "decimal(30,2)": doubles.cast(pa.decimal128(30, 2)),
+    }
+    makers = {"sum": lambda: ef.RollingSum("v", rows=100), "mean": lambda: ef.RollingMean("v", rows=100)}
+    seconds: dict[str, list[float]] = {}
+    for turn in range(rounds + 1):
+        for how, make in makers.items():
+            for kind, column in columns.items():
+                operator, rows = make(), pa.record_batch({"v": column})
+                started = time.process_time()
+                for at in range(0, count, batch):
+                    part = slice(at, at + batch)
+                    operator.process(rows.slice(at, batch), units[part], keys[part])
+                if turn:  # the first compiles
+                    seconds.setdefault(f"{how} of {kind}", []).append(time.process_time() - started)
+    rates = {name: count / min(found) for name, found in seconds.items()}
+    ratios = {name: rate / rates[f"{name.split()[0]} of double"] for name, rate in rates.items()}
+    return {"rows_per_s": rates, "of_doubles": ratios}
+
+
+PARTS = {"peers": peers, "micro": micro, "state": state, "scale": scale, "even": even, "order": order, "exact": exact}
 
 
 def main(

@@ -55,6 +55,11 @@ class Script:
         self._wait(lambda: text in self.output() or self.process.poll() is not None, seconds, f"'{text}'")
         assert text in self.output(), self.output()
 
+    def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = 180.0) -> None:
+        """Wait for something it is to bring about."""
+        self._wait(lambda: condition() or self.process.poll() is not None, seconds, what)
+        assert self.process.poll() is None, self.output()
+
     def finish(self, seconds: float = 240.0) -> str:
         """Wait until it has ended well and nothing of it is left; its output."""
         self.ended(seconds)

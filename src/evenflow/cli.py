@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from evenflow._version import __version__
 from evenflow.cli_bench import bench
+from evenflow.errors import InvalidArgument
 from evenflow.terminal import console, guard, touch, write_figures
 
 app = typer.Typer(help="Keeps streaming pipelines on Apache Spark balanced while they run.", no_args_is_help=True)
@@ -104,37 +106,60 @@ def torture(
     guard(work)
 
 
+Where = Annotated[str, typer.Argument(metavar="DIR", help="A checkpoint: a path or a URI.")]
+KEY_VARIABLE = "EVENFLOW_CHECKPOINT_KEY"
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(help=f"A file with the checkpoint_key, if there is one; else it is taken from {KEY_VARIABLE}."),
+]
+
+
+def _key(file: Path | None) -> bytes:
+    """The checkpoint_key; a newline at the end of the file is not part of it."""
+    from evenflow.state.sealed import key_of
+
+    if file is None:
+        return key_of(os.environ.get(KEY_VARIABLE) or None)
+    try:
+        return key_of(file.read_bytes().rstrip(b"\r\n"))
+    except OSError as error:
+        raise InvalidArgument(f"cannot read --key-file {file}: {error.strerror}") from None
+
+
 @state.command("ls")
 def state_ls(
-    where: Annotated[str, typer.Argument(metavar="DIR", help="A checkpoint: a path or a URI.")],
+    where: Where,
+    key_file: KeyFile = None,
 ) -> None:
     """List the operators and queries that have state here."""
     from evenflow import state_view
 
-    guard(lambda: state_view.show_queries(console, where))
+    guard(lambda: state_view.show_queries(console, where, _key(key_file)))
 
 
 @state.command("show")
 def state_show(
-    where: Annotated[str, typer.Argument(metavar="DIR", help="A checkpoint: a path or a URI.")],
+    where: Where,
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The operator; its query, if it has several.")],
+    key_file: KeyFile = None,
 ) -> None:
     """Show the latest manifest of an operator and query, its snapshots and its log."""
     from evenflow import state_view
 
-    guard(lambda: state_view.show_query(console, where, names))
+    guard(lambda: state_view.show_query(console, where, names, _key(key_file)))
 
 
 @state.command("verify")
 def state_verify(
-    where: Annotated[str, typer.Argument(metavar="DIR", help="A checkpoint: a path or a URI.")],
+    where: Where,
+    key_file: KeyFile = None,
 ) -> None:
     """Read everything and check every checksum; exit code 1 if a blob is bad."""
 
     def work() -> None:
         from evenflow import state_view
 
-        if not state_view.verify_all(console, where):
+        if not state_view.verify_all(console, where, _key(key_file)):
             raise typer.Exit(1)
 
     guard(work)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class EvenflowError(Exception):
     """Anything Evenflow raises on purpose."""
@@ -67,6 +73,26 @@ class SpillError(EvenflowError):
     """State or rows could not be written to the local disk, or read from it; what could not be written is in memory."""
 
 
+def described(error: BaseException) -> str:
+    """What an error is and says; one that cannot even say what it is has its class."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # an exception whose own text fails
+        return type(error).__name__
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error that says something."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that is not known: those it may be, or those that there are."""
+    names = sorted(set(known))
+    lower = {other.lower(): other for other in names}
+    close = [lower[other] for other in difflib.get_close_matches(name.lower(), lower, 3, 0.6)]
+    if close:
+        return "did you mean " + " or ".join(f"'{other}'" for other in close) + "?"
+    if not names:
+        return "there are none"
+    return "there are: " + ", ".join(f"'{other}'" for other in names[:30]) + (", ..." if len(names) > 30 else "")

@@ -9,14 +9,16 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 
 from evenflow.errors import InvalidArgument
+from evenflow.state.fence import View
 from evenflow.state.manifest import Manifest
+from evenflow.state.sealed import placed
 from evenflow.state.store import Store, open_store, shown
 from evenflow.state.survey import Bad, Query, count_rows, snapshots, survey, verify
 
 
-def show_queries(console: Console, where: str) -> None:
+def show_queries(console: Console, where: str, key: bytes = b"") -> None:
     """A line for each operator and query."""
-    with open_store(where, create=False) as store:
+    with View(open_store(placed(where, key), create=False)) as store:
         queries = survey(store)
     table = _table(shown(where), "operator", "query", "epochs", "units", "size", "last write")
     for query in queries:
@@ -32,9 +34,9 @@ def show_queries(console: Console, where: str) -> None:
     console.print(table if queries else f"{shown(where)} holds no state yet")
 
 
-def show_query(console: Console, where: str, names: list[str]) -> None:
+def show_query(console: Console, where: str, names: list[str], key: bytes = b"") -> None:
     """The newest manifest of one query, its snapshots and its log."""
-    with open_store(where, create=False) as store:
+    with View(open_store(placed(where, key), create=False)) as store:
         query = _chosen(survey(store), names)
         newest = query.newest
         console.print(f"operator {query.region}, query {query.query}", highlight=False, markup=False)
@@ -45,10 +47,13 @@ def show_query(console: Console, where: str, names: list[str]) -> None:
         _show_blobs(console, store, newest)
 
 
-def verify_all(console: Console, where: str) -> bool:
+def verify_all(console: Console, where: str, key: bytes = b"") -> bool:
     """Check every blob; a line for each bad one. Whether all are sound."""
     columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with open_store(where, create=False) as store, Progress(*columns, console=console, transient=True) as progress:
+    with (
+        View(open_store(placed(where, key), create=False)) as store,
+        Progress(*columns, console=console, transient=True) as progress,
+    ):
         names = store.names()
         task = progress.add_task("", total=sum(nbytes for _, nbytes in names))
         bad = verify(store, lambda nbytes: progress.advance(task, nbytes))

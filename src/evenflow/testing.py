@@ -23,6 +23,7 @@ def check_operator(
     rounds: int = 10,
     copies: int = 3,
     seed: int = 0,
+    time: str | None = None,
 ) -> None:
     """Raise an AssertionError that says which law the operator breaks, and for which unit; needs no Spark.
 
@@ -35,14 +36,16 @@ def check_operator(
     - batches: the results do not depend on how the rows are cut into batches;
     - empty: `extract` gives None for a unit without rows, and after it has been called;
     - pickle: what `extract` gives can be pickled;
-    - move: the results do not change if units are moved between copies all the time.
+    - move: the results do not change if units are moved between copies all the time;
+    - time: of operators with `on_time` (then `time` names the column of the time) or `on_end`: nor do they if units are
+      moved, or told the time in other groups, while rows come in the order of their time.
 
     Results are compared row by row, floats to nine digits. Each of the `rounds` cuts the rows anew, with batches of 0
     and of 1 among them, and moves units between `copies` copies; `seed` decides how.
     """
-    from evenflow.operators.laws import Trial
+    from evenflow.operators.time_laws import TimeTrial
 
-    Trial(operator, rows, key=key, units=units, rounds=rounds, copies=copies, seed=seed).run()
+    TimeTrial(operator, rows, time=time, key=key, units=units, rounds=rounds, copies=copies, seed=seed).run()
 
 
 def check_store(make: Callable[[], Store], *, large: int = 100 * 1024 * 1024) -> None:
@@ -58,6 +61,7 @@ def check_store(make: Callable[[], Store], *, large: int = 100 * 1024 * 1024) ->
     - bad names: what is no name is refused;
     - atomic: a put that fails leaves what was there before;
     - threads: several may use the store at a time, and put the same name;
+    - fencing: after a second claim, what the first one puts or deletes does not count, and it is told so;
     - large: a blob may have `large` bytes.
 
     Whether a blob survives loss of power, and the death of its writer, it cannot check.

@@ -12,6 +12,11 @@ class DurablePlan(Plan):
 
     epochs: int = 4
     partitions: int = 2
+    """Pieces that the rows of a batch are in, as files are; Spark partitions are made of them."""
+    reshapes: float = 0.3
+    """How often an evaluation has another number of Spark partitions than the one before."""
+    loses: float = 0.0
+    """How often blobs are gone, or are those of another time, when a driver goes on."""
     transfer: str = "direct"
     """How units move."""
     store_fails: float = 0.0
@@ -48,7 +53,9 @@ class DurablePlan(Plan):
             ordered=rng.choice((0.0, 0.0, 1.0)),
             rows=rng.choice((4, 12, 30)),
             epochs=rng.choice((2, 3, 5)),
-            partitions=rng.choice((1, 2, 2, 3)),
+            partitions=rng.choice((1, 2, 3, 4)),
+            reshapes=rng.choice((0.0, 0.5, 1.0)),
+            loses=rng.choice((0.0, 0.0, 0.5)),
             store_fails=rng.choice((0.0, 0.0, 0.01, 0.1)),
             again=rng.choice((0.0, 0.3, 0.8)),
             retries=rng.choice((0.0, 0.5)),
@@ -69,13 +76,18 @@ class Stage:
     number: int
     run: int
     partitions: list[int]
+    """Those of it that are evaluated."""
+    count: int = 1
+    """How many Spark partitions the batch has in it."""
+    kept: int | None = None
+    """What persists its results, if something does: what is in there is not evaluated again."""
     tasks: list[Task] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
     """Partitions whose tasks have not been started."""
 
     @property
     def full(self):
-        return len(self.partitions) == self.query.partitions
+        return len(self.partitions) == self.count
 
     @property
     def latest(self):
@@ -98,7 +110,10 @@ class Query:
     name: str
     epochs: int
     partitions: int
+    """Pieces of each batch."""
     ordered: bool
+    parallel: int = 1
+    """How many Spark partitions they are made into."""
     streaming: bool = True
     failed: bool = False
     epoch: int = 0
@@ -106,7 +121,10 @@ class Query:
     run: int = 1
     stage: Stage | None = None
     actions: list | None = None
-    """What is still to be evaluated of the batch under way: lists of partitions."""
+    """What is still to be evaluated of the batch under way: "all", "some", a list of partitions; or "kept", which is
+    some of what is persisted, and "rest", which is all of it: nothing is evaluated twice."""
+    persists: int = 0
+    """How often something was persisted."""
     data: dict = field(default_factory=dict)
     """By batch, the rows of each partition."""
     sunk: set = field(default_factory=set)

@@ -214,8 +214,8 @@ class SimVault(Vault):
     def save(self, order, done):
         self._wait((order, done))
 
-    def look(self, region, query, new, done):
-        self._wait(((region, query, new), done))
+    def look(self, region, query, epoch, new, done):
+        self._wait(((region, query, epoch, new), done))
 
     def _tried(self, order):
         self._put(order)

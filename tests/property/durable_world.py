@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from evenflow.control import epochs as control_epochs
 from evenflow.control.controller import Controller
-from evenflow.control.events import RegionOpened
+from evenflow.control.events import RegionOpened, StageFacts
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime import depot, keeper, ledger, loader
 from evenflow.runtime.copies import Copies
@@ -25,10 +25,12 @@ from evenflow.runtime.loader import Loaded, Loader, Order
 from evenflow.runtime.patience import Patient
 from evenflow.runtime.settings import Settings
 from evenflow.runtime.vault import KEPT, Kept
-from evenflow.state.manifest import epoch_name, epochs, latest, parse, prefix_of, read_manifest
+from evenflow.state.chain import latest
+from evenflow.state.manifest import epoch_name, epochs, parse, prefix_of, read_manifest
 from evenflow.state.replay import replay
 
 from ..wire.keyed_rig import OUT, ROWS, Nth
+from .durable_losses import Losses
 from .durable_plan import DurablePlan, Query, Stage
 from .durable_store import Helper, MemoryStore, SimDepot, SimJournal, SimLoader, SimVault
 from .keyed_actors import Fiber, Log, StrictDriver
@@ -58,6 +60,7 @@ class DurableWorld(World):
         self.zombies = []
         """Feeders that Spark has given up, and when they are killed."""
         self.manifests = 0
+        self.losses = Losses(self)
 
     # -- set up
 
@@ -82,7 +85,8 @@ class DurableWorld(World):
         self._boot()
         for number in range(self.plan.jobs):
             ordered = rng.random() < self.plan.ordered
-            self.jobs.append(Query("r0", f"q{number}", self.plan.epochs, self.plan.partitions, ordered))
+            pieces = self.plan.partitions
+            self.jobs.append(Query("r0", f"q{number}", self.plan.epochs, pieces, ordered, pieces))
         last = rng.choice((60, 300, 1500))
         self.schedule = sorted((rng.randint(0, last), fault) for fault in self.plan.faults)
 
@@ -94,7 +98,8 @@ class DurableWorld(World):
         self.vault = SimVault(self)
         self.processes.append(self.vault.helper)
         untouched = self._untouched
-        self.driver = StrictDriver(self.controller, b"secret", "sim", PERIOD_S, self.log, untouched, self.vault)
+        asked = {"vault": self.vault, "stages": SimpleNamespace(facts=self._facts)}
+        self.driver = StrictDriver(self.controller, b"secret", "sim", PERIOD_S, self.log, untouched, **asked)
         self.driver._zero = 0.0
         cluster = f"sim{len(self.logs)}"
         self.settings = Settings(cluster, "sim", self.driver.port, b"secret", PERIOD_S, 350.0, checkpoint="sim")
@@ -111,6 +116,13 @@ class DurableWorld(World):
     def _untouched(self, name, epoch):
         query = next(query for query in self.jobs if query.name == name)
         return not query.counts(epoch - 1)
+
+    def _facts(self, stage, mark, _execution):
+        """What Spark says of a stage."""
+        query = next(query for query in self.jobs if query.name == mark)
+        known = query.stages[int(stage) - 1]
+        tasks = known.count if known.kept else len(known.partitions)  # what is there already is read by tasks, too
+        return StageFacts(tasks, known.count, inputs=known.count, kept=known.kept)
 
     def helper(self, kind, owner):
         """A thread of the process whose turn it is."""
@@ -146,6 +158,9 @@ class DurableWorld(World):
             query.stage = query.actions = None
             query.run += 1
             query.pause = self.now + self.rng.choice((0.0, 1.0, 5.0))
+        if self.rng.random() < self.plan.loses:
+            self.harm.add("loss")
+            self.losses.strike()
         self._boot()
 
     def _fault(self, kind):
@@ -185,7 +200,7 @@ class DurableWorld(World):
         if query.stage is None:
             self._go_on(query)
         elif query.stage.through:
-            if query.stage.full:
+            if query.stage.full or query.actions[0] == "rest":
                 query.sunk.add(query.epoch)
             query.actions.pop(0)
             query.stage = None
@@ -205,6 +220,8 @@ class DurableWorld(World):
             self.note(f"batch {query.epoch} of {query.name} is committed")
             query.epoch, query.actions = query.epoch + 1, None
             query.pause = self.now + rng.choice((0.0, 0.0, 0.5, 3.0))
+            if self.faulty and rng.random() < self.plan.loses / 2:
+                self.kill_driver()  # now notes are all there is of the batch
 
     def _may_start(self, query):
         """Spark takes a while between stages, as a rule until all has been heard of the tasks before."""
@@ -215,12 +232,14 @@ class DurableWorld(World):
         return True
 
     def _draw_actions(self, query):
-        everything = list(range(query.partitions))
-        some = sorted(self.rng.sample(everything, self.rng.randint(1, query.partitions)))
+        everything, some = "all", "some"
         if query.epoch in query.sunk and self.rng.random() < 0.5:
             return [some] if self.rng.random() < 0.3 else []  # the sink has it, and does not want it again
         if self.rng.random() < self.plan.again:
-            choices = ([everything, everything], [some, everything], [everything, some], [some, some, everything, some])
+            choices = (
+                *([everything, everything], [some, everything], [everything, some], [some, some, everything, some]),
+                *(["kept", "rest"], ["kept", "kept", "rest", some]),
+            )
             return list(self.rng.choice(choices))
         return [everything]
 
@@ -229,24 +248,50 @@ class DurableWorld(World):
             query.data[epoch] = [self._some_batches() for _ in range(query.partitions)]
         return query.data[epoch]
 
-    def _start_stage(self, query, partitions):
-        query.stage = Stage(query, query.epoch, len(query.stages) + 1, query.run, partitions)
+    def _start_stage(self, query, what):
+        cached = self._cached(query) if what in ("kept", "rest") else None
+        if cached is None and self.rng.random() < self.plan.reshapes:
+            query.parallel = self.rng.randint(1, query.partitions + 2)
+        everything = list(range(query.parallel))
+        some = sorted(self.rng.sample(everything, self.rng.randint(1, query.parallel)))
+        partitions = {"all": everything, "some": some, "kept": some, "rest": everything}.get(str(what), what)
+        query.stage = Stage(query, query.epoch, len(query.stages) + 1, query.run, partitions, query.parallel)
+        if what in ("kept", "rest"):
+            query.persists += cached is None
+            query.stage.kept = query.persists
+            query.stage.partitions = [each for each in partitions if each not in (cached or ())]
+        partitions = query.stage.partitions
         query.stages.append(query.stage)
         self.note(f"start {query.stage}, partitions {partitions}")
         query.stage.waiting = list(partitions)
+
+    def _cached(self, query):
+        """The partitions of what is persisted that are there; None if it is not in this run and batch."""
+        mine = [stage for stage in query.stages if stage.kept == query.persists and stage.kept is not None]
+        if not mine or (mine[-1].run, mine[-1].epoch) != (query.run, query.epoch):
+            return None
+        return {task.partition for stage in mine for task in stage.tasks if task.done and task.error is None}
 
     def _fill(self, stage):
         """Start tasks as there are slots for them."""
         while stage.waiting and sum(not task.done for task in stage.tasks) < self.plan.slots:
             partition = stage.waiting.pop(0)
-            rows = self.rows_of(stage.query, stage.epoch)[partition]
+            pieces = self.rows_of(stage.query, stage.epoch)[partition :: stage.count]
+            rows = [batch for piece in pieces for batch in piece]
             self._start_in(stage, Task(stage.query, partition, 0, stage.epoch, rows))
 
     def _start_in(self, stage, task):
         query = stage.query
         schema = OUT.serialize().to_pybytes()
         feed = KeyedFeed(
-            self.settings, query.region, f"op-{query.region}", schema, True, query.ordered, tuple(ROWS.names)
+            self.settings,
+            query.region,
+            f"op-{query.region}",
+            schema,
+            True,
+            query.ordered,
+            tuple(ROWS.names),
+            mark=query.name,
         )
         task.stage = stage
         task.fiber = Fiber(self, f"feeder {task}, stage {stage.number}", lambda: self._run_task(task, feed))
@@ -257,6 +302,7 @@ class DurableWorld(World):
             "epoch": task.epoch,
             "stage": f"{stage.number}",
             "run": f"{stage.run}",
+            "task": len(self.tasks),
         }
         for tasks in (stage.tasks, query.tasks, self.tasks):
             tasks.append(task)
@@ -269,6 +315,7 @@ class DurableWorld(World):
         if not broken:
             return
         task = self.rng.choice(broken)
+        self.losses.hear(task)
         if task.attempt < 2 and self.rng.random() < self.plan.retries:
             self._start_in(stage, Task(query, task.partition, task.attempt + 1, task.epoch, task.batches))
         else:
@@ -333,7 +380,7 @@ class DurableWorld(World):
         """Everything that the manifests that stay need is there, and what tasks since have noted."""
         kept = epochs(self.store, prefix)[:KEPT]
         manifests = [read_manifest(self.store, epoch_name(prefix, epoch)) for epoch in kept]
-        for manifest in (*manifests, *latest(self.store, prefix).tasks):
+        for manifest in (*manifests, *latest(self.store, prefix).wholes):
             missing = [name for name in manifest.blobs() if name not in self.store.blobs]
             if missing:
                 raise Broken(f"seed {self.seed}: {missing} of batch {manifest.epoch} were deleted and are needed")

@@ -162,6 +162,9 @@ class StrictDriver(Driver):
     def _handle(self, event):
         self._do(event)
 
+    def _welcome(self, channel, feeder):
+        self._carry_out(self._controller.handle(feeder))
+
 
 class Log(list):
     """The event log."""

@@ -33,7 +33,7 @@ def _check_tasks(world):
 def _check_results(world):
     for task in world.tasks:
         ids = [row[0] for row in task.rows()]
-        if task.error is None and sorted(ids) != task.input_ids:
+        if task.error is None and not task.stopped and sorted(ids) != task.input_ids:
             _fail(world, f"{task} gave rows {ids} for {task.input_ids}")
         if task.job.ordered and ids != task.input_ids[: len(ids)]:
             _fail(world, f"{task} is to be ordered and gave {ids} for {task.input_ids}")
@@ -45,6 +45,7 @@ def _check_results(world):
                 _fail(world, f"rows of key {key} of {task} changed their order: {got}")
     for job in world.jobs:
         _check_counts(world, job)
+        _check_peeks(world, job)
 
 
 def _check_counts(world, job):
@@ -56,13 +57,22 @@ def _check_counts(world, job):
                 given[key].add(row)
         for _, key, nth in task.rows():
             seen[key].append(nth)
-    clean = all(task.error is None for task in job.tasks)
+    clean = all(task.error is None and not task.stopped for task in job.tasks)
     for key, rows in given.items():
         numbers = sorted(seen[key])
         if len(set(numbers)) < len(numbers) or (numbers and numbers[-1] > len(rows)):
             _fail(world, f"{job.evaluation}: key {key} of {len(rows)} rows was counted {numbers}")
         if clean and numbers != list(range(1, len(rows) + 1)):
             _fail(world, f"{job.evaluation}: key {key} of {len(rows)} rows was counted {numbers}")
+
+
+def _check_peeks(world, job):
+    """A query does not go on from a batch of which only some partitions were evaluated."""
+    for epoch, partitions in job.peeked.items():
+        seen = {task.partition for task in job.tasks if task.epoch == epoch}
+        later = [task for task in job.tasks if task.epoch > epoch and task.rows()]
+        if len(seen) < partitions and later:
+            _fail(world, f"{later[0]} has results, though of batch {epoch} only {sorted(seen)} were evaluated")
 
 
 def _check_log(world):
@@ -115,7 +125,11 @@ def _check_state(world):
 
 def _check_totals(world, name, alive, found):
     for job in world.jobs:
-        if job.region == name and job.evaluation in alive and all(task.error is None for task in job.tasks):
+        if job.region != name or job.evaluation not in alive:
+            continue
+        if job.unpersisted:
+            _fail(world, f"{job.evaluation} has state, and is not persisted any more")
+        if all(task.error is None and not task.stopped for task in job.tasks):
             rows = sum(len(task.input_ids) for task in job.tasks)
             held = sum(n for (evaluation, _), [(_, n)] in found.items() if evaluation == job.evaluation)
             if held != rows:
@@ -131,8 +145,8 @@ def _check_leaks(world):
             _fail(world, f"worker {number} thinks that feeders are there")
     for process in world.live():
         moving = process.worker._mover
-        if moving._parts or not moving._outbox.empty() or not moving.inbox.empty():
-            _fail(world, f"the mover of {process.name} keeps {moving._parts}")
+        if moving._arriving or not moving._outbox.empty() or not moving.inbox.empty():
+            _fail(world, f"the mover of {process.name} keeps {moving._arriving}")
     controller = world.controller
     left = (controller._feeders, controller._ended, *(r.feeders for r in world.regions.values()))
     if any(left) or any(region._begun for region in world.regions.values()):
@@ -144,7 +158,8 @@ def live_again(world):
     harm, world.harm = world.harm, set()
     before = len(world.tasks)
     for job in world.jobs:
-        if job.streaming and not job.failed and job.evaluation in world.regions[job.region].evaluations.ids:
+        goes_on = job.streaming and job.reads != "peek" and not job.failed
+        if goes_on and job.evaluation in world.regions[job.region].evaluations.ids:
             job.epochs += 1
     for region in world.regions:
         fresh = world.start_job(region, streaming=False, partitions=1)

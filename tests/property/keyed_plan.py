@@ -21,6 +21,11 @@ class Task:
     fiber: Fiber | None = None
     heard: bool = False
     """Whether all it had to say has been heard."""
+    stage: object = ""
+    stops: bool = False
+    """Whether it ends once it has given some rows, as under a limit."""
+    stopped: bool = False
+    """Whether it has, before its end."""
 
     @property
     def input_ids(self):
@@ -36,7 +41,7 @@ class Task:
 
 @dataclass(eq=False)
 class Job:
-    """A streaming query of some micro-batches, or one run of a batch stage."""
+    """A streaming query of some micro-batches, or the evaluation of a batch DataFrame."""
 
     region: str
     name: str
@@ -44,13 +49,37 @@ class Job:
     epochs: int
     partitions: int
     ordered: bool
+    reads: str = "whole"
+    """How each batch is read: at once, in `parts` of one action, `kept` in a cache, or only some of it: a `peek`."""
     epoch: int = 0
     tasks: list = field(default_factory=list)
     failed: bool = False
+    evaluation: str = ""
+    """What the controller is to call it."""
+    rows: list = field(default_factory=list)
+    """By partition, the present batch."""
+    waiting: list = field(default_factory=list)
+    """Stages of it that have not been started."""
+    resumes: float = 0.0
+    """When the next of them may."""
+    keeper: int = 0
+    """The persisted RDD, if there is one."""
+    tidy: bool = False
+    """Whether that is unpersisted in the end."""
+    unpersisted: bool = False
+    peeked: dict = field(default_factory=dict)
+    """By batch that was only peeked at, how many partitions it has."""
+    fixed: bool = False
+    """Whether all batches have the same number of partitions."""
+
+    def __post_init__(self):
+        self.evaluation = f"query {self.name}" if self.streaming else f"stage {self.name}"
 
     @property
-    def evaluation(self):
-        return f"query {self.name}" if self.streaming else f"stage {self.name}"
+    def cached(self):
+        """Partitions of the present batch that are persisted, if any are."""
+        now = [task for task in self.tasks if task.epoch == self.epoch - 1]
+        return {task.partition for task in now if task.done and task.error is None}
 
     @property
     def broken(self):
@@ -60,7 +89,8 @@ class Job:
 
     @property
     def done(self):
-        return self.failed or (self.epoch == self.epochs and all(task.done for task in self.tasks) and not self.broken)
+        read = self.epoch == self.epochs and not self.waiting
+        return self.failed or (read and all(task.done for task in self.tasks) and not self.broken)
 
 
 @dataclass

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import MoveAsked, RegionOpened, Tick
+from evenflow.control.events import MoveAsked, RegionOpened, Tick, Unpersisted
 from evenflow.model import MoveUnits
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime import driver, feeding, keyed_feeder, mover, worker
@@ -31,6 +31,7 @@ from ..wire.keyed_rig import OUT, ROWS, Nth, numbered
 from .keyed_actors import Fails, Fiber, Fragile, Killed, Log, NoThread, Process, StrictDriver
 from .keyed_network import Board, Network
 from .keyed_plan import Job, Plan, Task
+from .keyed_spark import Spark
 
 UNITS = 9
 """Eight that have keys, and one for null keys, of which there are none."""
@@ -84,6 +85,8 @@ class World:
         self.processes = []
         self.fibers = []
         self.frozen = {}
+        self.pauses = []
+        """Times at which users go on."""
         self.jobs, self.tasks = [], []
         self._ids = 0
         self._names = 0
@@ -143,6 +146,7 @@ class World:
         self.log = Log()
         self.controller = Controller(self.plan.workers)
         self.driver = StrictDriver(self.controller, b"secret", "sim", PERIOD_S, self.log)
+        self.driver._stages = self.spark = Spark(self)
         self.settings = Settings("sim", "sim", self.driver.port, b"secret", PERIOD_S, 350.0)
         for number in range(self.plan.workers - self.plan.late):
             self.start_worker(number)
@@ -205,13 +209,19 @@ class World:
         streaming = rng.random() < 0.6 if streaming is None else streaming
         epochs = rng.randint(1, 4) if streaming else 1
         ordered = rng.random() < self.plan.ordered
-        self.jobs.append(Job(region, f"{self._names}", streaming, epochs, partitions or rng.randint(1, 3), ordered))
+        reads = rng.choice(("whole", "whole", "kept", "peek") if streaming else ("whole", "parts", "kept"))
+        job = Job(region, f"{self._names}", streaming, epochs, partitions or rng.randint(1, 3), ordered, reads)
+        if partitions is not None:
+            job.reads, job.fixed = "whole", True
+        self.jobs.append(job)
         self.note(f"start job {self.jobs[-1].evaluation} on {region}")
         return self.jobs[-1]
 
     def _advance(self, job):
         """Start a job's next tasks, if those before are through."""
-        if job.done or not all(task.done and self._settled(task) for task in job.tasks):
+        if job.done and job.tidy and not job.unpersisted and all(self._settled(task) for task in job.tasks):
+            self._unpersist(job)
+        if job.done or self.now < job.resumes or not all(task.done and self._settled(task) for task in job.tasks):
             return
         broken = job.broken
         if any(task.attempt for task in broken):
@@ -220,11 +230,25 @@ class World:
                 self.start_job(job.region)
         elif broken:
             for task in broken:
-                self._start_task(Task(job, task.partition, 1, task.epoch, task.batches))
+                self._start_task(Task(job, task.partition, 1, task.epoch, task.batches, stage=task.stage))
+        elif job.waiting:
+            for task in self.spark.tasks(job, job.waiting.pop(0)):
+                self._start_task(task)
+            self._pause(job)
         elif job.epoch < job.epochs:
-            for partition in range(job.partitions):
-                self._start_task(Task(job, partition, 0, job.epoch, self._some_batches()))
+            job.waiting = self.spark.stages(job)
             job.epoch += 1
+
+    def _pause(self, job):
+        """The user takes a while before the next action."""
+        if job.waiting:
+            job.resumes = self.now + job.waiting[0].wait
+            self.pauses.append(job.resumes)
+
+    def _unpersist(self, job):
+        job.unpersisted = True
+        self.note(f"unpersist {job.evaluation}")
+        self.driver._handle(Unpersisted(self.now, frozenset({job.keeper})))
 
     def _settled(self, task):
         """Whether all a task had to say has been heard: Spark takes a while before it starts the next."""
@@ -249,15 +273,15 @@ class World:
         job = task.job
         schema = OUT.serialize().to_pybytes()
         names = tuple(ROWS.names)
-        feed = KeyedFeed(self.settings, job.region, f"op-{job.region}", schema, True, job.ordered, names, job.streaming)
+        of = (self.settings, job.region, f"op-{job.region}", schema, True, job.ordered, names, job.streaming)
+        feed = KeyedFeed(*of, mark=job.region)
         task.fiber = Fiber(self, f"feeder {task}", lambda: self._run_task(task, feed))
-        query, stage = (job.name, "") if job.streaming else ("", job.name)
         task.fiber.identity = {
             "partition": task.partition,
             "attempt": task.attempt,
-            "query": query,
+            "query": job.name if job.streaming else "",
             "epoch": task.epoch,
-            "stage": stage,
+            "stage": task.stage or job.name,
         }
         job.tasks.append(task)
         self.tasks.append(task)
@@ -267,9 +291,13 @@ class World:
         try:
             if task.fiber.killed:
                 raise Killed
-            for batch in feed(self._source(task)):
-                task.results.append(batch)
-                task.fiber.turn(0.0)
+            with contextlib.closing(feed(self._source(task))) as results:
+                for batch in results:
+                    task.results.append(batch)
+                    task.fiber.turn(0.0)
+                    task.stopped = task.stops
+                    if task.stopped:
+                        break
         except BaseException as error:
             task.error = error
         task.done = True
@@ -439,7 +467,7 @@ class World:
 
     def _pass_time(self):
         times = [actor.until for actor in (*self.processes, *self.fibers) if actor.alive]
-        times += [self._ticked + PERIOD_S, *self.frozen.values()]
+        times += [self._ticked + PERIOD_S, *self.frozen.values(), *self.pauses]
         self.now = max(self.now + 1e-4, min(time for time in times if time > self.now))
 
     def _what_waits(self):

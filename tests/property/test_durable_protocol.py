@@ -8,13 +8,16 @@ import os
 
 import pytest
 
-from evenflow.control.attempts import Log
+from evenflow.control.attempts import Attempt, Log
 from evenflow.control.epochs import Epochs
+from evenflow.control.history import History
+from evenflow.runtime import vault
 from evenflow.runtime.depot import Depot
 from evenflow.runtime.ledger import Ledger
 from evenflow.runtime.loader import Loader
 from evenflow.runtime.mover import Mover
 from evenflow.runtime.vault import Vault
+from evenflow.state import chain
 
 from .durable_invariants import check, history
 from .durable_plan import DurablePlan
@@ -93,6 +96,26 @@ def test_tasks_of_an_earlier_run_live_on(seed):
     assert history(seed, DurablePlan(faults=("restart",) * 8, zombies=1.0, jobs=1, asks=0.03, again=0.8)).manifests
 
 
+@pytest.mark.parametrize("seed", [3, 17])
+def test_other_partitions_at_every_start(seed):
+    """The driver is killed in the middle of batches, and Spark runs them again in other partitions, not all at once."""
+    plan = DurablePlan(faults=("driver",) * 4, partitions=4, reshapes=1.0, slots=2, jobs=1, asks=0.0, moving=0.0)
+    assert history(seed, plan).manifests
+
+
+LOSSES = {"faults": ("driver",) * 4, "loses": 1.0, "jobs": 1, "asks": 0.0, "moving": 0.0}
+
+
+def test_a_checkpoint_that_is_not_as_it_was_left():
+    """Blobs are gone, or another's: that is noticed, and nothing goes on from there; or they were not needed."""
+    struck = noticed = 0
+    for seed in range(4):
+        world = history(seed, DurablePlan(**LOSSES))
+        struck += world.losses.count
+        noticed += world.losses.noticed
+    assert struck > noticed > 3
+
+
 def test_histories_have_what_they_are_to_have():
     """A test that cannot fail is no test: batches are run again, state is loaded, units move, snapshots are taken."""
     events = {"moved": 0, "loaded": 0, "attempt-poisoned": 0, "feeder-refused": 0, "worker-lost": 0}
@@ -122,12 +145,17 @@ def _unacknowledged(self):
 SAVE = Ledger.save
 
 
-def _choose_last(self):
+def _choose_last(self, _wanted=None):
     last = self.attempts[-1] if self.attempts else None
     if last is not None and last.begun:
-        self._logs.append(Log(self.epoch, last.number, last.segments, tuple(sorted(last.begun))))
+        self._history.append(Log(self.epoch, last.number, last.segments, tuple(sorted(last.begun))))
         self.settled = True
     return ""
+
+
+def _all_that_has_begun(self):
+    """As if no more were to come."""
+    return not self.poisoned and self.begun <= self.through.keys()
 
 
 WRONG = {
@@ -139,14 +167,15 @@ WRONG = {
     "durable before it is": (Ledger, "acknowledged", _unacknowledged),
     "rows after the snapshot are not replayed": (Loader, "_replay", lambda *_: None),
     "tenures are not noted": (Ledger, "arrived", lambda self, _move, units, touched: self.touched.put(units, touched)),
-    "logs are dropped that are needed": (Epochs, "_needed", lambda self, _epoch: self._newest > 1 << 30),
+    "logs are dropped that are needed": (History, "_needed", lambda self, _epoch: self._newest > 1 << 30),
     "what is in memory is always good": (Epochs, "current", property(lambda _self: True)),
     "the last attempt counts, whole or not": (Epochs, "_choose", _choose_last),
+    "an attempt is whole when what it began is": (Attempt, "complete", property(_all_that_has_begun)),
     "movements share a blob": (Depot, "_name", lambda _self, region, _move: f"{region}/moves"),
     "what a manifest needs is deleted": (
         Vault,
         "_clean",
-        lambda self, manifest, _stale: self._store.delete(manifest.blobs()),
+        lambda self, manifest, *_: self._store.delete(manifest.blobs()),
     ),
 }
 
@@ -160,9 +189,23 @@ def test_what_is_wrong_shows(what, monkeypatch):
         _many(20)
 
 
-def _many(count):
+def _many(count, **plan):
     for seed in range(count):
-        history(seed)
+        history(seed, DurablePlan(**plan) if plan else None)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "wrong"),
+    [
+        (chain, "_missing", lambda *_: ()),
+        (vault, "unfinished", lambda *_: ""),
+    ],
+    ids=["what is named is not looked for", "what has begun is not missed"],
+)
+def test_a_loss_that_is_not_noticed_shows(where, name, wrong, monkeypatch):
+    monkeypatch.setattr(where, name, wrong)
+    with pytest.raises(AssertionError):
+        _many(30, **LOSSES)
 
 
 def test_a_sink_that_has_the_batch_already():
@@ -175,7 +218,7 @@ def test_a_sink_that_has_the_batch_already():
             check(world)
             query.epoch = 1
             world.kill_driver()
-            world._draw_actions = lambda query: [[0]] if query.epoch == 1 else [list(range(3))]
+            world._draw_actions = lambda query: [[0]] if query.epoch == 1 else ["all"]
             query.epochs = 4
             world.calm_since = world.now
             world.run()

@@ -1,5 +1,8 @@
 """The decoder against any bytes: the frames that were sent, or an error, or not enough yet. Never anything else."""
 
+import contextlib
+import random
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -7,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evenflow.errors import ProtocolError
+from evenflow.runtime import frames
 from evenflow.runtime.frames import HEADER, HEADER_BYTES, MAX_BODY, Decoder, Encoder, Frame, Kind
 
 LIMIT = 256
@@ -168,6 +172,33 @@ def test_messages(at, value, message):
     [sent] = wire([Frame(Kind.CONTROL, b"x")], 7)
     with pytest.raises(ProtocolError, match=message):
         list(Decoder(7, LIMIT).feed(sent[:at] + value + sent[at + len(value) :]))
+
+
+def test_a_header_alone_reserves_little():
+    """It may announce 256 MB: that much is not set aside before it comes."""
+    head = HEADER.pack(b"EVFL", 1, Kind.DATA, 0, MAX_BODY, 0, 0, 0, 0) + bytes(8)
+    tracemalloc.start()
+    try:
+        assert list(Decoder(0).feed(head)) == []
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * frames.FIRST_BODY < MAX_BODY / 20
+    finally:
+        tracemalloc.stop()
+
+
+@given(st.integers(0, 5000), seeds, st.lists(st.integers(0), max_size=10))
+def test_large_bodies_in_growing_steps(size, seed, cuts):
+    body = random.Random(size).randbytes(size)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "FIRST_BODY", 300)
+        decoder = Decoder(seed)
+        data = b"".join(part for _ in range(2) for part in Encoder(seed).encode(Frame(Kind.DATA, body)))
+        edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+        found = []
+        with contextlib.suppress(ProtocolError):  # the second is the first again
+            for start, end in pairwise(edges):
+                found += decoder.feed(data[start:end])
+                assert len(decoder._body) <= max(300, 2 * end)
+    assert found == [Frame(Kind.DATA, body)]
 
 
 def test_nobody_sends_more_than_the_limit():

@@ -67,17 +67,21 @@ def test_workers_that_come_late():
 
 
 def test_histories_have_what_they_are_to_have():
-    """A test that cannot fail is no test: units do move, under rows, and are undone and refused."""
+    """A test that cannot fail is no test: units do move, under rows, and are undone and refused; DataFrames are read
+    at once, in parts, into a cache, and not to their end."""
     events = {"moved": 0, "move-refused": 0, "move-undone": 0, "evaluation-ended": 0, "feeder-refused": 0}
     rows = 0
+    reads = {"whole": 0, "parts": 0, "kept": 0, "peek": 0}
     for seed in range(60):
         world = history(seed)
+        for job in world.jobs:
+            reads[job.reads] += bool(job.tasks)
         rows += sum(len(task.rows()) for task in world.tasks)
         for entry in world.log:
             if entry["event"] in events:
                 events[entry["event"]] += 1
     assert rows > 3000
-    assert all(count > 10 for count in events.values()), events
+    assert all(count > 10 for count in (*events.values(), *reads.values())), (events, reads)
 
 
 @pytest.mark.parametrize("what", ["double", "lose", "misroute"])

@@ -85,7 +85,7 @@ class Writer:
 
 
 @st.composite
-def cases(draw):
+def cases(draw, in_order=False):
     streams = STREAMS[: draw(st.integers(1, 2))]
     least = draw(st.sampled_from([0, 0, 1 << 60]))  # doubles do not tell such large numbers apart
     writer, depth = Writer(draw, streams, least), draw(st.integers(0, 4))
@@ -94,7 +94,7 @@ def cases(draw):
     else:
         pattern, _ = writer.pattern(depth, set())
     keys = draw(st.integers(1, 3))
-    step = st.integers(0, 3) if draw(st.booleans()) else st.integers(-3, 4)
+    step = st.integers(0, 3) if in_order or draw(st.booleans()) else st.integers(-3, 4)
     row = st.tuples(
         st.integers(0, keys - 1),
         st.sampled_from(streams),
@@ -109,7 +109,7 @@ def cases(draw):
             (key, Row(stream, now * SECOND, {"x": None if x is None else least + x, "word": word, "n": len(rows)}))
         )
     frames = draw(st.lists(st.tuples(st.integers(1, 8), st.lists(st.integers(0, 1), max_size=2)), max_size=8))
-    return streams, pattern, rows, frames, draw(st.sampled_from([0, 0, 2]))
+    return streams, pattern, rows, frames, 0 if in_order else draw(st.sampled_from([0, 0, 2]))
 
 
 def push(copy, part, streams):
@@ -134,7 +134,24 @@ def test_matches_are_those_of_the_definition(case, ahead):
         check(case)
 
 
-def check(case):
+@settings(max_examples=120)
+@given(cases(in_order=True), st.integers(0, 2**32 - 1))
+def test_time_that_passes_changes_no_match(case, seed):
+    """Units are told at any moment that no row before some time comes any more."""
+    random = np.random.default_rng(seed)
+    rows = [row for _, row in case[2]]
+
+    def passed(copies, owner, at):
+        least = rows[at - 1].time if at else 0
+        most = rows[at].time if at < len(rows) else least + 10 * SECOND
+        for unit in range(2):
+            if random.random() < 0.7:
+                copies[owner[unit]].pass_time(np.array([unit], np.int32), int(random.integers(least, most + 1)))
+
+    check(case, passed)
+
+
+def check(case, passed=lambda copies, owner, at: None):
     streams, pattern, rows, frames, late = case
     expected = Counter()
     copies = [
@@ -150,6 +167,7 @@ def check(case):
     owner, found, at = {0: 0, 1: 1}, Counter(), 0
     for size, moves in [*frames, (len(rows), [])]:
         part = rows[at : at + size]
+        passed(copies, owner, min(at, len(rows)))
         at += size
         for copy in (0, 1):
             mine = [row for row in part if owner[row[0] % 2] == copy]

@@ -1,5 +1,6 @@
 """Rules over windows against a plain interpreter, for any rows, any batches and any moves."""
 
+from collections import Counter
 from random import Random
 from unittest.mock import patch
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from evenflow.rules import grouped
 from evenflow.rules.operator import RuleOperator
-from tests.unit import operators_model, rules_model
+from tests.unit import operators_model, rules_model, rules_time
 
 KEYS, TEXTS = [-(2**63), 0, 1, 7], [None, "a", "b", "", "aé"]
 SEEDS = st.integers(0, 2**32 - 1)
@@ -160,6 +161,49 @@ def test_batches(seed, rows):
     draw.check(f"select {draw.one(['', 'g, ', 'x, '])}{draw.some(AGGREGATES)} from {source}", rows, draw.one(LATENESS))
 
 
+TIMED = [".win:time(5 sec)", ".std:groupwin(g).win:time(6 sec)", *(each for each in BATCHES if "time" in each)]
+
+
+def check_in_time(text, rows, units, seed, lateness, end, plain=None, functions=None):
+    """Against rows in the order of their times, however they come and whatever time passes between them."""
+    batch, keys, times = table(rows)
+    operator = RuleOperator(text, functions, key=["k"], time="t", lateness_s=lateness, in_order=True)
+    driver = rules_time.Driver(operator, batch, keys, units, lateness=lateness, seed=seed)
+    at = 0
+    while at < batch.num_rows:
+        size = batch.num_rows if lateness is None else int(driver.random.choice([1, 2, 5, 30]))
+        driver.frame(np.arange(at, min(at + size, batch.num_rows)))
+        at += size
+    if end:
+        driver.end()
+    there = [place for place in range(len(rows)) if place not in {*driver.late, *driver.held.tolist()}]
+    some = [batch.to_pylist()[place] for place in there]
+    given = [keys[place] for place in there], [times[place] for place in there]
+    expected = rules_model.in_time(text, some, *given, functions=plain, now=None if end else driver.now)
+    late = [row.pop("late") for row in driver.results if "late" in row]
+    assert sum(row is not None for row in late) == len(driver.late)
+    found = [row for row in driver.results if any(value is not None for value in row.values())]
+    assert Counter(map(shown, found)) == Counter(
+        shown(row) for row in expected if any(v is not None for v in row.values())
+    )
+
+
+def shown(row):
+    return str(
+        {name: round(float(value), 6) if isinstance(value, float | int) else value for name, value in row.items()}
+    )
+
+
+@given(SEEDS, FEW)
+@settings(max_examples=80)
+def test_windows_when_time_passes(seed, rows):
+    draw = Draw(seed)
+    source = f"T{draw.one(FILTER)}{draw.one(TIMED)}{draw.one(WHERE)}{draw.one(GROUP)}{draw.one(HAVING)}"
+    text = f"select {draw.one(['', 'g, ', 'x, '])}{draw.some(AGGREGATES)} from {source}"
+    lateness, end = draw.one([(None, True), (0, True), (0, False), (3, True), (3, False), (100, True)])
+    check_in_time(text, rows or many(seed, 50), draw.one(UNITS), seed, lateness, end)
+
+
 LEADS = ["T.std:lastevent()", "T", "T(x > 0).std:lastevent()"]
 OTHERS = [
     "T.win:length(3)",
@@ -199,6 +243,14 @@ def test_join_with_aggregates(seed, rows):
     items = f"{other} B, {lead} as A" if turned else f"{lead} A, {other} as B"
     text = f"select A.k, A.g, {draw.some(OVER_PAIRS)} from {items}{draw.one(PAIRWISE)}{draw.one(ENDS)}"
     draw.check(text, rows, draw.one(LATENESS), **FUNCTIONS)
+
+
+@given(SEEDS, FEW)
+@settings(max_examples=25)
+def test_joins_when_time_passes(seed, rows):
+    draw = Draw(seed)
+    text = f"select A.t, B.t as bt, B.g from {draw.one(LEADS)} A, T.win:time(5 sec) B{draw.one(PAIRWISE)}"
+    check_in_time(text, rows or many(seed, 50), draw.one(UNITS), seed, draw.one([0, 3]), True)
 
 
 @given(SEEDS, FEW)

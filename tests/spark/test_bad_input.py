@@ -183,14 +183,25 @@ def test_wrong_slots_and_an_active_session_too_small(spark):
     assert ef.local_session(workers=1) is spark
 
 
-def test_too_few_slots(spark, cluster, monkeypatch):
+def test_too_few_slots(spark, cluster):
+    """Slots are those of all clusters of the session: one more must be left, or every query waits for ever."""
+    message = r"6 workers, 4 of cluster \w+, and at least one task of the query need 11 task slots, .* has 10"
+    with pytest.raises(ClusterStartError, match=message) as caught:
+        ef.Cluster(spark, workers=6)
+    assert "Stop a cluster that is done" in str(caught.value)
+    assert "local[11,4]" in str(caught.value)
+    assert cluster.ordered_map(spark.range(10), identity, "id long").count() == 10
+
+
+def test_slots_that_others_hold(spark, cluster, monkeypatch):
     monkeypatch.setattr("evenflow.runtime.cluster.STOP_S", 10.0)  # for half of it those that never started are awaited
+    monkeypatch.setattr("evenflow.runtime.slots._fixed", lambda _: False)  # as where executors come one by one
     with pytest.raises(ClusterStartError) as caught:
         ef.Cluster(spark, workers=30, start_timeout=2)
     message = str(caught.value)
     assert re.search(r"\b[0-6] of 30 workers started within 2 s", message)  # six slots, if the machine is fast
     assert "10 task slots" in message
-    assert "local[31,4]" in message
+    assert "local[35,4]" in message
 
 
 def test_stopped_cluster(spark):

@@ -67,6 +67,27 @@ def some(files, count):
     return back
 
 
+def test_a_frozen_worker_is_replaced_when_its_state_is_needed(spark, tmp_path, files):
+    """One worker dies and the other is stopped: the state that this is to load would never be there."""
+    back = some(files, 2)
+    with ef.Cluster(spark, 2, checkpoint=tmp_path / "state", stall_timeout=10, period=0.2) as cluster:
+        start(spark, cluster, files, tmp_path, name="n").awaitTermination(120)
+        before = [worker.pid for worker in cluster.workers()]
+        os.kill(before[1], signal.SIGSTOP)
+        kill(cluster, 0)
+        back()
+        try:
+            ef.supervise(lambda: start(spark, cluster, files, tmp_path, name="n"), cluster, backoff=0.2)
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(before[1], signal.SIGCONT)
+        lost = [event for event in cluster.events() if event["event"] == "worker-lost" and event["worker"] == 1]
+        assert "it answered nothing for" in lost[0]["reason"]
+        assert not {worker.pid for worker in cluster.workers()} & set(before)
+        assert [worker.restarts for worker in cluster.workers()] == [1, 1]
+    check(spark, tmp_path)
+
+
 @pytest.mark.parametrize("workers", [3, 1])
 def test_goes_on_in_another_cluster(spark, tmp_path, files, workers):
     back = some(files, 2)

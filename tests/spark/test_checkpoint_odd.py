@@ -9,7 +9,7 @@ from pyspark import inheritable_thread_target
 
 import evenflow as ef
 from tests.spark.moving import Nth, nth_of
-from tests.spark.test_checkpoint import EACH, KEYS, check, files, some, stream  # noqa: F401 - a fixture among them
+from tests.spark.test_checkpoint import EACH, FILES, KEYS, check, files, some, stream  # noqa: F401 - a fixture among them
 
 
 def run(out, tmp_path, each=None):
@@ -78,9 +78,14 @@ def test_a_failure_that_is_swallowed_is_not_forgotten(spark, tmp_path, files):  
             go_on(cluster)
     with (
         ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster,
-        pytest.raises(Exception, match="batch 0 was evaluated in parts"),
+        pytest.raises(Exception, match=r"Spark is at batch 1, .*n/[^/]*/whole/0\.1 is missing"),
     ):
         go_on(cluster)
+    for name in ("0", ".0.crc"):  # as the message says
+        (tmp_path / "spark" / "commits" / name).unlink()
+    with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
+        go_on(cluster)
+    check(spark, tmp_path)
 
 
 def test_a_query_whose_first_batch_had_no_rows_for_the_operator(spark, tmp_path, files):  # noqa: F811
@@ -121,3 +126,52 @@ def test_code_that_was_mended(spark, tmp_path, files):  # noqa: F811
     got = spark.read.parquet(str(tmp_path / "out")).toArrow()
     versions = zip(got["id"].to_pylist(), got["version"].to_pylist(), strict=True)
     assert {(number >= 2 * EACH, version) for number, version in versions} == {(False, 1), (True, 2)}
+
+
+def peeks(tmp_path, persisted):
+    """A function that looks at a batch before it writes it."""
+
+    def each(batch, number):
+        if persisted:
+            batch.persist()
+        if batch.isEmpty():
+            return
+        batch.take(1)
+        batch.write.mode("append").parquet(str(tmp_path / "out"))
+        if persisted:
+            batch.unpersist()
+
+    return each
+
+
+@pytest.mark.parametrize("persisted", [True, False])
+def test_a_batch_that_is_looked_at_before_it_is_written(spark, tmp_path, files, persisted):  # noqa: F811
+    """Parts of what is persisted are one evaluation; without that, each look is one of its own, and none counts."""
+    with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
+        rows = stream(spark, files).repartition(3, "k")
+        run(cluster.keyed(rows, "k", Nth(), name="n"), tmp_path, peeks(tmp_path, persisted))
+        loads = sum(event["event"] == "loading" for event in cluster.events())
+    got = spark.read.parquet(str(tmp_path / "out")).toArrow()
+    assert sorted(got["id"].to_pylist()) == list(range(FILES * EACH))
+    pairs = zip(got["k"].to_pylist(), got["nth"].to_pylist(), strict=True)
+    assert sorted(pairs) == sorted(zip(*[keys := [n % KEYS for n in range(FILES * EACH)], nth_of(keys)], strict=True))
+    assert (loads == 0) == persisted
+
+
+def test_an_operator_that_is_added_and_one_that_is_taken_out(spark, tmp_path, files):  # noqa: F811
+    """The new one begins with nothing; what it is added to goes on; without a name, or a list, it is refused."""
+    back = some(files, 2)
+
+    def go_on(added, **options):
+        with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
+            rows = stream(spark, files)
+            if added:
+                rows = cluster.keyed(rows, "k", Nth(), **options).withColumnRenamed("nth", "since")
+            run(cluster.keyed(rows, "k", Nth(), name="n").select("id", "k", "nth"), tmp_path)
+
+    go_on(added=False)
+    back()
+    with pytest.raises(Exception, match="If it is to be added to the query"):
+        go_on(added=True)
+    go_on(added=True, name="new")
+    check(spark, tmp_path)

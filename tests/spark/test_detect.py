@@ -105,11 +105,11 @@ def test_several_rules_and_a_pattern(spark, cluster):
         "high": "SELECT n, symbol, avg(price) AS mean FROM Tick.win:length(3) HAVING avg(price) > 75",
         "fall": "SELECT a.n AS n, a.symbol AS symbol, b.n AS after FROM PATTERN [" + PATTERN + "]",
     }
-    out = cluster.detect(source(spark, rows), rules, key="symbol", time="at", ordered=True).toArrow()
+    out = cluster.detect(source(spark, rows), rules, key="symbol", time="at").toArrow()
     assert out.column_names == ["rule", "n", "symbol", "mean", "after"]
     frame = rows.to_pandas()
     means = frame.groupby("symbol")["price"].transform(lambda prices: prices.rolling(3, min_periods=1).mean())
-    high = [row["n"] for row in out.to_pylist() if row["rule"] == "high"]
+    high = sorted(row["n"] for row in out.to_pylist() if row["rule"] == "high")
     assert high == frame.n[means > 75].tolist()
     falls = {(row["n"], row["after"]) for row in out.to_pylist() if row["rule"] == "fall"}
     expected = set()
@@ -141,7 +141,8 @@ def test_late_rows_come_out_beside(spark, cluster, eventually):
     rows = pa.table({"n": np.arange(5), "k": np.zeros(5, np.int64), "at": at})
     rule = "SELECT n, count(*) AS seen FROM Row.win:time(1000 sec)"
     name = region("late")
-    out = cluster.detect(source(spark, rows), rule, key="k", time="at", lateness="10 seconds", ordered=True, name=name)
+    more = {"time": "at", "lateness": "10 seconds", "order": "arrival", "ordered": True}
+    out = cluster.detect(source(spark, rows), rule, key="k", name=name, **more)
     assert out.columns == ["n", "seen", "late"]
     found = out.toArrow().to_pylist()
     assert [(row["n"], row["seen"]) for row in found if row["late"] is None] == [(0, 1), (1, 2), (3, 3), (4, 4)]
@@ -178,7 +179,7 @@ def strict(spark, table):
     ("rules", "more", "where", "expected"),
     [
         (["SELECT n FROM T", "SELECT price FROM T"], {}, "price is null", 20),
-        ("SELECT n, symbol FROM T", {"time": "at", "lateness": 1}, "n is null", 19),
+        ("SELECT n, symbol FROM T", {"time": "at", "lateness": 1, "order": "arrival"}, "n is null", 19),
         ("SELECT nullif(n, 7) AS n FROM T", {}, "n is null", 1),
     ],
 )
@@ -265,15 +266,20 @@ def test_a_function_that_raises(spark, cluster):
 
 def test_the_examples_of_the_docs(spark, cluster):
     blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/cep.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     texts = source(spark, tweets(200).select(["id", "text"]))
     names = {"ef": ef, "cluster": cluster, "texts": texts, "sample": texts.limit(50), "ticks": source(spark, ticks(50))}
     names["rule"] = "SELECT n FROM Tick"
+    names["people"] = spark.range(30).selectExpr("id", "timestamp_seconds(id * 20) as at")
+    names["auctions"] = spark.range(30).selectExpr("id", "id * 2 as item", "timestamp_seconds(id * 20 + id) as at")
     counts = {}
     for block in blocks:
         exec(block, names)
-        counts |= {name: names[name].count() for name in ("alerts", "stories", "events", "late") if name in names}
+        counts |= {
+            name: names[name].count() for name in ("alerts", "stories", "events", "late", "matches") if name in names
+        }
     assert counts["events"] + counts["late"] == 50
+    assert counts["matches"] == 10  # those less than ten seconds later
     assert 0 < counts["stories"] < 200
     rows = names["functions"]["similarity"](pd.Series(["a b", "a"]), pd.Series(["a b", "c"]))
     assert rows.round(6).tolist() == [1.0, 0.0]

@@ -47,9 +47,9 @@ def error_of(out) -> str:
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        ("nix", ["no column 'nix'", "id, k, m, x y"]),
-        (["k", "nix"], ["no column 'nix'", "id, k, m, x y"]),
-        (lambda: F.col("nix"), ["nix", "id, k, m, x y"]),
+        ("nix", ["no column 'nix'", "'id', 'k', 'm', 'x y'"]),
+        (["k", "nix"], ["no column 'nix'", "'id', 'k', 'm', 'x y'"]),
+        (lambda: F.col("nix"), ["nix", "'id', 'k', 'm', 'x y'"]),
         ("m", ["m", "map"]),
         (["k", "m"], ["m", "map"]),
         ([], ["key is empty"]),
@@ -57,7 +57,7 @@ def error_of(out) -> str:
         ([3], ["key 3"]),
         (3, ["key 3"]),
         (None, ["key None"]),
-        ("", ["''", "id, k, m, x y"]),
+        ("", ["''", "'id', 'k', 'm', 'x y'"]),
     ],
     ids=str,
 )
@@ -159,7 +159,7 @@ def test_operators_that_do_not_fit_the_rows(cluster, df, operator, words):
 
 
 def test_what_is_no_dataframe(cluster):
-    with pytest.raises(InvalidArgument, match="give a DataFrame"):
+    with pytest.raises(InvalidArgument, match="not a DataFrame of Spark"):
         cluster.keyed([1, 2], "k", Nth())
 
 

@@ -61,4 +61,4 @@ def saved(put):
     def get(start, length):
         return content[start : start + length]
 
-    return parse(name).epoch, load_units(get, read_index(get).entries), about
+    return parse(name).epoch, load_units(get, read_index(get, name).entries, name), about

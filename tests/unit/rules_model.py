@@ -243,6 +243,17 @@ class Model:
         self.open[key].append((max(row["#time"], mark) // span, row))
         return out
 
+    def ended(self, now=None):
+        """What comes out when time has come so far, or at the end: batches of time that are over."""
+        (side,) = self.sides
+        out = []
+        for key, mine in self.open.items() if side.window.kind == "time_batch" else ():
+            over = [pair for pair in mine if now is None or (pair[0] + 1) * side.window.span <= now]
+            self.open[key] = [pair for pair in mine if pair not in over]
+            for number in sorted({batch for batch, _ in over}):
+                out += self.release(side, [row for batch, row in over if batch == number])
+        return out
+
     def release(self, side, rows):
         passing = [{side.alias: row} for row in rows if holds(self.rule.where, {side.alias: row}, {}, self.functions)]
         groups = {}
@@ -283,6 +294,16 @@ def covered(node, groups):
     if isinstance(node, s.Aggregate | s.Literal) or show(node) in groups:
         return True
     return not isinstance(node, s.Column) and all(covered(child, groups) for child in s.children(node))
+
+
+def in_time(text, rows, keys, times, *, functions=None, streams=None, now=None):
+    """All results of rows that come in the order of their times; with batches that are over at `now`, or all."""
+    model = Model(text, functions, streams)
+    out = []
+    for place in sorted(range(len(rows)), key=lambda place: times[place]):
+        row = {**rows[place], "#key": keys[place], "#time": times[place] * 10**6}
+        out += model.push(row, row["#time"])
+    return out + (model.ended(None if now is None else now * 10**6) if len(model.sides) == 1 else [])
 
 
 def run(text, rows, keys, times=None, *, functions=None, streams=None, lateness=None):

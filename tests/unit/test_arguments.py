@@ -1,13 +1,17 @@
 """Arguments of the wrong kind: one clear error each."""
 
 from datetime import timedelta
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
+import pandas as pd
 import pytest
+from pyspark.errors import StreamingQueryException
 
-from evenflow.errors import InvalidArgument
+from evenflow.errors import ClusterStartError, InvalidArgument
 from evenflow.policy import keyed_balance_named
-from evenflow.runtime.arguments import check_move
+from evenflow.runtime.arguments import check_dataframe, check_move
 from evenflow.runtime.detect import seconds_of
 from evenflow.runtime.supervise import supervise
 
@@ -87,3 +91,38 @@ def test_lateness(given, seconds):
 def test_no_lateness(wrong):
     with pytest.raises(InvalidArgument, match=r"lateness=.*: give seconds, or a text such as '10 seconds'"):
         seconds_of(wrong)
+
+
+class Workers:
+    """A cluster whose workers come back one by one, each time they are waited for."""
+
+    def __init__(self, *live):
+        self.live = list(live)
+        self.waits = 0
+
+    def await_workers(self, _timeout):
+        self.waits += 1
+        if self.live[0] < 2:
+            raise ClusterStartError(f"{self.live[0]} of 2 workers started")
+
+    def workers(self):
+        count = self.live.pop(0)
+        return [SimpleNamespace(state="live" if place < count else "starting") for place in range(2)]
+
+
+@pytest.mark.parametrize(("live", "waits"), [((2,), 1), ((1,), 1), ((0, 0, 1), 3), ((0, 2), 2)])
+def test_supervise_goes_on_with_the_workers_that_come_back(live, waits, monkeypatch):
+    """Not all of them may ever do; that must not end a query that is to be kept running."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    failing = SimpleNamespace(awaitTermination=Mock(side_effect=StreamingQueryException("lost")))
+    ending = SimpleNamespace(awaitTermination=lambda _: True)
+    cluster = Workers(*live)
+    assert supervise(iter([failing, ending]).__next__, cluster) is ending
+    assert cluster.waits == waits
+
+
+def test_a_pandas_dataframe_is_none_of_sparks():
+    with pytest.raises(InvalidArgument, match=r"pandas.DataFrame, not a DataFrame of Spark: spark.createDataFrame"):
+        check_dataframe(pd.DataFrame({"x": [1]}))
+    with pytest.raises(InvalidArgument, match="df is a list, not a DataFrame of Spark: give one"):
+        check_dataframe([1])

@@ -3,9 +3,10 @@
 import pyarrow as pa
 import pytest
 
+import evenflow as ef
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.conform import conform
-from evenflow.operators.declared import check_declared, columns_of, reads_of
+from evenflow.operators.declared import check_declared, columns_of, reads_of, spelled
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
 
@@ -89,3 +90,29 @@ def test_errors_of_operators_name_the_operator():
 def test_an_operator_that_ends_its_process_is_blamed_like_any_other(error):
     hosted = Hosted(Says(result=error), ROWS, ROWS, 8)
     assert hosted.blame(frame(3, 4)) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("names", "case_sensitive", "column", "time"),
+    [
+        (["price", "at"], False, "price", "at"),
+        (["PRICE", "At"], False, "PRICE", "At"),
+        (["Price", "AT"], True, "Price", "at"),  # as given, and refused later
+        (["price", "PRICE", "at"], False, "Price", "at"),  # either may be meant
+        (["Price", "PRICE", "AT"], False, "Price", "AT"),
+    ],
+)
+def test_columns_are_found_in_any_case_as_spark_does(names, case_sensitive, column, time):
+    given = ef.RollingMean("Price", seconds=5, time="at")
+    found = spelled(given, names, case_sensitive)
+    assert (found.column, found.time, found.into) == (column, time, "Price_mean")
+    assert (given.column, given.time) == ("Price", "at")
+
+
+def test_hashes_are_of_the_column_that_is_meant():
+    assert spelled(ef.DistinctCount("Who"), ["who"], False).hashed == ("who",)
+
+
+def test_a_column_that_is_not_there_brings_those_it_may_be():
+    with pytest.raises(InvalidArgument, match=r"needs column 'prize', which does not exist; did you mean 'price'\?"):
+        ef.RunningSum("prize").schema(pa.schema([("price", pa.int64()), ("at", pa.int64())]))

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from evenflow.control.attempts import Base, Log, Saved, SavedUnits, TaskThrough
+from evenflow.control.attempts import Base, Begun, Log, Saved, SavedUnits, Whole
 from evenflow.control.epochs import Epochs
-from evenflow.control.events import FeederJoined
+from evenflow.control.events import FeederJoined, StageFacts
 
 UNITS = 8
 
@@ -17,25 +17,45 @@ class Query:
         self.epochs = Epochs(UNITS, saved)
         self.peers = iter(range(1, 1000))
 
-    def task(self, epoch, partition=0, stage="s", run="r", rows=True, attempt=0):
-        """Have a task join, and begin if it has rows; the task, or why it is refused."""
-        feeder = FeederJoined(0.0, next(self.peers), "n", partition, attempt, "q", epoch, stage, run=run)
+    def task(self, epoch, partition=0, stage="s", run="r", rows=True, attempt=0, of=1, **facts):
+        """Have a task join, and begin if it has rows; the task, or why it is refused.
+
+        `of` is how many partitions the operator's input has.
+        """
+        told = StageFacts(**{"tasks": of, "partitions": of, "inputs": of} | facts)
+        peer = next(self.peers)
+        who = (0.0, peer, "n", partition, attempt, "q", epoch, stage)
+        feeder = FeederJoined(*who, run=run, task=peer, facts=told)
         why = self.epochs.join(feeder)
         if not why and rows:
-            why = self.epochs.begin(feeder)
-            if not why:
-                self.epochs.admit()
-                self.epochs.arrived(epoch, np.array([partition]))
+            why = self.begin(feeder)
         return why or feeder
 
-    def end(self, feeder, **segments):
-        return self.epochs.end(feeder, segments or {"0.1": 1})
+    def begin(self, feeder):
+        why = self.epochs.begin(feeder)
+        if not why:
+            self.epochs.admit()
+            self.epochs.arrived(feeder.epoch, np.array([feeder.partition % UNITS]))
+        return why
 
-    def whole(self, epoch, partitions=(0,), **where):
-        """A batch all of whose tasks get through."""
-        for feeder in [self.task(epoch, partition, **where) for partition in partitions]:
-            assert self.end(feeder) is not None
+    def end(self, feeder, rows=True, **segments):
+        return self.epochs.end(feeder, segments or {"0.1": 1} if rows else {}, rows)
+
+    def note(self):
+        """The store has been told that the attempt has begun; tasks that may end."""
+        return self.epochs.noted((self.epochs.epoch, self.epochs.attempt.number))
+
+    def whole(self, epoch, partitions=(0,), of=0, **where):
+        """A stage all of whose tasks get through; what is noted of it, if it has seen everything."""
+        found = None
+        tasks = [self.task(epoch, partition, of=of or len(partitions), **where) for partition in partitions]
+        for feeder in tasks:
+            assert isinstance(feeder, FeederJoined), feeder
+            found = self.end(feeder) or found
+            self.note()
+            self.epochs.let_go(feeder.peer)
             assert self.epochs.leave(feeder, True) == ""
+        return found
 
     def logs(self):
         return [(log.epoch, log.attempt) for log in self.epochs.base.logs]
@@ -51,13 +71,18 @@ def test_batch_after_batch():
     assert query.epochs.base.epoch == 2
 
 
-def test_batches_without_rows_leave_no_trace():
+def test_a_batch_without_rows_changes_nothing():
     query = Query()
     query.whole(0)
-    query.task(1, stage="s1", rows=False)
-    query.whole(4, stage="s4")
-    query.task(5, stage="s5")
-    assert query.logs() == [(0, 1), (4, 1)]
+    assert query.end(query.task(1, stage="s1", rows=False), rows=False) == Whole(1, 1, {}, (), 1, (0, 1), "r")
+    query.task(4, stage="s4", rows=False)  # of 2 and 3 nobody has heard
+    assert query.epochs.current
+    assert query.logs() == [(0, 1), (1, 1)]
+    query.epochs.settle()
+    assert query.logs() == [(0, 1), (1, 1)]
+    query.epochs.snapshot(SavedUnits("a", 0, np.arange(8, dtype=np.int32)))
+    query.epochs.settle()
+    assert query.logs() == [(1, 1)]
 
 
 def test_a_batch_again_starts_from_the_state_before_it():
@@ -85,7 +110,7 @@ def test_of_two_whole_attempts_the_last_counts():
 def test_an_attempt_at_a_part_does_not_count_and_its_state_is_not_used():
     query = Query()
     query.whole(0, (0, 1))
-    query.whole(0, (0,), stage="show")
+    assert query.whole(0, (0,), stage="show", of=2, tasks=1) is None
     query.task(1, stage="s1", rows=False)
     assert query.logs() == [(0, 1)]
     assert not query.epochs.current
@@ -93,17 +118,20 @@ def test_an_attempt_at_a_part_does_not_count_and_its_state_is_not_used():
 
 def test_parts_only_are_refused():
     query = Query()
-    query.whole(0, (0,), stage="a")
-    query.whole(0, (1, 2), stage="b")
-    assert "evaluated in parts: no single evaluation has seen all of its partitions [0, 1, 2]" in query.task(1)
+    query.whole(0, (0,), stage="a", of=3, tasks=1)
+    query.whole(0, (1, 2), stage="b", of=3, tasks=2)
+    why = query.task(1)
+    assert "batch 0 was evaluated in parts, and Spark has gone on: no single evaluation has seen all" in why
+    assert "attempt 1 saw 1 of 3; attempt 2 saw 2 of 3" in why
+    assert "delete the file commits/0 in the query's checkpointLocation" in why
 
 
 def test_a_task_that_breaks_off_poisons_its_attempt():
     query = Query()
-    one, other = query.task(0, 0), query.task(0, 1)
+    one, other = query.task(0, 0, of=3), query.task(0, 1, of=3)
     assert "partition 0 of batch 0 of query q broke off" in query.epochs.leave(one, True)
     assert query.epochs.poison("it broke off") == {other.peer}
-    assert query.task(0, 2) == "it broke off"
+    assert query.task(0, 2, of=3) == "it broke off"
     assert query.end(other) is None
     query.whole(0, (0, 1), stage="again")
     query.task(1, stage="s1")
@@ -130,10 +158,16 @@ def test_speculation_is_refused_and_does_no_harm():
     assert query.end(first) is not None
 
 
-def test_two_stages_at_a_time_are_refused():
+def test_of_two_stages_at_a_time_the_first_gives_way():
+    """It may be a look at the batch that Spark is done with; if not, no more tasks of it are let in."""
     query = Query()
-    query.task(0)
-    assert "is being evaluated by stage s already" in query.task(0, stage="other")
+    old = query.task(0, of=2)
+    query.whole(0, stage="other")
+    assert query.epochs.dropped == {old.peer}
+    assert query.end(old) is None
+    why = query.task(0, 1, of=2)
+    assert "batch 0 of query q is being evaluated by stage other as well as by stage s" in why
+    assert "persist() it first" in why
 
 
 def test_a_query_started_anew_does_not_wait_for_tasks_of_the_last_run():
@@ -162,7 +196,12 @@ def test_lost_state_is_loaded_even_if_no_task_was_there():
 
 SAVED = Saved(
     Base(3, 1, (SavedUnits("old", 1, np.arange(8, dtype=np.int32)),), (Log(2, 1, {"0.1": 2}), Log(3, 1, {"0.1": 1}))),
-    (TaskThrough(4, 1, 0, {"0.1": 1}), TaskThrough(5, 1, 0, {"0.1": 1}), TaskThrough(5, 2, 0, {"1.1": 3})),
+    (
+        Whole(4, 1, {"0.1": 1}, (0,), 2, (3, 1)),
+        Whole(5, 1, {"0.1": 1}, (0,), 2, (4, 1)),
+        Whole(5, 2, {"1.1": 3}, (0,), 1, (4, 1)),
+    ),
+    Begun(5, 3, (4, 1)),
 )
 
 
@@ -179,7 +218,7 @@ def test_what_the_store_has_is_gone_on_with():
 def test_the_last_batch_of_the_store_comes_again():
     query = Query(SAVED)
     query.task(5, stage="s5", rows=False)
-    assert query.epochs.attempt.number == 3
+    assert query.epochs.attempt.number == 4
     assert query.logs() == [(2, 1), (3, 1), (4, 1)]
 
 
@@ -206,7 +245,7 @@ def test_a_unit_that_is_never_saved_holds_only_the_logs_it_has_rows_in():
         query.epochs.snapshot(SavedUnits(f"n{epoch - 1}", epoch - 1, np.array([1], np.int32)))
         query.epochs.settle()
     assert query.logs() == [(0, 1), (48, 1)]
-    assert len(query.epochs._rows_in) <= 3
+    assert len(query.epochs._history._rows_in) <= 3
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -218,7 +257,7 @@ def test_any_schedule_counts_every_batch_once(seed):
     for epoch in range(4):
         while True:
             stage += 1
-            feeders = [query.task(epoch, partition, stage=f"s{stage}") for partition in range(3)]
+            feeders = [query.task(epoch, partition, stage=f"s{stage}", of=3) for partition in range(3)]
             assert all(isinstance(feeder, FeederJoined) for feeder in feeders)
             broken = random.random() < 0.5
             for feeder in feeders:
@@ -227,9 +266,10 @@ def test_any_schedule_counts_every_batch_once(seed):
                     if why:
                         query.epochs.poison(why)
                         break
-                elif query.end(feeder, **{f"{stage}.1": 1}) is not None:
+                else:
+                    query.end(feeder, **{f"{stage}.1": 1})
                     query.epochs.leave(feeder, True)
-            if query.epochs.attempt.whole and query.epochs.attempt.begun == {0, 1, 2}:
+            if query.epochs.attempt.whole:
                 break
             query.epochs.poison("the stage failed")
     query.task(4, stage="last")
@@ -241,31 +281,31 @@ def test_any_schedule_counts_every_batch_once(seed):
 # -- found by tests/property/test_durable_protocol.py
 
 
-def test_state_lost_after_all_was_noted_does_not_take_the_attempt_back():
-    """Spark may have counted it: a task that was told so is none of the attempt's any more, even if still here."""
+def test_state_lost_after_all_is_durable_does_not_take_the_attempt_back():
+    """Spark may have counted it, or will: the last task waits for nothing but the note."""
     query = Query()
     feeder = query.task(0)
     assert query.end(feeder) is not None
-    query.epochs.noted(feeder.peer)
     assert query.epochs.poison("a worker was lost") == set()
+    assert feeder.peer in query.epochs.attempt.feeders
     query.task(1, stage="s1")
     assert query.logs() == [(0, 1)]
 
 
-def test_state_lost_before_all_was_noted_does():
+def test_state_lost_before_all_is_durable_does():
     query = Query()
-    feeder = query.task(0)
-    assert query.end(feeder) is not None
-    assert query.epochs.poison("a worker was lost") == {feeder.peer}
+    query.end(query.task(0, 0, of=2))
+    other = query.task(0, 1, of=2)
+    assert other.peer in query.epochs.poison("a worker was lost")
     assert "evaluated in parts" in query.task(1, stage="s1")
 
 
 def test_state_lost_between_tasks_of_one_stage():
     """Rows of the first are nowhere but in the log: the second must not go on from the state before both."""
     query = Query()
-    query.whole(0, (0,))
+    query.whole(0, (0,), of=2)
     query.epochs.poison("a worker was lost")
-    assert query.task(0, 1) == "a worker was lost"
+    assert query.task(0, 1, of=2) == "a worker was lost"
     query.whole(0, (0, 1), stage="again")
     query.task(1, stage="s1")
     assert query.logs() == [(0, 2)]
@@ -312,10 +352,183 @@ def test_snapshots_that_are_reported_too_late_are_not_used():
 
 def test_which_units_had_rows_before_the_driver_was_killed_is_not_known():
     """The attempt of the last life counts, and of the part that was looked at since only some rows are known."""
-    query = Query(Saved(Base(), tuple(TaskThrough(0, 1, partition, {"0.1": 1}) for partition in (0, 1))))
-    query.whole(0, (0,), stage="show")
+    query = Query(Saved(Base(), (Whole(0, 1, {"0.1": 1}, (0, 1), 2),), Begun(0, 1)))
+    query.whole(0, (0,), stage="show", of=2, tasks=1)
     query.whole(1, stage="s1")
     query.epochs.snapshot(SavedUnits("a", 1, np.array([0], np.int32)))
     query.task(2, stage="s2")
     query.epochs.settle()
     assert query.logs() == [(0, 1), (1, 1)]
+
+
+# -- when an attempt is whole
+
+
+def test_a_driver_that_dies_in_the_middle_leaves_no_attempt_that_could_count():
+    """Two of eight partitions were through; run again on fewer cores, the batch has three, and those count."""
+    query = Query(Saved(Base(), (), Begun(0, 1, run="killed")))
+    query.whole(0, (0, 1, 2), run="after")
+    query.task(1, run="after", stage="s1", of=3)
+    assert query.logs() == [(0, 2)]
+    assert query.epochs.base.logs[0].partitions == (0, 1, 2)
+
+
+def test_what_has_begun_and_is_not_whole_is_missed():
+    query = Query(Saved(Base(), (), Begun(0, 1, run="killed")))
+    assert "batch 0 was evaluated in parts" in query.task(1, run="after")
+
+
+def test_of_whole_attempts_of_two_runs_the_later_counts():
+    query = Query(Saved(Base(), (Whole(0, 1, {"0.1": 9}, tuple(range(8)), 8),), Begun(0, 1)))
+    query.whole(0, (0, 1, 2), run="after")
+    query.task(1, run="after", stage="s1")
+    assert query.logs() == [(0, 2)]
+
+
+def test_an_earlier_run_counts_if_the_later_has_only_looked_at_a_part():
+    """The sink had the batch already, and did not want it again."""
+    query = Query(Saved(Base(), (Whole(0, 1, {"0.1": 9}, tuple(range(8)), 8),), Begun(0, 1)))
+    query.whole(0, (0,), of=3, tasks=1, run="after")
+    query.task(1, run="after", stage="s1")
+    assert query.logs() == [(0, 1)]
+
+
+def test_the_attempt_that_a_later_one_started_from_is_kept_to():
+    wholes = (Whole(0, 1, {"0.1": 1}, (0,), 1), Whole(0, 2, {"0.1": 1}, (0,), 1), Whole(1, 1, {}, (), 1, (0, 1)))
+    query = Query(Saved(Base(), wholes, Begun(1, 1, (0, 1))))
+    query.task(2)
+    assert query.logs() == [(0, 1), (1, 1)]
+
+
+def test_partitions_without_rows_are_accounted_for():
+    query = Query()
+    tasks = [query.task(0, number, rows=number == 1, of=3) for number in range(3)]
+    assert query.end(tasks[0], rows=False) is None
+    assert query.end(tasks[1]) is None
+    assert query.end(tasks[2], rows=False) == Whole(0, 1, {"0.1": 1}, (1,), 3, run="r")
+
+
+def test_a_task_without_rows_that_is_not_heard_to_end_may_have_some():
+    query = Query()
+    query.end(query.task(0, 0, of=2))
+    query.epochs.leave(query.task(0, 1, of=2, rows=False), False)
+    assert "attempt 1 saw 1 of 2" in query.task(1, stage="s1")
+
+
+def test_a_task_without_rows_that_is_tried_again_counts_once():
+    query = Query()
+    for _ in range(2):
+        assert query.end(query.task(0, 0, rows=False, of=2), rows=False) is None
+    assert query.end(query.task(0, 1, of=2)) is not None
+
+
+def test_a_task_that_goes_through_several_partitions_counts_them_all():
+    """As after coalesce: its number is not theirs, and of those without rows nobody knows the number."""
+    query = Query()
+    feeders = [query.task(0, 0, rows=False, of=4, tasks=1, partitions=1) for _ in range(4)]
+    one_try = [FeederJoined(*(getattr(f, n) for n in WHO), run="r", task=7, facts=f.facts) for f in feeders]
+    assert [query.end(feeder, rows=False) is None for feeder in one_try] == [True, True, True, False]
+
+
+WHO = ("time", "peer", "region", "partition", "attempt", "query", "epoch", "stage")
+
+
+def test_tasks_end_when_it_is_noted_that_their_attempt_has_begun():
+    query = Query()
+    first, second = query.task(0, 0, of=3), query.task(0, 1, of=3)
+    assert query.epochs.started == Begun(0, 1, run="r")
+    query.end(first)
+    assert query.epochs.released() == []
+    assert query.note() == [first.peer]
+    query.end(second)
+    assert query.epochs.released() == [second.peer]
+    assert query.epochs.attempt.feeders == set()
+
+
+def test_an_attempt_of_which_the_store_cannot_be_told_does_not_count():
+    query = Query()
+    query.end(query.task(0))
+    assert query.epochs.unnoted((0, 1), "the disk is full")
+    query.epochs.poison("the disk is full")
+    assert "attempt 1 saw 1 of 1 (the disk is full)" in query.task(1, stage="s1")
+
+
+def test_stages_of_which_spark_does_not_tell_are_refused():
+    query = Query()
+    assert "it cannot be told how many partitions stage s of batch 0 has" in query.task(0, inputs=0)
+    feeder = FeederJoined(0.0, 1, "n", 0, 0, "q", 0, "s", run="r", facts="the session is stopped")
+    assert "has: the session is stopped, so" in query.epochs.join(feeder)
+
+
+def test_two_stages_one_behind_the_other():
+    """The second feeds the same operator, from behind a shuffle; its partitions have numbers of their own."""
+    query = Query()
+    behind = 1 << 20
+
+    def task(partition, of):
+        told = StageFacts(of, of, inputs=of)
+        peer = next(query.peers)
+        feeder = FeederJoined(0.0, peer, "n", partition, 0, "q", 0, "s", run="r", task=peer, kinds=2, facts=told)
+        assert query.epochs.join(feeder) == ""
+        return feeder
+
+    tasks = [task(0, 2), task(1, 2), task(behind, 1)]
+    query.begin(tasks[0])
+    query.begin(tasks[2])
+    assert [query.end(each, rows=each is not tasks[1]) is None for each in tasks] == [True, True, False]
+
+
+# -- results that are persisted
+
+
+def test_stages_that_share_persisted_results_are_one_evaluation():
+    """persist(), show(1), write: the second evaluates what the first has not, after it."""
+    query = Query()
+    query.whole(0, (0,), stage="show", of=3, tasks=1, kept=5)
+    assert query.whole(0, (1, 2), stage="write", of=3, kept=5).partitions == (0, 1, 2)
+    query.task(1, stage="s1", of=3)
+    assert query.logs() == [(0, 1)]
+
+
+def test_what_is_lost_of_persisted_results_cannot_be_evaluated_alone():
+    query = Query()
+    query.whole(0, (0, 1), stage="count", kept=5)
+    assert "some results of another evaluation are persisted" in query.task(0, stage="write", of=2, kept=5)
+    query.whole(0, (0, 1), stage="unpersisted")
+
+
+def test_what_is_lost_of_shuffled_results_cannot_be_evaluated_alone():
+    assert "are shuffled and some of them are lost" in Query().task(0, of=2, tasks=1, result=False)
+
+
+def test_state_that_is_lost_between_stages_that_share_results():
+    query = Query()
+    query.whole(0, (0,), stage="show", of=2, tasks=1, kept=5)
+    query.epochs.poison("a worker was lost")
+    assert "some results of another evaluation are persisted" in query.task(0, 1, stage="write", of=2, kept=5)
+
+
+def test_a_batch_that_is_asked_in_parts_whether_it_has_rows():
+    """isEmpty looks at one partition, then at more; if none has rows, that is all there is."""
+    query = Query()
+    assert query.end(query.task(0, 0, stage="a", rows=False, of=3, tasks=1, rdd=9), rows=False) is None
+    query.note()
+    others = [query.task(0, number, stage="b", rows=False, of=3, tasks=2, rdd=9) for number in (1, 2)]
+    assert [query.end(each, rows=False) is None for each in others] == [True, False]
+
+
+def test_partitions_of_another_plan_are_other_partitions():
+    """One that had no rows in one evaluation may have some in the next, which has been cut otherwise."""
+    query = Query()
+    query.end(query.task(0, 0, stage="look", rows=False, of=2, tasks=1, rdd=9), rows=False)
+    query.note()
+    first, second = (query.task(0, number, stage="write", of=2, rdd=10) for number in (0, 1))
+    assert query.epochs.attempt.number == 2
+    assert query.end(first) is None
+    assert query.end(second) is not None
+
+
+def test_a_query_of_which_nothing_is_there_yet_has_nothing_to_load():
+    query = Query(Saved(Base()))
+    query.task(0, rows=False)
+    assert query.epochs.current

@@ -1,9 +1,11 @@
 """Evaluations: who may apply rows to which state."""
 
+from dataclasses import replace
+
 import pytest
 
-from evenflow.control.evaluations import IDLE_S, REMEMBERED, Evaluations, evaluation_of
-from evenflow.control.events import FeederJoined
+from evenflow.control.evaluations import AWAITED_S, IDLE_S, REMEMBERED, Evaluations, evaluation_of
+from evenflow.control.events import FIRST_SHARE, FeederJoined, StageFacts
 
 
 def batch(partition=0, attempt=0, stage="1", peer=None):
@@ -109,4 +111,141 @@ def test_a_stage_that_nobody_feeds_is_idle_in_time():
     evaluations.register(batch(stage="2"))
     run(evaluations, micro(), time=10.0)
     assert list(evaluations.idle(10.0 + IDLE_S)) == []
-    assert list(evaluations.idle(10.1 + IDLE_S)) == ["stage 1"]
+    assert [name for name, _ in evaluations.idle(10.1 + IDLE_S)] == ["stage 1"]
+
+
+def some(partition=0, *, stage, tasks=1, attempt=0, **facts):
+    """A task of a stage that reads some of four partitions."""
+    told = StageFacts(tasks, 4, **{"rdd": 7, "execution": "5", "inputs": 4} | facts)
+    peer = 1000 * int(stage) + 10 * partition + attempt
+    return FeederJoined(0.0, peer, "r", partition, attempt, stage=stage, facts=told)
+
+
+def test_the_stages_of_one_take_share_their_state():
+    evaluations = Evaluations()
+    assert run(evaluations, some(0, stage="1")) == ""
+    assert [run(evaluations, some(number, stage="2", tasks=3), ended=number < 2) for number in (1, 2, 3)] == [""] * 3
+    assert evaluations.ids == ["action 5 on rdd 7"]
+
+
+def test_a_stage_that_reads_everything_has_its_own():
+    """A sort reads all rows twice in one action: to learn how they are spread, and to sort them."""
+    first, second = (some(stage=stage, tasks=4, rdd=int(stage)) for stage in "34")
+    evaluations = Evaluations()
+    assert [run(evaluations, first), run(evaluations, second)] == ["", ""]
+    assert evaluations.ids == ["stage 3", "stage 4"]
+
+
+def test_parts_that_nothing_ties_together_are_refused():
+    assert "use take, limit or toLocalIterator of the DataFrame" in Evaluations().register(
+        some(stage="1", execution="")
+    )
+
+
+def test_a_shuffle_of_which_files_are_lost_is_refused():
+    why = Evaluations().register(some(stage="1", tasks=2, result=False))
+    assert "evaluates only 2 of 4 partitions, since Spark has lost" in why
+
+
+def test_a_stage_of_which_spark_says_nothing_is_refused():
+    assert Evaluations().register(FeederJoined(0.0, 1, "r", facts="stage 9 is given up")) == "stage 9 is given up"
+
+
+def kept(partition=0, *, stage, execution, tasks=4, attempt=0):
+    return some(partition, stage=stage, tasks=tasks, attempt=attempt, execution=execution, kept=3)
+
+
+def test_what_is_persisted_is_one_evaluation_over_all_actions():
+    evaluations = Evaluations()
+    assert run(evaluations, kept(0, stage="1", execution="1", tasks=1)) == ""
+    assert list(evaluations.idle(10 * IDLE_S)) == []
+    assert [run(evaluations, kept(number, stage="2", execution="2")) for number in (1, 2)] == ["", ""]
+    assert list(evaluations.idle(10 * IDLE_S)) == []
+    assert run(evaluations, kept(3, stage="2", execution="2")) == ""
+    assert [name for name, _ in evaluations.idle(10 * IDLE_S)] == ["rdd 3"]
+
+
+def test_what_was_persisted_and_is_lost_is_refused():
+    evaluations = Evaluations()
+    run(evaluations, kept(0, stage="1", execution="1"))
+    again = kept(0, stage="2", execution="2")
+    assert evaluations.register(again) == ""
+    assert "unpersist() the DataFrame, persist() it again" in evaluations.begin(again)
+    evaluations.leave(again, 0.0, begun=False, ended=False)
+    for number in (1, 2, 3):
+        run(evaluations, kept(number, stage="3", execution="3"))
+    for name, why in list(evaluations.idle(10 * IDLE_S)):
+        evaluations.end(name, why)
+    assert "Spark has not kept some of it: unpersist() the DataFrame" in evaluations.register(again)
+    for number in range(REMEMBERED + 1):
+        evaluations.end(f"stage {number}", "over")
+    assert "persisted RDD 3 was dropped: unpersist()" in evaluations.register(again)
+
+
+def test_what_is_persisted_and_breaks_off_is_over():
+    why = run(Evaluations(), kept(0, stage="1", execution="1"), ended=False)
+    assert "partition 0 of persisted RDD 3 broke off" in why
+
+
+def test_what_is_not_persisted_any_more_is_not_kept():
+    evaluations = Evaluations()
+    last = kept(1, stage="1", execution="1")
+    run(evaluations, kept(0, stage="1", execution="1"))
+    evaluations.register(last)
+    assert evaluations.unpersisted(frozenset({3})) == []
+    evaluations.leave(last, 0.0, begun=False, ended=True)
+    assert (evaluations.kept, evaluations.unpersisted(frozenset({3}))) == ({3}, ["rdd 3"])
+
+
+def piece(epoch, partition, tasks, kept=None):
+    told = StageFacts(tasks, 4, inputs=4, kept=kept)
+    return FeederJoined(0.0, 100 * epoch + 10 * partition + tasks, "r", partition, 0, "q", epoch, "9", facts=told)
+
+
+def test_a_query_does_not_go_on_from_a_batch_of_which_only_a_part_was_read():
+    evaluations = Evaluations()
+    assert run(evaluations, piece(0, 0, tasks=1)) == ""
+    assert "batch 0 of query q was evaluated in parts" in evaluations.register(piece(1, 0, tasks=4))
+
+
+@pytest.mark.parametrize("tasks", [3, 4])
+def test_a_batch_that_is_persisted_may_be_read_in_parts(tasks):
+    evaluations = Evaluations()
+    pieces = [piece(0, 0, 1, kept=1), *(piece(0, partition, tasks, kept=1) for partition in (1, 2, 3))]
+    assert [run(evaluations, each) for each in pieces] == [""] * 4
+    assert evaluations.register(piece(1, 0, tasks=4)) == ""
+
+
+def waiting(partition=0, tasks=2, **more):
+    """A task with rows that wait, or, from FIRST_SHARE on, one of two with ticks."""
+    own = {"own_stage": "2", "facts": StageFacts(tasks, 2, inputs=2, **more)} if partition >= FIRST_SHARE else {}
+    return replace(batch(partition), kinds=2, **own)
+
+
+def test_rows_that_wait_for_ticks_are_kept_longer_until_these_have_come():
+    evaluations = Evaluations()
+    assert run(evaluations, waiting()) == ""
+    assert list(evaluations.idle(IDLE_S + 1)) == []
+    assert run(evaluations, waiting(FIRST_SHARE)) == ""
+    assert evaluations.ids == ["stage 1"]
+    assert [name for name, _ in evaluations.idle(IDLE_S + 1)] == ["stage 1"]
+    assert run(evaluations, replace(waiting(), stage="2", peer=7)) == ""
+    assert "stage 2" in [name for name, _ in evaluations.idle(AWAITED_S + 1)]
+
+
+def test_ticks_into_what_is_persisted_may_come_in_several_actions():
+    evaluations = Evaluations()
+    assert run(evaluations, waiting()) == ""
+    assert run(evaluations, waiting(FIRST_SHARE, tasks=1, kept=5)) == ""
+    assert list(evaluations.idle(AWAITED_S + 1)) == []
+    assert run(evaluations, waiting(FIRST_SHARE + 1, tasks=1, kept=5)) == ""
+    assert [name for name, _ in evaluations.idle(IDLE_S + 1)] == ["stage 1"]
+
+
+@pytest.mark.parametrize(("tasks", "refused"), [(1, True), (2, False)])
+def test_a_query_does_not_go_on_from_a_batch_of_which_some_rows_still_wait(tasks, refused):
+    evaluations = Evaluations()
+    for partition in (0, 1, FIRST_SHARE):
+        assert run(evaluations, replace(waiting(partition, tasks), query="q")) == ""
+    why = evaluations.register(replace(waiting(), query="q", epoch=1, peer=7))
+    assert ("batch 0 of query q was evaluated in parts" in why) == refused

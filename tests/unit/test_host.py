@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
+from evenflow.control.tickets import ticket
 from evenflow.errors import ProtocolError
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime.host import Host
@@ -14,6 +15,7 @@ from evenflow.runtime.mover import Parcel
 from ..property.keyed_actors import Fails, Fragile
 from ..wire.keyed_rig import OUT, ROWS, Nth
 
+KEY = "every worker's here"
 UNITS = 9
 """Key k is in unit k mod 8."""
 
@@ -24,6 +26,7 @@ class Courier:
     def __init__(self):
         self.inbox = queue.SimpleQueue()
         self.sent = []
+        self.key = KEY
 
     def send(self, parcel):
         self.sent.append(parcel)
@@ -58,7 +61,8 @@ class Site:
         told.obey({"type": kind, "move": move, "region": region} | more)
 
     def move(self, move, units, feeders=(), region="r", evaluations=("query q",)):
-        to = {"host": "h", "port": 1, "feeders": list(feeders), "evaluations": list(evaluations)}
+        to = {"host": "h", "port": 1, "feeders": list(feeders), "evaluations": list(evaluations), "source": 0}
+        to["ticket"] = ticket(KEY, move, region, 0, units, evaluations)
         self.say("move", move, region, units=list(units), target=1, **to)
 
     def take(self, parcel):
@@ -87,6 +91,21 @@ def test_a_unit_goes_over_with_its_state():
     with pytest.raises(ProtocolError, match="have left"):
         source.feed(1)
     assert source.feed(2) == [2]
+
+
+def test_feeders_that_count_units_otherwise_are_refused():
+    """Found by the fuzz: arrays of a region with 0 units ended the worker when rows of unit 1 came."""
+    site, _ = sites()
+    with pytest.raises(ProtocolError, match=r"of operator op speaks of 0 units: it has 9"):
+        site.host.open("r", "op", 0, 0.0, 0.0)
+    code, site.host._regions.code = site.host._regions.code, lambda _name: None  # it is not here yet
+    site.host.open("r", "op", 0, 0.0, 0.0)
+    site.host._regions.code = code
+    with pytest.raises(ProtocolError, match=r"speaks of 0 units: it has 9"):
+        site.feed(1)
+    site.leave()
+    site.open()
+    assert site.feed(1) == [1]
 
 
 def test_restored_units_are_as_they_were():

@@ -15,6 +15,7 @@ from evenflow.control.events import (
     RegionOpened,
     Tell,
     Tick,
+    Warn,
     WorkerJoined,
 )
 from evenflow.control.movement import PATIENCE_S
@@ -182,3 +183,27 @@ def test_who_goes_by_arrivals_is_asked_until_all_rows_are_through(monkeypatch, b
     scene.do(FeederDraining(1.5, 100))
     scene.region.decide(2.0)
     assert len(times) == asked
+
+
+@pytest.mark.parametrize(
+    ("batches", "warned"),
+    [
+        ([("1", 0), ("1", 1), ("1", 2), ("2", 0), ("2", 1)], 1),  # once
+        ([("1", 0), ("2", 0), ("3", 1)], 0),  # one partition each
+        ([("1", 0), ("2", 1), ("2", 0)], 1),
+    ],
+)
+def test_rows_that_meet_in_the_order_of_arrival_are_warned_of_once(batches, warned):
+    scene = Scene(workers=0)
+    scene.do(RegionOpened(0.0, "s", "op", Hash(), UNITS, order_warning="order_by= is the remedy"))
+    for peer, (stage, partition) in enumerate(batches, 100):
+        scene.do(FeederJoined(0.0, peer, "s", partition, stage=stage))
+        scene.do(FeederBegan(0.0, peer, partition))
+    assert [each for each in scene.events if isinstance(each, Warn)] == [Warn("order_by= is the remedy")] * warned
+
+
+def test_nobody_warns_where_order_does_not_matter():
+    scene = Scene()
+    scene.feeder(100, partition=0)
+    scene.feeder(101, partition=1)
+    assert not [each for each in scene.events if isinstance(each, Warn)]

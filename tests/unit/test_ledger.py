@@ -1,6 +1,7 @@
 """What a worker notes of a query: segments in order, who is told when, which units are saved."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from evenflow.errors import ProtocolError
@@ -20,10 +21,11 @@ def log(noted, *units):
     noted.log(rows(*units), SCHEMA, np.array(units, np.int32))
 
 
-def kinds(content):
+def kinds(put):
+    name, content, _ = put
     return [
         (record.move, record.units) if isinstance(record, Tenure) else record.batch.num_rows
-        for record in read_segment(content)[1]
+        for record in read_segment(content, name)[1]
         if isinstance(record, Rows | Tenure)
     ]
 
@@ -40,9 +42,24 @@ def test_a_segment_is_put_when_it_is_full_and_when_somebody_asks_for_the_end(mon
     assert [name for name, _, _ in noted.journal.puts] == ["r/q/log/3.2.0.7.0"]
     noted.end("feeder")
     assert [name for name, _, _ in noted.journal.puts] == ["r/q/log/3.2.0.7.0", "r/q/log/3.2.0.7.1"]
-    assert [kinds(content) for _, content, _ in noted.journal.puts] == [[2], [1]]
+    assert [kinds(put) for put in noted.journal.puts] == [[2], [1]]
     noted.end("another")
     assert len(noted.journal.puts) == 2
+
+
+def test_ticks_have_segments_of_their_own():
+    ticks = pa.schema([("now", pa.int64()), ("key", pa.int64())])
+    body = pa.record_batch([pa.array([5, 5]), pa.array([0, 1])], schema=ticks).serialize()
+    noted = made()
+    noted.enter(0, 1)
+    noted.arrived(7, [3], np.array([0]))
+    log(noted, 0, 1)
+    log(noted, 2)
+    noted.arrived(8, [2], np.array([0]))
+    noted.log(memoryview(body), ticks, np.array([0, 1], np.int32))
+    noted.end("feeder")
+    assert [kinds(put) for put in noted.journal.puts] == [[(7, [3]), 2, 1], [(8, [2]), 2]]
+    assert [read_segment(content, name)[0] for name, content, _ in noted.journal.puts] == [SCHEMA, ticks]
 
 
 def test_who_asks_is_told_when_all_before_is_durable():
@@ -99,7 +116,7 @@ def test_units_that_arrive_are_noted_before_their_rows():
     noted.arrived(8, [1], np.array([-1]))
     log(noted, 1)
     noted.end("one")
-    assert kinds(noted.journal.puts[0][1]) == [1, (5, [1, 2]), (8, [1]), 1]
+    assert kinds(noted.journal.puts[0]) == [1, (5, [1, 2]), (8, [1]), 1]
 
 
 def test_units_that_arrive_between_batches_are_noted_in_the_next():
@@ -109,7 +126,7 @@ def test_units_that_arrive_between_batches_are_noted_in_the_next():
     noted.enter(1, 1)
     log(noted, 1)
     noted.end("one")
-    assert kinds(noted.journal.puts[0][1]) == [(5, [1]), 1]
+    assert kinds(noted.journal.puts[0]) == [(5, [1]), 1]
 
 
 # -- snapshots

@@ -5,6 +5,7 @@ import pytest
 
 from evenflow.control.events import Record
 from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, MARKERS_S, PATIENCE_S, Movements, batches
+from evenflow.control.tickets import ticket
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits, RoutingTable
 
@@ -231,3 +232,16 @@ def test_regions_number_their_movements_apart():
         told = controller.handle(MoveAsked(1.0, MoveUnits(region, (0,), 0, 1)))
         numbers += [each.message["move"] for each in told if getattr(each, "message", {}).get("type") == "move"]
     assert len(set(numbers)) == 2
+
+
+def test_a_ticket_is_for_one_target_and_one_movement():
+    """Policies may give numpy's numbers; what the target makes of the label has plain ones."""
+    moves = movements()
+    moves.sites[2] = Site(12, "h2", 902, key="the target's")
+    told = list(moves.ask(0.0, MoveUnits("r", (np.int64(1), np.int64(0)), np.int64(0), np.int64(2), ""), {}, []))
+    given = told[-1].message["ticket"]
+    assert given == ticket("the target's", 1, "r", 0, [0, 1], [])
+    others = [("another's", 1, "r", 0, [0, 1], []), ("the target's", 2, "r", 0, [0, 1], [])]
+    others += [("the target's", 1, "s", 0, [0, 1], []), ("the target's", 1, "r", 1, [0, 1], [])]
+    others += [("the target's", 1, "r", 0, [0], []), ("the target's", 1, "r", 0, [0, 1], ["e"])]
+    assert given not in {ticket(*each) for each in others}

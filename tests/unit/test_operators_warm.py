@@ -17,7 +17,16 @@ from evenflow.operators.hosted import Hosted
 from evenflow.operators.join import WindowJoin
 from evenflow.operators.last import LastValue
 
-ROWS = pa.schema({"v": pa.float64(), "t": pa.timestamp("us"), "tag": pa.string(), "xxhash64(v)": pa.int64()})
+ROWS = pa.schema(
+    {
+        "v": pa.float64(),
+        "t": pa.timestamp("us"),
+        "tag": pa.string(),
+        "xxhash64(v)": pa.int64(),
+        "n": pa.int64(),
+        "d": pa.decimal128(30, 2),
+    }
+)
 AGGREGATES = [kind for kind in vars(rolling).values() if isinstance(kind, type) and "name" in vars(kind)]
 ROLLING = [kind for kind in AGGREGATES if issubclass(kind, rolling.Rolling)]
 
@@ -26,6 +35,9 @@ def operators():
     yield from (kind("v", rows=5) for kind in ROLLING)
     yield from (kind("v", seconds=2.0, time="t") for kind in ROLLING)
     yield from (kind("v") for kind in AGGREGATES if kind not in ROLLING)
+    yield rolling.RollingSum("n", rows=5)
+    yield rolling.RollingMean("d", seconds=2.0, time="t")
+    yield rolling.RunningMean("d")
     yield LastValue("v")
     yield DistinctCount("v")
     yield WindowJoin("tag", "a", "b", rows=3)
@@ -47,7 +59,8 @@ def batch(random, count, nulls):
     times = pa.array(np.sort(random.integers(0, 10**7, count)), pa.timestamp("us"))
     tags = pa.array(random.choice(["a", "b"], count))
     hashes = pa.array(random.integers(0, 9, count))
-    return pa.RecordBatch.from_arrays([values, times, tags, hashes], schema=ROWS)
+    exact = [hashes, values.cast(pa.decimal128(30, 2), safe=False)]
+    return pa.RecordBatch.from_arrays([values, times, tags, hashes, *exact], schema=ROWS)
 
 
 def work(operator):

@@ -9,6 +9,7 @@ from importlib import import_module
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import evenflow.operators
@@ -182,6 +183,9 @@ def test_two_streams():
         "stream": pa.array(["Tick", "News", "News", "Tick", "Tick"]),
     }
     found, origins = push(operator, columns)
+    numbered = RuleOperator(rules, streams=operator.streams, stream_column="stream", key=["k"])
+    by_number = push(numbered, {**columns, "stream": pa.array([0, 1, 1, 0, 0], pa.int32())})
+    assert by_number == (found, origins)
     shown = [
         (place, {k: v for k, v in row.items() if v is not None}) for place, row in zip(origins, found, strict=True)
     ]
@@ -259,12 +263,20 @@ def sample(count):
 @pytest.mark.parametrize("lateness", [None, 2])
 def test_laws(rule, lateness):
     operator = RuleOperator(rule, {"f": product}, key=["k"], time="t", lateness_s=lateness)
-    check_operator(operator, sample(150), key="k", rounds=2)
+    check_operator(operator, sample(150), key="k", rounds=2, time="t")
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if "time" in rule])
+def test_laws_of_rows_in_order(rule):
+    rows = sample(150)
+    rows = rows.take(pc.sort_indices(rows["t"]))
+    operator = RuleOperator(rule, {"f": product}, key=["k"], time="t", lateness_s=2, in_order=True)
+    check_operator(operator, rows, key="k", rounds=2, time="t")
 
 
 def test_laws_of_many_rules():
     operator = RuleOperator(RULES, {"f": product}, key=["k"], time="t", lateness_s=2)
-    check_operator(operator, sample(100), key="k", rounds=1, copies=2, units=3)
+    check_operator(operator, sample(100), key="k", rounds=1, copies=2, units=3, time="t")
 
 
 def test_state_may_come_before_rows():
@@ -303,6 +315,23 @@ def test_an_operator_is_what_it_was_given():
     assert identity(operator) != identity(RuleOperator("select f(x) z from T", {"f": product}, key=["k"], time="t"))
 
 
+@pytest.mark.parametrize(
+    ("rules", "more", "matters"),
+    [
+        ("select x from T(x > 1) where x < 5 having x != 2", {}, False),
+        (["select x from T", "select *, x + 1 as y from T where x > 0"], {}, False),
+        ("select count(*) from T", {}, True),
+        ("select x from T.std:lastevent()", {}, True),
+        ("every a=T -> b=T", {}, True),
+        ("select max(A.x - B.x) from T A, T.win:length(3) B", {}, True),
+        (["select x from T", "select sum(x) from T.win:length(2)"], {}, True),
+        ("select sum(x) from T.win:length(2)", {"as_they_come": True}, False),
+    ],
+)
+def test_whether_the_order_of_rows_matters(rules, more, matters):
+    assert pickle.loads(pickle.dumps(RuleOperator(rules, **more))).order_sensitive == matters
+
+
 def signatures():
     packages = evenflow.rules, evenflow.operators
     modules = [
@@ -326,6 +355,10 @@ def work(rule, lateness):
         state = pickle.loads(pickle.dumps(operator.extract(unit)))
         if state is not None:
             operator.install(unit, state)
+    for seconds in (20, 1_000):
+        operator.on_time(seconds * 1_000_000, np.arange(5, dtype=np.int32))
+    operator.process(whole, whole["k"].to_numpy().astype(np.int32), whole["k"].to_numpy())
+    operator.on_end(np.arange(5, dtype=np.int32))
 
 
 def late_compilation():

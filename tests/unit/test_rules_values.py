@@ -1,5 +1,7 @@
 """Values of expressions: large and small numbers, rounding, lists behind `in`; and rules that are long or deep."""
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 
@@ -49,6 +51,52 @@ def test_what_cannot_be_rounded_is_said_with_the_rule(digits, value):
     operator = RuleOperator({"mine": f"select round(x, {digits}) as it from T"})
     with pytest.raises(FunctionError, match=r"round\(x, - \d+\) of rule 'mine' fails: .*ound"):
         push(operator, {"x": [value]})
+
+
+CENTS = pa.decimal128(12, 2)
+MOST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind", "expected"),
+    [
+        ("x + y", pa.decimal128(22, 2), "1000000000000000000.10"),
+        ("y - x", pa.decimal128(22, 2), "999999999999999999.90"),
+        ("x * x", pa.decimal128(25, 4), "0.0100"),
+        ("x * y", pa.decimal128(32, 2), "100000000000000000.00"),
+        ("-x", CENTS, "-0.10"),
+        ("case when x > 0 then x else 0 end", pa.decimal128(21, 2), "0.10"),
+    ],
+)
+def test_decimals_are_exact(expression, kind, expected):
+    columns = {"x": pa.array([Decimal("0.10")], CENTS), "y": pa.array([10**18])}
+    operator = RuleOperator(f"select {expression} as it from T")
+    assert operator.schema(pa.schema({name: array.type for name, array in columns.items()})).field("it").type == kind
+    assert values(expression, columns) == [Decimal(expected)]
+
+
+def test_whole_numbers_and_decimals_are_compared_exactly():
+    columns = {"x": pa.array([Decimal(BIG)], pa.decimal128(38, 18)), "y": pa.array([BIG - 1]), "z": pa.array([BIG])}
+    for expression in (
+        "x > y",
+        "x != y",
+        "x = z",
+        "x in (y, z)",
+        "not x in (1, 9007199254740992)",
+        "x between z and z",
+    ):
+        assert values(expression, columns) == [True]
+
+
+@pytest.mark.parametrize(
+    ("expression", "wrapped"), [("x + 1", -(2**63)), ("-1 * x - 2", MOST), ("x * x", 1), ("- (-1 - x)", -(2**63))]
+)
+def test_whole_numbers_that_are_too_large(expression, wrapped):
+    with pytest.raises(FunctionError, match=r"of the rule fails: .*overflow"):
+        values(expression, {"x": [MOST]})
+    operator = RuleOperator(f"select {expression} as it from T").planned(ansi=False)
+    found, _ = push(operator, {"x": [MOST]})
+    assert found == [{"it": wrapped}]
 
 
 def test_the_least_whole_number():

@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from evenflow.errors import StoreError
+from evenflow.errors import InvalidArgument, StoreError
+from evenflow.runtime.arguments import where_of
 from evenflow.state.store import open_store, shown
 
 ADDRESSES = {
@@ -20,6 +21,25 @@ ADDRESSES = {
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_no_secret_is_shown(address):
     assert shown(address) == ADDRESSES[address]
+
+
+@pytest.mark.parametrize("address", ["hdfs://me@namenode:8020/state", "viewfs://cluster/state", "HDFS://x/y"])
+def test_hdfs_is_refused_before_anything_is_asked(address):
+    shorter = address.replace("me@", "")
+    for refuse in (open_store, where_of):
+        with pytest.raises(
+            InvalidArgument, match=r"HDFS is not supported for checkpoints: give .*s3://.*postgresql"
+        ) as said:
+            refuse(address)
+        assert str(said.value).startswith(shorter)
+
+
+def test_a_file_system_that_is_hdfs_is_refused():
+    class Hadoop:
+        type_name = "hdfs"
+
+    with pytest.raises(InvalidArgument, match="HDFS is not supported"):
+        open_store((Hadoop(), "/state"))
 
 
 def test_without_psycopg(monkeypatch):

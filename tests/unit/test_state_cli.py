@@ -1,12 +1,17 @@
 """`evenflow state ls | show | verify`."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from evenflow.cli import app
-from evenflow.state.manifest import Log, Manifest, log_name, put_epoch, put_task, units_name
+from evenflow.state.chain import note_operators, operators
+from evenflow.state.claim import claim
+from evenflow.state.manifest import Log, Manifest, log_name, put_manifest, units_name
+from evenflow.state.sealed import Place, key_of
 from evenflow.state.segments import SegmentWriter
 from evenflow.state.store import open_store
 from evenflow.state.survey import verify
@@ -31,11 +36,10 @@ def write_epoch(store, region, query, epoch, rows=10):
     store.put(log_name(manifest.prefix, epoch, 1, LIFE, 0), segment.finish())
     snapshot = units_name(manifest.prefix, epoch, LIFE, 0)
     store.put(snapshot, pack_units({unit: np.zeros(100) for unit in range(7)}))
-    put_task(store, manifest)
-    put_epoch(
-        store,
-        Manifest(region, query, "RollingMean('x')", 64, epoch, 1, (0,), (snapshot,), manifest.logs),
-    )
+    for kind, more in (("begun", {}), ("whole", {"logs": manifest.logs}), ("epoch", {"snapshots": (snapshot,)})):
+        logs = {"logs": manifest.logs} if kind == "epoch" else {}
+        put_manifest(store, replace(manifest, kind=kind, **{"logs": ()} | more | logs))
+    note_operators(store, query, {**(operators(store, query) or {}), region: 0})
 
 
 @pytest.fixture
@@ -86,7 +90,7 @@ def test_show_of_what_is_not_there_or_not_one(where, names, said):
 def test_verify_a_sound_one(where):
     code, said = run("verify", where)
     assert code == 0
-    assert "20 blobs" in said
+    assert "27 blobs" in said
     assert "all sound" in said
 
 
@@ -111,6 +115,20 @@ def test_verify_notices_what_is_missing(where):
     assert "no epoch can be restored" in said
 
 
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        ("count/q%2F1/begun/9.1", "BAD count/q%2F1/begun/9.1 (epoch 9): it is missing; every attempt leaves it"),
+        ("evenflow.queries/q2", "BAD evenflow.queries/q2 (epoch -1): it is missing, or does not list mean price"),
+    ],
+)
+def test_verify_notices_notes_that_are_missing(where, gone, said):
+    (where / gone).unlink()
+    code, output = run("verify", where)
+    assert code == 1
+    assert said in output
+
+
 def test_verify_tells_how_far_it_is(where):
     with open_store(where, create=False) as store:
         seen = []
@@ -130,3 +148,31 @@ def test_an_empty_store(tmp_path):
     open_store(tmp_path / "state").close()
     assert "holds no state yet" in run("ls", tmp_path / "state")[1]
     assert run("verify", tmp_path / "state")[0] == 0
+
+
+def test_a_checkpoint_with_a_key(tmp_path, monkeypatch):
+    secret = "correct horse battery staple"
+    with open_store(Place(tmp_path / "state", key_of(secret))) as store:
+        write_epoch(store, "mean", "q", 3)
+    code, said = run("verify", tmp_path / "state")
+    assert (code, "give it" in said, "EVENFLOW_CHECKPOINT_KEY or --key-file" in said) == (1, True, True)
+    (tmp_path / "key").write_text(f"{secret}\n")
+    (tmp_path / "wrong").write_text("some other words, and enough")
+    assert "4 blobs" in run("verify", "--key-file", tmp_path / "key", tmp_path / "state")[1]
+    code, said = run("ls", "--key-file", tmp_path / "wrong", tmp_path / "state")
+    assert (code, "the checkpoint_key is not the one that" in said, "words" in said) == (1, True, False)
+    code, said = run("ls", "--key-file", tmp_path / "none", tmp_path / "state")
+    assert (code, "cannot read --key-file" in said) == (1, True)
+    monkeypatch.setenv("EVENFLOW_CHECKPOINT_KEY", secret)
+    assert run("show", tmp_path / "state", "mean")[0] == 0
+
+
+def test_what_came_too_late_is_not_shown(where):
+    with open_store(where) as store:
+        claim(store, "first").release()
+        claim(store, "second").release()
+        before = len(store.names())
+        store.put("mean%20price/q%2F1/epoch/6~1.aaaaaaaa.1", [b"of a driver that was frozen"])
+        assert len(store.names()) == before + 1
+    assert "3-5" in run("ls", where)[1]
+    assert run("verify", where)[0] == 0

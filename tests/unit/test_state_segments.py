@@ -140,3 +140,11 @@ def test_what_cannot_be_written():
     assert writer.finish() is writer.finish()
     with pytest.raises(InvalidArgument, match="finished"):
         writer.rows(b"")
+
+
+def test_a_segment_under_the_name_of_another():
+    writer = SegmentWriter(SCHEMA)
+    whole = b"".join(writer.finish("q/log/3.1.0.a.0"))
+    assert list(read_segment(whole, "q/log/3.1.0.a.0")[1]) == []
+    with pytest.raises(CorruptState, match=r"q/log/4\.1\.0\.a\.0 is damaged .* or is of another blob"):
+        list(read_segment(whole, "q/log/4.1.0.a.0")[1])

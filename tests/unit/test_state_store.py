@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from evenflow.errors import InvalidArgument, StoreError
+from evenflow.errors import InvalidArgument, StoreError, StoreInUse
 from evenflow.state.claim import VOID_S, claim
 from evenflow.state.disk import DiskStore
 from evenflow.state.files import ABANDONED_S, FileStore
+from evenflow.state.layout import FORMAT
 from evenflow.state.store import FORMAT_FILE, is_name, open_store, part, unpart
 from evenflow.testing import check_store
 from tests.unit.state_memory import Memory
@@ -232,10 +233,14 @@ def test_looking_makes_nothing(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["path", "local"])
-def test_a_newer_format_is_refused_by_both_names(tmp_path, kind):
-    (tmp_path / FORMAT_FILE).write_text(json.dumps({"format": 2, "evenflow": "9.9"}))
+@pytest.mark.parametrize(
+    ("format", "remedy"), [(FORMAT + 1, "install a newer evenflow"), (1, "start the query with a new checkpoint and a")]
+)
+def test_another_format_is_refused_by_both_names(tmp_path, kind, format, remedy):
+    (tmp_path / FORMAT_FILE).write_text(json.dumps({"format": format, "evenflow": "9.9"}))
     where = tmp_path if kind == "path" else (fs.LocalFileSystem(), str(tmp_path))
-    with pytest.raises(StoreError, match=r"has format 2, written by evenflow 9\.9; .* up to format 1: install a newer"):
+    said = rf"has format {format}, written by evenflow 9\.9; .* reads format {FORMAT}: .*{remedy}"
+    with pytest.raises(StoreError, match=said):
         open_store(where)
 
 
@@ -273,6 +278,27 @@ def test_negative_ranges(tmp_path, kind, bad):
         store.get("a", *bad)
 
 
+# -- who may read
+
+
+def test_only_the_owner_can_read(tmp_path):
+    """Whatever the umask; directories above the checkpoint are as others make them."""
+    before = os.umask(0)
+    try:
+        with DiskStore(tmp_path / "above" / "state") as store:
+            held = claim(store, "me")
+            held.store.put("a/b/task/1", [b"x"])
+            store.put("a/b/log/1.1.0.7.0", [b"x"])
+    finally:
+        os.umask(before)
+    found = {path: path.stat().st_mode & 0o777 for path in [store.root, *store.root.rglob("*")]}
+    assert {mode for path, mode in found.items() if path.is_dir()} == {0o700}
+    assert {mode for path, mode in found.items() if path.is_file()} == {0o600}
+    assert {FORMAT_FILE, ".lock", "1.1.0.7.0"} <= {path.name for path in found}
+    assert (tmp_path / "above").stat().st_mode & 0o777 == 0o777
+    held.release()
+
+
 # -- claims
 
 
@@ -287,7 +313,7 @@ def test_the_second_cluster_is_told_who_the_first_is(tmp_path):
     with pytest.raises(StoreError, match="app-2"):
         claim(DiskStore(tmp_path), "app-3")
     second.release()
-    assert DiskStore(tmp_path).names() == []
+    assert [name for name, _ in DiskStore(tmp_path).names()] == [f"evenflow.claims/{second.store.mark}"]
 
 
 def test_death_frees_the_disk(tmp_path):
@@ -313,10 +339,11 @@ def test_elsewhere_a_claim_lives_by_its_beats(tmp_path, kind):
         claim(store, "app-2", lambda: time[0])
     time[0] += 2
     second = claim(store, "app-2", lambda: time[0])
-    with pytest.raises(StoreError, match="in use by app-2"):
+    with pytest.raises(StoreInUse, match="taken over by app-2"):
         first.beat()
     first.release()
     second.beat()
     second.release()
-    claim(store, "app-3", lambda: time[0]).release()
-    assert store.names() == []
+    third = claim(store, "app-3", lambda: time[0])
+    third.release()
+    assert [name for name, _ in store.names()] == [f"evenflow.claims/{third.store.mark}"]

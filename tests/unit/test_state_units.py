@@ -173,3 +173,10 @@ def test_through_a_store(tmp_path):
         found = load_units(partial(store.get, "units/1"), [1, 2])
     found[1][0] = 5
     assert found.keys() == {1}
+
+
+def test_a_snapshot_under_the_name_of_another():
+    content = packed({1: "state"}, name="q/units/3.0.a.0")
+    assert load_units(getter(content), [1], "q/units/3.0.a.0") == {1: "state"}
+    with pytest.raises(CorruptState, match=r"q/units/4\.0\.a\.0 is damaged .* or is of another blob"):
+        load_units(getter(content), [1], "q/units/4.0.a.0")

@@ -5,12 +5,13 @@ import queue
 import pytest
 
 from evenflow.control.movement import PATIENCE_S
+from evenflow.control.tickets import ticket
 from evenflow.runtime.depot import Depot, Stored, Unfetched
 from evenflow.runtime.mover import Parcel, Undelivered
 
 from ..wire.keyed_rig import Nth
 from .state_memory import Memory
-from .test_host import Site
+from .test_host import KEY, Site
 from .test_movement import FEEDERS, ask, brief, move, movements
 
 
@@ -80,7 +81,8 @@ def sites(store):
 
 
 def leave(source, move, units):
-    to = {"host": "h", "port": 1, "feeders": [], "evaluations": ["query q"], "store": True}
+    to = {"host": "h", "port": 1, "feeders": [], "evaluations": ["query q"], "store": True, "source": 0}
+    to["ticket"] = ticket(KEY, move, "r", 0, units, ["query q"])
     source.say("move", move, units=units, target=1, **to)
     source.host.collect()
 

@@ -1,26 +1,34 @@
 """The controller and a keyed operator whose state is stored."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from evenflow.control.attempts import Base, Saved, TaskThrough
+from evenflow.control.attempts import Base, Begun, Saved, Whole
 from evenflow.control.controller import Controller
-from evenflow.control.epochs import Epochs
 from evenflow.control.events import (
     Cancel,
     FeederBegan,
     FeederEnded,
+    FeederFailed,
     FeederJoined,
+    OperatorReady,
     PeerLeft,
     Record,
     RegionOpened,
+    Replace,
     Save,
+    StageFacts,
+    StateLoaded,
     Stored,
     Tell,
+    Tick,
     UnitsSaved,
+    WorkerAlive,
     WorkerJoined,
+    WorkerReport,
 )
 from evenflow.policy import Hash
 from evenflow.runtime.queries import Queries
@@ -34,18 +42,23 @@ class Scene:
     def __init__(self):
         self.controller = Controller(1)
         self.out = []
+        self.slow = ()
+        """What the store takes long to keep: kinds of saves."""
         self.do(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
         self.do(WorkerJoined(0.0, 10, 0, "h", 1, 1, mover=900))
 
     def do(self, event):
         found = self.controller.handle(event)
         self.out += found
-        for save in (each for each in found if isinstance(each, Save)):
+        for save in (each for each in found if isinstance(each, Save) and each.kind not in self.slow):
             self.do(Stored(0.0, save))
 
-    def feeder(self, peer, epoch, partition=0, attempt=0):
-        self.do(FeederJoined(0.0, peer, "r", partition, attempt, "q", epoch, f"s{epoch}", run="1"))
-        self.do(FeederBegan(0.0, peer, partition))
+    def feeder(self, peer, epoch, partition=0, attempt=0, of=1, rows=True, tasks=0):
+        facts = StageFacts(tasks or of, of, inputs=of)
+        joined = FeederJoined(0.0, peer, "r", partition, attempt, "q", epoch, f"s{epoch}", run="1", task=peer)
+        self.do(replace(joined, facts=facts))
+        if rows:
+            self.do(FeederBegan(0.0, peer, partition))
 
     def batch(self, epoch):
         peer = 100 + epoch
@@ -88,8 +101,8 @@ def test_a_stage_that_cannot_count_any_more_is_given_up_once(scene):
     scene.do(PeerLeft(0.0, 10, "killed"))
     assert not [each for each in scene.out if isinstance(each, Cancel)]  # all of it is noted: it may count
     scene.do(WorkerJoined(0.0, 11, 0, "h", 1, 1, mover=900))
-    scene.feeder(201, 1, 0)
-    scene.feeder(202, 1, 1)
+    scene.feeder(201, 1, 0, of=2)
+    scene.feeder(202, 1, 1, of=2)
     scene.do(PeerLeft(0.0, 201, "broke off"))
     scene.do(PeerLeft(0.0, 202, "broke off"))
     (cancel,) = [each for each in scene.out if isinstance(each, Cancel)]
@@ -105,6 +118,83 @@ def test_a_query_that_is_stopped_is_no_loss(scene):
     (stopped,) = scene.recorded("attempt-stopped")
     assert stopped["why"].startswith("the query was stopped in the middle of batch 0, which is run again when")
     assert not scene.recorded("attempt-poisoned")
+
+
+def loading(stall_timeout):
+    """Two workers, peers 10 and 11, one of which has loaded at 2 s; a task of batch 1 waits for the other."""
+    scene = Scene()
+    scene.controller = Controller(2, stall_timeout=stall_timeout)
+    scene.do(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
+    for worker in range(2):
+        scene.do(WorkerJoined(0.0, 10 + worker, worker, "h", 1, 1, mover=900))
+    scene.batch(0)
+    scene.do(PeerLeft(1.0, 10, "killed"))
+    scene.do(WorkerJoined(1.0, 12, 0, "h", 1, 1, mover=900))
+    scene.do(FeederJoined(1.0, 101, "r", 0, 0, "q", 1, "s1", run="1"))
+    scene.do(FeederBegan(1.0, 101, 0))
+    scene.out.clear()
+    scene.do(StateLoaded(2.0, 12, "r", "query q", 1))
+    return scene
+
+
+def test_a_worker_that_answers_nothing_while_its_state_is_needed_is_replaced():
+    scene = loading(stall_timeout=5.0)
+    for now in range(2, 7):
+        scene.do(WorkerReport(float(now), 12, 0, 0, 0.0))
+        scene.do(Tick(float(now)))
+    assert not [each for each in scene.out if isinstance(each, Replace)]
+    scene.do(WorkerReport(6.5, 12, 0, 0, 0.0))
+    scene.do(Tick(6.6))
+    (replace,) = [each for each in scene.out if isinstance(each, Replace)]
+    assert (replace.peer, replace.worker) == (11, 1)
+    (lost,) = scene.recorded("worker-lost")
+    assert lost["worker"] == 1
+    (told,) = scene.heard(101, "lost")
+    assert told["reason"].startswith(
+        "worker 1 was lost (it answered nothing for 7 s while its state was needed, and is replaced), and with it"
+    )
+    assert scene.controller.live() == 1
+    scene.do(Tick(20.0))
+    scene.do(WorkerReport(21.0, 11, 5, 5, 0.0))  # it wakes, and is nobody any more
+    scene.do(StateLoaded(21.0, 11, "r", "query q", 1))
+    scene.do(WorkerJoined(22.0, 13, 1, "h", 1, 1, mover=900))
+    assert [(worker.state, worker.incarnation) for worker in scene.controller.workers(22.0)] == [
+        ("live", 2),
+        ("live", 2),
+    ]
+
+
+@pytest.mark.parametrize("sign", [WorkerAlive(5.0, 11), WorkerReport(5.0, 11, 0, 0, 0.0), OperatorReady(5.0, 11, "op")])
+def test_a_worker_that_says_anything_is_waited_for(sign):
+    scene = loading(stall_timeout=5.0)
+    scene.do(sign)
+    scene.do(Tick(9.0))
+    assert not [each for each in scene.out if isinstance(each, Replace)]
+    scene.do(Tick(10.5))
+    assert [each.worker for each in scene.out if isinstance(each, Replace)] == [1]
+
+
+def test_a_worker_that_is_merely_busy_is_left_alone():
+    """Nobody waits for state: there is no deadline for those that have a long call to make."""
+    scene = Scene()
+    scene.controller = Controller(1, stall_timeout=5.0)
+    scene.do(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
+    scene.do(WorkerJoined(0.0, 10, 0, "h", 1, 1, mover=900))
+    scene.feeder(101, 0)
+    scene.do(Tick(1000.0))
+    assert not [each for each in scene.out if isinstance(each, Replace)]
+    assert scene.controller.live() == 1
+
+
+def test_a_batch_that_cannot_be_noted_for_good_is_told_at_once(scene):
+    scene.batch(0)
+    scene.feeder(101, 1)
+    save = next(each for each in scene.out if isinstance(each, Save) and each.kind == "epoch")
+    scene.do(Stored(0.0, save, "the store fails now and then"))
+    assert not scene.heard(101, "lost")
+    scene.do(Stored(0.0, save, "CorruptState: blob q/epoch/3: it fails its checksum", final=True))
+    (told,) = scene.heard(101, "lost")
+    assert told["reason"] == ("the checkpoint cannot be written: CorruptState: blob q/epoch/3: it fails its checksum")
 
 
 class Stream:
@@ -139,48 +229,96 @@ def test_a_query_was_stopped_if_it_ended_and_did_not_fail():
     assert [queries.stopped(f"run-{name}") for name in "abcdx"] == [False, True, False, False, False]
 
 
-# -- what the store is told of attempts that cannot count
+@pytest.mark.parametrize("stage", [{"of": 2, "tasks": 1}, {"of": 1}], ids=["of a part", "of one task"])
+def test_a_look_at_the_batch_that_breaks_off_is_not_cancelled(scene, stage):
+    """take(1) has what it wants and lets the rest be: its stage is over, or nearly, and must not fail."""
+    scene.feeder(201, 0, **stage)
+    scene.do(PeerLeft(0.0, 201, "broke off"))
+    assert scene.recorded("attempt-poisoned")
+    assert not [each for each in scene.out if isinstance(each, Cancel)]
+
+
+def test_a_task_that_says_why_it_failed_is_not_tried_again(scene):
+    scene.feeder(201, 0)
+    scene.do(FeederFailed(0.0, 201, "the operator failed"))
+    assert [each.stage for each in scene.out if isinstance(each, Cancel)] == ["s0"]
+
+
+# -- what the store is told, and who waits for that
 
 
 def saves(scene, kind):
     return [each.content for each in scene.out if isinstance(each, Save) and each.kind == kind]
 
 
-def through(partition, broken=False):
-    return TaskThrough(0, 1, partition, {} if broken else {"0.1": 1}, broken)
+def told(scene, peer):
+    return len(scene.heard(peer, "committed"))
 
 
-def test_what_broke_off_is_noted(scene):
-    scene.feeder(201, 0, 0)
-    scene.feeder(202, 0, 1)
+def test_what_is_noted_of_a_batch(scene):
+    scene.feeder(201, 0, 0, of=2)
+    scene.feeder(202, 0, 1, of=2)
+    assert saves(scene, "begun") == [Begun(0, 1, run="1")]
     scene.do(FeederEnded(0.0, 201, {"0.1": 1}))
-    scene.do(PeerLeft(0.0, 202, "broke off"))
-    assert saves(scene, "task") == [through(0)]
-    assert saves(scene, "broken") == [through(1, broken=True)]
+    assert (told(scene, 201), saves(scene, "whole")) == (1, [])
+    scene.do(FeederEnded(0.0, 202, {"0.1": 2}))
+    assert saves(scene, "whole") == [Whole(0, 1, {"0.1": 2}, (0, 1), 2, run="1")]
+    assert told(scene, 202) == 1
+    scene.feeder(203, 1)
+    assert [base.key for base in saves(scene, "epoch")] == [(0, 1)]
+    assert saves(scene, "begun")[1] == Begun(1, 1, (0, 1), "1")
 
 
-def test_an_attempt_that_is_poisoned_when_all_is_through_does_not_seem_whole(scene):
-    scene.feeder(201, 0, 0)
+def test_the_last_task_waits_for_the_note_and_has_no_rows(scene):
+    scene.slow = ("whole",)
+    scene.feeder(201, 0, 0, of=2)
+    scene.feeder(202, 0, 1, of=2, rows=False)
+    scene.do(FeederEnded(0.0, 201, {"0.1": 1}))
+    scene.do(FeederEnded(0.0, 202, {}))
+    assert (told(scene, 201), told(scene, 202)) == (1, 0)
+    (save,) = [each for each in scene.out if isinstance(each, Save) and each.kind == "whole"]
+    scene.do(Stored(0.0, save))
+    assert told(scene, 202) == 1
+
+
+def test_no_task_ends_before_it_is_noted_that_its_attempt_has_begun(scene):
+    scene.slow = ("begun",)
+    scene.feeder(201, 0, 0, of=2)
+    scene.do(FeederEnded(0.0, 201, {"0.1": 1}))
+    assert not told(scene, 201)
+    (save,) = [each for each in scene.out if isinstance(each, Save)]
+    scene.do(Stored(0.0, save))
+    assert told(scene, 201) == 1
+
+
+@pytest.mark.parametrize("kind", ["begun", "whole"])
+def test_what_cannot_be_noted_costs_the_attempt(scene, kind):
+    scene.slow = (kind,)
+    scene.feeder(201, 0)
+    scene.do(FeederEnded(0.0, 201, {"0.1": 1}))
+    (save,) = [each for each in scene.out if isinstance(each, Save) and each.kind == kind]
+    scene.do(Stored(0.0, save, "the disk is full"))
+    told = [message["reason"] for message in scene.heard(201, "lost")]
+    assert told == ["the checkpoint cannot be written: the disk is full"] * (kind == "whole")
     epochs = scene.controller.region("r").evaluations.stored["query q"]
-    epochs.end(FeederJoined(0.0, 201, "r", 0, 0, "q", 0, "s0", run="1"), {"0.1": 1})  # and not noted yet
-    scene.do(PeerLeft(0.0, 10, "killed"))
-    assert saves(scene, "broken") == [through(0, broken=True)]
+    assert not epochs.attempt.whole
 
 
-def test_a_task_without_rows_that_is_not_heard_to_end_does_not_spoil_what_is_noted(scene):
+def test_a_worker_that_is_lost_when_all_is_durable_costs_nothing(scene):
+    scene.slow = ("whole",)
     scene.feeder(201, 0, 0)
-    scene.do(FeederJoined(0.0, 202, "r", 1, 0, "q", 0, "s0", run="1"))
     scene.do(FeederEnded(0.0, 201, {"0.1": 1}))
     scene.do(PeerLeft(0.0, 10, "killed"))
-    assert not saves(scene, "broken")
+    assert not scene.heard(201, "lost")
+    (save,) = [each for each in scene.out if isinstance(each, Save) and each.kind == "whole"]
+    scene.do(Stored(0.0, save))
+    assert told(scene, 201) == 1
 
 
-def test_notes_of_tasks_that_broke_off_are_read_again():
-    def joins(*tasks):
-        epochs = Epochs(UNITS, Saved(Base(), tasks))
-        return epochs.join(FeederJoined(0.0, 1, "r", 0, 0, "q", 1, "s1", run="1"))
-
-    assert not joins(through(0), through(1))
-    assert "batch 0 was evaluated in parts" in joins(through(0), through(1, broken=True))
-    again = [TaskThrough(0, 2, partition, {"0.1": 1}) for partition in (0, 1)]
-    assert not joins(through(0), through(1, broken=True), *again)
+def test_what_the_store_has_is_gone_on_with():
+    scene = Scene()
+    saved = Saved(Base(), (Whole(0, 1, {"0.1": 1}, (0,), 8),), Begun(0, 1))
+    facts = StageFacts(1, 1, inputs=1)
+    scene.do(FeederJoined(0.0, 201, "r", 0, 0, "q", 1, "s1", run="2", saved=saved, facts=facts))
+    assert [base.key for base in saves(scene, "epoch")] == [(0, 1)]
+    assert [log["epoch"] for log in scene.heard(10, "load")[0]["logs"]] == [0]

@@ -91,6 +91,8 @@ class Rig:
             worker = Worker(self.settings, number, (0, 0))
             try:
                 self.ended[number] = worker.run()
+            except Exception as error:  # as when a Spark task fails
+                self.ended[number] = error
             finally:
                 worker.close()
 

@@ -2,18 +2,21 @@
 
 import threading
 import time
+from random import Random
 
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import RegionOpened
+from evenflow.control.events import RegionOpened, StageFacts
 from evenflow.errors import StoreError, StoreInUse
 from evenflow.policy import Hash
+from evenflow.runtime import patience
 from evenflow.runtime import vault as vault_module
 from evenflow.runtime.driver import Driver
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.vault import Kept, Vault
 from evenflow.state.claim import claim
+from evenflow.state.disk import DiskStore
 from evenflow.state.store import open_store
 
 from .rig import HOST, PATIENCE_S, SECRET, Peer, until
@@ -29,22 +32,23 @@ class SlowVault(Vault):
         self.reads = 0
         super().__init__(where, "a test")
 
-    def saved(self, region, query, new=False):
+    def saved(self, region, query, epoch=0, new=True):
         self.reads += 1
         assert self.let.wait(PATIENCE_S)
-        return super().saved(region, query, new)
+        return super().saved(region, query, epoch, new)
 
 
 def feeder(partition, query="q"):
     about = {"type": "feeder", "region": "r", "partition": partition, "attempt": 0, "query": query}
-    return about | {"epoch": 0, "stage": "1", "run": "1"}
+    return about | {"epoch": 0, "stage": "1", "run": "1", "mark": "r"}
 
 
 def test_a_slow_store_does_not_stop_the_controller(tmp_path):
     log = EventLog(None)
     vault = SlowVault(str(tmp_path))
     vault.add("r", Kept("Nth", UNITS))
-    driver = Driver(Controller(1), SECRET, HOST, 0.05, log, vault=vault)
+    told = StageFacts(3, 3, inputs=3)
+    driver = Driver(Controller(1), SECRET, HOST, 0.05, log, vault=vault, facts=lambda *_: told)
     links = []
     try:
         driver.open_region(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
@@ -110,3 +114,26 @@ def test_a_busy_vault_renews_its_claim(tmp_path, monkeypatch):
     until(lambda: len(beats) >= 3 or rounds >= 1000)
     vault.close()
     assert len(beats) >= 3
+
+
+def test_a_store_that_fails_now_and_then_can_be_claimed(tmp_path, monkeypatch):
+    """Every fifth operation, whichever it is."""
+    monkeypatch.setattr(patience, "PAUSE_S", 0.001)
+    random = Random(1)
+
+    class Failing(DiskStore):
+        def names(self, prefix=""):
+            fail()
+            return super().names(prefix)
+
+        def put(self, name, parts):
+            fail()
+            super().put(name, parts)
+
+    def fail():
+        if random.random() < 0.2:
+            raise StoreError("not now")
+
+    monkeypatch.setattr(vault_module, "open_store", lambda _where: Failing(tmp_path))
+    for _ in range(20):
+        Vault(str(tmp_path), "a test").close()

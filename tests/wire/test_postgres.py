@@ -14,9 +14,10 @@ from random import Random
 import psutil
 import pytest
 
-from evenflow.errors import BlobMissing, EvenflowError, InvalidArgument, StoreError
+from evenflow.errors import BlobMissing, EvenflowError, InvalidArgument, StoreError, StoreInUse
 from evenflow.state import postgres, postgres_link
 from evenflow.state.claim import claim
+from evenflow.state.fence import View
 from evenflow.state.store import open_store, part
 from evenflow.testing import check_store
 from tests.postgres_server import Server
@@ -350,7 +351,7 @@ def test_two_claims(uri):
         held.release()
         held.release()
         claim(second, "the second").release()
-        assert not first.names()
+        assert not View(first).names()
 
 
 def test_a_claim_ends_with_its_process(uri):
@@ -390,4 +391,22 @@ def test_a_claim_that_another_has_taken_after_a_restart(server, uri):
         held = claim(second, "the second")
         with pytest.raises(StoreError, match="is in use by the second"):
             first.put("a/b/c", [b"x"])
+        held.release()
+
+
+def test_a_claim_that_another_has_had_after_a_restart(server, uri):
+    """The lock is free again, and could be had again: but what the other has put would be overwritten."""
+    with open_store(uri) as first, open_store(uri) as second:
+        held = claim(first, "the first")
+        held.store.put("a/b/task/1", [b"first"])
+        server.stop()
+        server.start()
+        other = claim(second, "the second")
+        other.store.put("a/b/task/1", [b"second"])
+        other.release()
+        with pytest.raises(StoreInUse, match="taken over by the second"):
+            held.store.put("a/b/task/1", [b"late"])
+        with pytest.raises(StoreInUse, match="taken over by the second"):
+            held.beat()
+        assert bytes(View(second).get("a/b/task/1")) == b"second"
         held.release()

@@ -14,6 +14,7 @@ from evenflow.runtime.channel import PeerGone
 from evenflow.runtime.mover import Mover
 from evenflow.runtime.vault import Vault
 from evenflow.state.disk import DiskStore
+from evenflow.state.fence import View
 from evenflow.state.manifest import MOVES, move_name
 from evenflow.state.store import open_store
 from tests.postgres_server import Server
@@ -183,7 +184,7 @@ def test_what_a_killed_cluster_has_left_is_removed(where):
         store.put(move_name("r", "dead", 7), [b"x"])
         store.put("r/q/epoch/7", [b"x"])
         Vault(where, "the next").close()
-        assert store.names() == [("r/q/epoch/7", 1)]
+        assert View(store).names() == [("r/q/epoch/7", 1)]
 
 
 def test_the_database_goes_away_and_comes_back(keyed, server):

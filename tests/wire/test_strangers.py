@@ -1,10 +1,11 @@
 """Whoever connects without the secret, or without sense, is dropped; everybody else is unharmed."""
 
+import json
 from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from evenflow.runtime import switchboard
+from evenflow.runtime import eventlog, switchboard
 from evenflow.runtime.frames import Frame, Kind
 from tests.wire.rig import IDS, PATIENCE_S, SECRET, Peer, batches, ids, until
 
@@ -117,6 +118,19 @@ def test_a_crowd_of_strangers(cluster):
     until(lambda: len(cluster.events("stranger-refused")) == 30, "30 refusals")
 
 
+def test_a_crowd_cannot_fill_the_log(rig, monkeypatch):
+    made = rig(1, start=False, period=0.05)
+    made.driver._quota = eventlog.Quota(most=5, per_s=0.5)
+    for _ in range(20):
+        with Peer(made.settings.port) as peer:
+            send_garbage(peer)
+            assert peer.is_dropped()
+    told = until(lambda: made.events("refusals-left-out"), "the number of those left out")
+    written = len(made.events("stranger-refused"))
+    assert written < 20
+    assert until(lambda: written + sum(entry["count"] for entry in made.events("refusals-left-out")) == 20, told)
+
+
 def test_another_clusters_process(cluster):
     with patience(3.0), Peer(cluster.settings.port, secret=b"another") as peer:
         peer.sock.sendall(peer.handshake.start())
@@ -170,6 +184,11 @@ def opening(operator="op1"):
     return Frame(Kind.OPEN, b'{"operator": "%s"}' % operator.encode())
 
 
+def keyed(**changed):
+    request = {"operator": "op1", "region": "r9", "evaluation": "e", "feeder": 1, "units": 9, "epoch": 0, "attempt": 0}
+    return Frame(Kind.OPEN, json.dumps(request | changed).encode())
+
+
 SCHEMA = Frame(Kind.SCHEMA, bytes(IDS.serialize()))
 
 
@@ -182,6 +201,16 @@ def rows(body=None):
     [
         [Frame(Kind.OPEN, b"nonsense")],
         [Frame(Kind.OPEN, b"{}")],
+        [Frame(Kind.OPEN, b'{"operator": "op1", "region": "r1"}')],
+        [Frame(Kind.OPEN, b'{"operator": "op1", "region": 5}')],
+        [keyed(evaluation=None)],
+        [keyed(feeder="first")],
+        [keyed(units=10**12)],
+        [keyed(units={"array": "O", "bytes": ""})],
+        [keyed(attempt=[])],
+        [keyed(), keyed()],
+        [keyed(), keyed(units=7)],
+        [Frame(Kind.OPEN, b"[" * 100_000)],
         [opening(), Frame(Kind.SCHEMA, b"")],
         [opening(), Frame(Kind.SCHEMA, b"nonsense" * 9)],
         [rows()],

@@ -1,5 +1,7 @@
 """Connections behind one poller, over real loopback sockets."""
 
+import os
+import resource
 import socket
 import time
 
@@ -150,6 +152,58 @@ def test_strangers_beyond_the_limit_push_out_the_oldest(board, stranger, monkeyp
         sock.settimeout(0.05)
         with pytest.raises(TimeoutError):
             sock.recv(1)
+
+
+def test_our_own_calls_never_make_room_for_strangers(board, stranger, monkeypatch):
+    """Whoever we call may be slow to answer; a crowd at our door must not make us hang up."""
+    monkeypatch.setattr(switchboard, "MAX_HALF_OPEN", 2)
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+        ours = board.connect("127.0.0.1", slow.getsockname()[1], "a slow worker")
+        crowd = [stranger() for _ in range(6)]
+        seen = happenings(board, Lost, 4)
+        assert all(thing.channel is not ours and "made room" in thing.reason for thing in seen)
+        assert not any(thing.known for thing in seen)
+        assert crowd[0].recv(1) == b""
+        answering, _ = slow.accept()
+        with answering:
+            assert answering.recv(4) == b"EVHS"
+            answering.sendall(bytes(64))
+            lost = [thing for thing in happenings(board, Lost) if thing.channel is ours]
+        assert "the server does not hold this cluster's secret" in lost[0].reason
+
+
+def test_our_own_calls_have_a_limit(board, monkeypatch):
+    monkeypatch.setattr(switchboard, "MAX_CALLS", 2)
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+        port = slow.getsockname()[1]
+        first = board.connect("127.0.0.1", port, "worker 1")
+        board.connect("127.0.0.1", port, "worker 2")
+        with pytest.raises(PeerGone, match=f"worker 3 at 127.0.0.1:{port} is not called: 2 other connections"):
+            board.connect("127.0.0.1", port, "worker 3")
+        board.drop(first)
+        board.connect("127.0.0.1", port, "worker 3")
+
+
+def test_descriptors_run_out(board, stranger, monkeypatch):
+    """No error ends the loop, nor does it spin; whoever waits at the door is let in later."""
+    monkeypatch.setattr(switchboard, "DEAF_S", 0.05)
+    waiting = stranger()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        with pytest.raises(PeerGone, match="cannot be reached: Too many open files"):
+            board.connect("127.0.0.1", 9, "worker 1")
+        began, polls = time.monotonic(), 0
+        while time.monotonic() < began + 0.5:
+            assert not list(board.poll(0.5))
+            polls += 1
+        assert polls < 100
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    shake(waiting, board)
+    assert isinstance(happenings(board, Opened)[-1], Opened)
 
 
 def test_waking_never_blocks(board):

@@ -8,10 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.control.events import Peer
+from evenflow.control.events import FeederJoined, Peer
 
 Segments = dict[str, int]
 """By writer (one life of one worker), how many segments of its log there are."""
+Key = tuple[int, int]
+"""A batch and an attempt at it: what a state is of."""
+NOTHING: Key = (-1, 0)
+"""The state before the first batch."""
+KIND_BITS = 20
+"""Partitions of the second stage of an evaluation, if there is one, are numbered from 1 << KIND_BITS on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,7 @@ class Log:
     attempt: int
     segments: Mapping[str, int]
     partitions: tuple[int, ...] = ()
+    """Those that had rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,50 +49,133 @@ class Base:
     snapshots: tuple[SavedUnits, ...] = ()
     logs: tuple[Log, ...] = ()
 
+    @property
+    def key(self) -> Key:
+        """What it is the state of."""
+        return self.epoch, self.attempt
+
 
 @dataclass(frozen=True, slots=True)
-class TaskThrough:
-    """One task of one attempt, as the store has it."""
+class Begun:
+    """An attempt has begun: noted before any task of it may end, so that what else there was of it is missed."""
+
+    epoch: int = -1
+    attempt: int = 0
+    before: Key = NOTHING
+    """The state it started from."""
+    run: str = ""
+
+    @property
+    def key(self) -> Key:
+        """The batch and the attempt."""
+        return self.epoch, self.attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """All partitions of an attempt are durable: noted before the last of its tasks may end."""
 
     epoch: int
     attempt: int
-    partition: int
     segments: Mapping[str, int]
-    broken: bool = False
-    """Whether its attempt cannot count, as it broke off or another of its tasks did."""
+    partitions: tuple[int, ...]
+    """Those that had rows."""
+    expected: int
+    """How many there are, with rows or without."""
+    before: Key = NOTHING
+    """The state it started from."""
+    run: str = ""
+
+    @property
+    def key(self) -> Key:
+        """The batch and the attempt."""
+        return self.epoch, self.attempt
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What the store has of a query: the state at the end of some batch, and tasks since."""
+    """What the store has of a query: the state at the end of some batch, whole attempts since, and the last begun."""
 
     base: Base
-    tasks: tuple[TaskThrough, ...] = ()
+    wholes: tuple[Whole, ...] = ()
+    begun: Begun = field(default_factory=Begun)
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One evaluation of one batch."""
+    """One evaluation of one batch: one Spark stage, or several that share its partitions.
+
+    It is whole when each partition of the operator's input is accounted for: its rows are durable, or it had none.
+    """
 
     number: int
     stage: str
+    """The first of its stages."""
     run: str = ""
+    before: Key = NOTHING
+    """The state it starts from."""
+    stages: set[str] = field(default_factory=set)
+    kept: int | None = None
+    """What persists its results, if something does: what was evaluated for one stage is not evaluated again."""
+    rdd: int = 0
+    """What its first stage computes; 0 if that is not known."""
+    numbered: bool = False
+    """Whether its tasks have the numbers of the operator's partitions, so that those without rows are known, too."""
+    expected: dict[int, int] = field(default_factory=dict)
+    """By kind of stage, how many partitions there are."""
+    kinds: int = 1
+    """How many kinds of stages an evaluation has."""
     feeders: set[Peer] = field(default_factory=set)
-    feeding: set[Peer] = field(default_factory=set)
-    """Those of them that have rows in state, and are not noted as through."""
+    """Tasks that have come, and have not been told that they may end."""
     begun: set[int] = field(default_factory=set)
     """Partitions whose rows went into state."""
     through: dict[int, Segments] = field(default_factory=dict)
     """Partitions whose rows are durable, and where."""
+    empty: dict[int, dict[int, int]] = field(default_factory=dict)
+    """By Spark's number of a task and by its tries, how many partitions without rows it has come to the end of.
+
+    Nobody knows the number of a partition without rows; a task may go through several of them, and may be tried again.
+    """
+    whole: bool = False
+    """Whether every partition is accounted for, so that it may count whatever happens from now on."""
+    broad: bool = True
+    """Whether its stage reads all there is, with more than one task: others are spared if one of them breaks off."""
+    noted: bool = False
+    """Whether it is in the store that it has begun."""
+    waiting: list[Peer] = field(default_factory=list)
+    """Tasks that are through and may end once that is so."""
     poisoned: str = ""
     """Why it cannot count any more."""
-    closed: str = ""
-    """Why no more rows may go into it: what it built on is gone. It may still count, if no more were to come."""
 
     @property
-    def whole(self) -> bool:
-        """Whether all it began is durable."""
-        return not self.poisoned and self.begun <= self.through.keys()
+    def touched(self) -> bool:
+        """Whether anybody may have results of it."""
+        return bool(self.begun or self.empty)
+
+    def finish(self, feeder: FeederJoined, segments: Mapping[str, int], rows: bool) -> None:
+        """All rows of a task, or of one of its partitions, are durable; or it had none."""
+        if rows:
+            self.through[feeder.partition] = dict(segments)
+        else:
+            tries = self.empty.setdefault(feeder.partition, {})
+            tries[feeder.task] = tries.get(feeder.task, 0) + 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether every partition is accounted for now."""
+        if self.poisoned or not self.begun <= self.through.keys():
+            return False
+        return all(0 < self.expected.get(kind, 0) <= self._accounted(kind) for kind in range(self.kinds))
+
+    def _accounted(self, kind: int) -> int:
+        rows = sum(partition >> KIND_BITS == kind for partition in self.through)
+        return rows + sum(max(tries.values()) for task, tries in self.empty.items() if task >> KIND_BITS == kind)
+
+    @property
+    def seen(self) -> str:
+        """How much of the batch it has seen, in words."""
+        parts = [f"{self._accounted(kind)} of {self.expected.get(kind, 0) or '?'}" for kind in range(self.kinds)]
+        return " and ".join(parts)
 
     @property
     def segments(self) -> Segments:

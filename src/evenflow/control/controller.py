@@ -9,9 +9,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from math import inf
 from typing import cast
 
 from evenflow.control.events import (
+    CheckpointTaken,
     Event,
     FeederBegan,
     FeederEnded,
@@ -24,18 +26,22 @@ from evenflow.control.events import (
     PeerLeft,
     Record,
     RegionOpened,
+    Replace,
     Stop,
     Stored,
     TaskEnded,
     Tell,
     Tick,
+    Unpersisted,
+    WorkerAlive,
     WorkerEvent,
     WorkerJoined,
     WorkerReport,
+    WorkerTrouble,
 )
 from evenflow.control.keyed import KeyedRegion
 from evenflow.control.region import Region, refused
-from evenflow.control.workers import Workers
+from evenflow.control.workers import Worker, Workers
 from evenflow.model import WorkerStatus
 from evenflow.policy.balance import Balance
 from evenflow.policy.sharing import Sharing
@@ -48,7 +54,8 @@ STOPPING = "the cluster is stopping"
 class Controller:
     """Registers workers and feeders, keeps the regions, tells each what concerns it."""
 
-    def __init__(self, workers: int, qos: Mapping[str, float] | None = None) -> None:
+    def __init__(self, workers: int, qos: Mapping[str, float] | None = None, stall_timeout: float = inf) -> None:
+        self._stall_timeout = stall_timeout
         self._sharing = Sharing(qos)
         self._workers = Workers(workers)
         self._feeders: dict[Peer, FeederJoined] = {}
@@ -75,10 +82,14 @@ class Controller:
             case WorkerReport() | OperatorReady():
                 self._worker_report(event)
                 return ()
+            case WorkerTrouble():
+                return self._worker_trouble(event)
             case FeederJoined():
                 return self._feeder_joined(event)
             case Stored():
                 return self._stored(event)
+            case CheckpointTaken():
+                return self._checkpoint_taken(event)
             case MoveAsked():
                 region = self._keyed(event.move.region)
                 return region.carry_out(event.time, [event.move]) if region is not None else ()
@@ -86,8 +97,14 @@ class Controller:
                 return self._peer_left(event)
             case TaskEnded():
                 return self._task_ended(event)
+            case Unpersisted():
+                keyed = (self._keyed(name) for name in self._regions)
+                return (told for region in keyed if region is not None for told in region.unpersisted(event))
+            case WorkerAlive():
+                self._worker_report(event)
+                return ()
             case Tick():
-                return (told for region in self._regions.values() for told in region.tick(event.time))
+                return self._tick(event.time)
             case Stop():
                 return self._stop(event)
 
@@ -109,6 +126,11 @@ class Controller:
         """Whether a task is the first of its query that a keyed operator sees."""
         region = self._keyed(feeder.region)
         return bool(feeder.query) and region is not None and not region.evaluations.knows(feeder)
+
+    def kept(self) -> set[int]:
+        """The persisted RDDs for which keyed operators have state."""
+        found = (self._keyed(name) for name in self._regions)
+        return set().union(*(region.evaluations.kept for region in found if region is not None))
 
     def run_of(self, peer: Peer) -> str:
         """The run of a query that a feeder works for and is not through with; nothing for any other peer."""
@@ -169,9 +191,19 @@ class Controller:
         if event.error:
             fields = {"region": save.region, "query": save.query, "what": save.kind, "error": event.error}
             yield Record(event.time, "store-failed", fields)
-        feeder, region = self._feeders.get(save.peer), self._keyed(save.region)
-        if save.kind == "task" and feeder is not None and region is not None:
-            yield from region.task_stored(feeder, event)
+        region = self._keyed(save.region)
+        if region is None:
+            return
+        if save.kind in ("begun", "whole"):
+            yield from region.stored.noted(event)
+        elif event.final:
+            yield from region.store_failed(event)
+
+    def _checkpoint_taken(self, event: CheckpointTaken) -> Iterator[Instruction]:
+        yield Record(event.time, "checkpoint-taken", {"why": event.why})
+        for region in self._regions.values():
+            if isinstance(region, KeyedRegion):
+                yield from region.give_up_stored(event)
 
     # -- workers
 
@@ -193,18 +225,53 @@ class Controller:
             yield Tell(event.peer, {"type": "prepare", "operators": [r.operator for r in self._regions.values()]})
         yield from self._membership_changed(event.time)
 
-    def _worker_report(self, event: WorkerReport | OperatorReady) -> None:
+    def _worker_report(self, event: WorkerReport | OperatorReady | WorkerAlive) -> None:
         worker = self._workers.of(event.peer)
         if worker is None:
             return
+        worker.heard = event.time
         if isinstance(event, OperatorReady):
             worker.ready.add(event.operator)
-        else:
-            worker.rows, worker.frames, worker.busy_s, worker.heard = event.rows, event.frames, event.busy_s, event.time
+        elif isinstance(event, WorkerReport):
+            worker.rows, worker.frames, worker.busy_s = event.rows, event.frames, event.busy_s
+
+    def _tick(self, time: float) -> Iterator[Instruction]:
+        for region in self._regions.values():
+            yield from region.tick(time)
+        for worker in self._silent(time):
+            quiet = time - worker.heard
+            worker.why = f"it answered nothing for {quiet:.0f} s while its state was needed, and is replaced"
+            yield Replace(worker.site.peer, worker.id, worker.why)
+            yield from self._peer_left(PeerLeft(time, worker.site.peer, worker.why))
+
+    def _silent(self, time: float) -> list[Worker]:
+        """Workers that have said nothing at all for `stall_timeout` while tasks wait for state that they are to load.
+
+        A worker that is merely busy is left alone as long as nobody waits for its state; one that loads says so.
+        """
+        waited_for: dict[int, float] = {}
+        for region in self._regions.values():
+            for worker, since in region.stored.awaited() if isinstance(region, KeyedRegion) else ():
+                waited_for[worker] = min(since, waited_for.get(worker, since))
+        found = ((self._workers[worker], since) for worker, since in waited_for.items())
+        return [w for w, since in found if w.state == "live" and time - max(w.heard, since) > self._stall_timeout]
+
+    def _worker_trouble(self, event: WorkerTrouble) -> Iterator[Instruction]:
+        """A worker says what went wrong; if it ends for that, whoever loses state by it is told the reason."""
+        worker = self._workers.of(event.peer)
+        if worker is not None:
+            fields = {"worker": worker.id, "what": event.what, "reason": event.reason, "ends": event.ends}
+            yield Record(event.time, "worker-trouble", fields)
+            if event.ends:
+                worker.why = f"{event.what} failed: {event.reason}"
 
     def _worker_says(self, event: WorkerEvent) -> Iterable[Instruction]:
         worker, region = self._workers.of(event.peer), self._keyed(event.region)
-        return region.hear_worker(worker.id, event) if worker is not None and region is not None else ()
+        if worker is None or region is None:
+            return ()
+        region.check(event)
+        worker.heard = event.time
+        return region.hear_worker(worker.id, event)
 
     def _task_ended(self, event: TaskEnded) -> Iterator[Instruction]:
         yield Record(event.time, "task-ended", {"worker": event.worker, "reason": event.reason})
@@ -213,7 +280,7 @@ class Controller:
 
     def _membership_changed(self, time: float) -> Iterator[Instruction]:
         for region in self._regions.values():
-            yield from region.set_workers(time, self._workers.sites)
+            yield from region.set_workers(time, self._workers.sites, self._workers.reasons)
 
     # -- feeders
 
@@ -241,6 +308,8 @@ class Controller:
         region = self._regions.get(feeder.region) if feeder is not None else None
         if feeder is None or region is None:
             return ()
+        if isinstance(region, KeyedRegion):
+            region.check(event)
         if isinstance(event, FeederBegan):
             feeder = self._feeders[event.peer] = replace(feeder, partition=event.partition)
         elif isinstance(event, FeederEnded):

@@ -1,10 +1,11 @@
 """The epochs of one query: which attempt at each batch counts, what of it is durable, and what state to start from.
 
-Every evaluation of batch n is an attempt: one Spark stage, started from the state at the end of batch n-1. A task whose
-rows are durable says which segments of the workers' logs hold them (`through`). Spark may evaluate a batch more than
-once, wholly or in part: after a failure, or for a second action in `foreachBatch`. That batch n+1 comes is the proof
-that Spark has done with batch n. Then one attempt at n is chosen: not poisoned, all its tasks through, and with the
-tasks of every other attempt. Its log, after the logs and snapshots of the batches before, is the state at the end of n.
+Every evaluation of batch n is an attempt, started from the state at the end of batch n-1: one Spark stage, or several
+if what they compute is persisted. It is whole when every partition of the operator's input, of which Spark tells the
+number, is durable or had no rows; the last of its tasks ends only after that is noted in the store. Spark may evaluate
+a batch more than once, wholly or in part: after a failure, or for a second action in `foreachBatch`. That batch n+1
+comes is the proof that Spark has done with batch n. Then the newest whole attempt at n is chosen, from whichever run of
+the query. Its log, after the logs and snapshots of the batches before, is the state at the end of n.
 
     state(n) = for each unit its newest snapshot, of batch s <= n, and its rows in the logs of batches s+1 ... n
 """
@@ -16,13 +17,26 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.control.attempts import Attempt, Base, Log, Saved, SavedUnits, TaskThrough
-from evenflow.control.events import FeederJoined, Peer
+from evenflow.control.attempts import (
+    KIND_BITS,
+    NOTHING,
+    Attempt,
+    Base,
+    Begun,
+    Key,
+    Log,
+    Saved,
+    SavedUnits,
+    Whole,
+)
+from evenflow.control.events import FeederJoined, Peer, StageFacts
+from evenflow.control.history import History
 
 LATE = 1
 """A report of a snapshot older than this many batches before the settled one is not taken: the vault may delete it."""
 
-Marks = npt.NDArray[np.bool_]
+SHOWN = 4
+"""Attempts at a batch that a message tells of."""
 
 
 class Epochs:
@@ -32,7 +46,7 @@ class Epochs:
         self.epoch = -1
         self.attempts: list[Attempt] = []
         """Those of the present batch."""
-        self.held: tuple[int, int] | None = (-1, 0)
+        self.held: Key | None = NOTHING
         """The batch and attempt whose state workers have in memory; None if it is not whole."""
         self.stateful = False
         """Whether any of that may have rows in it."""
@@ -40,24 +54,16 @@ class Epochs:
         """Workers that are loading the state to start from."""
         self.loads = 0
         """How often state was to be loaded: reports about earlier times do not count."""
-        self.target: tuple[int, int] = (-1, 0)
+        self.target: Key = NOTHING
         """The batch and attempt whose state is being loaded."""
         self.dropped: set[Peer] = set()
         """Feeders of attempts that were given up for a newer one, and have not been told."""
         self.settled = False
         """Whether a batch was settled that the store has not been told of."""
-        self.broken: list[TaskThrough] = []
-        """Tasks of attempts that cannot count, as far as the store has not been told."""
-        self._units = units
-        self._logs: list[Log] = []
-        self._snapshots: dict[str, SavedUnits] = {}
-        self._newest = np.full(units, -1, np.int64)
-        """By unit, the batch of its newest snapshot."""
-        self._rows_in: dict[int, Marks] = {}
-        """By batch, the units that had rows in it, as far as that is known."""
-        self._unknown = ""
-        """Why it cannot be told from the store which attempt at a batch counts."""
-        if saved is not None:
+        self.started: Begun | None = None
+        """An attempt that has begun, if the store has not been told."""
+        self._history = History(units)
+        if saved is not None and (saved.base.key, saved.wholes, saved.begun.epoch) != (NOTHING, (), -1):
             self._resume(saved)
 
     # -- what was before
@@ -65,22 +71,26 @@ class Epochs:
     def _resume(self, saved: Saved) -> None:
         self.held = None
         self.epoch = saved.base.epoch
-        self._logs = list(saved.base.logs)
-        for snapshot in saved.base.snapshots:
-            self.snapshot(snapshot)
-        for epoch in sorted({task.epoch for task in saved.tasks if task.epoch > saved.base.epoch}):
-            if self.attempts:
-                self._unknown = self._unknown or self._choose()
-            self.epoch, self.attempts = epoch, []
-            self._rows_in[epoch] = np.ones(self._units, np.bool_)  # of these attempts nobody has said
-            for number in sorted({task.attempt for task in saved.tasks if task.epoch == epoch}):
-                attempt = Attempt(number, "")
-                for task in saved.tasks:
-                    if (task.epoch, task.attempt) == (epoch, number):
-                        attempt.begun.add(task.partition)
-                        if not task.broken:
-                            attempt.through[task.partition] = dict(task.segments)
-                self.attempts.append(attempt)
+        self._history.resume(saved.base)
+        for whole in sorted(saved.wholes, key=lambda each: each.key):
+            if whole.epoch > self.epoch:
+                self._choose(whole.before)
+                self.epoch, self.attempts = whole.epoch, []
+            self._remember(whole)
+        last = saved.begun
+        if last.epoch > self.epoch:
+            self._choose(last.before)
+            self.epoch, self.attempts = last.epoch, []
+        if last.epoch == self.epoch > saved.base.epoch and last.key not in {whole.key for whole in saved.wholes}:
+            self.attempts.append(Attempt(last.attempt, "", last.run, last.before))
+
+    def _remember(self, whole: Whole) -> None:
+        """An attempt that the store has; who had rows in it nobody has said."""
+        through = {partition: dict(whole.segments) for partition in whole.partitions}
+        attempt = Attempt(whole.attempt, "", whole.run, whole.before, expected={0: whole.expected}, whole=True)
+        attempt.begun, attempt.through = set(through), through
+        self.attempts.append(attempt)
+        self._history.arrived(whole.epoch, slice(None) if through else [])
 
     # -- tasks
 
@@ -91,14 +101,18 @@ class Epochs:
 
     def join(self, feeder: FeederJoined) -> str:
         """A task has started; why it is refused, or nothing."""
-        done = self._settled_key[0]
+        done = self._history.key[0]
         if feeder.epoch < self.epoch or feeder.epoch <= done:
             return (
                 f"batch {feeder.epoch} of query {feeder.query} is older than the state in the checkpoint, which is of "
                 f"batch {max(self.epoch, done)}: Spark's checkpoint and the cluster's do not belong together"
             )
-        if self._unknown:
-            return self._unknown
+        if not isinstance(feeder.facts, StageFacts) or not feeder.facts.inputs:
+            told = f": {feeder.facts}" if isinstance(feeder.facts, str) else ""
+            return (
+                f"it cannot be told how many partitions stage {feeder.stage} of batch {feeder.epoch} has{told}, so not "
+                "either when all of them are through: start the query again"
+            )
         if feeder.epoch > self.epoch:
             why = self._choose()
             if why:
@@ -107,23 +121,83 @@ class Epochs:
                 self.dropped |= attempt.feeders
             self.epoch, self.attempts = feeder.epoch, []
         now = self.attempt
-        if now is None or now.stage != feeder.stage or now.run != feeder.run:
-            if now is not None and now.feeders and not now.poisoned:
-                if now.run == feeder.run:
-                    return (
-                        f"batch {feeder.epoch} of query {feeder.query} is being evaluated by stage {now.stage} already:"
-                        " if a DataFrame is used more than once in one plan, persist() it first"
-                    )
-                self._spoil(now, "the query was started anew")
-                self.dropped |= now.feeders
-                now.feeders, now.feeding = set(), set()
-            number = 1 + max((attempt.number for attempt in self.attempts), default=0)
-            now = Attempt(number, feeder.stage, feeder.run)
-            self.attempts.append(now)
+        if now is None or not self._part_of(now, feeder):
+            given_up = [each for each in self.attempts if each.run == feeder.run and feeder.stage in each.stages]
+            if given_up:
+                return given_up[-1].poisoned or "another attempt at its batch has begun"
+            if why := self._mixed(feeder):
+                return why
+            if now is not None:
+                self._give_way(now, feeder)
+            now = self._start(feeder)
         elif now.poisoned:
             return now.poisoned
         now.feeders.add(feeder.peer)
+        now.stages.add(feeder.stage)
+        now.expected.setdefault(feeder.partition >> KIND_BITS, _facts(feeder).inputs)
         return ""
+
+    def abandon(self, peers: set[Peer]) -> None:
+        """Spark has no use for these tasks: an action had rows enough. What they began is not through, and stays so."""
+        if self.attempt is not None:
+            self.dropped |= self.attempt.feeders & peers
+            self.attempt.feeders -= peers
+            self.attempt.waiting = [peer for peer in self.attempt.waiting if peer not in peers]
+
+    def _part_of(self, now: Attempt, feeder: FeederJoined) -> bool:
+        """Whether a task belongs to the attempt under way: it is of its stage, or of another that goes on with it.
+
+        That is so if both compute the same RDD, as the jobs of one `take` do, or persist the operator's results in the
+        same one. Then partitions are the same, by their numbers; and what is in state of them must still be there.
+        """
+        if now.run != feeder.run or feeder.stage in now.stages:
+            return now.run == feeder.run
+        facts = _facts(feeder)
+        if now.poisoned or now.whole or now.feeders or not (now.numbered and facts.partitions == facts.inputs):
+            return False
+        if facts.inputs != now.expected.get(0):
+            return False
+        same = bool(facts.rdd) and facts.rdd == now.rdd
+        if not same and (facts.kept is None or facts.kept != now.kept):
+            return False
+        return not now.begun or self.held == (self.epoch, now.number)
+
+    def _mixed(self, feeder: FeederJoined) -> str:
+        """Why a new evaluation must not be: there are results of another that it would be put together with."""
+        facts = _facts(feeder)
+        kept = facts.kept is not None and any(
+            each.kept == facts.kept and each.run == feeder.run and each.touched for each in self.attempts
+        )
+        if kept or (facts.tasks < facts.partitions and not facts.result):
+            what = "persisted" if kept else "shuffled"
+            return (
+                f"batch {feeder.epoch} of query {feeder.query}: some results of another evaluation are {what} and some "
+                "of them are lost: together with new ones they make no sense. The batch has to be run again as a whole:"
+                " start the query again, or have evenflow.supervise do it"
+            )
+        return ""
+
+    def _give_way(self, now: Attempt, feeder: FeederJoined) -> None:
+        """Another evaluation begins: whoever of this one is still here is of no use, or in the way."""
+        if now.feeders and not now.whole and not now.poisoned:
+            now.poisoned = "the query was started anew"
+            if now.run == feeder.run:
+                now.poisoned = (
+                    f"batch {feeder.epoch} of query {feeder.query} is being evaluated by stage {feeder.stage} as well "
+                    f"as by stage {now.stage}: if a DataFrame is used more than once in one plan, persist() it first"
+                )
+        self.dropped |= now.feeders
+        now.feeders, now.waiting = set(), []
+
+    def _start(self, feeder: FeederJoined) -> Attempt:
+        facts = _facts(feeder)
+        number = 1 + max((attempt.number for attempt in self.attempts), default=0)
+        now = Attempt(number, feeder.stage, feeder.run, self._history.key, kept=facts.kept, kinds=feeder.kinds)
+        now.numbered, now.rdd = facts.partitions == facts.inputs, facts.rdd
+        now.broad = facts.whole and facts.tasks > 1
+        self.attempts.append(now)
+        self.started = Begun(self.epoch, number, now.before, now.run)
+        return now
 
     def begin(self, feeder: FeederJoined) -> str:
         """A task has its first row; why it is refused, or nothing."""
@@ -142,12 +216,9 @@ class Epochs:
                 "twice, persist() it first"
             )
             return again
-        if now.closed:  # it is not all there, and cannot be any more
-            self._spoil(now, now.closed)
-            now.feeders.discard(feeder.peer)
-            return now.closed
+        if now.whole:
+            return f"partition {feeder.partition} of batch {feeder.epoch} comes on top of all that Spark told of"
         now.begun.add(feeder.partition)
-        now.feeding.add(feeder.peer)
         return ""
 
     def admit(self) -> None:
@@ -157,22 +228,46 @@ class Epochs:
 
     def arrived(self, epoch: int, units: npt.NDArray[np.int32]) -> None:
         """Rows of these units have come in."""
-        marks = self._rows_in.setdefault(epoch, np.zeros(self._units, np.bool_))
-        marks[units] = True
+        self._history.arrived(epoch, units)
 
-    def end(self, feeder: FeederJoined, segments: Mapping[str, int]) -> TaskThrough | None:
-        """All rows of a task are durable with the workers; what the store is to be told."""
+    def end(self, feeder: FeederJoined, segments: Mapping[str, int], rows: bool) -> Whole | None:
+        """All rows of a task are durable with the workers, or it had none; if that was the last, what is to be noted.
+
+        The others are in the attempt's `waiting`.
+        """
         now = self.attempt
-        if now is None or now.poisoned or feeder.peer not in now.feeders or feeder.partition not in now.begun:
+        if now is None or now.poisoned or feeder.peer not in now.feeders:
             return None
-        now.through[feeder.partition] = dict(segments)
-        return TaskThrough(self.epoch, now.number, feeder.partition, dict(segments))
+        now.finish(feeder, segments, rows)
+        if now.whole or not now.complete:
+            now.waiting.append(feeder.peer)
+            return None
+        now.whole = True
+        everything = sum(now.expected.values())
+        with_rows = tuple(sorted(now.through))
+        return Whole(self.epoch, now.number, now.segments, with_rows, everything, now.before, now.run)
 
-    def noted(self, peer: Peer) -> None:
-        """The store has been told of a task, or it had no rows: whatever happens now, it is none of the attempt's."""
+    def noted(self, key: Key) -> list[Peer]:
+        """The store has been told of an attempt; tasks that may end now."""
+        now = self.attempt
+        if now is None or (self.epoch, now.number) != key:
+            return []
+        now.noted = True
+        return self.released()
+
+    def released(self) -> list[Peer]:
+        """Tasks that are through, and need not wait for the rest of their attempt; they are none of it any more."""
+        now = self.attempt
+        if now is None or not now.noted:
+            return []
+        done, now.waiting = now.waiting, []
+        now.feeders.difference_update(done)
+        return done
+
+    def let_go(self, peer: Peer) -> None:
+        """A task has been told that it may end."""
         if self.attempt is not None:
             self.attempt.feeders.discard(peer)
-            self.attempt.feeding.discard(peer)
 
     def leave(self, feeder: FeederJoined, begun: bool) -> str:
         """A task is over; if it broke off with rows in state, why its attempt cannot count."""
@@ -180,35 +275,32 @@ class Epochs:
         if now is None or feeder.peer not in now.feeders:
             return ""
         now.feeders.discard(feeder.peer)
-        now.feeding.discard(feeder.peer)
         if begun and feeder.partition not in now.through:
             return f"partition {feeder.partition} of batch {feeder.epoch} of query {feeder.query} broke off"
         return ""
 
+    def unnoted(self, key: Key, why: str) -> bool:
+        """The store could not be told of an attempt; whether that is the one under way, which then cannot count."""
+        now = self.attempt
+        if now is None or (self.epoch, now.number) != key:
+            return False
+        now.poisoned, now.whole = now.poisoned or why, False
+        return True
+
     def poison(self, why: str) -> set[Peer]:
         """State is lost, or has rows of tasks that broke off: the attempt under way cannot count.
 
-        If all it began is noted, Spark may have counted it already, though tasks without rows have not been heard to
-        end: then it only takes no more.
+        If it is whole it can: it does not need what is in memory any more, and Spark may have counted it already.
         """
         self.drop()
         self.loading.clear()
         now = self.attempt
-        if now is None:
+        if now is None or now.whole:
             return set()
-        if now.feeding or not now.whole or (now.feeders and not now.begun):
-            self._spoil(now, why)
-        elif now.begun:
-            now.closed = why
-        feeders, now.feeders, now.feeding = now.feeders, set(), set()
+        if now.begun or now.feeders:
+            now.poisoned = now.poisoned or why
+        feeders, now.feeders, now.waiting = now.feeders, set(), []
         return feeders
-
-    def _spoil(self, now: Attempt, why: str) -> None:
-        """An attempt cannot count, nor may it seem to when only the store is left to tell."""
-        if now.begun and not now.poisoned:
-            unfinished = sorted(now.begun - now.through.keys()) or [min(now.begun)]
-            self.broken += [TaskThrough(self.epoch, now.number, partition, {}, True) for partition in unfinished]
-        now.poisoned = now.poisoned or why
 
     # -- state
 
@@ -234,14 +326,13 @@ class Epochs:
     @property
     def base(self) -> Base:
         """The state to start the present batch from."""
-        last = self._logs[-1] if self._logs else Log(-1, 0, {})
-        return Base(last.epoch, last.attempt, self._useful(), tuple(self._logs))
+        return self._history.base
 
     @property
     def current(self) -> bool:
         """Whether workers have the state that the attempt under way starts from, or is building on it."""
         now = self.attempt
-        return self.held == self._settled_key or (
+        return self.held == self._history.key or (
             now is not None and self.held == (self.epoch, now.number) and not now.poisoned
         )
 
@@ -253,68 +344,51 @@ class Epochs:
     @property
     def outdated(self) -> bool:
         """Whether a state is being loaded that is not the one to start from any more."""
-        return bool(self.loading) and self.target != self._settled_key
+        return bool(self.loading) and self.target != self._history.key
 
-    @property
-    def _settled_key(self) -> tuple[int, int]:
-        return (self._logs[-1].epoch, self._logs[-1].attempt) if self._logs else (-1, 0)
-
-    def _choose(self) -> str:
-        """Settle which attempt at the present batch counts; why none does, or nothing."""
-        begun = [attempt for attempt in self.attempts if attempt.begun]
-        if not begun:
+    def _choose(self, wanted: Key = NOTHING) -> str:
+        """Settle which attempt at the present batch counts, `wanted` if that is one; why none does, or nothing."""
+        if not self.attempts:
             return ""
-        everything = set().union(*(attempt.begun for attempt in begun))
-        for attempt in reversed(begun):
-            if attempt.whole and attempt.begun >= everything:
-                self._logs.append(Log(self.epoch, attempt.number, attempt.segments, tuple(sorted(attempt.begun))))
+        for attempt in sorted(self.attempts, key=lambda each: ((self.epoch, each.number) == wanted, each.number))[::-1]:
+            if attempt.whole:
+                if not attempt.begun and self.held == self._history.key:
+                    self.held = (self.epoch, attempt.number)  # it has changed nothing
+                with_rows = tuple(sorted(attempt.through))
+                self._history.append(Log(self.epoch, attempt.number, attempt.segments, with_rows))
                 self.settled = True
                 return ""
+        seen = "; ".join(f"attempt {each.number} saw {each.seen}{_because(each)}" for each in self.attempts[-SHOWN:])
         return (
-            f"batch {self.epoch} was evaluated in parts: no single evaluation has seen all of its partitions "
-            f"{sorted(everything)} through, so the state after it is not known. In foreachBatch, persist() the "
-            "DataFrame before an action that reads only some of it"
+            f"batch {self.epoch} was evaluated in parts, and Spark has gone on: no single evaluation has seen all of "
+            f"its partitions through ({seen}), so the state after it is not known. In foreachBatch, persist() the "
+            "DataFrame, let count() or the write itself be the first action, and let no failure pass. To go on, delete "
+            f"the file commits/{self.epoch} in the query's checkpointLocation: Spark then runs that batch again"
         )
 
     def reported(self, saved: SavedUnits) -> bool:
         """A worker says that it has saved units; whether they are used: if it is late, the blob may be gone by now."""
-        used = saved.epoch >= self._settled_key[0] - LATE
+        used = saved.epoch >= self._history.key[0] - LATE
         if used:
             self.snapshot(saved)
         return used
 
     def snapshot(self, saved: SavedUnits) -> None:
         """Units were saved as they were at the end of a batch."""
-        self._snapshots[saved.name] = saved
-        self._newest[saved.units] = np.maximum(self._newest[saved.units], saved.epoch)
+        self._history.snapshot(saved)
 
     def settle(self) -> tuple[Base, tuple[str, ...]]:
         """What the store is to be told of the batch that was settled last, and snapshots that are not needed."""
         self.settled = False
-        known = set(self._snapshots)
-        self._trim()
-        return self.base, tuple(sorted(known - self._snapshots.keys()))
+        stale = self._history.trim(self.epoch)
+        return self.base, stale
 
-    def _trim(self) -> None:
-        """Forget logs and snapshots that no unit needs any more."""
-        last = self._logs[-1:]  # it names the batch that the state is of
-        self._logs = [log for log in self._logs[:-1] if self._needed(log.epoch).any()] + last
-        kept = {log.epoch for log in self._logs}
-        self._rows_in = {epoch: marks for epoch, marks in self._rows_in.items() if epoch in kept or epoch >= self.epoch}
-        self._snapshots = {kept.name: kept for kept in self._useful()}
 
-    def _needed(self, epoch: int) -> Marks:
-        """The units whose rows in a batch are in no snapshot; where it is not known who had rows, all may have."""
-        rows = self._rows_in.get(epoch)
-        missing: Marks = self._newest < epoch
-        return missing if rows is None else missing & rows
+def _facts(feeder: FeederJoined) -> StageFacts:
+    """What Spark says of a task's stage; whoever does not know it has been refused."""
+    assert isinstance(feeder.facts, StageFacts)
+    return feeder.facts
 
-    def _useful(self) -> tuple[SavedUnits, ...]:
-        """The snapshots that are the newest of some unit, from old to new."""
-        claimed = np.zeros(self._units, np.bool_)
-        useful = []
-        for kept in sorted(self._snapshots.values(), key=lambda each: -each.epoch):
-            if not claimed[kept.units].all():
-                useful.append(kept)
-                claimed[kept.units] = True
-        return tuple(reversed(useful))
+
+def _because(attempt: Attempt) -> str:
+    return f" ({attempt.poisoned})" if attempt.poisoned else ""

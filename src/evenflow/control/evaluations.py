@@ -1,9 +1,16 @@
 """Evaluations: which feeders may apply rows to which state, so that none is applied twice, or to half of the state.
 
-An evaluation is one use of one keyed operator's state: a streaming query, batch after batch; or, for a batch DataFrame,
-one run of one Spark stage, with fresh state. Without a store nothing can be taken back. So a task whose rows are in
-state already, wholly or in part, may not come again, and a query whose state is lost or never was here may not go on.
-With a store, a query's batches can be run again: see `epochs`.
+An evaluation is one use of one keyed operator's state: a streaming query, batch after batch; or, with fresh state, a
+batch DataFrame that is evaluated once. That is
+
+- where its results are persisted, whatever goes into the same persisted RDD, over any number of actions: a partition
+  that is there is not evaluated again, and the others go on where it ended;
+- the stages of one action that together read some or all partitions (`take`, `show`, `tail`, `toLocalIterator`);
+- else one stage, which reads all of them.
+
+Without a store nothing can be taken back. So a task whose rows are in state already, wholly or in part, may not come
+again, and a query whose state is lost, is not whole or never was here may not go on. With a store, a query's batches
+can be run again: see `epochs`.
 """
 
 from __future__ import annotations
@@ -12,12 +19,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from evenflow.control.epochs import Epochs
-from evenflow.control.events import FeederJoined, Peer
+from evenflow.control.events import FIRST_SHARE, FeederJoined, Peer, StageFacts
 
 IDLE_S = 60.0
 """State of a batch evaluation that nobody has fed for this long is dropped."""
+AWAITED_S = 600.0
+"""The same where rows wait for ticks that have not come: other parts of Spark's plan may be done before them."""
 REMEMBERED = 1000
 """Evaluations whose end is remembered, so that latecomers are refused and not given fresh state."""
+PERSIST_ANEW = "unpersist() the DataFrame, persist() it again, and let the first action read all of it, as count() does"
+"""What to do where the state is gone that the rest of a persisted DataFrame needs."""
 
 
 @dataclass(slots=True)
@@ -33,6 +44,28 @@ class Evaluation:
     stateful: bool = False
     """Whether any rows of it are in state; of a query whose state is stored, its epochs say."""
     idle_since: float = 0.0
+    awaited: bool = False
+    """Whether its rows wait for ticks of which none has come."""
+    ticked: bool = False
+    """Whether ticks have come in the present epoch: then `inputs` are tasks of these."""
+    kept: int | None = None
+    """The persisted RDD that its results go into."""
+    inputs: int = 0
+    """How many partitions there are; 0 if not known."""
+    through: set[int] = field(default_factory=set)
+    """Partitions of the present epoch that came to their end, as far as their numbers are known."""
+    parts: bool = False
+    """Whether only stages that read some of the partitions have come in the present epoch."""
+    stages: dict[Peer, str] = field(default_factory=dict)
+    """By task of a query whose state is stored, its stage."""
+    unread: set[tuple[int, int, int]] = field(default_factory=set)
+    """Of such a query: partitions of which Spark did not want the rest, each with its batch and the attempt at it."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all its partitions are through."""
+        through = [each for each in self.through if not self.ticked or each >= FIRST_SHARE]
+        return 0 < self.inputs <= len(through)
 
 
 class Evaluations:
@@ -45,6 +78,8 @@ class Evaluations:
         """The live queries whose state is stored."""
         self._live: dict[str, Evaluation] = {}
         self._over: dict[str, str] = {}
+        self._forgotten = -1
+        """The newest of the persisted RDDs whose evaluation is over and not remembered."""
 
     @property
     def ids(self) -> list[str]:
@@ -53,33 +88,100 @@ class Evaluations:
 
     def register(self, feeder: FeederJoined) -> str:
         """A task has started, which may or may not have rows; why it must not, or nothing."""
+        if isinstance(feeder.facts, str):
+            return feeder.facts
         name = evaluation_of(feeder)
         if name in self._over:
             return self._over[name]
-        streaming = bool(feeder.query)
         known = self._live.get(name)
         if known is None:
-            if isinstance(feeder.saved, str):
-                return feeder.saved
-            if streaming and not feeder.first and feeder.saved is None:
-                return (
-                    f"batch {feeder.epoch} of query {feeder.query} comes to a cluster that has no state of the batches "
-                    "before it: start the query with a new checkpointLocation"
-                )
-            known = self._live[name] = Evaluation(name, streaming)
-            if streaming and self._durable_units:
+            why = self._unfit(feeder)
+            if why:
+                return why
+            known = self._live[name] = _new(name, feeder)
+            if known.streaming and self._durable_units:
                 self.stored[name] = Epochs(self._durable_units, feeder.saved)
         if name in self.stored:
+            self._outlive(known, feeder)
             why = self.stored[name].join(feeder)
             if not why:
                 known.feeders.add(feeder.peer)
+                known.stages[feeder.peer] = feeder.own_stage or feeder.stage
             return why
         if feeder.epoch < known.epoch:
             return self._again(feeder)
         if feeder.epoch > known.epoch:
-            known.epoch = feeder.epoch
+            if known.parts and not known.complete:
+                return _in_parts(feeder.query, known.epoch)
+            known.epoch, known.parts, known.inputs = feeder.epoch, _partial(feeder), _inputs(feeder)
             known.begun.clear()
+            known.through.clear()
+            known.ticked = False
+        if feeder.own_stage and not known.ticked:  # all its rows are here: what matters now is who gets results
+            known.ticked, known.parts = True, _partial(feeder)
+            known.inputs, known.kept = _inputs(feeder), None if feeder.query else _kept(feeder)
+        known.parts &= _partial(feeder)
         known.feeders.add(feeder.peer)
+        return ""
+
+    def _outlive(self, known: Evaluation, feeder: FeederJoined) -> None:
+        """Give up tasks whose stage is over: if nobody reads what they give, they notice that late."""
+        live = feeder.facts.live if isinstance(feeder.facts, StageFacts) else frozenset()
+        over = {peer for peer in known.feeders if live and known.stages[peer] not in live}
+        self.stored[known.id].abandon(over)
+        known.feeders -= over
+
+    def unread(self, feeder: FeederJoined, begun: bool) -> None:
+        """Spark does not want the rest of a task. With a store, its attempt cannot count; others of it may go on."""
+        known = self._live.get(evaluation_of(feeder))
+        if known is None or known.id not in self.stored or feeder.peer not in known.feeders:
+            return
+        epochs = self.stored[known.id]
+        epochs.abandon({feeder.peer})
+        known.feeders.discard(feeder.peer)
+        if begun and epochs.attempt is not None:
+            now = epochs.epoch, epochs.attempt.number
+            known.unread = {each for each in known.unread if each[:2] == now} | {(*now, feeder.partition)}
+
+    def hopeless(self, feeder: FeederJoined) -> str:
+        """Why the attempt that a task belongs to comes to nothing: Spark wants a partition after all; or nothing."""
+        known = self._live.get(evaluation_of(feeder))
+        epochs = self.stored.get(known.id) if known is not None else None
+        if known is None or epochs is None or epochs.attempt is None:
+            return ""
+        again = (epochs.epoch, epochs.attempt.number, feeder.partition) in known.unread
+        if not again or epochs.attempt.stage != feeder.stage:
+            return ""
+        return f"partition {feeder.partition} of {_what(feeder)} broke off, and is to be evaluated again"
+
+    def _unfit(self, feeder: FeederJoined) -> str:
+        """Why a task cannot be the first of its evaluation, or nothing."""
+        if isinstance(feeder.saved, str):
+            return feeder.saved
+        if feeder.query:
+            if feeder.first or feeder.saved is not None:
+                return ""
+            return (
+                f"batch {feeder.epoch} of query {feeder.query} comes to a cluster that has no state of the batches "
+                "before it: start the query with a new checkpointLocation"
+            )
+        facts = feeder.facts
+        if not isinstance(facts, StageFacts):
+            return ""
+        if facts.kept is not None:
+            forgotten = facts.kept <= self._forgotten
+            return f"the state of persisted RDD {facts.kept} was dropped: {PERSIST_ANEW}" if forgotten else ""
+        some = f"{facts.tasks} of {facts.partitions} partitions"
+        if not facts.whole and not facts.result:
+            return (
+                f"stage {feeder.stage} evaluates only {some}, since Spark has lost the others' files of a shuffle and "
+                "not theirs, and the state after these is gone: make the DataFrame anew and run the action again"
+            )
+        if not facts.whole and not facts.execution:
+            return (
+                f"stage {feeder.stage} evaluates only {some}, for an action of an RDD, and nothing tells which others "
+                "belong to it: use take, limit or toLocalIterator of the DataFrame, or persist() the DataFrame first"
+            )
         return ""
 
     def begin(self, feeder: FeederJoined) -> str:
@@ -98,14 +200,25 @@ class Evaluations:
             return self._again(feeder)
         known.begun.add(feeder.partition)
         known.stateful = True
+        known.awaited = feeder.kinds > 1 and feeder.partition < FIRST_SHARE
         return ""
 
     def _again(self, feeder: FeederJoined) -> str:
+        if feeder.own_stage:
+            return (
+                f"rows of {_what(feeder)} were put in order and processed before (attempt {feeder.attempt}), and Spark "
+                "has not read them again, so they cannot be once more. If there are several actions on a DataFrame, "
+                "persist() it before the first, or make it anew for each; if a task failed, start again from the "
+                "beginning"
+            )
         return (
             f"partition {feeder.partition} of {_what(feeder)} is here again (attempt {feeder.attempt}), and its rows "
-            "are in the operator's state already, which cannot be taken back. If a DataFrame is used more than once, "
-            "in foreachBatch or in a union with itself, persist() it first; if a task failed, start again "
-            "from the beginning"
+            "are in the operator's state already, which cannot be taken back. "
+        ) + (
+            f"Spark has not kept it, or two actions evaluate it at once: {PERSIST_ANEW}"
+            if not feeder.query and _kept(feeder) is not None
+            else "If a DataFrame is used more than once, in foreachBatch or in a union with itself, persist() it first;"
+            " if a task failed, start again from the beginning"
         )
 
     def leave(self, feeder: FeederJoined, time: float, begun: bool, ended: bool) -> str:
@@ -114,10 +227,18 @@ class Evaluations:
         if known is None or feeder.peer not in known.feeders:
             return ""
         known.feeders.discard(feeder.peer)
+        known.stages.pop(feeder.peer, None)
         known.idle_since = time
         if known.id in self.stored:
             return self.stored[known.id].leave(feeder, begun)
-        if begun and not ended and known.streaming:
+        if ended:
+            known.through.add(feeder.partition)
+        elif begun and known.streaming:
+            return (
+                f"partition {feeder.partition} of {_what(feeder)} broke off, and some of its rows are in state (in "
+                "foreachBatch, persist() the DataFrame before an action that may read only some of its rows)"
+            )
+        elif begun and known.kept is not None:
             return f"partition {feeder.partition} of {_what(feeder)} broke off, and some of its rows are in state"
         return ""
 
@@ -133,16 +254,37 @@ class Evaluations:
         """Close an evaluation for good; the feeders it had."""
         known = self._live.pop(name, None)
         self.stored.pop(name, None)
-        self._over[name] = why
+        self._over[name] = why if known is None or known.kept is None else f"{why}: {PERSIST_ANEW}"
         while len(self._over) > REMEMBERED:
-            del self._over[next(iter(self._over))]
+            forgotten = next(iter(self._over))
+            del self._over[forgotten]
+            if forgotten.startswith(RDD):
+                self._forgotten = max(self._forgotten, int(forgotten.removeprefix(RDD)))
         return known.feeders if known else set()
 
-    def idle(self, time: float) -> Iterator[str]:
-        """Batch evaluations that seem to be over."""
+    @property
+    def kept(self) -> set[int]:
+        """The persisted RDDs that results of live evaluations go into."""
+        return {known.kept for known in self._live.values() if known.kept is not None}
+
+    def unpersisted(self, rdds: frozenset[int]) -> list[str]:
+        """Evaluations that nobody feeds, for RDDs that are not persisted any more."""
+        return [known.id for known in self._live.values() if known.kept in rdds and not known.feeders]
+
+    def idle(self, time: float) -> Iterator[tuple[str, str]]:
+        """Batch evaluations that are over, or seem to be, and why; if a task comes all the same, it hears that."""
         for known in self._live.values():
-            if not known.streaming and not known.feeders and time - known.idle_since > IDLE_S:
-                yield known.id
+            patience = AWAITED_S if known.awaited else IDLE_S
+            if known.streaming or known.feeders or time - known.idle_since <= patience:
+                continue
+            if known.kept is None:
+                yield (
+                    known.id,
+                    f"its state was dropped after {patience:.0f} s in which nobody fed it: run the action again; if "
+                    "what reads the rows is slow, persist() the DataFrame and count() it before",
+                )
+            elif known.complete:
+                yield known.id, f"all of persisted RDD {known.kept} was evaluated, and Spark has not kept some of it"
 
     @property
     def stateful(self) -> list[str]:
@@ -165,10 +307,53 @@ class Evaluations:
         return any(known.feeders or known.streaming for known in self._live.values())
 
 
+RDD = "rdd "
+"""How the names of evaluations begin whose results are persisted."""
+
+
 def evaluation_of(feeder: FeederJoined) -> str:
     """The evaluation a task belongs to."""
-    return f"query {feeder.query}" if feeder.query else f"stage {feeder.stage}"
+    if feeder.query:
+        return f"query {feeder.query}"
+    facts = feeder.facts
+    if isinstance(facts, StageFacts) and not feeder.own_stage:
+        if facts.kept is not None:
+            return f"{RDD}{facts.kept}"
+        if facts.result and facts.execution and not facts.whole:
+            return f"action {facts.execution} on rdd {facts.rdd}"
+    return f"stage {feeder.stage}"
+
+
+def _new(name: str, feeder: FeederJoined) -> Evaluation:
+    kept = None if feeder.query else _kept(feeder)
+    return Evaluation(
+        name, bool(feeder.query), epoch=feeder.epoch, kept=kept, inputs=_inputs(feeder), parts=_partial(feeder)
+    )
+
+
+def _kept(feeder: FeederJoined) -> int | None:
+    return feeder.facts.kept if isinstance(feeder.facts, StageFacts) else None
+
+
+def _inputs(feeder: FeederJoined) -> int:
+    return feeder.facts.inputs if isinstance(feeder.facts, StageFacts) else 0
+
+
+def _partial(feeder: FeederJoined) -> bool:
+    return isinstance(feeder.facts, StageFacts) and not feeder.facts.whole
 
 
 def _what(feeder: FeederJoined) -> str:
-    return f"batch {feeder.epoch} of query {feeder.query}" if feeder.query else f"stage {feeder.stage}"
+    if feeder.query:
+        return f"batch {feeder.epoch} of query {feeder.query}"
+    kept = _kept(feeder)
+    return f"stage {feeder.stage}" if kept is None else f"persisted RDD {kept}"
+
+
+def _in_parts(query: str, epoch: int) -> str:
+    return (
+        f"batch {epoch} of query {query} was evaluated in parts: only actions that read some of its partitions were "
+        "run on it, so rows are missing in the operator's state. In foreachBatch, run an action that reads all of the "
+        "DataFrame, such as a write, and persist() it if others look at it before: start the query again from the "
+        "beginning"
+    )

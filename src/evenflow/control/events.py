@@ -15,6 +15,8 @@ from evenflow.policy.keyed import KeyedBalance
 
 Peer = int
 """Whoever is behind one control connection, by a number the I/O around the controller gives out."""
+FIRST_SHARE = 1 << 20
+"""Partitions of the second stage of an evaluation, that of the ticks, are numbered from here on."""
 Transfer = Literal["direct", "store"]
 """How units move: from one worker to the other, or by way of the store."""
 
@@ -35,6 +37,8 @@ class WorkerJoined:
     """The port on which other workers bring it units."""
     deep: int = 0
     """The port for feeders of keyed operators, whose connections have deep buffers."""
+    key: str = ""
+    """For tickets of movements to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,35 @@ class RegionOpened:
     """Whether queries store their state."""
     transfer: Transfer = "direct"
     """How units move from worker to worker."""
+    order_warning: str = ""
+    """What to warn of, once, if rows of several partitions meet in the order of arrival; nothing if that is fine."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageFacts:
+    """What Spark says of the stage that a task belongs to."""
+
+    tasks: int
+    """Of its present attempt: fewer than `partitions` where an action reads only some, or some are there already."""
+    partitions: int
+    """Of the RDD that it computes."""
+    rdd: int = 0
+    """The id of that: the same in all jobs of one `take` or `tail`."""
+    result: bool = True
+    """Whether its rows go to an action; otherwise they go to a shuffle."""
+    execution: str = ""
+    """Spark's number of the action; empty for actions of RDDs, which have none."""
+    inputs: int = 0
+    """Partitions of the operator itself, which are not those of the stage after a union or `coalesce`."""
+    kept: int | None = None
+    """The id of the persisted RDD that the operator's results go into: what is in there is not evaluated again."""
+    live: frozenset[str] = frozenset()
+    """Spark's stages when this one began: tasks of any other that are still here feed for nothing."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it computes all that there is: nothing has to come from another stage, unless results are kept."""
+        return self.tasks >= self.partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +103,16 @@ class FeederJoined:
     """Whether the batches of the query before this one had no rows."""
     run: str = ""
     """Which start of the query it belongs to."""
+    task: int = 0
+    """Spark's number of this try of the task: no two are alike."""
+    kinds: int = 1
+    """How many stages, one behind the other, an evaluation has that feed the operator."""
     saved: Any = None
     """What the store has of the query (`attempts.Saved`), for the first task of it that comes."""
+    own_stage: str = ""
+    """Of a task with ticks: Spark's stage of its own; its evaluation goes by `stage`, that of the rows."""
+    facts: StageFacts | str | None = None
+    """Of a keyed operator's task: what Spark says of its stage, or why it does not; None outside of Spark."""
 
     @property
     def first(self) -> bool:
@@ -87,6 +128,14 @@ class FeederBegan:
     peer: Peer
     partition: int
     """Of the operator's input, which need not be the task's own number."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeederUnread:
+    """Spark does not want more of a feeder: its action has rows enough, or its task has failed for another reason."""
+
+    time: float
+    peer: Peer
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +184,16 @@ class Stored:
     time: float
     save: Save
     error: str = ""
+    final: bool = False
+    """Whether it will not be otherwise if it is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTaken:
+    """The checkpoint has become another cluster's: nothing that is stored here goes on."""
+
+    time: float
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +290,26 @@ class OperatorReady:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerAlive:
+    """A worker that has long been at one thing says that it goes on."""
+
+    time: float
+    peer: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTrouble:
+    """A part of a worker has failed, or somebody who spoke to it was turned out."""
+
+    time: float
+    peer: Peer
+    what: str
+    reason: str
+    ends: bool = False
+    """Whether the worker cannot go on without it, and ends now."""
+
+
+@dataclass(frozen=True, slots=True)
 class FeederReport:
     """What a feeder did since its last report: by worker, (rows sent, frames sent, rows done, frames done, ...)."""
 
@@ -276,6 +355,14 @@ class TaskEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Unpersisted:
+    """Some RDDs are not persisted any more: what was evaluated for them is not needed."""
+
+    time: float
+    rdds: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """A sample period is over."""
 
@@ -289,7 +376,7 @@ class Stop:
     time: float
 
 
-FeederEvent = FeederBegan | FeederArrivals | FeederDraining | FeederEnded | FeederFailed | FeederReport
+FeederEvent = FeederBegan | FeederArrivals | FeederDraining | FeederEnded | FeederUnread | FeederFailed | FeederReport
 """What a feeder says to its region."""
 WorkerEvent = ConsumerReport | MoveReport | StateLoaded | UnitsSaved
 """What a worker says to a keyed region."""
@@ -297,14 +384,18 @@ Event = (
     RegionOpened
     | WorkerJoined
     | WorkerReport
+    | WorkerAlive
+    | WorkerTrouble
     | OperatorReady
     | WorkerEvent
     | FeederJoined
     | FeederEvent
     | Stored
+    | CheckpointTaken
     | MoveAsked
     | PeerLeft
     | TaskEnded
+    | Unpersisted
     | Tick
     | Stop
 )
@@ -329,7 +420,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Have something made durable: `task`, `broken` (TaskThrough) or `epoch` (Base); `Stored` tells what became of it.
+    """Have something made durable: `begun` (Begun), `whole` (Whole), `epoch` (Base); `Stored` tells what became of it.
 
     Once an epoch is saved, whatever its base does not need is deleted: older logs, and the snapshots named in `stale`.
     """
@@ -354,4 +445,20 @@ class Cancel:
     reason: str
 
 
-Instruction = Tell | Record | Save | Cancel
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Have the user told, on the driver, of something that works and may not be meant."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Hang up on a worker that answers nothing, and have another started in its place."""
+
+    peer: Peer
+    worker: int
+    reason: str
+
+
+Instruction = Tell | Record | Save | Cancel | Warn | Replace

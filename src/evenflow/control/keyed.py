@@ -10,6 +10,7 @@ import numpy as np
 from evenflow.control.costs import Costs
 from evenflow.control.evaluations import Evaluations, evaluation_of
 from evenflow.control.events import (
+    CheckpointTaken,
     ConsumerReport,
     FeederArrivals,
     FeederBegan,
@@ -19,6 +20,7 @@ from evenflow.control.events import (
     FeederFailed,
     FeederJoined,
     FeederReport,
+    FeederUnread,
     Instruction,
     MoveReport,
     Peer,
@@ -29,6 +31,8 @@ from evenflow.control.events import (
     Stored,
     Tell,
     UnitsSaved,
+    Unpersisted,
+    Warn,
     WorkerEvent,
 )
 from evenflow.control.movement import Movements
@@ -36,6 +40,7 @@ from evenflow.control.region import balance_failed, refused
 from evenflow.control.statistics import Statistics, sampled
 from evenflow.control.stored import StoredQueries
 from evenflow.control.workers import Site, listed
+from evenflow.errors import ProtocolError
 from evenflow.model import KeyedSnapshot, MoveUnits, RoutingTable
 from evenflow.policy.keyed import KeyedBalance
 from evenflow.policy.sharing import Sharing
@@ -64,6 +69,9 @@ class KeyedRegion:
         self._begun: dict[Peer, FeederJoined] = {}
         """Feeders that have had a row: those in `feeders`, and those that wait, or have been given up."""
         self._sampled = 0.0
+        self._order_warning = event.order_warning
+        self._sources: tuple[tuple[str, int], int] | None = None
+        """An evaluation's batch, and the first of its partitions that came with rows."""
 
     @property
     def in_use(self) -> bool:
@@ -96,15 +104,23 @@ class KeyedRegion:
 
     # -- workers
 
-    def set_workers(self, time: float, sites: Mapping[int, Site]) -> Iterator[Instruction]:
-        """Take the live workers. The state of units whose worker is gone is lost, and with it every evaluation."""
+    def set_workers(
+        self, time: float, sites: Mapping[int, Site], reasons: Mapping[int, str] | None = None
+    ) -> Iterator[Instruction]:
+        """Take the live workers. The state of units whose worker is gone is lost, and with it every evaluation.
+
+        `reasons` tells of some that are gone what became of them.
+        """
         self.statistics.set_workers(sites)
         for worker in [worker for worker, site in self.movements.sites.items() if sites.get(worker) != site]:
             self.costs.forget(worker)
             owned = len(self.movements.table.units_of(worker))
             if owned or any(movement.source == worker for movement in self.movements.under_way.values()):
                 lost = f"the state of {owned} of {self.units} units of {self.name}"
-                yield from self._give_up(time, f"worker {worker} was lost, and with it {lost}")
+                why = (reasons or {}).get(worker)
+                yield from self._give_up(
+                    time, f"worker {worker} was lost{f' ({why})' if why else ''}, and with it {lost}"
+                )
             yield from self.movements.worker_lost(time, worker)
         self.movements.sites = dict(sites)
         for epochs in self.evaluations.stored.values():
@@ -114,6 +130,13 @@ class KeyedRegion:
         for peer in self.feeders if sites else ():
             yield self._directory(peer)
         yield from self._admit()
+
+    def check(self, event: WorkerEvent | FeederEvent) -> None:
+        """Refuse news of units that the operator does not have: applied in part, they would leave a mixture."""
+        for name in ("units", "sized", "on_disk"):
+            units = getattr(event, name, None)
+            if units is not None and len(units) and not 0 <= units.min() <= units.max() < self.units:
+                raise ProtocolError(f"{type(event).__name__} of region {self.name} names units it does not have")
 
     def hear_worker(self, worker: int, event: WorkerEvent) -> Iterator[Instruction]:
         """What a live worker says."""
@@ -183,8 +206,12 @@ class KeyedRegion:
                 why = self.evaluations.begin(feeder)
                 if why:
                     yield from refused(feeder, why)
+                    hopeless = self.evaluations.hopeless(feeder)
+                    if hopeless:
+                        yield from self._fail(event.time, feeder, f"{hopeless}: the batch is to be run again")
                 else:
                     self._begun[feeder.peer] = feeder
+                    yield from self._warn_of_order(feeder, event.partition)
                 yield from self._admit()
             case FeederArrivals():
                 self.statistics.arrived(event)
@@ -194,6 +221,9 @@ class KeyedRegion:
                 yield Record(event.time, "feeder-draining", {"region": self.name, "partition": feeder.partition})
             case FeederEnded():
                 yield from self.stored.ended(feeder, event, feeder.peer in self._begun)
+            case FeederUnread():
+                self.evaluations.unread(feeder, feeder.peer in self._begun)
+                yield Record(event.time, "feeder-unread", {"region": self.name, "partition": feeder.partition})
             case FeederFailed():
                 yield from self._fail(event.time, feeder, event.reason)
             case FeederReport():
@@ -201,6 +231,16 @@ class KeyedRegion:
                     if worker in self.movements.sites:
                         self.costs.add(worker, counts)
                 self.costs.learn(event.overhead)
+
+    def _warn_of_order(self, feeder: FeederJoined, partition: int) -> Iterator[Instruction]:
+        """If a second partition of one batch has rows: they meet those of the first as they happen to come."""
+        batch = (evaluation_of(feeder), feeder.epoch)
+        if self._order_warning and self._sources is not None and self._sources[0] == batch:
+            if self._sources[1] != partition:
+                yield Warn(self._order_warning)
+                self._order_warning = ""
+        else:
+            self._sources = batch, partition
 
     @property
     def _waiting(self) -> list[Peer]:
@@ -220,9 +260,11 @@ class KeyedRegion:
             yield self._directory(peer)
 
     def _directory(self, peer: Peer) -> Tell:
-        table, epochs = self.movements.table, self.evaluations.stored.get(evaluation_of(self._begun[peer]))
+        name = evaluation_of(self._begun[peer])
+        table, epochs = self.movements.table, self.evaluations.stored.get(name)
         message = {
             "type": "directory",
+            "evaluation": name,
             "workers": listed(self.movements.sites, deep=True),
             "you": peer,
             "owners": table.owners,
@@ -232,11 +274,17 @@ class KeyedRegion:
         }
         return Tell(peer, message | self.costs.told())
 
-    def task_stored(self, feeder: FeederJoined, event: Stored) -> Iterator[Instruction]:
-        """The store has been told of a task, or could not be."""
-        if event.error:
-            return self._fail(event.time, feeder, f"the checkpoint cannot be written: {event.error}")
-        return self.stored.noted(feeder, event)
+    def give_up_stored(self, event: CheckpointTaken) -> Iterator[Instruction]:
+        """Queries whose state is stored end for good: another cluster goes on with them."""
+        for name in list(self.evaluations.stored):
+            yield from self.stored.poison(event.time, name, event.why)
+            yield from self._end(event.time, name, event.why)
+
+    def store_failed(self, event: Stored) -> Iterator[Instruction]:
+        """What a batch came to cannot be noted, nor could it later: tasks under way are told, and why."""
+        name = f"query {event.save.query}"
+        if name in self.evaluations.stored:
+            yield from self.stored.poison(event.time, name, f"the checkpoint cannot be written: {event.error}")
 
     def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterator[Instruction]:
         """A task is over, maybe since its query was stopped."""
@@ -251,13 +299,15 @@ class KeyedRegion:
             if event.stopped:
                 why = f"the query was stopped in the middle of batch {feeder.epoch}"
                 rest = ", which is run again when it is started again" if stored else ": its state goes with it"
-            yield from self._fail(event.time, feeder, why + rest, event.stopped)
+            yield from self._fail(event.time, feeder, why + rest, event.stopped, silent=True)
 
-    def _fail(self, time: float, feeder: FeederJoined, why: str, stopped: bool = False) -> Iterator[Instruction]:
+    def _fail(
+        self, time: float, feeder: FeederJoined, why: str, stopped: bool = False, silent: bool = False
+    ) -> Iterator[Instruction]:
         """A task cannot go on, and nobody can in its stead."""
         name = evaluation_of(feeder)
         if name in self.evaluations.stored:
-            return self.stored.poison(time, name, why, "attempt-stopped" if stopped else "attempt-poisoned")
+            return self.stored.poison(time, name, why, "attempt-stopped" if stopped else "attempt-poisoned", silent)
         return self._end(time, name, why)
 
     def _end(self, time: float, name: str, why: str) -> Iterator[Instruction]:
@@ -284,8 +334,13 @@ class KeyedRegion:
         if late is not None:
             why = f"units {list(late.units)[:5]} could be neither moved nor taken back ({late.reason})"
             yield from self._give_up(time, f"{why}; their workers do not answer")
-        for name in list(self.evaluations.idle(time)):
-            yield from self._end(time, name, "its state was dropped after a minute in which nobody fed it")
+        for name, over in list(self.evaluations.idle(time)):
+            yield from self._end(time, name, over)
+
+    def unpersisted(self, event: Unpersisted) -> Iterator[Instruction]:
+        """State that was there for the rest of what was persisted is of no use any more."""
+        for name in self.evaluations.unpersisted(event.rdds):
+            yield from self._end(event.time, name, f"{name} was unpersisted, and its state dropped")
 
     def _free(self, time: float) -> Iterator[Instruction]:
         """Let movements begin again once no state is being loaded, or waits for that."""

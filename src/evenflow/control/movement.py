@@ -3,8 +3,9 @@
 A movement takes some units of one region from a source to a target:
 
     pause      to every feeder: the units' rows wait from now on; a marker goes down the connection to the source
-    move       to the source: once the markers of all these feeders are here, every row in flight has been seen; it
-               says so (`quiet`), extracts the units and sends them to the target, and keeps a copy
+    move       to the source, with a ticket that lets it in at the target (`tickets`): once the markers of all these
+               feeders are here, every row in flight has been seen; it says so (`quiet`), extracts the units and sends
+               them to the target, and keeps a copy
     installed  from the target: the routing table flips; feeders release the rows; the source drops its copy
 
 With `transfer="store"` (cep §3.3) the source puts them into the store instead, and says so (`stored`); the target is
@@ -27,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from evenflow.control.events import Instruction, Peer, Record, Tell, Transfer
+from evenflow.control.tickets import ticket
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits, RoutingTable
 
@@ -253,7 +255,9 @@ class Movements:
                 yield Tell(peer, {"type": "pause", "source": move.source} | message)
             target = self.sites[move.target]
             to = {"target": move.target, "host": target.host, "port": target.mover, "feeders": sorted(told)}
-            to["evaluations"] = list(self.evaluations())
+            evaluations = list(self.evaluations())
+            announced = ticket(target.key, number, self.region, move.source, move.units, evaluations)
+            to |= {"source": move.source, "evaluations": evaluations, "ticket": announced}
             if self.transfer == "store":
                 to["store"] = True
             yield Tell(self.sites[move.source].peer, {"type": "move"} | message | to)

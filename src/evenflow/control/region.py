@@ -47,7 +47,9 @@ class Region:
         """Nobody has fed it for long."""
         return ()
 
-    def set_workers(self, time: float, sites: Mapping[int, Site]) -> Iterator[Instruction]:
+    def set_workers(
+        self, time: float, sites: Mapping[int, Site], reasons: Mapping[int, str] | None = None
+    ) -> Iterator[Instruction]:
         """Take the live workers: newcomers and restarted ones start with no history, those that left lose theirs."""
         for worker, site in self.sites.items():
             if sites.get(worker) != site:

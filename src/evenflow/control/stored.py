@@ -6,8 +6,8 @@ told to load, or to drop what they have; tasks that their attempt has been given
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from evenflow.control.attempts import SavedUnits
 from evenflow.control.epochs import Epochs
@@ -18,6 +18,7 @@ from evenflow.control.events import (
     FeederEnded,
     FeederJoined,
     Instruction,
+    Peer,
     Record,
     Save,
     StateLoaded,
@@ -36,6 +37,8 @@ class StoredQueries:
     operator: str
     evaluations: Evaluations
     movements: Movements
+    asked: dict[str, float] = field(default_factory=dict)
+    """By query, when workers were last told to load."""
 
     # -- tasks
 
@@ -48,10 +51,12 @@ class StoredQueries:
         for peer in sorted(epochs.dropped):
             yield Tell(peer, {"type": "lost", "reason": "another attempt at its batch has begun"})
         epochs.dropped.clear()
-        yield from self._broken(feeder.query, epochs)
         if epochs.settled:
             base, stale = epochs.settle()
             yield Save(self.region, feeder.query, "epoch", base, stale)
+        if epochs.started is not None:
+            yield Save(self.region, feeder.query, "begun", epochs.started)
+            epochs.started = None
         if epochs.outdated:
             epochs.loading.clear()
         if not epochs.current and not epochs.loading:
@@ -64,48 +69,63 @@ class StoredQueries:
             epochs.arrived(feeder.epoch, event.units)
 
     def ended(self, feeder: FeederJoined, event: FeederEnded, begun: bool) -> Iterator[Instruction]:
-        """All rows of a task are durable with the workers: have it noted, and let the task end then."""
+        """All rows of a task are durable with the workers. The last one ends when it is noted that they all are."""
         epochs = self.evaluations.stored.get(evaluation_of(feeder))
         if epochs is None:
+            yield from self._release([feeder.peer] if feeder.query else ())
             return
-        if not begun:
-            epochs.noted(feeder.peer)
-            return
-        through = epochs.end(feeder, event.segments)
-        if through is not None:
+        whole = epochs.end(feeder, event.segments, begun)
+        if begun and whole is None:
+            yield self._durable(event.time, feeder.query, event.seconds, 0.0)
+        if whole is not None:
             peer, since, waited = feeder.peer, event.time, event.seconds
-            yield Save(self.region, feeder.query, "task", through, peer=peer, since=since, waited_s=waited)
+            yield Save(self.region, feeder.query, "whole", whole, peer=peer, since=since, waited_s=waited)
+        yield from self._release(epochs.released())
 
-    def noted(self, feeder: FeederJoined, event: Stored) -> Iterator[Instruction]:
-        """The store has been told of a task."""
-        epochs = self.evaluations.stored.get(evaluation_of(feeder))
-        if epochs is not None:
-            epochs.noted(feeder.peer)
-        yield Tell(feeder.peer, {"type": "committed"})
-        times = {"log_s": round(event.save.waited_s, 6), "note_s": round(event.time - event.save.since, 6)}
-        yield Record(event.time, "task-durable", {"region": self.region, "query": feeder.query} | times)
+    def noted(self, event: Stored) -> Iterator[Instruction]:
+        """The store has been told of an attempt, or could not be."""
+        save, name = event.save, f"query {event.save.query}"
+        epochs = self.evaluations.stored.get(name)
+        if epochs is None:
+            return
+        if not event.error:
+            if save.kind == "whole":
+                epochs.let_go(save.peer)
+                yield self._durable(event.time, save.query, save.waited_s, event.time - save.since)
+                yield Tell(save.peer, {"type": "committed"})
+            yield from self._release(epochs.noted(save.content.key))
+        elif epochs.unnoted(save.content.key, f"the checkpoint cannot be written: {event.error}"):
+            assert epochs.attempt is not None
+            yield from self.poison(event.time, name, epochs.attempt.poisoned)
 
-    def poison(self, time: float, name: str, why: str, event: str = "attempt-poisoned") -> Iterator[Instruction]:
-        """The attempt at a query's present batch cannot count: its tasks are told, state in memory goes."""
+    def _release(self, peers: Iterable[Peer]) -> Iterator[Instruction]:
+        for peer in peers:
+            yield Tell(peer, {"type": "committed"})
+
+    def _durable(self, time: float, query: str, log_s: float, note_s: float) -> Record:
+        times = {"log_s": round(log_s, 6), "note_s": round(note_s, 6)}
+        return Record(time, "task-durable", {"region": self.region, "query": query} | times)
+
+    def poison(
+        self, time: float, name: str, why: str, event: str = "attempt-poisoned", silent: bool = False
+    ) -> Iterator[Instruction]:
+        """The attempt at a query's present batch cannot count: its tasks are told, state in memory goes.
+
+        If a task has broken off in silence, it may be a look at the batch that has seen enough: then Spark must not be
+        told to give its stage up.
+        """
         epochs = self.evaluations.stored[name]
         held, now = epochs.held, epochs.attempt
-        counted = now is not None and not now.poisoned
+        counted = now is not None and bool(now.feeders or not now.poisoned)
         feeders = epochs.poison(why)
-        yield from self._broken(name.removeprefix("query "), epochs)
         yield Record(time, event, {"region": self.region, "evaluation": name, "epoch": epochs.epoch, "why": why})
         for peer in sorted(feeders):
             yield Tell(peer, {"type": "lost", "reason": why})
         if held is not None:
             for site in self.movements.sites.values():
                 yield Tell(site.peer, {"type": "drop", "region": self.region, "evaluation": name})
-        if now is not None and now.poisoned and counted and now.stage:
+        if now is not None and now.poisoned and counted and now.stage and (now.broad or not silent):
             yield Cancel(now.stage, f"region {self.region}: {why}")
-
-    def _broken(self, query: str, epochs: Epochs) -> Iterator[Instruction]:
-        """Have it noted what cannot count: a user's function may go on as if nothing had failed."""
-        for task in epochs.broken:
-            yield Save(self.region, query, "broken", task)
-        epochs.broken.clear()
 
     # -- state
 
@@ -143,8 +163,15 @@ class StoredQueries:
         }
         fields = {"region": self.region, "evaluation": name, "epoch": base.epoch, "snapshots": len(base.snapshots)}
         yield Record(time, "loading", fields)
+        self.asked[name] = time
         for worker, site in self.movements.sites.items():
             yield Tell(site.peer, message | {"units": self.movements.table.units_of(worker)})
+
+    def awaited(self) -> Iterator[tuple[int, float]]:
+        """Workers whose part of some state tasks wait for, and since when."""
+        for name, epochs in self.evaluations.stored.items():
+            for worker in epochs.loading if epochs.wanted else ():
+                yield worker, self.asked.get(name, 0.0)
 
     def loaded(self, worker: int, event: StateLoaded) -> Iterator[Instruction]:
         """A worker has its part of the state."""

@@ -23,6 +23,8 @@ class Site:
     """The ports for feeders: of ordered regions, and of keyed operators."""
     pid: int = 0
     incarnation: int = 0
+    key: str = field(default="", repr=False)
+    """For tickets of movements to it."""
 
 
 @dataclass(slots=True)
@@ -39,6 +41,8 @@ class Worker:
     busy_s: float = 0.0
     ready: set[str] = field(default_factory=set)
     """Operators it has loaded."""
+    why: str = ""
+    """Why it is lost, if that is known."""
 
 
 class Workers:
@@ -63,7 +67,7 @@ class Workers:
         before = self._all[event.worker].site
         self._live.pop(before.peer, None)
         incarnation = before.incarnation + 1
-        site = Site(event.peer, event.host, event.mover, event.port, event.deep, event.pid, incarnation)
+        site = Site(event.peer, event.host, event.mover, event.port, event.deep, event.pid, incarnation, event.key)
         self._all[event.worker] = self._live[event.peer] = Worker(event.worker, "live", site, event.task, event.time)
         return site
 
@@ -78,6 +82,11 @@ class Workers:
     def sites(self) -> dict[int, Site]:
         """The live workers, by id."""
         return {worker.id: worker.site for worker in self._all.values() if worker.state == "live"}
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Why workers were lost, as far as that is known."""
+        return {worker.id: worker.why for worker in self._all.values() if worker.why and worker.state != "live"}
 
     def ready(self, operator: str) -> bool:
         """Whether every live worker has an operator loaded."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from evenflow.errors import InvalidArgument
+from evenflow.errors import InvalidArgument, nearest
 from evenflow.operators.delegating import Delegating
 from evenflow.operators.keyed import KeyedOperator, Keys, Units
 
@@ -18,6 +19,9 @@ class Adding(Delegating):
     """All columns of the rows, and after them one more, `into`, computed from the rows of the key so far."""
 
     adds = True
+    same: ClassVar[bool] = False
+    """Whether the new column is of values of the column that it is made of."""
+    naming: ClassVar[tuple[str, ...]] = ("column",)
 
     def __init__(self, column: str, into: str) -> None:
         for argument, name in (("column", column), ("into", into)):
@@ -33,7 +37,9 @@ class Adding(Delegating):
         kind = column_type(self, rows, self.column)
         if self.into in rows.names:
             raise InvalidArgument(f"{self} adds column '{self.into}', which the rows have already: give another into=")
-        return self._kept(rows).append(pa.field(self.into, self.result_type(kind)))
+        made = self.result_type(kind)
+        known = rows.field(self.column).metadata if self.same and made == kind else None
+        return self._kept(rows).append(pa.field(self.into, made, metadata=known))
 
     @abstractmethod
     def result_type(self, kind: pa.DataType) -> pa.DataType:
@@ -62,9 +68,8 @@ class Adding(Delegating):
 def column_type(operator: object, rows: pa.Schema, name: str) -> pa.DataType:
     """The type of a column that has to be there, once."""
     if rows.names.count(name) != 1:
-        there = ", ".join(f"'{column}'" for column in rows.names) or "none"
-        wrong = "is there more than once" if name in rows.names else "does not exist"
-        raise InvalidArgument(f"{operator} needs column '{name}', which {wrong}; there are: {there}")
+        wrong = "is there more than once" if name in rows.names else f"does not exist; {nearest(name, rows.names)}"
+        raise InvalidArgument(f"{operator} needs column '{name}', which {wrong}")
     return rows.field(name).type
 
 

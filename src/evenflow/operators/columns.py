@@ -43,13 +43,6 @@ def microseconds(column: pa.Array, name: str) -> npt.NDArray[Any]:
     return locked(ticks.cast(pa.int64()).to_numpy())
 
 
-def require_numeric(operator: object, name: str, kind: pa.DataType) -> None:
-    """Refuse a column that is not a number."""
-    is_ = pa.types
-    if not (is_.is_integer(kind) or is_.is_floating(kind) or is_.is_decimal(kind)):
-        raise InvalidArgument(f"{operator} needs numbers, column '{name}' is {kind}: cast it, or name another column")
-
-
 def require_time(operator: object, name: str, kind: pa.DataType) -> None:
     """Refuse a column that is not a time."""
     is_ = pa.types

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copy
+import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +12,32 @@ import pyarrow as pa
 from evenflow.errors import InvalidArgument
 from evenflow.operators.conform import fits
 from evenflow.operators.keyed import KeyedOperator
+
+COLUMN = b"evenflow.column"
+"""The key in a field's metadata under which stands what Spark knows the column by; nothing if it is a new one."""
+COLLATION = b"evenflow.collation"
+"""The key under which stands the collation by which strings in the column are compared, where bytes are not enough."""
+
+
+def spelled(operator: KeyedOperator, names: Sequence[str], case_sensitive: bool) -> KeyedOperator:
+    """The operator with the columns it names spelled as they are; one that Spark would find in another case is found.
+
+    What is there as written is meant; a name that fits several columns in another case is left as it is.
+    """
+    meant: dict[str, str] = {}
+    for attribute in operator.naming if not case_sensitive else ():
+        given = getattr(operator, attribute)
+        alike = [name for name in names if isinstance(given, str) and name.lower() == given.lower()]
+        if given not in names and len(alike) == 1:
+            meant[given] = alike[0]
+    if not meant:
+        return operator
+    found = copy.copy(operator)
+    for attribute in operator.naming:
+        given = getattr(operator, attribute)
+        setattr(found, attribute, meant.get(given, given))
+    found.hashed = tuple(meant.get(name, name) for name in operator.hashed)
+    return found
 
 
 def columns_of(operator: KeyedOperator, rows: pa.Schema) -> pa.Schema:
@@ -42,6 +70,27 @@ def check_declared(operator: KeyedOperator, rows: pa.Schema, declared: pa.Schema
                 f"the schema declares column {field.name!r} as {field.type}, and {name} returns {found}: leave the "
                 "schema out, or declare that"
             )
+
+
+def as_new(field: pa.Field) -> pa.Field:
+    """A field that is not to be taken for the rows' column of that name."""
+    return field.with_metadata({COLUMN: b""})
+
+
+def as_struct(name: str, columns: list[pa.Field]) -> pa.Field:
+    """A field that holds rows as they were; Spark knows their columns by what it knew them by."""
+    made = pa.field(name, pa.struct([pa.field(column.name, column.type) for column in columns]))
+    told = [json.loads(column.metadata[COLUMN]) for column in columns if (column.metadata or {}).get(COLUMN)]
+    if len(told) != len(columns):
+        return made
+    fields = [{**column, "nullable": True} for column in told]
+    known = {"name": name, "type": {"type": "struct", "fields": fields}, "nullable": True, "metadata": {}}
+    return made.with_metadata({COLUMN: json.dumps(known)})
+
+
+def collation_of(field: pa.Field) -> str:
+    """The collation of a column's strings, empty if they are equal only if their bytes are."""
+    return str((field.metadata or {}).get(COLLATION, b"").decode())
 
 
 def reads_of(operator: KeyedOperator, rows: pa.Schema) -> list[str]:

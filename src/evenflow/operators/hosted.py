@@ -10,6 +10,7 @@ import pyarrow as pa
 from evenflow.errors import FunctionError
 from evenflow.operators.conform import conform
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
+from evenflow.operators.timed import Timed
 
 ORIGIN = pa.field("__evenflow_origin", pa.int64())
 """The column that tells of which row a row of the result comes."""
@@ -84,7 +85,10 @@ class Hosted:
         """The user's columns, the units, the keys; the hashes of the keys come last."""
         width = batch.num_columns - 1
         hashes = batch.column(width)
-        return batch.select(list(range(width))), units_of(hashes, self.units), values_of(hashes)
+        rows = batch.select(list(range(width)))
+        if isinstance(self.operator, Timed):
+            rows = self.operator.whole(rows)
+        return rows, units_of(hashes, self.units), values_of(hashes)
 
     def blame(self, batch: pa.RecordBatch) -> tuple[int, int] | None:
         """Unit and key hash of the first row with which the batch fails on empty state; None if it does not fail so."""

@@ -25,6 +25,8 @@ class WindowJoin(Delegating):
     each column but the tag twice, as `left_...` and `right_...`.
     """
 
+    naming = ("tag", "time")
+
     def __init__(
         self,
         tag: str,

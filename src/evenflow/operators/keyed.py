@@ -44,8 +44,14 @@ class KeyedOperator(ABC):
 
     content_sensitive: ClassVar[bool] = True
     """Whether rows of one key must meet in one place. If not, several workers may take them (`balance="river"`)."""
+    order_sensitive: ClassVar[bool] = True
+    """Whether results depend on the order in which rows of one key come. If so, `order_by=` makes them the same every
+    time; without it, rows of several Spark partitions meet in the order of arrival, and a warning says so."""
     hashed: tuple[str, ...] = ()
     """Columns whose 64-bit hashes the operator wants; they come with its rows as columns `xxhash64(name)`."""
+
+    naming: ClassVar[tuple[str, ...]] = ()
+    """The attributes that hold names of columns: these may be given in any case, as Spark takes them."""
 
     adds: ClassVar[bool] = False
     """Whether the result is always the rows as they came, in their order, with further columns. Then only those columns
@@ -62,6 +68,10 @@ class KeyedOperator(ABC):
     def warm_up(self, rows: pa.Schema) -> None:  # noqa: B027 - nothing to do is a fine default
         """Compile and import whatever the first row would have to wait for; state must stay empty."""
 
+    def planned(self, *, ansi: bool) -> KeyedOperator:
+        """The operator as it is to run in a session with this `spark.sql.ansi.enabled`: itself, or a copy."""
+        return self
+
     @abstractmethod
     def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> Result:
         """Take rows in; the rows that come out.
@@ -73,6 +83,30 @@ class KeyedOperator(ABC):
         A result with as many rows as came in is taken to correspond to them one to one. Otherwise, where order matters
         (`ordered=True`), return the result and, for each of its rows, the place of the row it comes from, not falling.
         """
+
+    def on_time(self, now: int, units: Units) -> pa.RecordBatch | None:
+        """Event time has reached `now` for these units: no row of theirs with an earlier time comes any more.
+
+        Called where `Cluster.keyed` is given `order_by=` and `lateness=`, with many units at once and after all their
+        rows before `now` went through `process`; also for units that never had a row. `now` is in microseconds since
+        the epoch (UTC) and never falls for a unit. What is returned has the columns that `process` returns, and goes
+        out as its results do. It must not depend on how units are grouped into calls. Not called unless overridden.
+        """
+        return None
+
+    def on_end(self, units: Units) -> pa.RecordBatch | None:
+        """No more rows of these units will ever come: the end of a batch DataFrame, where there is `order_by=`.
+
+        As `on_time`, with an endless `now`. A stream has no end: its state waits for the next run.
+        """
+        return None
+
+    def on_late(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch | None:
+        """Rows whose time is earlier than the last `now`: they are counted as late, and do not go through `process`.
+
+        What is returned goes out as results do; nothing unless overridden.
+        """
+        return None
 
     @abstractmethod
     def extract(self, unit: int) -> Any:
@@ -100,6 +134,11 @@ class KeyedOperator(ABC):
     def tallies(self) -> dict[str, int]:
         """Whatever is worth counting, since this copy was made; the sums are in snapshots and in the event log."""
         return {}
+
+
+def overrides(operator: KeyedOperator, method: str) -> bool:
+    """Whether an operator has a method of its own, and not the one that every operator has."""
+    return getattr(type(operator), method) is not getattr(KeyedOperator, method)
 
 
 def identity(operator: KeyedOperator) -> str:

@@ -12,6 +12,8 @@ from evenflow.operators.keyed import Keys, Units
 class LastValue(Adding):
     """The last value of `column`, of any type, that was not null among the key's rows, this one included."""
 
+    same = True
+
     def __init__(self, column: str, *, into: str | None = None) -> None:
         super().__init__(column, f"{column}_last" if into is None else into)
         from evenflow.operators.lasts import Lasts  # numba comes with it: only those who use it pay

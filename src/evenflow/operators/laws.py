@@ -215,7 +215,7 @@ class Trial:
 
     def _compare(self, expected: Outcome, found: Outcome, law: str, wrong: str) -> None:
         if expected.origin is None or found.origin is None:
-            if _bag(expected.rows) != _bag(found.rows):
+            if bag(expected.rows) != bag(found.rows):
                 self._fail(law, f"{wrong} (in some unit: results do not tell the rows they come from)")
             return
         if np.array_equal(expected.origin, found.origin) and _same_table(expected.rows, found.rows):
@@ -223,7 +223,7 @@ class Trial:
         for unit in range(self.count):
             ours, theirs = self._part(expected, unit), self._part(found, unit)
             if not _same(ours, theirs):
-                if _bag(expected.rows) == _bag(found.rows):
+                if bag(expected.rows) == bag(found.rows):
                     law, wrong = "origin", "the same results are said to come from other rows"
                 place = next(i for i in range(len(ours) + 1) if not _same(ours[i : i + 1], theirs[i : i + 1]))
                 one, other = (str(rows[place : place + 1])[1:-1] or "nothing" for rows in (ours, theirs))
@@ -304,6 +304,6 @@ def _rounded(value: Any) -> Any:
     return value
 
 
-def _bag(rows: pa.Table) -> Counter[str]:
+def bag(rows: pa.Table) -> Counter[str]:
     """The rows without their order, floats to six digits."""
     return Counter(repr(_rounded(row)) for row in rows.to_pylist())

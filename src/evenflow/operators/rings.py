@@ -8,7 +8,7 @@ leaves. When the front is used up the back becomes the front, which costs each r
 Rings have room for 4, 8, 16, ... cells, or for as many as a window can have. Room that is given up is kept in lists by
 size, each linked through its first cells, and used again; so units come and go without the arena being copied.
 
-An aggregate is (count, a, b): count of non-null values; a: sum, minimum, maximum or mean; b: sum of squared deviations.
+What an aggregate is, of doubles or exact, is told in `combining`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from evenflow.errors import InvalidArgument
+from evenflow.operators.combining import combine, load, single, store, tell, width
 from evenflow.operators.compiled import compiled, grown, readable
 from evenflow.operators.keyed import Keys, Units
 from evenflow.operators.slots import KEY_BYTES, Ints, Longs, Slots
 
-Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[Any]
+"""Of float64 or int64: `combining` tells what they are."""
 
-COUNT, SUM, MEAN, MIN, MAX, STD = range(6)
 START, ROOM, HEAD, LENGTH, FRONT, LATEST = range(6)
 TOP, LIVE = range(2)
 EVER = np.iinfo(np.int64).min
@@ -34,21 +36,56 @@ AHEAD = 512
 SPACIOUS = 1 << 16
 """Cells up to which an arena doubles; larger ones grow by an eighth, which costs no copy."""
 IGNORED = 3 * 65536
+DOUBLES = "double"
+"""What values are that are added and compared as doubles."""
 
 
-class Totals:
-    """One aggregate per key, of all its values so far."""
+class Kept:
+    """Aggregates of the values of one type: `of` names it, `words` are the words of a value (none of a double)."""
 
     def __init__(self, how: int) -> None:
         self.how = how
         self.slots = Slots()
-        self.totals = np.zeros((self.slots.capacity, 3))
+        self.of, self.words = DOUBLES, 0
+        self._make()
 
-    def push(self, units: Units, keys: Keys, values: Floats, valid: npt.NDArray[np.bool_]) -> tuple[Floats, Any]:
+    def use(self, of: str, words: int) -> None:
+        """Be ready for values of this type; refused where there are aggregates of others."""
+        if of == self.of:
+            return
+        if len(self.slots):
+            raise InvalidArgument(
+                f"the state is of values of type {self.of}, and the column is {of} now: cast it to what it was, or "
+                "start without the state, with a new checkpoint"
+            )
+        self.of, self.words = of, words
+        self._make()
+
+    def _make(self) -> None:
+        """Make what holds the aggregates, with nothing in it."""
+        raise NotImplementedError
+
+    def _results(self, rows: int) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+        """Room for the results of so many rows, and for which of them exist."""
+        known = np.empty(rows, np.bool_)
+        return (np.empty((rows, width(self.how, self.words)), np.int64) if self.words else np.empty(rows)), known
+
+    def _rows(self, count: int) -> Numbers:
+        """Room for so many aggregates, of nothing."""
+        return np.zeros((count, width(self.how, self.words)), np.int64 if self.words else np.float64)
+
+
+class Totals(Kept):
+    """One aggregate per key, of all its values so far."""
+
+    def _make(self) -> None:
+        self.totals = self._rows(self.slots.capacity)
+
+    def push(self, units: Units, keys: Keys, values: Numbers, valid: npt.NDArray[np.bool_]) -> tuple[Numbers, Any]:
         """The result after each row, and which of the results exist."""
         slots = self.slots.find(units, keys)
         self.totals = fitted(self.totals, self.slots)
-        out, known = np.empty(len(keys)), np.empty(len(keys), np.bool_)
+        out, known = self._results(len(keys))
         _run(self.how, slots, values, valid, self.totals, out, known)
         return out, known
 
@@ -56,47 +93,49 @@ class Totals:
         slots = self.slots.of(np.array([unit]))
         if not len(slots):
             return None
-        state = self.slots.key[slots], self.totals[slots]
+        state = self.slots.key[slots], self.totals[slots], self.of, self.words
         self.totals[slots] = 0
         self.slots.drop(unit)
         return state
 
     def install(self, unit: int, state: Any) -> None:
-        keys, totals = state
+        keys, totals, *kind = state
+        self.use(*(kind or (DOUBLES, 0)))
         slots = self.slots.add(unit, keys)
         self.totals = fitted(self.totals, self.slots)
-        self.totals[slots] = totals
+        self.totals[slots] = totals[:, : self.totals.shape[1]]
 
     def sizes(self, units: Units) -> Longs:
-        return (KEY_BYTES + 2 * 24) * self.slots.counts(units)
+        return self.slots.counts(units) * (KEY_BYTES + 2 * 8 * int(self.totals.shape[1]))
 
 
-class Rings:
+class Rings(Kept):
     """A window per key: its last `rows` rows, or those less than `span` microseconds behind its latest."""
 
     def __init__(self, how: int, rows: int = 0, span: int = 0) -> None:
-        self.how, self.rows, self.span = how, rows, span
-        self.slots = Slots()
+        self.rows, self.span = rows, span
+        super().__init__(how)
+
+    def _make(self) -> None:
         self.rings = np.zeros((self.slots.capacity, 6), np.int64)
         self.rings[:, LATEST] = EVER
-        self.backs = np.zeros((self.slots.capacity, 3))
-        self.cells = np.empty((1024, 3 if how == STD else 2))
-        self.clock = np.empty(1024 if span else 0, np.int64)
+        self.backs, self.cells = self._rows(self.slots.capacity), self._rows(1024)
+        self.clock = np.empty(1024 if self.span else 0, np.int64)
         self.marks = np.zeros(2, np.int64)
         self.spare = np.full(64, -1, np.int64)
 
     def push(
-        self, units: Units, keys: Keys, values: Floats, valid: npt.NDArray[np.bool_], times: Longs
-    ) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        self, units: Units, keys: Keys, values: Numbers, valid: npt.NDArray[np.bool_], times: Longs
+    ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
         """The result after each row, and which of the results exist."""
         slots = self.slots.find(units, keys)
         self._fit()
         return self._pushed(slots, values, valid, times)
 
     def _pushed(
-        self, slots: Ints, values: Floats, valid: npt.NDArray[np.bool_], times: Longs
-    ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-        out, known = np.empty(len(slots)), np.empty(len(slots), np.bool_)
+        self, slots: Ints, values: Numbers, valid: npt.NDArray[np.bool_], times: Longs
+    ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+        out, known = self._results(len(slots))
         done = 0
         while True:
             window = self.rings, self.backs, *self._arena
@@ -111,9 +150,9 @@ class Rings:
             return None
         shape = self.rings[slots, LENGTH:]
         length = int(shape[:, 0].sum())
-        cells, clock = np.empty((length, self.cells.shape[1])), np.empty(length if self.span else 0, np.int64)
+        cells, clock = self._rows(length), np.empty(length if self.span else 0, np.int64)
         _dump(slots, self.rings, self.cells, self.clock, cells, clock)
-        state = self.slots.key[slots], shape, self.backs[slots], cells, clock
+        state = self.slots.key[slots], shape, self.backs[slots], cells, clock, self.of, self.words
         self._empty(slots)
         self.slots.drop(unit)
         return state
@@ -124,15 +163,13 @@ class Rings:
         self.slots.forget(slots)
 
     def install(self, unit: int, state: Any) -> None:
-        keys, shape, backs, *contents = state
+        keys, shape, backs, cells, clock, *kind = state
+        self.use(*(kind or (DOUBLES, 0)))
         slots = self.slots.add(unit, keys)
         self._fit()
-        shape, cells, clock = (
-            readable(shape, np.int64),
-            readable(contents[0], np.float64),
-            readable(contents[1], np.int64),
-        )
-        self.backs[slots] = backs
+        shape, clock = readable(shape, np.int64), readable(clock, np.int64)
+        cells = readable(cells, self.cells.dtype.type)
+        self.backs[slots] = backs[:, : self.backs.shape[1]]
         done = read = 0
         while True:
             done, read = _load(slots, done, read, shape, self._most, self.rings, *self._arena, cells, clock)
@@ -149,7 +186,7 @@ class Rings:
         return self.rows or ENDLESS
 
     @property
-    def _arena(self) -> tuple[Floats, Longs, Longs, Longs]:
+    def _arena(self) -> tuple[Numbers, Longs, Longs, Longs]:
         return self.cells, self.clock, self.marks, self.spare
 
     def _fit(self) -> None:
@@ -172,7 +209,7 @@ class Rings:
             order = np.flatnonzero(self.rings[:, ROOM])
             order = order[np.argsort(self.rings[order, START])]
             longest = int(self.rings[order, LENGTH].max(initial=0))
-            held = np.empty((longest, self.cells.shape[1])), np.empty(longest if self.span else 0, np.int64)
+            held = self._rows(longest), np.empty(longest if self.span else 0, np.int64)
             self.marks[:] = _pack(self._most, order, self.rings, self.cells, self.clock, *held)
             self.spare[:] = -1
         used = int(self.marks[TOP]) + more
@@ -188,36 +225,6 @@ def fitted(array: npt.NDArray[Any], slots: Slots) -> npt.NDArray[Any]:
 
 
 @compiled
-def _combine(how, c1, a1, b1, c2, a2, b2):  # type: ignore[no-untyped-def]
-    """The aggregate of two aggregates. NaN is the greatest number, as in Spark."""
-    if c1 == 0:
-        return c2, a2, b2
-    if c2 == 0:
-        return c1, a1, b1
-    count = c1 + c2
-    if how == MIN:
-        return count, (a1 if a1 < a2 or a2 != a2 else a2), 0.0
-    if how == MAX:
-        return count, (a1 if a1 > a2 or a1 != a1 else a2), 0.0
-    if how == STD:
-        delta = a2 - a1
-        return count, a1 + delta * (c2 / count), b1 + b2 + delta * delta * (c1 * c2 / count)
-    return count, a1 + a2, 0.0
-
-
-@compiled
-def _result(how, count, a, b):  # type: ignore[no-untyped-def]
-    """The number asked for, and whether there is one."""
-    if how == COUNT:
-        return count, True
-    if how == MEAN:
-        return a / count, count > 0
-    if how == STD:
-        return np.sqrt(b / (count - 1)), count > 1
-    return a, count > 0
-
-
-@compiled
 def _copy(source, at, target, to):  # type: ignore[no-untyped-def]
     for part in range(source.shape[1]):
         target[to, part] = source[at, part]
@@ -226,13 +233,12 @@ def _copy(source, at, target, to):  # type: ignore[no-untyped-def]
 @compiled
 def _run(how, slots, values, valid, totals, out, known):  # type: ignore[no-untyped-def]
     for row in range(len(slots)):
-        total = totals[slots[row]]
-        c, a, b = total[0], total[1], total[2]
+        slot = slots[row]
+        total = load(how, totals, slot)
         if len(valid) == 0 or valid[row]:
-            value = values[row]
-            c, a, b = _combine(how, c, a, b, 1.0, value, value - value)  # NaN, of what is not finite
-            total[0], total[1], total[2] = c, a, b
-        out[row], known[row] = _result(how, c, a, b)
+            total = combine(how, total, single(how, values, row, True))
+            store(how, totals, slot, total)
+        tell(how, out, known, row, total)
 
 
 @compiled
@@ -243,7 +249,7 @@ def _slide(how, most, span, slots, values, valid, times, at, rings, backs, cells
         if (row - at) % AHEAD == 0:
             read += _touch(slots[row : row + AHEAD], rings, cells, clock)
         slot = slots[row]
-        ring, back = rings[slot], backs[slot]
+        ring = rings[slot]
         here = len(valid) == 0 or valid[row]
         keep = True
         if span:
@@ -252,27 +258,22 @@ def _slide(how, most, span, slots, values, valid, times, at, rings, backs, cells
             cut = ring[LATEST] - span if ring[LATEST] > EVER + span else EVER
             keep = here and time > cut
             while ring[LENGTH] and clock[ring[START] + ring[HEAD]] <= cut:
-                _pop(how, ring, back, cells)
+                _pop(how, ring, backs, slot, cells)
         elif ring[LENGTH] == most:
-            _pop(how, ring, back, cells)
+            _pop(how, ring, backs, slot, cells)
         if keep:
             if ring[LENGTH] == ring[ROOM] and not _enlarge(most, ring, cells, clock, marks, spare):
                 return row, read
-            value = values[row] if here else 0.0
-            count = 1.0 if here else 0.0
-            place = _open(how, ring, back, cells, clock, times[row], count, value) if span else ring[LENGTH]
+            one = single(how, values, row, here)
+            place = _open(how, ring, cells, clock, times[row], one) if span else ring[LENGTH]
             if place >= ring[FRONT]:
-                cell = cells[_where(ring, place)]
-                cell[0], cell[1] = count, value
-                if how == STD:
-                    cell[2] = value - value
-                back[0], back[1], back[2] = _combine(how, back[0], back[1], back[2], count, value, value - value)
+                store(how, cells, _where(ring, place), one)
+                store(how, backs, slot, combine(how, load(how, backs, slot), one))
             ring[LENGTH] += 1
-        c, a, b = back[0], back[1], back[2]
+        whole = load(how, backs, slot)
         if ring[FRONT]:
-            first = cells[ring[START] + ring[HEAD]]
-            c, a, b = _combine(how, first[0], first[1], first[2] if how == STD else 0.0, c, a, b)
-        out[row], known[row] = _result(how, c, a, b)
+            whole = combine(how, load(how, cells, ring[START] + ring[HEAD]), whole)
+        tell(how, out, known, row, whole)
     return len(slots), read
 
 
@@ -298,18 +299,16 @@ def _where(ring, place):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _pop(how, ring, back, cells):  # type: ignore[no-untyped-def]
+def _pop(how, ring, backs, slot, cells):  # type: ignore[no-untyped-def]
     """Let the oldest cell go; if the front is used up, make the back the front first."""
     if ring[FRONT] == 0:
-        c, a, b = 0.0, 0.0, 0.0
+        backs[slot] = 0
+        total = load(how, backs, slot)
         for place in range(ring[LENGTH] - 1, -1, -1):
-            cell = cells[_where(ring, place)]
-            c, a, b = _combine(how, cell[0], cell[1], cell[2] if how == STD else 0.0, c, a, b)
-            cell[0], cell[1] = c, a
-            if how == STD:
-                cell[2] = b
+            at = _where(ring, place)
+            total = combine(how, load(how, cells, at), total)
+            store(how, cells, at, total)
         ring[FRONT] = ring[LENGTH]
-        back[:] = 0.0
     ring[HEAD] += 1
     if ring[HEAD] == ring[ROOM]:
         ring[HEAD] = 0
@@ -318,7 +317,7 @@ def _pop(how, ring, back, cells):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _open(how, ring, back, cells, clock, time, count, value):  # type: ignore[no-untyped-def]
+def _open(how, ring, cells, clock, time, one):  # type: ignore[no-untyped-def]
     """Make way for a row by its time; its place. One that belongs into the front is entered there."""
     place = ring[LENGTH]
     while place and clock[_where(ring, place - 1)] > time:
@@ -328,16 +327,11 @@ def _open(how, ring, back, cells, clock, time, count, value):  # type: ignore[no
         place -= 1
     clock[_where(ring, place)] = time
     if place < ring[FRONT]:
-        spread = value - value
         ring[FRONT] += 1
         _copy(cells, _where(ring, place + 1), cells, _where(ring, place))
         for before in range(place + 1):
-            cell = cells[_where(ring, before)]
-            b = cell[2] if how == STD else 0.0
-            c, a, b = _combine(how, cell[0], cell[1], b, count, value, spread)
-            cell[0], cell[1] = c, a
-            if how == STD:
-                cell[2] = b
+            at = _where(ring, before)
+            store(how, cells, at, combine(how, load(how, cells, at), one))
         return np.int64(-1)
     return place
 

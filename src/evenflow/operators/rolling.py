@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -11,35 +12,50 @@ import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
 from evenflow.operators.adding import Adding, column_type, rehearse, sample
-from evenflow.operators.columns import locked, microseconds, nullable, numbers, require_numeric, require_time, validity
+from evenflow.operators.columns import locked, microseconds, require_time, validity
 from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.measures import Measure, measure
 
 NAMES = ("count", "sum", "mean", "min", "max", "std")
 NO_TIMES = locked(np.empty(0, np.int64))
 
 
 class _Aggregate(Adding):
-    """A column of float64 (count: int64). Sums, also of whole numbers, are float64.
+    """A column of the type that Spark's aggregate has: `measures` tells which, and what is exact.
 
     Nulls in the column are ignored; where there is no other value the result is null (count: 0). `std` is the sample
-    standard deviation, null for one value. NaN and infinities count as in Spark. Counts take a column of any type.
+    standard deviation, null for one value. NaN and infinities count as in Spark. Counts take a column of any type,
+    minima and maxima dates and times, too. A sum that its type cannot hold is an error or, in a session without
+    spark.sql.ansi.enabled, null.
     """
 
     name: ClassVar[str]
     _state: Any
+    _ansi = True
+
+    def planned(self, *, ansi: bool) -> _Aggregate:
+        actor = copy.copy(self)
+        actor._ansi = ansi
+        return actor
 
     def result_type(self, kind: pa.DataType) -> pa.DataType:
-        if self.name == "count":
-            return pa.int64()
-        require_numeric(self, self.column, kind)
-        return pa.float64()
+        return self._measure(kind).type
 
     def add(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.Array:
         column = rows.column(self.column)
-        counting = self.name == "count"
-        values = locked(np.zeros(len(column))) if counting else numbers(column)
-        out, known = self._push(rows, units, keys, values, validity(column))
-        return pa.array(out.astype(np.int64)) if counting else nullable(out, known)
+        how = self._measure(column.type)
+        self._state.use(how.of, how.words)
+        return how.column(*self._push(rows, units, keys, how.values(column), validity(column)))
+
+    def _measure(self, kind: pa.DataType) -> Measure:
+        found = measure(self.name, kind, str(self), self._ansi)
+        if found is None:
+            ordered = self.name in ("min", "max")
+            wanted = "numbers, dates, times or booleans" if ordered else "numbers"
+            raise InvalidArgument(
+                f"{self} needs {wanted}, column '{self.column}' is {kind}: cast it, or name another column"
+            )
+        return found
 
     def _push(self, rows: pa.RecordBatch, units: Units, keys: Keys, values: Any, valid: Any) -> tuple[Any, Any]:
         pushed: tuple[Any, Any] = self._state.push(units, keys, values, valid)
@@ -64,6 +80,8 @@ class Rolling(_Aggregate):
     the key has seen. A row that comes later than that is not in the window; its result is that of the others. The time
     is a timestamp, a date or a number of seconds, taken to the microsecond; null is an error.
     """
+
+    naming = ("column", "time")
 
     def __init__(
         self,
@@ -133,12 +151,14 @@ class RollingMin(Rolling):
     """Least value in the window; NaN only where all are NaN."""
 
     name = "min"
+    same = True
 
 
 class RollingMax(Rolling):
     """Greatest value in the window; NaN is greater than any other."""
 
     name = "max"
+    same = True
 
 
 class RollingStd(Rolling):
@@ -169,12 +189,14 @@ class RunningMin(Running):
     """Least value so far; NaN only if all were NaN."""
 
     name = "min"
+    same = True
 
 
 class RunningMax(Running):
     """Greatest value so far; NaN is greater than any other."""
 
     name = "max"
+    same = True
 
 
 class RunningStd(Running):

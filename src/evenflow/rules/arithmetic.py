@@ -9,6 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+MOST_DIGITS = 38
+"""Of a decimal that Spark takes."""
+MOST_COMPARED = 76
+"""Of decimals that are compared only."""
 COMPARISONS = {
     "=": pc.equal,
     "!=": pc.not_equal,
@@ -31,8 +35,11 @@ def family(kind: pa.DataType) -> str:
     return "boolean" if is_.is_boolean(kind) else str(kind)
 
 
-def common_type(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
-    """The type to which values can be cast to be compared or returned together; None if there is none."""
+def common_type(kinds: Sequence[pa.DataType], most: int = MOST_DIGITS) -> pa.DataType | None:
+    """The type to which values can be cast to be compared or returned together; None if there is none.
+
+    Whole numbers and decimals meet as decimals, if these have no more than `most` digits.
+    """
     known = [kind for kind in kinds if not pa.types.is_null(kind)]
     if not known:
         return pa.null()
@@ -40,14 +47,49 @@ def common_type(kinds: Sequence[pa.DataType]) -> pa.DataType | None:
         return known[0]
     families = {family(kind) for kind in known}
     if families == {"number"}:
-        whole = all(pa.types.is_integer(kind) and kind != pa.uint64() for kind in known)
-        return pa.int64() if whole else pa.float64()
+        if all(pa.types.is_integer(kind) and kind != pa.uint64() for kind in known):
+            return pa.int64()
+        return _common_decimal(known, most) or pa.float64()
     if families == {"text"}:
         return pa.large_string()
     if families == {"time"}:
         zones = {getattr(kind, "tz", None) for kind in known}
         return pa.timestamp("us", zones.pop()) if len(zones) == 1 else None
     return None
+
+
+def as_decimal(kind: pa.DataType) -> pa.DataType | None:
+    """The decimals that hold all numbers of a type; None for doubles."""
+    if pa.types.is_decimal(kind):
+        return pa.decimal128(kind.precision, kind.scale) if kind.precision <= MOST_DIGITS else kind
+    if not pa.types.is_integer(kind):
+        return None
+    return pa.decimal128(len(str(1 << kind.bit_width - pa.types.is_signed_integer(kind))), 0)
+
+
+def _common_decimal(kinds: Sequence[pa.DataType], most: int) -> pa.DataType | None:
+    decimals = [as_decimal(kind) for kind in kinds]
+    if any(kind is None for kind in decimals):
+        return None
+    scale = max(kind.scale for kind in decimals if kind is not None)
+    digits = scale + max(kind.precision - kind.scale for kind in decimals if kind is not None)
+    if digits > most:
+        return None
+    return pa.decimal128(digits, scale) if digits <= MOST_DIGITS else pa.decimal256(digits, scale)
+
+
+def decimal_result(operator: str, one: pa.DataType, other: pa.DataType) -> tuple[pa.DataType, pa.DataType] | None:
+    """The types in which whole numbers and decimals are added or multiplied as decimals, as in Spark; None if doubles.
+
+    They are where a result of Spark's type has more than 38 digits, so that Spark would round it.
+    """
+    a, b = as_decimal(one), as_decimal(other)
+    decimals = any(pa.types.is_decimal(kind) for kind in (one, other))
+    if operator not in "+-*" or not decimals or a is None or b is None:
+        return None
+    whole, fraction = max(a.precision - a.scale, b.precision - b.scale), max(a.scale, b.scale)
+    digits = a.precision + b.precision if operator == "*" else whole + fraction
+    return (a, b) if digits < MOST_DIGITS else None
 
 
 def seconds_between(a: Any, b: Any) -> Any:
@@ -74,3 +116,5 @@ def _remainder(a: Any, b: Any) -> Any:
 
 
 ARITHMETIC = {"+": pc.add, "-": pc.subtract, "*": pc.multiply, "/": _divide, "%": _remainder}
+CHECKED = {**ARITHMETIC, "+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
+"""Of whole numbers, where too large a result is an error."""

@@ -12,8 +12,8 @@ from evenflow.rules import syntax as s
 from evenflow.rules.batches import Batches, Released
 from evenflow.rules.binding import Scope
 from evenflow.rules.errors import Text
-from evenflow.rules.expressions import compile_condition, compile_expression
-from evenflow.rules.frame import Columns, Frame, Results
+from evenflow.rules.expressions import compile_condition, compile_expression, compile_group
+from evenflow.rules.frame import Columns, Frame, Moment, Results
 from evenflow.rules.groups import mixed
 from evenflow.rules.outputs import canonical, output
 from evenflow.rules.reducing import Reduction
@@ -33,16 +33,17 @@ class BatchRule:
         self._side, self._lateness = side, world.lateness
         self._where = None if rule.where is None else compile_condition(rule.where, scope)
         self._groups = [compile_expression(each, by) for each in rule.group]
-        self._values = [(name, node.name, value) for name, (node, value) in found.items()]
+        self._hashed = [compile_group(each, by) for each in rule.group if not world.in_key(each, by)]
+        self._values = {name: made for name, (_, made) in found.items()}
         self.output = output(rule, aggregated(scope, found), {side.alias: ""})
         inner = [grouping(side.source, name) for name in side.window.groups]
         named = {scope.column(each)[1] for each in inner}
-        self._inner = [compile_expression(each, scope) for each in inner if not world.in_key(each, scope)]
+        self._inner = [compile_group(each, scope) for each in inner if not world.in_key(each, scope)]
         self._together = bool(found) and _together(rule, scope)
         self._label = side.label
         self._state = world.states.share(("batches", side.label), lambda: Batches(side.window.rows, side.window.span))
         parts = [*self._groups, *([] if self._where is None else [self._where])]
-        parts += [value for _, _, value in self._values if value is not None]
+        parts += [made.value for made in self._values.values() if made.value is not None]
         later = {
             name for columns in (self.output.columns, *(p.columns for p in parts)) for alias, name in columns if alias
         }
@@ -51,16 +52,27 @@ class BatchRule:
         self.reads = later | named | {name for part in now for _, name in part.columns}
 
     def process(self, frame: Frame) -> Results:
-        """What comes of the batches that end."""
+        """What comes of the batches that end with rows."""
         released = frame.once(("batches", self._label), lambda: self._push(frame))
         if released is None:
             return Results([pa.array([], item.type) for item in self.output.items], np.empty(0, np.int64))
+        return self._made(released)
+
+    def on_time(self, moment: Moment) -> Results | None:
+        """What comes of the batches that end with time; those of so many rows do not."""
+        if not self._side.window.span:
+            return None
+        leave = self._state.leave
+        released = moment.once(("batches", self._label), lambda: leave(moment.units, moment.now))
+        return None if released is None else self._made(released)
+
+    def _made(self, released: Released) -> Results:
         columns, batch = Columns(released.table), released.batch
         if self._where is not None:
             rows = np.flatnonzero(self._where.holds(columns, len(batch)))
             columns, batch = columns.at(rows), batch[rows]
         group, owner, first = self._grouped(columns, batch, len(released.ends))
-        reductions = {name: Reduction(kind, value, len(owner)) for name, kind, value in self._values}
+        reductions = {name: Reduction(made, len(owner)) for name, made in self._values.items()}
         for reduction in reductions.values():
             reduction.add(group, columns, len(batch))
         made = {name: reduction.result() for name, reduction in reductions.items()}
@@ -86,7 +98,7 @@ class BatchRule:
         """The group of each row; the batch of each group and, if rows are grouped by something, its first row."""
         if not self._groups:  # a batch of which no row passed is a group too
             return batch, np.arange(batches), np.empty(0, np.int64)
-        keys = mixed(batch, [each.evaluate(columns, len(batch)) for each in self._groups])
+        keys = mixed(batch, [each.evaluate(columns, len(batch)) for each in self._hashed])
         _, first, group = np.unique(keys, return_index=True, return_inverse=True)
         order = np.argsort(first, kind="stable")
         rank = np.empty(len(order), np.int64)

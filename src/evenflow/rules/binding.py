@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from evenflow.rules.errors import Text, nearest
+from evenflow.errors import nearest
+from evenflow.rules.errors import Text
 from evenflow.rules.functions import BUILTINS, Builtin, Function
-from evenflow.rules.syntax import Call, Column, Node
+from evenflow.rules.syntax import AGGREGATES, Call, Column, Node
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Scope:
     """Aggregates that have been computed: by their text, the column of alias '' that holds them, and its type."""
     clause: str = "this condition"
     """How messages call the place where aggregates are not computed yet."""
+    ansi: bool = True
+    """Whether whole numbers that are too large are an error; they wrap around, if not."""
 
     def owner(self, name: str, at: Node) -> str:
         """The alias that is meant."""
@@ -78,7 +81,7 @@ class Scope:
             return found[0], known[found[0]]
         if found:
             raise self.text.error(f"function '{name}' may be {listed(found)}: write it as one of them", node)
-        raise self.text.error(f"unknown function '{name}'; {nearest(name, known)}", node)
+        raise self.text.error(f"unknown function '{name}'; {nearest(name, {*known, *AGGREGATES})}", node)
 
 
 def matching(name: str, known: Iterable[str]) -> list[str]:

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operators.columns import locked, nullable, numbers, validity
+from evenflow.operators.columns import locked, validity
+from evenflow.operators.combining import COUNT, MAX, MEAN, MIN, STD, SUM
 from evenflow.operators.compiled import readable
-from evenflow.operators.rings import COUNT, MAX, MEAN, MIN, STD, SUM, Rings, Totals
+from evenflow.operators.measures import Measure, measure
+from evenflow.operators.rings import Rings, Totals
 from evenflow.rules.clock import Counter, Numbers
 from evenflow.rules.expressions import Compiled
 from evenflow.rules.frame import Intake, Part
@@ -20,30 +22,38 @@ from evenflow.rules.groups import mixed
 from evenflow.rules.views import EVERYTHING, LENGTH, Window
 
 NO_TIMES = locked(np.empty(0, np.int64))
-HOW = {"count": COUNT, "sum": SUM, "avg": MEAN, "min": MIN, "max": MAX, "stddev": STD}
+HOW = {"count": COUNT, "sum": SUM, "mean": MEAN, "min": MIN, "max": MAX, "std": STD}
+NAMES = {"avg": "mean", "stddev": "std"}
+"""What aggregates are called elsewhere, where that differs."""
 
 
-def result_type(name: str) -> pa.DataType:
-    """The type of an aggregate, whatever it is of."""
-    return pa.int64() if name == "count" else pa.float64()
+@dataclass(frozen=True)
+class Reduced:
+    """An aggregate: how it is made, and what of; of rows, if there is no value."""
+
+    measure: Measure
+    value: Compiled | None
+
+    @property
+    def how(self) -> int:
+        """Its number in compiled code."""
+        return HOW[self.measure.name]
+
+    def argument(
+        self, columns: Any, rows: int, where: npt.NDArray[np.bool_] | None
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """The values that it is of, and which count; all if empty."""
+        array = pa.nulls(rows) if self.value is None else self.value.evaluate(columns, rows)
+        valid = locked(np.empty(0, np.bool_)) if self.value is None else validity(array)
+        if where is not None:
+            valid = locked(where & valid if len(valid) else where)
+        return self.measure.values(array), valid
 
 
-def finished(name: str, out: npt.NDArray[Any], known: npt.NDArray[np.bool_]) -> pa.Array:
-    """An aggregate as a column."""
-    return pa.array(out.astype(np.int64)) if name == "count" else nullable(out, known)
-
-
-def argument(
-    name: str, value: Compiled | None, columns: Any, rows: int, where: npt.NDArray[np.bool_] | None
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """The numbers that an aggregate is of, and which count; all if empty."""
-    array = None if value is None else value.evaluate(columns, rows)
-    plain = array is None or name == "count"
-    values = locked(np.zeros(rows)) if plain else numbers(array)
-    valid = locked(np.empty(0, np.bool_)) if array is None else validity(array)
-    if where is not None:
-        valid = locked(where & valid if len(valid) else where)
-    return values, valid
+def reduced(name: str, what: str, value: Compiled | None, ansi: bool) -> Reduced | None:
+    """The aggregate of this name; None if there is none of values of this type."""
+    found = measure(NAMES.get(name, name), pa.null() if value is None else value.type, what, ansi)
+    return None if found is None else Reduced(found, value)
 
 
 @dataclass(frozen=True)
@@ -98,9 +108,9 @@ class Sliding:
 class Cell:
     """One aggregate of a window, for each of its groups."""
 
-    def __init__(self, name: str, value: Compiled | None, rows: Sliding) -> None:
-        self.name, self.value, self.rows = name, value, rows
-        how, window = HOW[name], rows.window
+    def __init__(self, aggregate: Reduced, rows: Sliding) -> None:
+        self.aggregate, self.rows = aggregate, rows
+        how, window = aggregate.how, rows.window
         self.state: Any
         if window.kind == EVERYTHING:
             self.state = Totals(how)
@@ -111,11 +121,12 @@ class Cell:
 
     def push(self, part: Part) -> pa.Array:
         """The aggregate after each row."""
-        frame, rows = part.frame, self.rows
-        values, valid = argument(self.name, self.value, part.columns, part.count, rows.passing(part))
+        frame, rows, measure = part.frame, self.rows, self.aggregate.measure
+        values, valid = self.aggregate.argument(part.columns, part.count, rows.passing(part))
+        self.state.use(measure.of, measure.words)
         units, keys = part.of(frame.units), rows.keys(part, True)
         if isinstance(self.state, Totals):
-            return finished(self.name, *self.state.push(units, keys, values, valid))
+            return measure.column(*self.state.push(units, keys, values, valid))
         given = [units, keys, values]
         push = self.state.push
         if isinstance(self.state, Grouped):
@@ -128,11 +139,11 @@ class Cell:
         out, known = push(*given, valid, times)
         if behind:
             out, known = np.ascontiguousarray(out[1::2]), known[1::2]
-        return finished(self.name, out, known)
+        return measure.column(out, known)
 
 
 def _doubled(given: list[npt.NDArray[Any]], valid: npt.NDArray[np.bool_]) -> tuple[list[npt.NDArray[Any]], Any]:
     """Where rows are behind the latest time of their key: before each comes one without a value, which tells it."""
     present = np.zeros((len(given[0]), 2), np.bool_)
     present[:, 1] = valid if len(valid) else True
-    return [locked(np.repeat(each, 2)) for each in given], locked(present.ravel())
+    return [locked(np.repeat(each, 2, axis=0)) for each in given], locked(present.ravel())

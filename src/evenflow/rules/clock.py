@@ -28,6 +28,11 @@ class Numbers:
         self._fit()
         return slots
 
+    def forget(self, slots: npt.NDArray[np.int32]) -> None:
+        """Let some keys go, with their numbers."""
+        self.values[slots] = self.first
+        self.slots.forget(slots)
+
     def extract(self, unit: int) -> Any:
         slots = self.slots.of(np.array([unit]))
         if not len(slots):

@@ -12,15 +12,19 @@ import pyarrow.compute as pc
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.adding import column_type
 from evenflow.operators.columns import locked, microseconds, require_time
+from evenflow.operators.declared import as_new, as_struct
 from evenflow.operators.keyed import Keys, Origin, Units
 from evenflow.rules import syntax as s
 from evenflow.rules.batch_rule import BatchRule
+from evenflow.rules.batches import NEVER
 from evenflow.rules.clock import Clock
 from evenflow.rules.errors import TOO_DEEP, Text
-from evenflow.rules.frame import Frame, Results
+from evenflow.rules.frame import Frame, Moment, Results
 from evenflow.rules.functions import Function
 from evenflow.rules.join_rule import JoinRule
+from evenflow.rules.lapsing import Lapsing
 from evenflow.rules.match_rule import MatchRule
+from evenflow.rules.patterns import Patterns
 from evenflow.rules.stream_rule import StreamRule
 from evenflow.rules.world import Bound, World
 
@@ -29,7 +33,10 @@ NO_TIMES = locked(np.empty(0, np.int64))
 
 
 class Engine:
-    """Takes rows in, of one schema or of those columns of it that are read."""
+    """Takes rows in, of one schema or of those columns of it that are read.
+
+    `in_order`: rows of a key come in the order of their times, and somebody else tells which are late.
+    """
 
     def __init__(
         self,
@@ -43,16 +50,20 @@ class Engine:
         lateness: float | None,
         streams: Mapping[str, Sequence[str]],
         stream_column: str | None,
+        in_order: bool = False,
+        ansi: bool = True,
     ) -> None:
         self._time, self._lateness, self._named, self._stream_column = time, lateness, named, stream_column
         if time is not None:
             require_time("time=", time, column_type("time=", rows, time))
         schemas = {name: _columns(rows, name, columns) for name, columns in streams.items()}
-        span = 0 if lateness is None else round(lateness * 1e6)
-        self.world = World(schemas, functions, tuple(key), time is not None, span)
-        if lateness is not None or any(s.goes_by_time(rule) for _, rule in rules.values()):
-            self.world.clock = self.world.states.share("clock", lambda: Clock(-1 if lateness is None else span))
+        span = 0 if lateness is None or in_order else round(lateness * 1e6)
+        self.world = World(schemas, functions, tuple(key), time is not None, span, ansi=ansi)
+        judges = lateness is not None and not in_order
+        if judges or any(s.goes_by_time(rule) for _, rule in rules.values()):
+            self.world.clock = self.world.states.share("clock", lambda: Clock(span if judges else -1))
         self.rules: dict[str, Bound] = {name: _bound(rule, text, self.world) for name, (text, rule) in rules.items()}
+        self._lapsing = Lapsing(self.world.states)
         self.late = 0
         self._rows = rows
         self.schema = self._schema()
@@ -80,14 +91,52 @@ class Engine:
                 self.late += len(late)
         frame = Frame(rows, units, keys, locked(times), locked(latest), self._numbers(rows))
         results = {name: rule.process(frame) for name, rule in self.rules.items()}
-        for state in self.world.states:
-            tidy = getattr(state, "tidy", None)
-            if tidy is not None:
-                tidy()
+        self._tidy()
         if behind is None and not self._named:
             (only,) = results.values()
             return self._batch(only.columns, len(only.places)), origin[only.places]
         return self._merged(results, origin, behind, late)
+
+    def on_time(self, now: int, units: Units) -> pa.RecordBatch | None:
+        """What comes of windows that have ended by `now` (microseconds), in the order of their ends, then of the rules.
+
+        What no later row can see any more is let go.
+        """
+        found = self._ended(Moment(now, units))
+        self._lapsing.pass_time(units, now)
+        for state in self.world.states:
+            if isinstance(state, Patterns):
+                state.pass_time(units, now)
+        self._tidy()
+        return found
+
+    def on_end(self, units: Units) -> pa.RecordBatch | None:
+        """What comes of all windows in time that are open; no row comes any more."""
+        return self._ended(Moment(NEVER, units))
+
+    def on_late(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows that come too late, as they come out."""
+        columns = [self._late_column(rows)] if self._lateness is not None else []
+        count = rows.num_rows if columns else 0
+        less = [pa.nulls(count, field.type) for field in list(self.schema)[: len(self.schema) - len(columns)]]
+        return pa.RecordBatch.from_arrays([*less, *columns], schema=self.schema)
+
+    def _ended(self, moment: Moment) -> pa.RecordBatch | None:
+        ends = {name: rule.on_time(moment) for name, rule in self.rules.items() if isinstance(rule, BatchRule)}
+        results = {name: result for name, result in ends.items() if result is not None}
+        if not results:
+            return None
+        times = np.concatenate([result.places for result in results.values()])
+        columns = zip(*(self._wide(name, result) for name, result in results.items()), strict=True)
+        order = pa.array(np.argsort(times, kind="stable"))
+        arrays = [pa.concat_arrays(pieces).take(order) for pieces in columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _tidy(self) -> None:
+        for state in self.world.states:
+            tidy = getattr(state, "tidy", None)
+            if tidy is not None:
+                tidy()
 
     def _merged(
         self, results: Mapping[str, Results], origin: Origin, behind: pa.RecordBatch | None, late: Origin
@@ -96,8 +145,7 @@ class Engine:
         parts = [self._wide(name, result) for name, result in results.items()]
         places = [origin[result.places] for result in results.values()]
         if behind is not None:
-            kind = self.schema.field(LATE).type
-            row = pa.StructArray.from_arrays([behind.column(field.name) for field in kind], fields=list(kind))
+            row = self._late_column(behind)
             parts.append([row if field.name == LATE else pa.nulls(len(late), field.type) for field in self.schema])
             places.append(late)
         whole = np.concatenate(places)
@@ -107,6 +155,10 @@ class Engine:
             whole = whole[order]
             columns = [column.take(pa.array(order)) for column in columns]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), whole
+
+    def _late_column(self, rows: pa.RecordBatch) -> pa.Array:
+        kind = self.schema.field(LATE).type
+        return pa.StructArray.from_arrays([rows.column(field.name) for field in kind], fields=list(kind))
 
     def _wide(self, name: str, result: Results) -> list[pa.Array]:
         rows = len(result.places)
@@ -124,6 +176,9 @@ class Engine:
         if self._stream_column is None:
             return None
         names = rows.column(self._stream_column)
+        if pa.types.is_integer(names.type):
+            given: npt.NDArray[np.integer] = names.to_numpy()
+            return given
         found = pc.index_in(names, pa.array(list(self.world.streams), names.type))
         if found.null_count:
             strange = names.filter(pc.is_null(found))[0].as_py()
@@ -133,7 +188,7 @@ class Engine:
         return numbers
 
     def _schema(self) -> pa.Schema:
-        fields: dict[str, tuple[pa.DataType, str]] = {}
+        fields: dict[str, tuple[pa.Field, str]] = {}
         spelled: dict[str, str] = {}
         for rule, bound in self.rules.items():
             for field in bound.output.schema:
@@ -143,12 +198,14 @@ class Engine:
                         f"columns '{first}' of rule '{fields[first][1]}' and '{field.name}' of rule '{rule}' differ in "
                         "case only: give one of them another name with AS"
                     )
-                kind, other = fields.setdefault(field.name, (field.type, rule))
-                if kind != field.type:
+                known, other = fields.setdefault(field.name, (field, rule))
+                if known.type != field.type:
                     raise InvalidArgument(
-                        f"column '{field.name}' is {kind} in rule '{other}' and {field.type} in rule '{rule}': "
+                        f"column '{field.name}' is {known.type} in rule '{other}' and {field.type} in rule '{rule}': "
                         "give one of them another name with AS"
                     )
+                if known.metadata != field.metadata:
+                    fields[field.name] = as_new(known), other
         own = ([RULE] if self._named else []) + ([LATE] if self._lateness is not None else [])
         for name in own:
             if name in spelled:
@@ -157,20 +214,21 @@ class Engine:
                     f"{rule} selects a column '{spelled[name]}', the name of a column that comes with every result: "
                     "give it another name with AS"
                 )
-        result = [pa.field(name, kind) for name, (kind, _) in fields.items()]
+        result = [field for field, _ in fields.values()]
         if self._named:
             result.insert(0, pa.field(RULE, pa.string()))
         if self._lateness is not None:
             theirs = {name for schema in self.world.streams.values() for name in schema.names}
-            whole = [pa.field(field.name, field.type) for field in self._rows if field.name in theirs]
-            result.append(pa.field(LATE, pa.struct(whole)))
+            result.append(as_struct(LATE, [field for field in self._rows if field.name in theirs]))
         return pa.schema(result)
 
 
 def _columns(rows: pa.Schema, stream: str, names: Sequence[str]) -> pa.Schema:
     """A stream's columns; on the workers, those that are read."""
     there = [name for name in names if name in rows.names]
-    return pa.schema([pa.field(name, column_type(f"stream '{stream}'", rows, name)) for name in there])
+    for name in there:
+        column_type(f"stream '{stream}'", rows, name)
+    return pa.schema([rows.field(name).with_nullable(True) for name in there])
 
 
 def _bound(rule: s.Rule, text: Text, world: World) -> Bound:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -56,15 +54,3 @@ class Text:
         before, part = shown[start : column - 1], shown[start : start + 160]
         caret = "".join(c if c == "\t" else " " for c in before) + "^"
         return RuleError(f"{title}line {line}, column {column}: {message}\n    {part}\n    {caret}", line, column)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about a name that is not known: those it may be, or those that there are."""
-    names = sorted(set(known))
-    lower = {other.lower(): other for other in names}
-    close = [lower[other] for other in difflib.get_close_matches(name.lower(), lower, 3, 0.6)]
-    if close:
-        return "did you mean " + " or ".join(f"'{other}'" for other in close) + "?"
-    if not names:
-        return "there are none"
-    return "there are: " + ", ".join(f"'{other}'" for other in names[:30]) + (", ..." if len(names) > 30 else "")

@@ -4,15 +4,16 @@
     compiled.type, compiled.columns                        # an Arrow type, {(alias, column), ...}
     compiled.evaluate({("LE", "price"): array}, rows)      # an Arrow array of that many rows
 
-Null is SQL's: unknown, in comparisons, `and`, `or` and `not` too. Arithmetic is in 64 bits, that of whole numbers wraps
-around; `/` always divides as doubles, and gives null if the divisor is 0, like `%`.
+Null is SQL's: unknown, in comparisons, `and`, `or` and `not` too. Arithmetic of whole numbers is in 64 bits, and what
+does not fit is an error (in a session without spark.sql.ansi.enabled it wraps around); that of decimals is exact up to
+38 digits; `/` always divides as doubles, and gives null if the divisor is 0, like `%`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import FunctionError, first_line
+from evenflow.operators.declared import collation_of
 from evenflow.rules import syntax as s
-from evenflow.rules.arithmetic import ARITHMETIC, COMPARISONS, common_type, family, seconds_between
+from evenflow.rules.arithmetic import (
+    ARITHMETIC,
+    CHECKED,
+    COMPARISONS,
+    MOST_COMPARED,
+    common_type,
+    decimal_result,
+    family,
+    seconds_between,
+)
 from evenflow.rules.binding import Scope
 from evenflow.rules.errors import TOO_DEEP
 from evenflow.rules.functions import Builtin, call, call_pairs, rounded
@@ -45,6 +56,10 @@ class Compiled:
     """Gives an array, or a scalar where all rows have one value."""
     calls: bool = False
     """Whether a user's function is called."""
+    of: pa.Field | None = None
+    """The column that it is, if it is nothing else."""
+    collation: str = ""
+    """That of the strings that it gives, if they may be equal though their bytes are not: rules compare bytes."""
 
     def evaluate(self, values: Values, rows: int) -> pa.Array:
         """The value for each of the rows."""
@@ -86,8 +101,14 @@ def _compile(node: s.Expression, scope: Scope) -> Compiled:
             return _constant(node, value, scope)
         case s.Column():
             owner, name, kind = scope.column(node)
-            key = owner, name
-            return Compiled(kind, frozenset({key}), lambda values, rows: _array(values[key]))
+            key, field = (owner, name), scope.sources[owner].field(name)
+            return Compiled(
+                kind,
+                frozenset({key}),
+                lambda values, rows: _array(values[key]),
+                of=field,
+                collation=collation_of(field),
+            )
         case s.Aggregate():
             return _aggregate(node, scope)
         case s.Unary(operator="-", operand=s.Literal(value=int() | float() as value)) if not isinstance(value, bool):
@@ -131,7 +152,32 @@ def _make(scope: Scope, node: s.Node, parts: Sequence[Compiled], apply: Callable
         except pa.ArrowException as error:
             raise FunctionError(f"{show(node)} of {scope.text.title} fails: {first_line(error)}") from None
 
-    return Compiled(kind, columns, run, any(part.calls for part in parts))
+    collation = _collation(parts) if family(kind) not in ("number", "boolean", "time") else ""
+    return Compiled(kind, columns, run, any(part.calls for part in parts), collation=collation)
+
+
+def _collation(parts: Sequence[Compiled]) -> str:
+    return next((part.collation for part in parts if part.collation), "")
+
+
+def _compares(node: s.Node, parts: Sequence[Compiled], scope: Scope) -> None:
+    """Refuse to compare strings that Spark would not compare byte by byte."""
+    collation = _collation(parts)
+    if collation:
+        raise scope.text.error(
+            f"{show(node)} compares strings of collation {collation}, and rules compare bytes: give a column of "
+            "collation UTF8_BINARY, made with F.collate; what is the key need not be compared",
+            node,
+        )
+
+
+def compile_group(expression: s.Expression, scope: Scope) -> Compiled:
+    """Code for what rows are grouped by."""
+    compiled = compile_expression(expression, scope)
+    _compares(expression, [compiled], scope)
+    if pa.types.is_map(compiled.type):
+        raise scope.text.error(f"{show(expression)} is a map: rows cannot be grouped by it", expression)
+    return compiled
 
 
 def _array(value: Any) -> pa.Array:
@@ -158,7 +204,10 @@ def _unary(node: s.Unary, operator: str, operand: Compiled, scope: Scope) -> Com
         _require(node, "not", node.operand, operand, "boolean", scope)
         return _make(scope, node, [_cast(operand, pa.bool_())], pc.invert)
     _require(node, "-", node.operand, operand, "number", scope)
-    return _make(scope, node, [_cast(operand, _wide([operand]))], pc.negate)
+    if pa.types.is_decimal(operand.type):
+        return _make(scope, node, [operand], pc.negate)
+    negate = pc.negate_checked if scope.ansi else pc.negate
+    return _make(scope, node, [_cast(operand, _wide([operand]))], negate)
 
 
 def _binary(node: s.Node, operator: str, left: s.Expression, right: s.Expression, scope: Scope) -> Compiled:
@@ -169,10 +218,12 @@ def _binary(node: s.Node, operator: str, left: s.Expression, right: s.Expression
         apply = pc.and_kleene if operator == "and" else pc.or_kleene
         return _make(scope, node, [_cast(one, pa.bool_()), _cast(other, pa.bool_())], apply)
     if operator in COMPARISONS or operator == "||":
-        kind = common_type([one.type, other.type])
+        kind = common_type([one.type, other.type], MOST_COMPARED)
         if kind is None or (operator == "||" and family(kind) not in ("text", "null")):
             raise _misfit(node, operator, left, one, right, other, scope)
         parts = [_cast(one, kind), _cast(other, kind)]
+        if operator in COMPARISONS:
+            _compares(node, [one, other], scope)
         if operator == "||":
             parts = [_cast(part, pa.string()) if pa.types.is_null(kind) else part for part in parts]
             return _make(scope, node, parts, lambda a, b: pc.binary_join_element_wise(a, b, pa.scalar("", a.type)))
@@ -184,8 +235,12 @@ def _binary(node: s.Node, operator: str, left: s.Expression, right: s.Expression
         return _make(scope, node, parts, seconds_between)
     if not {family(one.type), family(other.type)} <= {"number", "null"}:
         raise _misfit(node, operator, left, one, right, other, scope)
+    exact = decimal_result(operator, one.type, other.type)
+    if exact is not None:
+        return _make(scope, node, [_cast(one, exact[0]), _cast(other, exact[1])], ARITHMETIC[operator])
     kind = pa.float64() if operator == "/" else _wide([one, other])
-    return _make(scope, node, [_cast(one, kind), _cast(other, kind)], ARITHMETIC[operator])
+    apply = (CHECKED if scope.ansi and kind == pa.int64() else ARITHMETIC)[operator]
+    return _make(scope, node, [_cast(one, kind), _cast(other, kind)], apply)
 
 
 def _wide(parts: Sequence[Compiled]) -> pa.DataType:
@@ -198,7 +253,8 @@ def _cast(part: Compiled, kind: pa.DataType) -> Compiled:
     if part.type == kind:
         return part
     run = part.run
-    return Compiled(kind, part.columns, lambda values, rows: pc.cast(run(values, rows), kind, safe=False), part.calls)
+    cast = partial(pc.cast, target_type=kind, safe=False)
+    return replace(part, type=kind, run=lambda values, rows: cast(run(values, rows)), of=None)
 
 
 def _require(node: s.Node, what: str, expression: s.Expression, part: Compiled, wanted: str, scope: Scope) -> None:
@@ -221,7 +277,8 @@ def _in(node: s.In, operand: s.Expression, options: Sequence[s.Expression], scop
     value = _compile(operand, scope)
     for option in options:
         part = _compile(option, scope)
-        kind = common_type([value.type, part.type])
+        kind = common_type([value.type, part.type], MOST_COMPARED)
+        _compares(node, [value, part], scope)
         scalar = None if part.columns or part.calls else part.run({}, 1)
         if isinstance(scalar, pa.Scalar) and scalar.is_valid and kind is not None:
             sets.setdefault(kind, []).append(pc.cast(scalar, kind, safe=False))
@@ -249,6 +306,7 @@ def _negated(node: s.In | s.Between | s.Like | s.IsNull, whole: Compiled, scope:
 def _like(node: s.Like, scope: Scope) -> Compiled:
     operand = _compile(node.operand, scope)
     _require(node, "like", node.operand, operand, "text", scope)
+    _compares(node, [operand], scope)
     if not isinstance(node.pattern, s.Literal) or not isinstance(node.pattern.value, str):
         raise scope.text.error(f"like needs a string in quotes, not {show(node.pattern)}", node.pattern)
     pattern = node.pattern.value
@@ -325,6 +383,8 @@ def _builtin(node: s.Call, name: str, function: Builtin, parts: list[Compiled], 
     if function.takes:
         for argument, part in zip(node.arguments, parts, strict=True):
             _require(node, name, argument, part, function.takes, scope)
+    if name == "nullif":
+        _compares(node, parts, scope)
     if name == "round" and len(parts) == 2:
         digits = _digits(node.arguments[1], parts.pop(), scope)
         function = replace(function, apply=lambda value: rounded(value, digits))
@@ -347,4 +407,4 @@ def _digits(node: s.Expression, part: Compiled, scope: Scope) -> int:
     return value
 
 
-__all__ = ["Compiled", "Name", "Values", "compile_condition", "compile_expression"]
+__all__ = ["Compiled", "Name", "Values", "compile_condition", "compile_expression", "compile_group"]

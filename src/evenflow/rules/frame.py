@@ -1,4 +1,4 @@
-"""The rows of one call, and what several rules need of them, computed once."""
+"""The rows of one call, or the time that has been reached, and what several rules need of them, computed once."""
 
 from __future__ import annotations
 
@@ -50,7 +50,21 @@ class Columns(dict[Name, Any]):
 
 
 @dataclass
-class Frame:
+class Shared:
+    """What several rules have in common in one call."""
+
+    _done: dict[Hashable, Any] = field(default_factory=dict, kw_only=True)
+
+    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """What `compute` gives, for each key the first time only."""
+        if key not in self._done:
+            self._done[key] = compute()
+        found: T = self._done[key]
+        return found
+
+
+@dataclass
+class Frame(Shared):
     """Rows that are not late. `latest` is the latest time of a row's key when it came; without a time it is empty."""
 
     rows: pa.RecordBatch
@@ -60,14 +74,14 @@ class Frame:
     latest: Longs
     streams: npt.NDArray[np.integer] | None = None
     """The number of each row's stream, if there are several."""
-    _done: dict[Hashable, Any] = field(default_factory=dict)
 
-    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """What `compute` gives, for each key the first time only."""
-        if key not in self._done:
-            self._done[key] = compute()
-        found: T = self._done[key]
-        return found
+
+@dataclass
+class Moment(Shared):
+    """Time has reached `now` (microseconds) for these units: no row with an earlier time comes any more."""
+
+    now: int
+    units: Units
 
 
 @dataclass(frozen=True)
@@ -112,7 +126,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Results:
-    """What a rule made of a frame: its columns, and the place in the frame that each row comes from, not falling."""
+    """What a rule made of a frame: its columns, and the place in the frame that each row comes from, not falling.
+
+    Of a moment: instead of a place, the time at which the batch that a row comes of has ended.
+    """
 
     columns: list[pa.Array]
     places: Places

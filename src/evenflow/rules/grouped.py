@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from evenflow.operators.compiled import grown
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.rings import LATEST, Floats, Rings
+from evenflow.operators.rings import LATEST, Rings
+from evenflow.operators.rings import Numbers as Values
 from evenflow.operators.slots import Longs
 from evenflow.rules.clock import EVER, Numbers
 
@@ -31,8 +32,8 @@ class Grouped(Rings):
         self.pushed, self.left = 0, 0
 
     def enter(
-        self, units: Units, keys: Keys, values: Floats, homes: Keys, valid: npt.NDArray[np.bool_], times: Longs
-    ) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        self, units: Units, keys: Keys, values: Values, homes: Keys, valid: npt.NDArray[np.bool_], times: Longs
+    ) -> tuple[Values, npt.NDArray[np.bool_]]:
         """As `push`, with the key of the window of each row."""
         slots = self.slots.find(units, keys)
         self._fit()
@@ -45,7 +46,8 @@ class Grouped(Rings):
         if self.pushed < max(FEW, self.left):
             return
         slots = self.slots.of(np.flatnonzero(self.slots.count))
-        latest = self.reached.values[self.reached.find(self.slots.unit[slots], self.home[slots])]
+        homes = self.reached.find(self.slots.unit[slots], self.home[slots])  # there may be more of them than before
+        latest = self.reached.values[homes]
         cut = np.where(latest > EVER + self.span, latest - self.span, EVER)
         gone = slots[self.rings[slots, LATEST] <= cut]
         if len(gone):

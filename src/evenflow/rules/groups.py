@@ -31,8 +31,14 @@ def hashes(array: pa.Array) -> npt.NDArray[np.uint64]:
     """A 64-bit hash of each value."""
     if pa.types.is_date(array.type):
         array = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
+    elif pa.types.is_duration(array.type):
+        array = array.view(pa.int64())
     kind = array.type
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind):
+    if pa.types.is_struct(kind):
+        bits = mixed(np.zeros(len(array), np.int64), array.flatten()).view(np.uint64)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        bits = _lists(array)
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind):
         bits = pc.fill_null(pc.cast(array, pa.int64(), safe=False), 0).to_numpy().view(np.uint64)
     elif pa.types.is_floating(kind):
         numbers = pc.fill_null(pc.cast(array, pa.float64()), 0.0).to_numpy(zero_copy_only=False)
@@ -46,16 +52,25 @@ def hashes(array: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _objects(array: pa.Array) -> npt.NDArray[np.uint64]:
-    """Of text and all else that is no number: of what it is as text, once for each value that occurs."""
-    try:
-        encoded = array.dictionary_encode()
-    except pa.ArrowNotImplementedError:  # lists and structs
-        encoded = pa.array([str(value) for value in array.to_pylist()], pa.string()).dictionary_encode()
+    """Of text, decimals and bytes: of what they are as text, once for each value that occurs."""
+    encoded = array.dictionary_encode()
     words = np.array([str(value) for value in encoded.dictionary.to_pylist()], object)
     found = pd.util.hash_array(words, categorize=False) if len(words) else np.zeros(1, np.uint64)
     codes = pc.fill_null(encoded.indices, 0).to_numpy()
     hashed: npt.NDArray[np.uint64] = np.asarray(found, np.uint64)[codes]
     return hashed
+
+
+def _lists(array: pa.Array) -> npt.NDArray[np.uint64]:
+    """Of lists: of how many values there are, and of each with its place."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy().astype(np.int64)
+    ends = np.cumsum(lengths)
+    places = np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)
+    members = _spread(hashes(array.flatten()) + (places.view(np.uint64) + np.uint64(1)) * ODD)
+    total = np.zeros(len(members) + 1, np.uint64)
+    np.cumsum(members, out=total[1:])
+    found: npt.NDArray[np.uint64] = total[ends] - total[ends - lengths] + lengths.view(np.uint64) * NOTHING
+    return found
 
 
 def _spread(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from evenflow.rules import syntax as s
 from evenflow.rules.binding import Scope
 from evenflow.rules.errors import Text
-from evenflow.rules.expressions import Compiled, Name, compile_condition, compile_expression
+from evenflow.rules.expressions import Compiled, Name, compile_condition, compile_expression, compile_group
 from evenflow.rules.frame import Frame, Part, Results
 from evenflow.rules.functions import CHUNK
 from evenflow.rules.gathered import Gathered
@@ -51,7 +51,7 @@ class JoinRule:
             raise text.error(
                 "with aggregates one of the two streams triggers: give it std:lastevent(), or no view", lead.source
             )
-        self._values = [(name, node.name, value) for name, (node, value) in found.items()]
+        self._values = {name: made for name, (_, made) in found.items()}
         stars = {lead.alias: ""} if found else {lead.alias: "", other.alias: f"{other.alias}_"}
         self.output = output(rule, aggregated(scope, found), stars)
         if found:
@@ -66,7 +66,7 @@ class JoinRule:
         }
 
     def _needed(self) -> set[Name]:
-        values = [value.columns for _, _, value in self._values if value is not None]
+        values = [made.value.columns for made in self._values.values() if made.value is not None]
         return set(self.output.columns).union(*values)
 
     def process(self, frame: Frame) -> Results:
@@ -82,7 +82,7 @@ class JoinRule:
     def _triggers(self, frame: Frame, way: _Way) -> Results:
         part = way.lead.intake.part(frame)
         rows = way.triggers(part)
-        reductions = {name: Reduction(kind, value, len(rows)) for name, kind, value in self._values}
+        reductions = {name: Reduction(made, len(rows)) for name, made in self._values.items()}
         for which, pairs in way.pairs(part, rows, self._needed()):
             for reduction in reductions.values():
                 reduction.add(which, pairs, len(which))
@@ -130,11 +130,12 @@ class _Way:
     def of(cls, rule: s.Rule, scope: Scope, lead: Side, other: Side, world: World, needed: set[Name]) -> _Way:
         first, known, pairwise, equal = [], [], [], {}
         for condition in s.conjuncts(rule.where):
-            compiled = compile_condition(condition, scope)
             same = _same_column(condition, scope, lead, other)
-            if same is not None and same[1] in world.key and same[0] == same[1] and not _inexact(lead, same[0]):
+            if same is not None and same[1] in world.key and same[0] == same[1]:
                 known.append(compile_expression(s.Column(lead.alias, same[0]), scope))
-            elif {alias for alias, _ in compiled.columns} <= {lead.alias}:
+                continue
+            compiled = compile_condition(condition, scope)
+            if {alias for alias, _ in compiled.columns} <= {lead.alias}:
                 first.append(compiled)
             else:
                 pairwise.append(compiled)
@@ -153,7 +154,7 @@ class _Way:
                     column,
                 )
             ends = (s.Column(lead.alias, equal[name]), s.Column(other.alias, name))
-            inner.append((compile_expression(ends[0], scope), compile_expression(ends[1], scope)))
+            inner.append((compile_group(ends[0], scope), compile_group(ends[1], scope)))
         label = other.label + (f" by {sorted(equal.items())} of {lead.label}" if inner else "")
         memory = world.states.share(("memory", label), lambda: Memory(other.window.rows, other.window.span))
         pairwise.sort(key=lambda each: each.calls)
@@ -243,11 +244,6 @@ def _step(columns: list[Gathered]) -> int:
         if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind):
             longest = max(longest, pc.max(pc.binary_length(column.values)).as_py() or 1)
     return max(1, min(CHUNK, BYTES // longest))
-
-
-def _inexact(side: Side, name: str) -> bool:
-    """Whether equal keys may not be equal: NaN is not."""
-    return bool(pa.types.is_floating(side.schema.field(name).type))
 
 
 def _same_column(condition: s.Expression, scope: Scope, lead: Side, other: Side) -> tuple[str, str] | None:

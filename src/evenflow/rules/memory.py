@@ -104,6 +104,18 @@ class Memory(Rows):
                 count = _localise(numbers[:used], mark, met)
                 yield which[:used], numbers[:used], self.table(met[:count])
 
+    def lapse(self, units: Units, now: int) -> None:
+        """Time has reached `now`: let windows in time go that hold nothing any more, and the rows behind the others."""
+        slots = self.slots.of(units)
+        newest = self.newest[slots, 0]
+        held = newest >= 0
+        held[held] = self.clock[newest[held]] > now - self.span
+        self.latest[slots] = np.maximum(self.latest[slots], now)
+        gone = slots[~held]
+        if len(gone):
+            self.newest[gone], self.latest[gone] = -1, EVER
+            self.slots.forget(gone)
+
     def tidy(self) -> None:
         """Let go of what no window holds; row numbers change."""
         self._compact()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import pickle
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from evenflow.rules import syntax as s
 from evenflow.rules.errors import Text
 from evenflow.rules.functions import normalised
 from evenflow.rules.parser import parse
+from evenflow.rules.views import TIME_BATCH
 
 if TYPE_CHECKING:
     from evenflow.rules.engine import Engine
@@ -28,8 +30,14 @@ class RuleOperator(KeyedOperator):
     `rules` is a text, or several, by name or in a list: then results have a first column `rule` with the name, and the
     union of the rules' columns. `functions` are plain callables, which return doubles, or `Function`s. `key` names the
     columns of which the rows' keys are made. `time` names the column with the time. Without `lateness_s` no row is
-    late, with it there is a last column `late`. `streams` tells the columns of each stream, and the string column
-    `stream_column` of which a row is; without them the rows are one stream, called as the first rule calls it.
+    late, with it there is a last column `late`. `streams` tells the columns of each stream, and the column
+    `stream_column` of which a row is, by name or by number among them; without them the rows are one stream, called as
+    the first rule calls it.
+
+    With `in_order`, whoever calls this gives the rows of a key in the order of their times, tells by `on_time` how far
+    time has come and by `on_late` which rows come too late, as `Cluster.keyed` does with `order_by` and `lateness`.
+    Otherwise rows may come in any order, and one is late by what its key has seen before; `as_they_come` says that this
+    is meant.
 
     A copy of an operator, a pickled one too, has no state.
     """
@@ -44,6 +52,8 @@ class RuleOperator(KeyedOperator):
         lateness_s: float | None = None,
         streams: Mapping[str, Sequence[str]] | None = None,
         stream_column: str | None = None,
+        in_order: bool = False,
+        as_they_come: bool = False,
     ) -> None:
         self.several = not isinstance(rules, str)
         self.rules = _named(rules)
@@ -55,6 +65,10 @@ class RuleOperator(KeyedOperator):
         self._functions = normalised(functions)
         texts = {name: Text(text, name if self.several else "") for name, text in self.rules.items()}
         self._parsed = {name: (text, parse(text)) for name, text in texts.items()}
+        self._in_order, self._as_they_come = in_order, as_they_come
+        self._rows: pa.Schema | None = None
+        """The columns that rows will come with, as far as this has been asked about them: time may come before rows."""
+        self._ansi = True
         self._engine: Engine | None = None
         self._waiting: dict[int, Any] = {}
 
@@ -69,19 +83,57 @@ class RuleOperator(KeyedOperator):
         """Whether any rule goes by time."""
         return any(s.goes_by_time(rule) for _, rule in self._parsed.values())
 
+    @property
+    def order_sensitive(self) -> bool:  # type: ignore[override]
+        """Not if any order was asked for, nor if rows just pass or not."""
+        return not self._as_they_come and not all(s.looks_at_one_row(rule) for _, rule in self._parsed.values())
+
+    @property
+    def batches(self) -> bool:
+        """Whether any rule gives out windows when their time is over."""
+        views = (view for _, rule in self._parsed.values() for source in rule.sources for view in source.views)
+        return any(view.name.lower() == TIME_BATCH for view in views)
+
     def __reduce__(self) -> Any:
         rules = self.rules if self.several else self.rules[""]
-        more = self.key, self.time, self.lateness_s, self.streams, self.stream_column
-        return _make, (type(self), rules, self._functions, *more)
+        more = {
+            "key": self.key,
+            "time": self.time,
+            "lateness_s": self.lateness_s,
+            "streams": self.streams,
+            "stream_column": self.stream_column,
+            "in_order": self._in_order,
+            "as_they_come": self._as_they_come,
+        }
+        return _make, (type(self), rules, self._functions, more, self._rows, self._ansi)
+
+    def planned(self, *, ansi: bool) -> RuleOperator:
+        actor = copy.copy(self)
+        actor._ansi = ansi
+        return actor
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
+        self._rows = rows
         return self._bind(rows).schema
 
     def reads(self, rows: pa.Schema) -> Sequence[str]:
-        return self._bind(rows).reads()
+        names = self._bind(rows).reads()
+        self._rows = pa.schema([rows.field(name) for name in names])
+        return names
 
     def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> tuple[pa.RecordBatch, Origin]:
         return self._running(rows.schema).process(rows, units, keys)
+
+    def on_time(self, now: int, units: Units) -> pa.RecordBatch | None:
+        engine = self._begun()
+        return None if engine is None else engine.on_time(now, units)
+
+    def on_end(self, units: Units) -> pa.RecordBatch | None:
+        engine = self._begun()
+        return None if engine is None else engine.on_end(units)
+
+    def on_late(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch | None:
+        return self._running(rows.schema).on_late(rows)
 
     def extract(self, unit: int) -> Any:
         return self._waiting.pop(unit, None) if self._engine is None else self._engine.world.states.extract(unit)
@@ -107,6 +159,14 @@ class RuleOperator(KeyedOperator):
 
         warm_up(self._bind(rows), rows)
 
+    def _begun(self) -> Engine | None:
+        """The engine, if there has been anything for it."""
+        if self._engine is None and self._waiting:
+            if self._rows is None:
+                raise InvalidArgument(f"{self} is told the time before it knows the columns of its rows: call reads")
+            return self._running(self._rows)
+        return self._engine
+
     def _running(self, rows: pa.Schema) -> Engine:
         if self._engine is None:
             self._engine = self._bind(rows)
@@ -129,17 +189,20 @@ class RuleOperator(KeyedOperator):
             lateness=self.lateness_s,
             streams=streams,
             stream_column=self.stream_column,
+            in_order=self._in_order,
+            ansi=self._ansi,
         )
 
     def __str__(self) -> str:
         return f"RuleOperator({', '.join(self.rules) or 'one rule'})"
 
 
-def _make(kind: type[RuleOperator], rules: Any, functions: Any, *more: Any) -> RuleOperator:
-    key, time, lateness_s, streams, stream_column = more
-    return kind(
-        rules, functions, key=key, time=time, lateness_s=lateness_s, streams=streams, stream_column=stream_column
-    )
+def _make(
+    kind: type[RuleOperator], rules: Any, functions: Any, more: Mapping[str, Any], rows: Any, ansi: bool
+) -> RuleOperator:
+    operator = kind(rules, functions, **more)
+    operator._rows, operator._ansi = rows, ansi
+    return operator
 
 
 def _named(rules: Any) -> dict[str, str]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.operators.declared import as_new
 from evenflow.rules import syntax as s
 from evenflow.rules.binding import Scope
 from evenflow.rules.expressions import Compiled, Name, Values, compile_condition, compile_expression
@@ -27,7 +28,10 @@ class Output:
     @property
     def schema(self) -> pa.Schema:
         """Names and types."""
-        return pa.schema([pa.field(name, item.type) for name, item in zip(self.names, self.items, strict=True)])
+        named = zip(self.names, self.items, strict=True)
+        return pa.schema(
+            [as_new(pa.field(name, item.type)) if item.of is None else item.of.with_name(name) for name, item in named]
+        )
 
     @property
     def columns(self) -> frozenset[Name]:

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.errors import nearest
 from evenflow.rules import syntax as s
 from evenflow.rules.binding import Scope, matching
-from evenflow.rules.errors import Text, nearest
+from evenflow.rules.errors import Text
 from evenflow.rules.expressions import Compiled, Name, compile_condition
 from evenflow.rules.functions import Function
 from evenflow.rules.pattern_parts import And, Atom, Every, Followed, Not, Or, Part, Repeat, Within

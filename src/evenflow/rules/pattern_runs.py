@@ -10,7 +10,7 @@ import numpy as np
 
 from evenflow.errors import EvenflowError
 from evenflow.rules.pattern_parts import Part
-from evenflow.rules.pattern_states import Env, Hold, Leaf, State, Timer
+from evenflow.rules.pattern_states import Again, Env, Hold, Leaf, State, Timer
 from evenflow.rules.pattern_waiting import EARLIEST, LATEST, Frame, Waiting
 
 
@@ -38,11 +38,13 @@ class Run(State):
     In a frame, the key's rows are at the places up to `end`, and those before `seen` are done. `events` are the next
     rows of the atoms that wait, as far as known; `new` the atoms that have seen nothing yet of the frame, from the
     given place on, `open` those that must look further before events beyond what they have seen may happen.
+
+    `alarm` is the time at which somebody is going to look at the run again if no row comes; LATEST if nobody is.
     """
 
     __slots__ = (
-        "ages", "child", "deadlines", "done", "due", "end", "events", "frame", "key", "latest", "leaves", "new", "now",
-        "open", "seen", "setting", "stored", "taken", "unit", "weight",
+        "ages", "alarm", "child", "deadlines", "done", "due", "end", "events", "frame", "key", "latest", "leaves",
+        "new", "now", "open", "seen", "setting", "stored", "taken", "unit", "weight",
     )  # fmt: skip
     child: State | None
     frame: Frame | None
@@ -53,7 +55,7 @@ class Run(State):
         self.child, self.now, self.stored, self.ages, self.weight = None, EARLIEST, 0, 0, 0
         self.leaves: dict[int, Leaf] = {}
         self.deadlines: list[tuple[int, int, Timer]] = []
-        self.done = 0  # timers among them that are not needed any more
+        self.done, self.alarm = 0, LATEST  # timers among them that are not needed any more
         self.frame, self.seen, self.end, self.latest, self.due = None, 0, 0, EARLIEST, (0, 0)
         self.events: list[tuple[int, int, int, int]] = []
         self.new: dict[int, int] = {}
@@ -86,6 +88,30 @@ class Run(State):
                 return False
             self._happen(place)
         return self.child is not None
+
+    def lapse(self, now: int) -> bool:
+        """Time has reached `now` without a row: let timers fail as the next row would; whether nothing is left of it.
+
+        Where a failing timer makes something begin anew that counts time from then, it has to wait for that row, and
+        all timers after it. If that is the whole pattern, it may as well begin with that row.
+        """
+        root = self.child
+        if isinstance(root, Again) and isinstance(root.child, Timer) and root.child.deadline <= now:
+            return True
+        while self.deadline() <= now:
+            timer = self.deadlines[0][2]
+            if timer.above.delays(timer):
+                break
+            heappop(self.deadlines)
+            timer.expire(self)
+        return self.fresh()
+
+    def deadline(self) -> int:
+        """The time at which the next timer ends."""
+        while self.deadlines and self.deadlines[0][2].child is None:
+            heappop(self.deadlines)
+            self.done -= 1
+        return self.deadlines[0][0] if self.deadlines else LATEST
 
     def _happen(self, place: int) -> None:
         frame, late = self.frame, self.setting.lateness
@@ -123,12 +149,10 @@ class Run(State):
 
     def _due(self) -> int:
         """The place of the row at which the next timer ends."""
-        while self.deadlines and self.deadlines[0][2].child is None:
-            heappop(self.deadlines)
-            self.done -= 1
-        if not self.deadlines:
+        first = self.deadline()
+        if first == LATEST:
             return self.end
-        limit = self.deadlines[0][0] + self.setting.lateness
+        limit = first + self.setting.lateness
         if self.latest < limit or self.seen == self.end:
             return self.end
         if self.due[0] != limit or self.due[1] < self.seen:
@@ -186,6 +210,9 @@ class Run(State):
 
     def false(self, key: Any, child: State) -> None:
         self.child = None
+
+    def delays(self, child: State) -> bool:
+        return False  # it is over, now or later
 
     def quit(self, key: Any) -> None:
         if self.child is not None:

@@ -59,6 +59,13 @@ class State:
         """A child can match no more."""
         raise NotImplementedError
 
+    def delays(self, child: State) -> bool:
+        """Whether what comes of a child's failing depends on when that is; else it makes no difference when.
+
+        Where something begins anew that counts time from then on, the next row must be waited for.
+        """
+        return self.above.delays(self)
+
     def quit(self, key: Key) -> None:
         """Stop waiting."""
         raise NotImplementedError
@@ -113,6 +120,10 @@ class Renewed(State):
     def false(self, key: Key, child: State) -> None:
         self.child = self.part.pattern.start(key, self, self.env, key.now, self.until)
 
+    def delays(self, child: State) -> bool:
+        rooted: bool = self.part.pattern.rooted()
+        return rooted
+
     def quit(self, key: Key) -> None:
         self.child.quit(key)
 
@@ -153,6 +164,9 @@ class Chain(State):
         del self.links[child]
         if not self.links:
             self.above.false(key, self)
+
+    def delays(self, child: State) -> bool:
+        return len(self.links) == 1 and self.above.delays(self)
 
     def quit(self, key: Key) -> None:
         for link in self.links:
@@ -233,6 +247,9 @@ class Either(State):
         self.children[self.children.index(child)] = None
         if not any(self.children):
             self.above.false(key, self)
+
+    def delays(self, child: State) -> bool:
+        return not any(other is not None and other is not child for other in self.children) and self.above.delays(self)
 
     def quit(self, key: Key) -> None:
         for child in self.children:

@@ -44,6 +44,7 @@ one tag twice. Unlike in Esper, `not every q` is the same as `not q`, and `[n:m]
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
 from itertools import chain
 from typing import Any
 
@@ -61,7 +62,7 @@ from evenflow.rules.pattern_plan import Physical, Plan, plan
 from evenflow.rules.pattern_rows import Kept
 from evenflow.rules.pattern_runs import Run, Setting, TooManyWaiting
 from evenflow.rules.pattern_states import Env
-from evenflow.rules.pattern_waiting import EARLIEST, Frame, Longs, Waiting
+from evenflow.rules.pattern_waiting import EARLIEST, LATEST, Frame, Longs, Waiting
 
 RUN_BYTES, LEAF_BYTES, ENDED_BYTES = 1500, 700, 100
 """Memory that the pattern of a key takes, each atom that waits, and the knowledge that a key's pattern has ended."""
@@ -103,6 +104,7 @@ class Patterns:
         self._begins = sorted({atom.index for atom in root.begins()}) if not root.rooted() else None
         self._units: dict[int, dict[int, Run | None]] = {}  # None: the pattern has ended
         self._weights: dict[int, int] = {}
+        self._alarms: dict[int, list[tuple[int, int]]] = {}  # (deadline, key), once time has passed in a unit
 
     @property
     def reads(self) -> set[Name]:
@@ -217,25 +219,59 @@ class Patterns:
             runs.append(run)
         return runs, known
 
+    def pass_time(self, units: Units, now: int) -> None:
+        """No row with a time before `now` comes any more: what has waited for too long waits no longer."""
+        for unit in units.tolist():
+            known = self._units.get(unit)
+            if known is None:
+                self._alarms.pop(unit, None)
+                continue
+            alarms = self._alarms.get(unit)
+            if alarms is None:
+                alarms = self._alarms[unit] = []
+                for run in known.values():
+                    if run is not None:
+                        self._set_alarm(run)
+            each_row = self._kept.nbytes + LEAF_BYTES if alarms and alarms[0][0] <= now else 0
+            while alarms and alarms[0][0] <= now:
+                run = known.get(heappop(alarms)[1])
+                if run is not None:
+                    run.alarm = LATEST
+                    if self._weigh(run, run.lapse(now), each_row) and run.deadline() > now:  # else a row is waited for
+                        self._set_alarm(run)
+
     def _leave(self, runs: list[Run]) -> None:
         """The frame is done: forget the keys that are as if nothing had come, and keep the rows that others need."""
         taken: list[int] = []
         each_row = self._kept.nbytes + LEAF_BYTES
         for run in runs:
-            weight = 0
-            if run.child is None:
-                self._units[run.unit][run.key] = None
-                weight = ENDED_BYTES
-            elif run.fresh():
-                run.quit(run)
-                self._drop(run.unit, run.key)
-            else:
+            if self._weigh(run, run.fresh(), each_row):
                 taken += run.taken
-                weight = RUN_BYTES + each_row * (len(run.leaves) + run.stored)
-            self._weights[run.unit] = self._weights.get(run.unit, 0) + weight - run.weight
-            run.weight = weight
+                self._set_alarm(run)
             run.exit()
         self._kept.end(taken, self._needed)
+
+    def _weigh(self, run: Run, fresh: bool, each_row: int) -> bool:
+        """Note what memory a run takes, and forget one that is as if nothing had come; whether it goes on."""
+        weight = 0
+        if run.child is None:
+            self._units[run.unit][run.key] = None
+            weight = ENDED_BYTES
+        elif fresh:
+            run.quit(run)
+            self._drop(run.unit, run.key)
+        else:
+            weight = RUN_BYTES + each_row * (len(run.leaves) + run.stored)
+        self._weights[run.unit] = self._weights.get(run.unit, 0) + weight - run.weight
+        run.weight = weight
+        return run.child is not None and not fresh
+
+    def _set_alarm(self, run: Run) -> None:
+        """Look at a run when its next timer ends, if time passes in its unit."""
+        alarms = self._alarms.get(run.unit)
+        if alarms is not None and run.deadline() < run.alarm:
+            run.alarm = run.deadline()
+            heappush(alarms, (run.alarm, run.key))
 
     def _drop(self, unit: int, key: int) -> None:
         known = self._units[unit]
@@ -250,6 +286,7 @@ class Patterns:
             if run is not None:
                 run.quit(run)
         self._weights.pop(unit, None)
+        self._alarms.pop(unit, None)
         return state
 
     def snapshot(self, unit: int) -> Any:

@@ -11,7 +11,7 @@ from evenflow.rules import syntax as s
 from evenflow.rules.cells import Cell, Sliding
 from evenflow.rules.clock import Counter, Numbers
 from evenflow.rules.errors import Text
-from evenflow.rules.expressions import compile_condition, compile_expression
+from evenflow.rules.expressions import compile_condition, compile_group
 from evenflow.rules.frame import Frame, Results
 from evenflow.rules.outputs import canonical, output
 from evenflow.rules.views import LENGTH, TIME, grouping
@@ -42,21 +42,21 @@ class StreamRule:
             side.window,
             label,
             where,
-            tuple(compile_expression(each, scope) for each in inner),
-            tuple(compile_expression(each, by) for each in groups),
+            tuple(compile_group(each, scope) for each in inner),
+            tuple(compile_group(each, by) for each in groups),
             alone=len(world.streams) == 1 and side.intake.condition is None and not inner and not groups,
             reached=reached,
         )
         self._cells = {}
-        for name, (node, value) in found.items():
+        for name, (node, made) in found.items():
             of = "*" if node.argument is None else canonical(node.argument, scope)
             key = "cell", label, node.name, of
-            holder = Cell(node.name, value, self._rows)
+            holder = Cell(made, self._rows)
             holder.state = world.states.share(key, lambda holder=holder: holder.state)  # type: ignore[misc]
             self._cells[name] = key, holder
         self.output = output(rule, aggregated(scope, found), {side.alias: ""})
         conditions = [side.intake.condition, where, *self._rows.inner, *self._rows.groups]
-        conditions += [value for _, value in found.values()]
+        conditions += [made.value for _, made in found.values()]
         used = [*(each.columns for each in conditions if each is not None), self.output.columns]
         self.reads = named | {name for columns in used for alias, name in columns if alias}
 

@@ -304,3 +304,9 @@ def goes_by_time(rule: Rule) -> bool:
     """Whether the rows of a rule need a time."""
     nodes = walk(rule)
     return any(isinstance(node, Within) or (isinstance(node, View) and "time" in node.name.lower()) for node in nodes)
+
+
+def looks_at_one_row(rule: Rule) -> bool:
+    """Whether what comes of a row depends on no other."""
+    plain = rule.pattern is None and len(rule.sources) == 1 and not rule.sources[0].views
+    return plain and not any(isinstance(node, Aggregate) for node in walk(rule))

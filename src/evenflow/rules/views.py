@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evenflow.rules.errors import Text, nearest
+from evenflow.errors import nearest
+from evenflow.rules.errors import Text
 from evenflow.rules.syntax import Column, Source, View
 
 EVERYTHING, LENGTH, TIME, LENGTH_BATCH, TIME_BATCH = "everything", "length", "time", "length_batch", "time_batch"

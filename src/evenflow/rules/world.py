@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from evenflow.errors import nearest
 from evenflow.operators.keyed import Units
 from evenflow.operators.slots import Longs
 from evenflow.rules import syntax as s
-from evenflow.rules.arithmetic import family
 from evenflow.rules.binding import Scope, listed, matching
-from evenflow.rules.cells import result_type
+from evenflow.rules.cells import Reduced, reduced
 from evenflow.rules.clock import Clock
-from evenflow.rules.errors import Text, nearest
-from evenflow.rules.expressions import Compiled, compile_condition, compile_expression
+from evenflow.rules.errors import Text
+from evenflow.rules.expressions import compile_condition, compile_expression
 from evenflow.rules.frame import Frame, Intake, Results
 from evenflow.rules.functions import Function
 from evenflow.rules.outputs import Output, aggregates, canonical
@@ -111,6 +111,10 @@ class World:
     states: States = field(default_factory=States)
     clock: Clock | None = None
     """The latest time of each key, if anything goes by it."""
+    ansi: bool = True
+    """Whether sums that their types cannot hold are an error; null, if not."""
+    exact: bool = False
+    """Whether any aggregate is of whole numbers or decimals."""
 
     def stream(self, name: str, at: s.Node, text: Text) -> str:
         """The stream that is meant: the one so spelled, else the only one but for its case."""
@@ -123,7 +127,7 @@ class World:
 
     def scope(self, text: Text, sources: Mapping[str, pa.Schema], clause: str = "WHERE") -> Scope:
         """For expressions over these aliases."""
-        return Scope(text, sources, self.functions, streams=frozenset(self.streams), clause=clause)
+        return Scope(text, sources, self.functions, streams=frozenset(self.streams), clause=clause, ansi=self.ansi)
 
     def side(self, source: s.Source, text: Text) -> Side:
         """Bind an item of FROM."""
@@ -139,20 +143,24 @@ class World:
         intake = Intake(list(self.streams).index(stream), label, condition)
         return Side(source, alias, stream, intake, view, schema)
 
-    def aggregates(self, rule: s.Rule, scope: Scope) -> dict[str, tuple[s.Aggregate, Compiled | None]]:
+    def aggregates(self, rule: s.Rule, scope: Scope) -> dict[str, tuple[s.Aggregate, Reduced]]:
         """The aggregates of a rule by their text, each with what it is of."""
         found = {}
-        inside = Scope(scope.text, scope.sources, scope.functions, streams=scope.streams, clause="an aggregate")
+        inside = replace(scope, first=None, aggregates={}, clause="an aggregate")
         for text, node in aggregates(rule).items():
             if node.distinct:
                 raise scope.text.error(f"{text} is not to be had: leave out distinct, or GROUP BY the values", node)
             value = None if node.argument is None else compile_expression(node.argument, inside)
-            if value is not None and node.name != "count" and family(value.type) != "number":
+            made = reduced(node.name, text, value, self.ansi)
+            if made is None:
                 assert node.argument is not None
+                assert value is not None
+                wanted = "a number, a date, a time or a boolean" if node.name in ("min", "max") else "a number"
                 raise scope.text.error(
-                    f"{node.name} needs a number, {show(node.argument)} is {value.type}", node.argument
+                    f"{node.name} needs {wanted}, {show(node.argument)} is {value.type}", node.argument
                 )
-            found[text] = node, value
+            self.exact |= made.measure.words > 0
+            found[text] = node, made
         return found
 
     def in_key(self, expression: s.Expression, scope: Scope) -> bool:
@@ -160,7 +168,7 @@ class World:
         return isinstance(expression, s.Column) and scope.column(expression)[1] in self.key
 
 
-def aggregated(scope: Scope, found: Mapping[str, tuple[s.Aggregate, Any]]) -> Scope:
+def aggregated(scope: Scope, found: Mapping[str, tuple[s.Aggregate, Reduced]]) -> Scope:
     """The scope of expressions that read aggregates."""
-    types = {text: (text, result_type(node.name)) for text, (node, _) in found.items()}
-    return Scope(scope.text, scope.sources, scope.functions, streams=scope.streams, aggregates=types, clause="SELECT")
+    types = {text: (text, made.measure.type) for text, (_, made) in found.items()}
+    return replace(scope, first=None, aggregates=types, clause="SELECT")

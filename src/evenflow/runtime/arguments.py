@@ -23,6 +23,7 @@ from evenflow.policy import BALANCES, KEYED_BALANCES, Balance, KeyedBalance, bal
 from evenflow.policy.balance import Splitting
 from evenflow.runtime.frames import MAX_BODY
 from evenflow.runtime.keys import MOST_UNITS
+from evenflow.state.store import check_scheme
 
 LEAST_MEMORY = 64 * 1024
 LONGEST_NAME = 80
@@ -31,7 +32,9 @@ LONGEST_NAME = 80
 def check_dataframe(df: DataFrame) -> None:
     """Refuse what is no DataFrame."""
     if not hasattr(df, "mapInArrow"):
-        raise InvalidArgument(f"df is a {type(df).__name__}: give a DataFrame")
+        kind = f"{type(df).__module__.split('.')[0]}.{type(df).__qualname__}".removeprefix("builtins.")
+        remedy = "spark.createDataFrame makes one of it" if kind == "pandas.DataFrame" else "give one"
+        raise InvalidArgument(f"df is a {kind}, not a DataFrame of Spark: {remedy}")
 
 
 def check_operator(operator: KeyedOperator) -> None:
@@ -65,6 +68,7 @@ def where_of(checkpoint: str | Path | None) -> str:
         raise InvalidArgument(f"checkpoint={checkpoint!r}: give a directory or a URI, or leave it out")
     if not text:
         raise InvalidArgument("checkpoint is empty: give a directory or a URI, or leave it out")
+    check_scheme(text)
     return text if "://" in text else str(Path(text).absolute())
 
 
@@ -191,6 +195,11 @@ def arrow_schema(spark: SparkSession, schema: StructType) -> Any:
         timezone=spark.conf.get("spark.sql.session.timeZone"),
         prefers_large_types=spark.conf.get("spark.sql.execution.arrow.useLargeVarTypes") == "true",
     )
+
+
+def case_sensitive(spark: SparkSession) -> bool:
+    """Whether the session tells names apart that differ in case only."""
+    return spark.conf.get("spark.sql.caseSensitive") == "true"
 
 
 def pickled(operator: MapOperator | Hosted) -> bytes:

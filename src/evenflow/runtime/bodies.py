@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
-from evenflow.errors import FunctionError, ProtocolError
+from evenflow.errors import FunctionError, ProtocolError, described
 from evenflow.runtime.frames import MAX_BODY, Frame
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def read_schema(frame: Frame) -> pa.Schema:
 
     try:
         return pa.ipc.read_schema(pa.py_buffer(frame.body))
-    except (pa.ArrowException, OSError, EOFError) as error:  # Arrow has no one class for bytes it cannot read
+    except Exception as error:  # Arrow has no one class for bytes it cannot read
         raise ProtocolError(f"a SCHEMA frame holds no schema: {error}") from None
 
 
@@ -37,9 +38,32 @@ def read_batch(frame: Frame, schema: pa.Schema) -> pa.RecordBatch:
     import pyarrow as pa
 
     try:
-        return pa.ipc.read_record_batch(pa.py_buffer(frame.body), schema)
-    except (pa.ArrowException, OSError, EOFError) as error:
+        batch = pa.ipc.read_record_batch(pa.py_buffer(frame.body), schema)
+        batch.validate()
+        for column in batch.columns:
+            _check(column)
+    except Exception as error:
         raise ProtocolError(f"frame {frame.sequence} is no record batch of its schema: {error}") from None
+    return batch
+
+
+def _check(column: pa.Array) -> None:
+    """Refuse a column that would be read beyond its bytes. Numbers cannot be; texts cost 1 ns a row here."""
+    import pyarrow.types as pt
+
+    kind = column.type
+    if pt.is_primitive(kind) or pt.is_null(kind) or pt.is_decimal(kind) or pt.is_fixed_size_binary(kind):
+        return
+    wide = pt.is_large_string(kind) or pt.is_large_binary(kind)
+    if not wide and not pt.is_string(kind) and not pt.is_binary(kind):
+        column.validate(full=True)
+    elif len(column):
+        import numpy as np
+
+        edges: Any = np.frombuffer(column.buffers()[1], np.int64 if wide else np.int32)
+        edges = edges[column.offset : column.offset + len(column) + 1]
+        if (edges[1:] < edges[:-1]).any():
+            raise ValueError("the places of its texts are not in order")
 
 
 def parts_of(answer: Answer) -> list[memoryview]:
@@ -69,16 +93,17 @@ def _parts(batch: pa.RecordBatch) -> Iterator[memoryview]:
 
 def error_body(worker: int, error: BaseException, where: str) -> bytes:
     """What went wrong, and which row it seems to come from."""
-    trace = "".join(traceback.format_exception(error))
-    said = {"error": _printable(_summary(error)), "traceback": _printable(trace[-20_000:])}
+    trace = "".join(traceback.format_exception(type(error), error, _without_ours(error.__traceback__)))
+    said = {"error": _printable(described(error)), "traceback": _printable(trace[-20_000:])}
     return json.dumps({"worker": worker, "where": where} | said).encode()
 
 
-def _summary(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # an exception whose own text fails
-        return type(error).__name__
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """Where the user's own code begins; all of it if there is none."""
+    rest = trace
+    while rest is not None and str(rest.tb_frame.f_globals.get("__name__", "")).startswith("evenflow."):
+        rest = rest.tb_next
+    return rest or trace
 
 
 def _printable(text: str) -> str:

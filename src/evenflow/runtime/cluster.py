@@ -20,9 +20,10 @@ from pyspark.sql.types import StructType
 from evenflow.control.controller import Controller
 from evenflow.control.events import TaskEnded, Transfer
 from evenflow.control.region import Region
-from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument
+from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument, StoreInUse
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
+from evenflow.operators.declared import spelled
 from evenflow.operators.keyed import KeyedOperator, identity
 from evenflow.operators.map import Input, MapOperator
 from evenflow.policy import Balance, KeyedBalance
@@ -30,6 +31,7 @@ from evenflow.runtime.arguments import (
     arrow_schema,
     balance_of,
     bytes_of,
+    case_sensitive,
     check_dataframe,
     check_move,
     check_name,
@@ -44,18 +46,23 @@ from evenflow.runtime.arguments import (
     weights_of,
     where_of,
 )
-from evenflow.runtime.detect import Rules, plan_rules
+from evenflow.runtime.detect import Order, Rules, plan_rules
 from evenflow.runtime.driver import Driver
 from evenflow.runtime.eventlog import EventLog
 from evenflow.runtime.feeder import Feed
+from evenflow.runtime.interrupts import Interrupts
+from evenflow.runtime.order import ordering_of, warning_of
 from evenflow.runtime.plan import plan_keyed
 from evenflow.runtime.qos import Named
 from evenflow.runtime.queries import Queries
 from evenflow.runtime.regions import Regions
-from evenflow.runtime.session import cancel_stage, check_slots, driver_host, executor_of, remedy_for_slots, slot_count
+from evenflow.runtime.session import cancel_stage, driver_host, executor_of, missing_package, use_this_python
 from evenflow.runtime.settings import Settings
+from evenflow.runtime.slots import check_slots, give_back, hold_slots, remedy_for_slots, slot_count, slots_needed
+from evenflow.runtime.stages import Stages
 from evenflow.runtime.supervisor import Supervisor
 from evenflow.runtime.vault import Kept, Vault
+from evenflow.state.sealed import key_of
 
 STOP_S = 20.0
 
@@ -69,13 +76,16 @@ class Cluster:
 
     - `start_timeout`: seconds to wait for all workers to start.
     - `period`: seconds between samples of blocking rates, reports and decisions.
-    - `stall_timeout`: seconds a task waits without a sign of life from its workers before it fails and says which.
+    - `stall_timeout`: seconds a task waits without a sign of life from its workers before it fails and says which; a
+      worker that says nothing for so long while state is to be loaded into it is replaced.
     - `event_log`: a file for the event log (JSON lines); the latest events are in `events()` in any case.
     - `emulate`: capacities to emulate, see `evenflow.testing.Emulate`.
     - `checkpoint`: a directory, URI or PostgreSQL database (`postgresql://user@host/database?schema=name`) that the
       driver and all executors can reach, for the state of streaming queries
       over keyed operators: with it they are exactly-once wherever Spark's own are, whatever is lost. Keep it beside
       Spark's own checkpointLocation; it belongs to one cluster at a time.
+    - `checkpoint_key`: at least 16 bytes, or characters, that only the cluster knows: then nothing is read from the
+      checkpoint, and no state unpickled, that was not written with the same key. State is not encrypted.
     - `memory`: what the state of keyed operators may take in each worker, in bytes or as "512m"; what is more goes to
       the worker's local disk, and rows for it wait until it is brought back.
     - `qos`: how much the latency of keyed operators matters, by their names, where several share the workers: weights
@@ -93,6 +103,7 @@ class Cluster:
         event_log: str | Path | None = None,
         emulate: Emulate | None = None,
         checkpoint: str | Path | None = None,
+        checkpoint_key: bytes | str | None = None,
         qos: Mapping[str, float] | None = None,
         memory: str | int | None = None,
     ) -> None:
@@ -109,27 +120,39 @@ class Cluster:
         secret = secrets.token_bytes(32)
         name = uuid.uuid4().hex[:8]
         where, budget, weights = where_of(checkpoint), bytes_of(memory), weights_of(qos)
-        self._vault = Vault(where, f"cluster {name}") if where else None
+        key = key_of(checkpoint_key)
+        if key and not where:
+            raise InvalidArgument("checkpoint_key is given and checkpoint is not: give both, or neither")
+        use_this_python(self._context)
+        hold_slots(self._context, name, workers)
         self._named = Named(weights)
+        self._vault: Vault | None = None
         try:
+            self._vault = Vault(where, f"cluster {name}", key) if where else None
             log = EventLog(event_log)
             queries = Queries(spark)
-            asked = (queries.untouched, self._vault, partial(cancel_stage, self._context), queries)
-            self._driver = Driver(Controller(workers, weights), secret, bind, period, log, *asked)
+            cancel = partial(cancel_stage, self._context)
+            stages = Stages(self._context)
+            asked = (queries.untouched, self._vault, cancel, queries, stages)
+            controller = Controller(workers, weights, stall_timeout)
+            self._driver = Driver(controller, secret, bind, period, log, *asked, replace_worker=self._replace)
         except BaseException:
+            give_back(self._context, name)
             if self._vault is not None:
                 self._vault.close()
             raise
         self._regions = Regions(self._driver, self._vault)
         settings = Settings(
-            name, host, self._driver.port, secret, period, stall_timeout, emulate, where, weights, budget
+            name, host, self._driver.port, secret, period, stall_timeout, emulate, where, weights, budget, key
         )
         self._settings = settings
         self._supervisor = Supervisor(self._context, settings, workers, self._task_ended)
+        self._interrupts = Interrupts(spark)
         atexit.register(self.stop)
         try:
+            stages.warm_up()  # while the workers start
             self.await_workers(start_timeout)
-            check_slots(self._context, workers)
+            check_slots(self._context, name)
         except BaseException:
             self.stop()
             raise
@@ -196,6 +219,8 @@ class Cluster:
         spread: str = "hash",
         split_keys: bool = False,
         transfer: Transfer = "direct",
+        order_by: str | Sequence[str] | None = None,
+        lateness: str | float | timedelta | None = None,
         **options: Any,
     ) -> DataFrame:
         """Apply a stateful operator to the rows of `df` on the workers, each key's rows where that key's state is.
@@ -205,8 +230,15 @@ class Cluster:
         as they are ready, or with `ordered=True` in the order of the rows they come from. Rows whose key is null have a
         unit of their own. `schema` is what the operator returns; ready-made operators know it.
 
-        State lasts as long as the streaming query and the cluster, or one evaluation of a batch DataFrame by one Spark
-        job: actions that run several jobs (take, show, toLocalIterator) evaluate each part by itself, so persist first.
+        `order_by` names a column or several: within each micro-batch (or the whole batch DataFrame) the operator sees
+        the rows of each key in their order, whatever partitions they come from, so results are the same every time.
+        With `lateness` ("10 seconds", or seconds), across micro-batches too: the first column is the time, and rows
+        wait until it is so much behind the latest row of any key. Those that come later still are counted as late and
+        left out, unless the operator has `on_late`. Without `order_by`, rows of one key from several partitions meet in
+        the order of arrival.
+
+        State lasts as long as the streaming query and the cluster. A batch DataFrame has fresh state in each action, as
+        Spark evaluates it anew; if the result is persisted, all actions on it share one evaluation.
 
         `balance` is a name, whose parameters are given as `options` (`balance="flux", th_imb=1.1`), or an object from
         `evenflow.policy`. Those that send rows of one key to several workers ("river", "pkg") are refused for operators
@@ -221,23 +253,28 @@ class Cluster:
         check_dataframe(df)
         check_name(name)
         check_operator(operator)
+        operator = spelled(operator, df.columns, case_sensitive(self._spark))
+        operator = operator.planned(ansi=self._spark.conf.get("spark.sql.ansi.enabled") == "true")
         chosen = keyed_balance_of(balance, options)
         check_sharing(operator, chosen, split_keys)
         check_units(units, self._size)
+        ordering = ordering_of(df, order_by, lateness, ordered, chosen)
         if transfer not in get_args(Transfer) or (transfer == "store" and self._vault is None):
             raise InvalidArgument(f"transfer={transfer!r}: give 'direct', or 'store' in a cluster with a checkpoint")
-        plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread)
+        plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread, ordering)
         code = pickled(plan.hosted)
+        warning = warning_of(operator, ordering, name or "keyed")
         if self._vault is not None and df.isStreaming and chosen.by_content:
             by = f"{key} modulo" if spread == "modulo" else key
-            kept = Kept(f"{identity(operator)} by {by}", units + 1)
-            region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer)
+            kept = Kept(f"{identity(operator)} by {by}{ordering or ''}", units + 1, bool(name))
+            region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer, warning)
         else:
-            region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer)
+            region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer, warning)
         self._named.use(name or region)
         self._regions.await_operator(digest)
         choices = 0 if chosen.by_content else getattr(chosen, "choices", 0)
-        return plan.applied(self._settings, region, digest, chosen.by_content, choices)
+        shares = max(1, min(self._size, slot_count(self._context) - self._size))
+        return plan.applied(self._settings, region, digest, chosen.by_content, choices, shares)
 
     def detect(
         self,
@@ -248,9 +285,12 @@ class Cluster:
         functions: Mapping[str, Callable[..., Any]] | None = None,
         time: str | None = None,
         lateness: str | float | timedelta | None = None,
+        order: Order | None = None,
+        order_by: str | Sequence[str] | None = None,
         units: int = 4096,
         balance: str | KeyedBalance = "auto",
         name: str = "",
+        ordered: bool = False,
         **options: Any,
     ) -> DataFrame:
         """Run rules over the rows of `df`, each key's rows where that key's windows are; what they detect.
@@ -262,15 +302,29 @@ class Cluster:
         `functions` are called in rules by their names, with pandas Series, and return one value for each; a function
         made with `pandas_udf` says of which type, others return doubles.
 
-        `time` is the column by which windows in time and `timer:within` go; without it they go by the time of the
-        micro-batch. Rows that are more than `lateness` ("10 seconds", or seconds) behind the latest of their key take
-        no part: they come out in the last column, `late`, as they were. Without it, no row is late.
+        `time` is the column by which windows in time and `timer:within` go, and in whose order rules see the rows of a
+        key, of all streams; without it they go by the time of the micro-batch. With `lateness` ("10 seconds", or
+        seconds) rows of a stream wait until their time is so much behind the latest row of any key; those that come
+        later still take no part, and come out in the last column, `late`, as they were. Without it, rows are in order
+        within their micro-batch, and none is late. Windows end when that time has passed, whoever's rows tell it; at
+        the end of a batch DataFrame all do. `order="arrival"`: rules see rows as they arrive, and each key has its own
+        time.
+
+        `order_by`: columns by which rows of the same time, or without `time` those of a micro-batch, are ordered.
 
         `units`, `balance`, `name` and further options are those of `keyed`.
         """
         self._check_running()
-        rows, operator = plan_rules(df, rules, key, functions, time, lateness)
-        return self.keyed(rows, key, operator, units=units, balance=balance, name=name, **options)
+        planned = plan_rules(df, rules, key, functions, time, lateness, order, order_by)
+        if ordered and planned.order_by is not None:
+            given = "time=" if order_by is None else "order_by="
+            raise InvalidArgument(
+                f"{given} and ordered=True: rules see rows in the order of their times, and results come then, not in "
+                "the order in which Spark has the rows: leave out ordered=True, or give order='arrival'"
+            )
+        more = {**options, "order_by": planned.order_by, "lateness": planned.lateness, "ordered": ordered}
+        rows, operator = planned.rows, planned.operator
+        return self.keyed(rows, key, operator, units=units, balance=balance, name=name, **more)
 
     def workers(self) -> list[WorkerStatus]:
         """The workers: id, executor, host, pid, state, restarts and what they did so far."""
@@ -311,8 +365,9 @@ class Cluster:
         self._check_running()
         deadline = time.monotonic() + timeout
         while (live := self._driver.ask(Controller.live)) < self._size:
-            if time.monotonic() > deadline:
-                raise ClusterStartError(self._why_not_started(live, timeout))
+            why = missing_package(self._last_failure())
+            if why or time.monotonic() > deadline:
+                raise ClusterStartError(why or self._why_not_started(live, timeout))
             time.sleep(0.02)
 
     def events(self) -> list[dict[str, Any]]:
@@ -331,14 +386,21 @@ class Cluster:
             self._supervisor.stop(STOP_S)
         finally:
             self._driver.close()
+            self._interrupts.close()
+            give_back(self._context, self._settings.cluster)
             self._closed = True  # not before: a Ctrl-C on the way here leaves the rest to the next call
             atexit.unregister(self.stop)
 
     def _check_running(self) -> None:
         if self._stopped:
             raise ClusterStopped("this cluster was stopped: start a new Cluster")
+        if self._vault is not None and self._vault.lost:
+            raise StoreInUse(self._vault.lost)
         if self._context._jsc is None:
             raise ClusterStopped("the Spark session of this cluster was stopped: start a new session and a new Cluster")
+
+    def _replace(self, worker: int) -> None:
+        self._supervisor.replace(worker)
 
     def _task_ended(self, worker: int, reason: str) -> None:
         self._driver.post(TaskEnded(self._driver.now(), worker, reason))
@@ -346,7 +408,12 @@ class Cluster:
     def _why_not_started(self, live: int, timeout: float) -> str:
         slots = slot_count(self._context)
         message = f"{live} of {self._size} workers started within {timeout:.0f} s; the session has {slots} task slots. "
-        failures = [event for event in self._driver.events() if event["event"] == "task-ended"]
-        if failures:
-            return message + f"The last worker task to fail said: {failures[-1]['reason']}"
-        return message + remedy_for_slots(self._context, self._size + 1)
+        failure = self._last_failure()
+        if failure:
+            return message + f"The last worker task to fail said: {failure}"
+        return message + remedy_for_slots(self._context, slots_needed(self._context))
+
+    def _last_failure(self) -> str:
+        """Why the last worker task to end did so; empty if none has."""
+        ended = (str(event["reason"]) for event in reversed(self._driver.events()) if event["event"] == "task-ended")
+        return next(ended, "")

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from evenflow.errors import BlobMissing, EvenflowError, StoreError
+from evenflow.errors import BlobMissing, EvenflowError, StoreError, described
 from evenflow.runtime.journal import PAUSE_S, TRIES
 from evenflow.runtime.mover import Parcel, Undelivered
+from evenflow.runtime.threads import heard
 from evenflow.state.manifest import move_name
+from evenflow.state.sealed import Place
 from evenflow.state.store import Store, open_store
 from evenflow.state.units import load_units, pack_units
 
@@ -50,7 +52,7 @@ Job = Callable[[], Parcel | Stored | Undelivered | Unfetched | None]
 class Depot:
     """Owns a store and a thread, which is there from the first move on."""
 
-    def __init__(self, where: str, cluster: str, wake: Callable[[], None]) -> None:
+    def __init__(self, where: str | Place, cluster: str, wake: Callable[[], None]) -> None:
         self.inbox: queue.SimpleQueue[Parcel | Stored | Undelivered | Unfetched] = queue.SimpleQueue()
         self._where = where
         self._cluster = cluster
@@ -59,6 +61,8 @@ class Depot:
         self._outbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
+        self.failure = ""
+        """Why the thread has ended, if it should not have."""
 
     def put(self, region: str, parcel: Parcel) -> None:
         """Put the units of a movement into the store, in the background: then comes `Stored` or `Undelivered`."""
@@ -84,8 +88,14 @@ class Depot:
     def _begin(self, job: Job) -> None:
         self._outbox.put(job)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="evenflow-depot", daemon=True)
+            self._thread = threading.Thread(
+                target=heard, args=(self._run, self._failed), name="evenflow-depot", daemon=True
+            )
             self._thread.start()
+
+    def _failed(self, error: BaseException) -> None:
+        self.failure = described(error)
+        self._wake()
 
     def _run(self) -> None:
         while (job := self._outbox.get()) is not None and not self._closing.is_set():
@@ -103,20 +113,20 @@ class Depot:
         try:
             parts = pack_units({parcel.move: [pickle.PickleBuffer(part) for part in parcel.parts]})
             self._tried(lambda store: store.put(self._name(region, parcel.move), parts))
-        except (EvenflowError, OSError) as error:
-            return Undelivered(parcel.move, f"{error}")
+        except BaseException as error:  # whatever it is, the movement is taken back
+            return Undelivered(parcel.move, described(error))
         return Stored(parcel.move)
 
     def _get(self, region: str, move: int) -> Parcel | Unfetched:
         name = self._name(region, move)
         try:
             units = self._tried(lambda store: load_units(partial(store.get, name), [move], name))
-        except (EvenflowError, OSError) as error:
-            return Unfetched(move, region, f"{error}")
+        except BaseException as error:
+            return Unfetched(move, region, described(error))
         return Parcel(move, units[move])
 
     def _delete(self, region: str, move: int) -> None:
-        with suppress(EvenflowError, OSError):  # it stays until the next cluster here removes it
+        with suppress(Exception):  # it stays until the next cluster here removes it
             self._tried(lambda store: store.delete([self._name(region, move)]))
 
     def _name(self, region: str, move: int) -> str:

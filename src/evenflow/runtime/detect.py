@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import reduce
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -22,6 +23,8 @@ from evenflow.runtime.arguments import check_dataframe, schema_of
 
 PANDAS = PythonEvalType.SQL_SCALAR_PANDAS_UDF
 Rules = str | Sequence[str] | Mapping[str, str]
+Order = Literal["time", "arrival"]
+"""How rows of one key meet: in the order of their times, or as they arrive."""
 
 STREAM, TIME = "__evenflow_stream", "__evenflow_time"
 """Columns that are added where there are several streams, and where rules go by the time of the micro-batch."""
@@ -37,6 +40,18 @@ SECONDS = {
 SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
 
+@dataclass(frozen=True)
+class Detection:
+    """Rules over some rows, as they are given to `Cluster.keyed`."""
+
+    rows: DataFrame
+    operator: RuleOperator
+    order_by: tuple[str, ...] | None
+    """The columns by which rows are put in order; the time, if there is one, is the first."""
+    lateness: float | None
+    """For how many seconds rows wait for others, if they do."""
+
+
 def plan_rules(
     df: DataFrame | Mapping[str, DataFrame],
     rules: Rules,
@@ -44,8 +59,10 @@ def plan_rules(
     functions: Mapping[str, Callable[..., Any]] | None,
     time: str | None,
     lateness: str | float | timedelta | None,
-) -> tuple[DataFrame, RuleOperator]:
-    """The rows, and the operator that runs the rules over them."""
+    order: Order | None = None,
+    order_by: str | Sequence[str] | None = None,
+) -> Detection:
+    """The rows, the operator that runs the rules over them, and in what order it is to see them."""
     given: Any = functions  # what is no mapping is refused by the operator
     if isinstance(functions, Mapping):
         given = {name: _function(name, function) for name, function in functions.items()}
@@ -58,15 +75,54 @@ def plan_rules(
         check_dataframe(df)
         rows, streams = df, {plain.stream: df.columns}
     several = STREAM if len(streams) > 1 else None
+    by = _order_by(order, order_by, time)
+    in_order = time is not None and by is not None
     if time is not None:
         time = _time(time, streams)
     elif plain.timed:
         time, rows = TIME, rows.withColumn(TIME, F.current_timestamp())
+    if in_order and by is not None:
+        by = (str(time), *(name for name in by if name.lower() != str(time).lower()))
+        _check_waiting(plain, rows, late_s)
     names = [_resolved(one, rows.columns) or one for one in keys if isinstance(one, str)]
     operator = RuleOperator(
-        rules, given, key=names, time=time, lateness_s=late_s, streams=streams, stream_column=several
+        rules,
+        given,
+        key=names,
+        time=time,
+        lateness_s=late_s,
+        streams=streams,
+        stream_column=several,
+        in_order=in_order,
+        as_they_come=order == "arrival",
     )
-    return rows, operator
+    return Detection(rows, operator, by, late_s if in_order else None)
+
+
+def _order_by(order: Any, order_by: Any, time: Any) -> tuple[str, ...] | None:
+    """The columns by which rows are put in order beside the time; None if they come as they arrive."""
+    if order not in (None, *get_args(Order)):
+        raise InvalidArgument(f"order={order!r}: give 'time', or 'arrival' for rows as they come")
+    if order == "time" and time is None:
+        raise InvalidArgument("order='time' and time is None: name the column that holds the time")
+    if order == "arrival" and order_by is not None:
+        raise InvalidArgument(f"order='arrival' and order_by={order_by!r}: leave out one of them")
+    names = [order_by] if isinstance(order_by, str) else order_by
+    if names is not None and (not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names)):
+        raise InvalidArgument(f"order_by={order_by!r}: give the name of a column, or a list of names")
+    if names is None and (time is None or order == "arrival"):
+        return None
+    return tuple(names or ())
+
+
+def _check_waiting(operator: RuleOperator, rows: DataFrame, lateness: float | None) -> None:
+    """Refuse windows over a stream that would have to end at a time that nobody knows."""
+    if rows.isStreaming and lateness is None and operator.batches:
+        raise InvalidArgument(
+            "win:time_batch over a stream with time= and without lateness=: a window ends when no row of its time can "
+            "come any more. Say by lateness= how far rows may be behind the latest, such as '10 seconds' (0 for not at "
+            "all), or give order='arrival': each key's windows then end with its own rows only"
+        )
 
 
 def seconds_of(lateness: str | float | timedelta) -> float:
@@ -118,7 +174,10 @@ def _time(time: Any, streams: Mapping[str, Sequence[str]]) -> str:
 
 
 def _union(streams: Mapping[str, DataFrame], keys: Sequence[str | Column]) -> tuple[DataFrame, dict[str, list[str]]]:
-    """All rows, with a column that tells which stream each is of; columns that a stream has not are null."""
+    """All rows, with a column that tells which stream each is of; columns that a stream has not are null.
+
+    It is the first column: rows of one time are in the order in which the streams are given.
+    """
     if not streams:
         raise InvalidArgument("there are no streams: give a DataFrame, or several by name")
     for name, df in streams.items():
@@ -135,7 +194,7 @@ def _union(streams: Mapping[str, DataFrame], keys: Sequence[str | Column]) -> tu
     _check_types(streams)
     for name, df in streams.items():
         _check_keys(name, df, keys)
-    parts = [df.withColumn(STREAM, F.lit(name)) for name, df in streams.items()]
+    parts = [df.select(F.lit(number).alias(STREAM), "*") for number, df in enumerate(streams.values())]
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts), columns
 
 

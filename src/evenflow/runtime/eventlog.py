@@ -14,6 +14,31 @@ from evenflow.control.events import Record
 KEPT = 10_000
 
 
+MOST, PER_S = 100, 60.0
+"""Refusals that are written down, at most, in so many seconds."""
+
+
+class Quota:
+    """Strangers decide how often they knock, not how long our log is: of more than MOST in PER_S only the number."""
+
+    def __init__(self, most: int = MOST, per_s: float = PER_S) -> None:
+        self._most, self._per_s = most, per_s
+        self._since = -per_s
+        self._count = 0
+
+    def admits(self) -> bool:
+        """Whether one more is written down."""
+        self._count += 1
+        return self._count <= self._most
+
+    def left_out(self, now: float, closing: bool = False) -> int:
+        """Once its time is over, how many were not written down; counting begins anew."""
+        if now - self._since < self._per_s and not closing:
+            return 0
+        left, self._count, self._since = max(0, self._count - self._most), 0, now
+        return left
+
+
 class EventLog:
     """Appends records; `time` is seconds since the cluster started, `at` the wall clock."""
 

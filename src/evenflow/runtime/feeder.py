@@ -321,8 +321,4 @@ class Feed:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one feeder over one task's rows."""
         schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
-        feeder = Feeder(self.settings, self.region, self.operator, schema, self.splitting)
-        try:
-            yield from feeder.run(batches)
-        finally:
-            feeder.close()
+        return Feeder(self.settings, self.region, self.operator, schema, self.splitting).serve(batches)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError, RegionStalled
+from evenflow.errors import ClusterStopped, EvenflowError, FunctionError, ProtocolError, RegionStalled, StateLost
 from evenflow.runtime.channel import SOCKET_BUFFER, Channel, PeerGone
 from evenflow.runtime.frames import Frame, Kind
 from evenflow.runtime.link import Link
@@ -46,11 +46,30 @@ class Feeding(ABC):
         self._rows_out = 0
         self._progress = self._reported = time.perf_counter()
 
+    def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The results of a task's rows; afterwards every connection is closed.
+
+        Errors that say all there is to say come without our own frames around the user's.
+        """
+        try:
+            yield from self.run(batches)
+        except GeneratorExit:
+            self.unread()
+            raise
+        except (FunctionError, StateLost) as error:
+            raise error.with_traceback(None) from None
+        finally:
+            self.close()
+
     def close(self) -> None:
         """Close every connection."""
         self._board.close()
 
     # -- what a subclass says
+
+    @abstractmethod
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The results of all rows."""
 
     @abstractmethod
     def _answer(self, link: Link, frame: Frame) -> None:
@@ -73,6 +92,9 @@ class Feeding(ABC):
 
     def _opened(self, link: Link) -> None:  # noqa: B027 - most have nothing to do
         """A worker has proved itself."""
+
+    def unread(self) -> None:  # noqa: B027
+        """Spark gives no more rows and takes no more results, before the end."""
 
     def _hurry(self) -> None:  # noqa: B027
         """The next rows may be long in coming: send what waits for them."""
@@ -98,7 +120,11 @@ class Feeding(ABC):
             while slow and any(link.channel.unsent for link in self._links.values()):
                 self._wait()  # the next batch may be long in coming: let go of this one first
             started = self._away()
-            batch = next(batches, None)
+            try:
+                batch = next(batches, None)
+            except Exception:
+                self.unread()
+                raise
             slow = self._back() - started > SLOW_PULL_S
             if batch is None:
                 return
@@ -292,4 +318,6 @@ def identity() -> dict[str, Any]:
         "epoch": int(context.getLocalProperty("streaming.sql.batchId") or 0),
         "stage": str(context.stageId()),
         "run": context.getLocalProperty("spark.jobGroup.id") or "",
+        "task": context.taskAttemptId(),
+        "execution": context.getLocalProperty("spark.sql.execution.id") or "",
     }

@@ -24,6 +24,9 @@ CHECKSUM = struct.Struct("<Q")
 HEADER_BYTES = HEADER.size + CHECKSUM.size
 MAX_BODY = 256 * 1024 * 1024
 """No frame has a larger body: a corrupt length must not make a peer allocate without bound."""
+FIRST_BODY = 8 * 1024 * 1024
+"""Room that a header is given for its body at once: as much as rows and results take, so that these are never copied.
+More comes as bytes come: then the room is at most twice what has arrived, whatever the header says."""
 TOLD, TAKEN = 1, 2
 """In `unit` of a RESULT of a keyed operator. TOLD: the last column tells from which row of the frame each comes. TAKEN:
 the rest of the frame waits for state that is on disk; the next frame may be sent."""
@@ -107,8 +110,8 @@ class Encoder:
 class Decoder:
     """Turns the bytes of one direction of one connection into frames.
 
-    The caller reads into `target()` and says with `received(n)` how much came; nothing is copied on the way. Memory
-    held is one header and at most one body of the limit's size.
+    The caller reads into `target()`, does not keep it, and says with `received(n)` how much came. Memory held is one
+    header, and of one body FIRST_BODY or at most twice what has come of it.
     """
 
     def __init__(self, seed: int = 0, limit: int = MAX_BODY) -> None:
@@ -117,6 +120,7 @@ class Decoder:
         self._count = 0
         self._head = bytearray(HEADER_BYTES)
         self._body = bytearray()
+        self._length = 0
         self._fields: tuple[int, ...] = ()
         self._reading_body = False
         self._target = memoryview(self._head)
@@ -128,8 +132,10 @@ class Decoder:
     def received(self, count: int) -> Frame | None:
         """Note `count` bytes written to `target()`; give the frame if that completed one."""
         self._target = self._target[count:]
-        if not self._reading_body and not self._missing():
+        if not self._missing() and not self._reading_body:
             self._begin_body()
+        elif not self._missing() and len(self._body) < self._length:
+            self._grow()
         return self._finish() if self._reading_body and not self._missing() else None
 
     def feed(self, data: bytes) -> Iterator[Frame]:
@@ -165,9 +171,17 @@ class Decoder:
         if length > self._limit:
             raise ProtocolError(f"frame {self._count} announces {length} bytes, over the limit of {self._limit} bytes")
         self._fields = (kind, flags, *rest)
-        self._body = bytearray(length)
+        self._length = length
+        self._body = bytearray(min(length, FIRST_BODY))
         self._target = memoryview(self._body)
         self._reading_body = True
+
+    def _grow(self) -> None:
+        """Make room for as much again as has come."""
+        filled = len(self._body)
+        self._target.release()  # it keeps the body where it is
+        self._body += bytes(min(filled, self._length - filled))
+        self._target = memoryview(self._body)[filled:]
 
     def _finish(self) -> Frame:
         expected = _checksum(memoryview(self._head)[: HEADER.size], self._body, self._seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,6 @@ SIZES_S = 1.0
 """State is measured this often."""
 SIZED = 4096
 """Units whose state is measured at a time, at most."""
-REMEMBERED = 1000
-"""Evaluations and movements remembered as over, so that what arrives late for them is not kept."""
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -105,7 +101,7 @@ class Region:
                 sizes += copy.sizes(units)
             except BaseException:  # the user's code: a size that cannot be told must not end a worker full of state
                 return np.zeros(len(units), np.int64)
-        return sizes
+        return np.maximum(sizes, 0)
 
     def _on_disk(self) -> Units:
         """The units whose state is on disk."""
@@ -120,7 +116,7 @@ class Region:
         before, self.counted = self.counted, {}
         for evaluation, state in self.copies.items():
             operator = state.operator if isinstance(state, Paged) else state
-            self.counted[evaluation] = operator.tallies()
+            self.counted[evaluation] = {name: int(count) for name, count in operator.tallies().items()}
             for name, count in self.counted[evaluation].items():
                 sums[name] = sums.get(name, 0) + count - before.get(evaluation, {}).get(name, 0)
         return sums
@@ -145,7 +141,14 @@ class Holdings(dict[str, Region]):
         hosted = self.code(region.operator)
         if hosted is None:
             raise ProtocolError(f"operator {region.operator} is not here yet")
+        self.check_units(region.operator, region.units)
         return hosted
+
+    def check_units(self, operator: str, units: int) -> None:
+        """Refuse a number of units that is not the operator's own, if its code is here to say so."""
+        hosted = self.code(operator)
+        if isinstance(hosted, Hosted) and hosted.units != units:
+            raise ProtocolError(f"a feeder of operator {operator} speaks of {units} units: it has {hosted.units}")
 
     def copy_of(self, region: Region, evaluation: str) -> State:
         """The copy that has the state of an evaluation."""
@@ -188,10 +191,3 @@ class Holdings(dict[str, Region]):
             "resident": pool.held if pool is not None else 0,
             "spilled": sum(state.spilled_bytes for region in self.values() for state in region.paged),
         }
-
-
-def remember(kept: dict[T, Any], key: T, value: Any = None) -> None:
-    """Keep this, and of what was kept before the latest."""
-    kept[key] = value
-    while len(kept) > REMEMBERED:
-        del kept[next(iter(kept))]

@@ -13,9 +13,10 @@ from evenflow.errors import ProtocolError
 from evenflow.operators.hosted import Hosted, units_of
 from evenflow.runtime.copies import Answer, Copies, answers, let_go, process
 from evenflow.runtime.depot import Depot
-from evenflow.runtime.holdings import Holdings, Region, remember
+from evenflow.runtime.holdings import Holdings, Region
 from evenflow.runtime.keeper import Keeper, Tell
-from evenflow.runtime.mover import Mover, Part
+from evenflow.runtime.labels import Part, remember
+from evenflow.runtime.mover import Mover
 from evenflow.runtime.moves import Moves
 from evenflow.state.paging import Paged
 
@@ -64,9 +65,12 @@ class Host:
 
     def open(self, name: str, operator: str, units: int, now: float, waited_s: float) -> None:
         """A feeder is here."""
+        self._regions.check_units(operator, units)
         if name not in self._regions:
             self._regions[name] = Region(operator, units)
         region = self._regions[name]
+        if region.units != units:
+            raise ProtocolError(f"a feeder of region {name} speaks of {units} units, and there are {region.units}")
         if not region.feeders:
             region.reported, region.waited_s = now, waited_s
         region.feeders += 1

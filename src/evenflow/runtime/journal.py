@@ -1,7 +1,7 @@
 """The journal: a worker's third thread, which puts segments and snapshots into the store.
 
 What was put, or could not be, waits in `inbox` for the worker's loop, which is woken. A store that fails is tried again
-a few times; what has not been put by then is reported, and never dropped in silence.
+a few times; what has not been put by then is reported, and never dropped in silence, whatever the reason.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenflow.errors import EvenflowError, StoreError
+from evenflow.errors import EvenflowError, StoreError, described
+from evenflow.runtime.threads import heard
+from evenflow.state.sealed import Place
 from evenflow.state.store import Part, Store, open_store
 
 TRIES = 5
@@ -50,7 +52,7 @@ class Outcome:
 class Journal:
     """Owns a thread and a store."""
 
-    def __init__(self, where: str, wake: Callable[[], None]) -> None:
+    def __init__(self, where: str | Place, wake: Callable[[], None]) -> None:
         self.inbox: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self.unsaved = 0
         """Bytes still to be put; changed by the worker's loop only."""
@@ -58,7 +60,11 @@ class Journal:
         self._wake = wake
         self._outbox: queue.SimpleQueue[Put | None] = queue.SimpleQueue()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="evenflow-journal", daemon=True)
+        self.failure = ""
+        """Why the thread has ended, if it should not have."""
+        self._thread = threading.Thread(
+            target=heard, args=(self._run, self._failed), name="evenflow-journal", daemon=True
+        )
         self._thread.start()
 
     def put(self, name: str, parts: Sequence[Part], about: Any) -> None:
@@ -85,6 +91,10 @@ class Journal:
         if self._thread.is_alive():
             raise EvenflowError(f"the journal's thread did not end within {CLOSE_S:g} s: the store hangs")
 
+    def _failed(self, error: BaseException) -> None:
+        self.failure = described(error)
+        self._wake()
+
     def _run(self) -> None:
         store: Store | None = None
         while (order := self._outbox.get()) is not None and not self._closing.is_set():
@@ -99,6 +109,9 @@ class Journal:
                     error = f"{failure}"
                     if attempt + 1 < TRIES and self._closing.wait(PAUSE_S * 2**attempt):
                         break
+                except BaseException as failure:  # no memory, or anything else: whoever waits for this blob is told
+                    error = described(failure)
+                    break
             self.inbox.put(Outcome(order.about, error))
             self._wake()
         if store is not None:

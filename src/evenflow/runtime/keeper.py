@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,9 @@ from evenflow.runtime.journal import UNSAVED_BYTES, Journal
 from evenflow.runtime.ledger import Ledger, Segment, Snapshot, query_of
 from evenflow.runtime.loader import Loaded, Loader, Order
 from evenflow.state.manifest import prefix_of
+from evenflow.state.sealed import Place
+
+ALIVE_S = 1.0
 
 Tell = Callable[[dict[str, Any]], None]
 Answer = Callable[[Any, dict[str, Any]], None]
@@ -28,13 +32,15 @@ class Keeper:
     """All of one worker that has to do with the store."""
 
     def __init__(
-        self, where: str, worker: int, wake: Callable[[], None], tell: Tell, answer: Answer, copies: Copies
+        self, where: str | Place, worker: int, wake: Callable[[], None], tell: Tell, answer: Answer, copies: Copies
     ) -> None:
         self._writer = f"{worker}.{secrets.randbits(48)}"
         self._tell = tell
         self._answer = answer
         self._journal = Journal(where, wake)
         self._loader = Loader(where, wake, copies)
+        self._loader.progress = self._alive
+        self._told = 0.0
         self._ledgers: dict[tuple[str, str], Ledger] = {}
         self._orders: dict[tuple[str, str], Order] = {}
         """Loads that are asked for, the latest of each; they begin when the operator's code is here."""
@@ -46,6 +52,11 @@ class Keeper:
     def full(self) -> bool:
         """Whether the store is so far behind that no rows should be taken."""
         return self._journal.unsaved >= UNSAVED_BYTES
+
+    @property
+    def failure(self) -> str:
+        """Why a thread has ended, if it should not have."""
+        return getattr(self._journal, "failure", "")
 
     def close(self) -> None:
         """End all threads."""
@@ -176,10 +187,19 @@ class Keeper:
                 case Snapshot(ledger=ledger) as snapshot:
                     if outcome.error:
                         ledger.not_saved(snapshot.units, snapshot.epoch)
+                        what = f"snapshot {snapshot.name}"
+                        self._tell({"type": "trouble", "what": what, "reason": outcome.error, "ends": False})
                     else:
                         self._report_saved(snapshot)
         self._begin_loads(code)
         return list(self._loaded())
+
+    def _alive(self) -> None:
+        """Loading takes its time, and the controller waits: once a second it hears that this goes on."""
+        now = time.monotonic()
+        if now - self._told >= ALIVE_S:
+            self._told = now
+            self._tell({"type": "alive"})
 
     def _begin_loads(self, code: Callable[[str], Any]) -> None:
         for key, order in self._orders.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import FunctionError, ProtocolError, StateLost, StoreError
+from evenflow.errors import EvenflowError, FunctionError, ProtocolError, StateLost, StoreError
 from evenflow.runtime.channel import DEEP_BUFFER, PeerGone
 from evenflow.runtime.feeding import Feeding
 from evenflow.runtime.frames import MAX_BODY, TAKEN, TOLD, Frame, Kind
@@ -54,10 +55,12 @@ class KeyedFeeder(Feeding):
         super().__init__(settings, feed.region, DEEP_BUFFER)
         if not feed.streaming:  # a batch DataFrame inside a stream: the query's number is there, but is not its own
             self._identity |= {"query": "", "epoch": 0}
+        self._identity["mark"] = feed.mark
         self._feed = feed
         self._merger = KeyedMerger(schema, feed.kept, feed.ordered)
         self._splitter: KeyedSplitter | None = None
         self._peer = self._units = self._attempt = 0
+        self._evaluation = ""
         self._ending: set[int] = set()
         """Workers that have not said yet that all is durable."""
         self._segments: dict[str, int] = {}
@@ -111,6 +114,12 @@ class KeyedFeeder(Feeding):
         yield from self._results()  # what came while the input was waited for
         self._end()
 
+    def unread(self) -> None:
+        """Say that Spark wants no more, so that this is not taken for a failure; if nobody hears it, it may be one."""
+        with suppress(EvenflowError):
+            self._tell_controller({"type": "unread"})
+            self._leave()
+
     def _end(self) -> None:
         """Say that all is through. With a store, not before all of it is durable, and noted as such."""
         began = time.perf_counter()
@@ -120,9 +129,14 @@ class KeyedFeeder(Feeding):
         while self._ending:
             self._wait()
         self._tell_controller({"type": "end", "segments": self._segments, "seconds": time.perf_counter() - began})
-        while self._attempt and not self._committed:
+        while self._stored and not self._committed:
             self._wait()
         self._leave()
+
+    @property
+    def _stored(self) -> bool:
+        """Whether the state is kept in a store: then a task without rows, too, may be the last to end of its batch."""
+        return bool(self._settings.checkpoint and self._identity["query"] and self._feed.by_content)
 
     def _results(self) -> Iterator[pa.RecordBatch]:
         return self._yielded(self._merger.ready())
@@ -262,6 +276,7 @@ class KeyedFeeder(Feeding):
         if self._splitter is None:
             self._peer = int(message["you"])
             self._attempt = int(message["attempt"])
+            self._evaluation = str(message["evaluation"])
             self._size = FrameSize({int(w): cost for w, cost in message["costs"].items()}, message["overhead"])
             owners: npt.NDArray[np.int32] = message["owners"]
             self._units = len(owners)
@@ -280,12 +295,11 @@ class KeyedFeeder(Feeding):
         return TwoChoices(entry["id"] for entry in workers)
 
     def _opening(self) -> dict[str, Any]:
-        query, stage = self._identity["query"], self._identity["stage"]
         return {
             "operator": self._feed.operator,
             "units": self._units,
             "region": self._region,
-            "evaluation": f"query {query}" if query else f"stage {stage}",
+            "evaluation": self._evaluation,
             "feeder": self._peer,
             "epoch": self._identity["epoch"],
             "attempt": self._attempt,
@@ -299,8 +313,13 @@ class KeyedFeeder(Feeding):
 
     def _tell_arrivals(self) -> None:
         if self._splitter is not None and self._feed.by_content:
-            units, rows = self._splitter.skew.arrivals()
+            units, rows = self._arrivals()
             self._tell_controller({"type": "arrived", "units": units, "unit_rows": rows})
+
+    def _arrivals(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Units with rows since this was last asked, and how many."""
+        assert self._splitter is not None
+        return self._splitter.skew.arrivals()
 
     def _drop(self, link: Link, reason: str) -> None:
         """A worker is gone, and its state with it."""
@@ -343,6 +362,8 @@ class KeyedFeed:
     """If not `by_content`: 2 if the key names two workers that rows may go to, 0 if any will do."""
     modulo: bool = False
     """Whether the key, a whole number, stands for its hash."""
+    mark: str = ""
+    """By this its code is told from that of any other operator: see `stages`."""
 
     @property
     def sent(self) -> list[int]:
@@ -352,8 +373,4 @@ class KeyedFeed:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one feeder over one task's rows."""
-        feeder = KeyedFeeder(self.settings, self, pa.ipc.read_schema(pa.py_buffer(self.schema)))
-        try:
-            yield from feeder.run(batches)
-        finally:
-            feeder.close()
+        return KeyedFeeder(self.settings, self, pa.ipc.read_schema(pa.py_buffer(self.schema))).serve(batches)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -22,16 +23,20 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DateType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     MapType,
     ShortType,
+    StringType,
     StructType,
     TimestampNTZType,
     TimestampType,
+    VariantType,
 )
 
-from evenflow.errors import InvalidArgument, first_line
+from evenflow.errors import InvalidArgument, first_line, nearest
 
 KEY = "__evenflow_key"
 MOST_UNITS = 1_000_000
@@ -124,17 +129,51 @@ def hash_of(df: DataFrame, columns: list[Column], what: str) -> Column:
     """xxhash64 of the columns, null if all are null; two keys in 2 ** 64 are taken for one.
 
     xxhash64 skips nulls and knows no borders: (null, a) and (a, null) are told apart by flags, values in arrays and
-    structs by hashing their JSON.
+    structs by hashing their JSON. What is hashed is the same for values that Spark takes for equal: -0.0 and 0.0 (all
+    NaN are one already), strings that are equal by their collation.
     """
     nulls = [column.isNull() for column in columns]
     kinds = [df.select(column).schema[0].dataType for column in columns]
     if any(_holds(kind, MapType) for kind in kinds):
         raise InvalidArgument(f"{what} cannot be hashed: maps have no order, so equal ones may look different")
+    if any(_holds(kind, VariantType) for kind in kinds):
+        raise InvalidArgument(
+            f"{what} cannot be hashed: Spark does not compare variants; cast it, or take a part of it"
+        )
     if any(_holds(kind, (ArrayType, StructType)) for kind in kinds):
-        columns = [F.to_json(F.struct(*columns), AS_JSON)]
-    elif len(columns) > 1:
-        columns = [*columns, *nulls]
+        columns = [F.to_json(F.struct(*map(_alike, columns, kinds)), AS_JSON)]
+    else:
+        columns = [_collation_key(one) if _collated(kind) else one for one, kind in zip(columns, kinds, strict=True)]
+        columns += nulls if len(columns) > 1 else []
     return F.when(~reduce(Column.__and__, nulls), F.xxhash64(*columns))
+
+
+def _alike(column: Column, kind: DataType) -> Column:
+    """A column whose JSON is the same for values that are equal, and for no others."""
+    match kind:
+        case StringType():  # as bytes: what is no UTF-8 would all look the same
+            return _collation_key(column) if _collated(kind) else column.cast("binary")
+        case DoubleType() | FloatType():
+            return F.when(column == 0, F.lit(0).cast(kind)).otherwise(column)
+        case ArrayType():
+            return F.transform(column, lambda member: _alike(member, kind.elementType))
+        case StructType():
+            fields = [_alike(column.getField(field.name), field.dataType).alias(field.name) for field in kind.fields]
+            return F.when(column.isNotNull(), F.struct(*fields)) if fields else column
+    return column
+
+
+def _collated(kind: DataType) -> bool:
+    """Whether strings may be equal that are not the same bytes."""
+    return isinstance(kind, StringType) and not kind.isUTF8BinaryCollation()
+
+
+def _collation_key(column: Column) -> Column:
+    """The bytes by which Spark itself joins strings with a collation. It has no function of that name."""
+    java: Any = SparkContext._jvm
+    sql = java.org.apache.spark.sql
+    expressions = sql.classic.ExpressionUtils
+    return Column(expressions.column(sql.catalyst.expressions.CollationKey(expressions.expression(column._jc))))
 
 
 def with_hashes(batch: pa.RecordBatch, names: Sequence[str], place: int | None, modulo: bool = False) -> pa.RecordBatch:
@@ -233,5 +272,5 @@ def _column(df: DataFrame, one: str | Column) -> Column:
     try:
         df.select(column)
     except PySparkException:
-        raise InvalidArgument(f"there is no column {one!r}: the columns are {', '.join(df.columns)}") from None
+        raise InvalidArgument(f"there is no column {one!r}; {nearest(str(one), df.columns)}") from None
     return column

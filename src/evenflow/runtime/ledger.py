@@ -76,6 +76,7 @@ class Ledger:
     """Why this attempt cannot become durable."""
     _segments: int = 0
     _open: SegmentWriter | None = None
+    _schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
     _tenures: list[tuple[int, list[int]]] = field(default_factory=list)
     _waiting: list[_Waiting] = field(default_factory=list)
     _logged: int = 0
@@ -126,8 +127,10 @@ class Ledger:
 
     def log(self, body: bytes | bytearray | memoryview, schema: pa.Schema, units: Units) -> None:
         """Note rows that have just been applied."""
+        if self._open is not None and not self._schema.equals(schema):
+            self._close_segment()  # rows, and ticks: a segment has rows of one kind
         if self._open is None:
-            self._open = SegmentWriter(schema)
+            self._open, self._schema = SegmentWriter(schema), schema
         for move, arrived in self._tenures:
             self._open.tenure(move, arrived)
         self._tenures = []
@@ -141,7 +144,7 @@ class Ledger:
             return
         name = log_name(self._prefix, self.epoch, self.attempt, self.writer, self._segments)
         self._logged += self._open.nbytes
-        self.journal.put(name, self._open.finish(), Segment(self, (self.epoch, self.attempt)))
+        self.journal.put(name, self._open.finish(name), Segment(self, (self.epoch, self.attempt)))
         self._segments += 1
         self._open = None
 
@@ -183,8 +186,8 @@ class Ledger:
         self._slice = max(self._slice, int(sizes.sum()) // CYCLE)
         most = min(SLICE_BYTES, max(logged, self._slice))
         chosen = dirty[: 1 + int(np.searchsorted(np.cumsum(sizes), most))]
-        parts = pack_units({int(unit): operator.snapshot(int(unit)) for unit in chosen}, copy=True)
         name = units_name(self._prefix, epoch, self.writer, self._snapshots)
+        parts = pack_units({int(unit): operator.snapshot(int(unit)) for unit in chosen}, copy=True, name=name)
         self._snapshots += 1
         self._saved[chosen] = epoch
         size = sum(memoryview(part).nbytes for part in parts)

@@ -17,13 +17,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.errors import EvenflowError
+from evenflow.errors import EvenflowError, described
 from evenflow.operators.hosted import Hosted, units_of
 from evenflow.runtime.copies import Copies, State, let_go, process
 from evenflow.runtime.patience import Patient
+from evenflow.runtime.threads import heard
 from evenflow.state.manifest import Log
 from evenflow.state.paging import Paged
 from evenflow.state.replay import replay
+from evenflow.state.sealed import Place
 from evenflow.state.store import Store, open_store
 from evenflow.state.units import load_units, read_index
 
@@ -71,13 +73,15 @@ class Loaded:
 class Loader:
     """Owns the threads that load; there is one for each order under way."""
 
-    def __init__(self, where: str, wake: Callable[[], None], copies: Copies) -> None:
+    def __init__(self, where: str | Place, wake: Callable[[], None], copies: Copies) -> None:
         self._copies = copies
         self.inbox: queue.SimpleQueue[Loaded] = queue.SimpleQueue()
         self._where = where
         self._wake = wake
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
+        self.progress: Callable[[], None] = lambda: None
+        """Called now and then while state is loaded in the worker's own loop, which says nothing else meanwhile."""
 
     def start(self, order: Order, hosted: Hosted) -> None:
         """Load in the background; with a budget of memory, which is counted in the worker's loop, at once."""
@@ -85,9 +89,18 @@ class Loader:
             self._run(order, hosted)
             return
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        thread = threading.Thread(target=self._run, args=(order, hosted), name="evenflow-loader", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        thread = threading.Thread(
+            target=heard,
+            args=(partial(self._run, order, hosted), partial(self._failed, order)),
+            name="evenflow-loader",
+            daemon=True,
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # there are too many threads
+            self._failed(order, error)
+        else:
+            self._threads.append(thread)
 
     def close(self) -> None:
         """Stop loading; what was loaded is not needed."""
@@ -97,11 +110,17 @@ class Loader:
             if thread.is_alive():
                 raise EvenflowError(f"a loader's thread did not end within {CLOSE_S:g} s: the store hangs")
 
+    def _failed(self, order: Order, error: BaseException) -> None:
+        """Whatever it is, the controller is told that this load has come to nothing."""
+        self.inbox.put(Loaded(order, error=described(error)))
+        self._wake()
+
     def _run(self, order: Order, hosted: Hosted) -> None:
         began = time.perf_counter()
-        loaded = Loaded(order, saved=np.full(order.count, -1, np.int64), touched=np.full(order.count, -1, np.int64))
+        loaded = Loaded(order)
         copy = None
         try:
+            loaded.saved, loaded.touched = (np.full(order.count, -1, np.int64) for _ in range(2))
             with Patient(open_store(self._where), self._closing.wait) as store:
                 copy = self._copies.fresh(hosted)
                 self._install(store, loaded, copy)
@@ -109,7 +128,7 @@ class Loader:
             loaded.copy = copy
         except BaseException as error:  # the store's, or the user's code
             let_go(copy)
-            loaded.error = f"{type(error).__name__}: {error}"
+            loaded.error = described(error)
         loaded.seconds = time.perf_counter() - began
         self.inbox.put(loaded)
         self._wake()
@@ -124,6 +143,7 @@ class Loader:
             index = read_index(get, name)
             mine = missing & index.entries.keys()
             for unit, state in load_units(get, mine, name, index).items():
+                self._check_open()
                 if state is not None:
                     copy.install(unit, state)
             loaded.bytes += sum(index.entries[unit].nbytes for unit in mine)
@@ -152,3 +172,5 @@ class Loader:
     def _check_open(self) -> None:
         if self._closing.is_set():
             raise EvenflowError("the worker is stopping")
+        if self._copies.pool is not None:
+            self.progress()

@@ -1,22 +1,26 @@
 """The mover: a worker's second thread, which sends units to other workers and receives theirs (flux §5.1, StateMover).
 
 State goes over connections of its own with deep buffers, so that rows are processed meanwhile. What has arrived, or
-could not be delivered, waits in `inbox` for the worker's loop, which is woken.
+could not be delivered, waits in `inbox` for the worker's loop, which is woken. What the controller has not announced is
+refused by its label, unread.
 """
 
 from __future__ import annotations
 
 import queue
+import secrets
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from evenflow.errors import EvenflowError
+from evenflow.errors import EvenflowError, ProtocolError, described
 from evenflow.runtime.channel import Channel, PeerGone
 from evenflow.runtime.frames import Frame, Kind
+from evenflow.runtime.labels import Label, Part, remember
 from evenflow.runtime.switchboard import Lost, Received, Switchboard
+from evenflow.runtime.threads import heard
 
 BUFFER = 4 * 1024 * 1024
 """SO_SNDBUF and SO_RCVBUF of these connections."""
@@ -27,16 +31,15 @@ SWITCH_S = 0.0005
 took twice as long on a busy machine (median 176 ms against 83)."""
 REMEMBERED = 1000
 """Movements sent over one connection that are reported undelivered when it breaks: the latest of them."""
+LABEL_BYTES = 32 * 1024 * 1024
+"""What is kept, at most, of a parcel that was not let in yet."""
 CONNECT_S = 10.0
 CLOSE_S = 10.0
 
 
-Part = bytes | bytearray | memoryview
-
-
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """The units of one movement, in parts: a pickle, then the buffers it speaks of, none of them copied on the way."""
+    """The units of one movement, in parts: what they are (`Label`), a pickle, then the buffers it speaks of."""
 
     move: int
     parts: list[Part]
@@ -52,18 +55,40 @@ class Undelivered:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Somebody brought what was not announced; nothing of it was read."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class _Arriving:
+    """A parcel that is on its way in."""
+
+    move: int
+    parts: list[Part]
+    admitted: bool = False
+
+
 class Mover:
     """Owns a thread, a listener and the connections to the other movers."""
 
     def __init__(self, secret: bytes, wake: Callable[[], None]) -> None:
-        self.inbox: queue.SimpleQueue[Parcel | Undelivered] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Parcel | Undelivered | Refused] = queue.SimpleQueue()
         self.port = 0
+        self.key = secrets.token_hex(16)
+        """Of this worker in this life: only the controller is told."""
+        self.failure = ""
+        """Why the thread has ended, if it should not have."""
         self._wake = wake
         self._board = Switchboard(secret, buffer=BUFFER)
         self._outbox: queue.SimpleQueue[Parcel] = queue.SimpleQueue()
         self._channels: dict[tuple[str, int], Channel] = {}
         self._sent: dict[Channel, deque[int]] = {}
-        self._parts: dict[Channel, list[Part]] = {}
+        self._arriving: dict[Channel, _Arriving] = {}
+        self._admitted: dict[int, None] = {}
+        """Movements that came: none comes twice."""
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -71,7 +96,9 @@ class Mover:
         """Listen on `host`."""
         sys.setswitchinterval(SWITCH_S)
         self.port = self._board.listen(host)
-        self._thread = threading.Thread(target=self._run, name="evenflow-mover", daemon=True)
+        self._thread = threading.Thread(
+            target=heard, args=(self._run, self._failed), name="evenflow-mover", daemon=True
+        )
         self._thread.start()
 
     def send(self, parcel: Parcel) -> None:
@@ -88,6 +115,10 @@ class Mover:
             if self._thread.is_alive():
                 raise EvenflowError(f"the mover's thread did not end within {CLOSE_S:g} s")
         self._board.close()
+
+    def _failed(self, error: BaseException) -> None:
+        self.failure = described(error)
+        self._wake()
 
     def _run(self) -> None:
         while not self._closing:
@@ -109,6 +140,8 @@ class Mover:
                 channel.send(Frame(Kind.STATE, piece, parcel.move, unit=number, more=place < len(pieces)))
         except PeerGone as error:
             self._deliver(Undelivered(parcel.move, str(error)))
+        except Exception as error:  # it costs this movement, which is taken back, and no other
+            self._deliver(Undelivered(parcel.move, described(error)))
 
     def _channel(self, host: str, port: int) -> Channel:
         channel = self._channels.get((host, port))
@@ -119,26 +152,55 @@ class Mover:
         return channel
 
     def _received(self, channel: Channel, frame: Frame) -> None:
-        if frame.kind is not Kind.STATE:
+        try:
+            parcel = self._take(channel, frame)
+        except Exception as error:  # its sender notices, and the movement is taken back
+            reason = f"{channel.peer}: {error if isinstance(error, ProtocolError) else described(error)}"
             self._board.drop(channel)
-            self._lost(channel, f"it sent a {frame.kind.name} frame")
+            self._lost(channel, reason)
+            self._deliver(Refused(reason))
             return
-        parts = self._parts.setdefault(channel, [])
+        if parcel is not None:
+            self._deliver(parcel)
+
+    def _take(self, channel: Channel, frame: Frame) -> Parcel | None:
+        """Put the next frame of a parcel to the others; the parcel, once it is whole."""
+        if frame.kind is not Kind.STATE:
+            raise ProtocolError(f"a worker's mover sent a {frame.kind.name} frame")
+        arriving = self._arriving.setdefault(channel, _Arriving(frame.sequence, []))
+        parts = arriving.parts
+        if frame.sequence != arriving.move or frame.unit not in (len(parts), max(0, len(parts) - 1)):
+            raise ProtocolError(f"part {frame.unit} of movement {frame.sequence} came out of turn")
+        if frame.unit and not arriving.admitted:
+            self._admit(arriving)
         if frame.unit < len(parts):  # the part was cut; unpickled arrays are to be written to, so not bytes
             parts[frame.unit] = bytearray().join((parts[frame.unit], frame.body))
         else:
             parts.append(frame.body)
-        if not frame.more:
-            del self._parts[channel]
-            self._deliver(Parcel(frame.sequence, parts))
+        if not arriving.admitted and len(parts[0]) > LABEL_BYTES:
+            raise ProtocolError(f"the label of movement {frame.sequence} has more than {LABEL_BYTES} bytes")
+        if frame.more:
+            return None
+        if not arriving.admitted:
+            self._admit(arriving)
+        del self._arriving[channel]
+        return Parcel(arriving.move, parts)
+
+    def _admit(self, arriving: _Arriving) -> None:
+        """Refuse a parcel of which no more than its label is here, if nobody announced it."""
+        Label.read(arriving.parts[0]).check(self.key, arriving.move)
+        if arriving.move in self._admitted:
+            raise ProtocolError(f"movement {arriving.move} comes again")
+        remember(self._admitted, arriving.move)
+        arriving.admitted = True
 
     def _lost(self, channel: Channel, reason: str) -> None:
-        self._parts.pop(channel, None)
+        self._arriving.pop(channel, None)
         self._channels = {address: other for address, other in self._channels.items() if other is not channel}
         for move in self._sent.pop(channel, ()):  # those that have long arrived do not mind
             self._deliver(Undelivered(move, reason))
 
-    def _deliver(self, news: Parcel | Undelivered) -> None:
+    def _deliver(self, news: Parcel | Undelivered | Refused) -> None:
         self.inbox.put(news)
         self._wake()
 

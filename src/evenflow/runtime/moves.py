@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import pickle
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from evenflow.errors import ProtocolError
 from evenflow.runtime.depot import Depot, Stored, Unfetched
-from evenflow.runtime.holdings import Holdings, Region, remember
+from evenflow.runtime.holdings import Holdings, Region
 from evenflow.runtime.keeper import Keeper, Tell
-from evenflow.runtime.mover import Mover, Parcel, Part, Undelivered
+from evenflow.runtime.labels import Label, Part, remember
+from evenflow.runtime.messages import Message
+from evenflow.runtime.mover import Mover, Parcel, Refused, Undelivered
 
 States = dict[str, dict[int, Any]]
 """By evaluation and unit."""
@@ -26,12 +29,10 @@ Put = list[tuple[str, int]]
 class Leaving:
     """A movement of which this worker is the source."""
 
-    region: str
-    units: list[int]
+    label: Label
+    """Its evaluations are those whose state goes; whoever came later holds these units' rows back."""
     host: str
     port: int
-    evaluations: list[str]
-    """Those whose state goes; whoever came later holds these units' rows back and has no state of them."""
     waiting: set[int]
     """Feeders whose markers are still to come."""
     by_store: bool = False
@@ -40,6 +41,21 @@ class Leaving:
     kept: States = field(default_factory=dict)
     """What was sent, until the target has it."""
     sent: bool = False
+
+    @property
+    def region(self) -> str:
+        """Whose units they are."""
+        return self.label.region
+
+    @property
+    def units(self) -> list[int]:
+        """Those that leave."""
+        return self.label.units
+
+    @property
+    def evaluations(self) -> list[str]:
+        """Those whose state goes with them."""
+        return self.label.evaluations
 
 
 class Moves:
@@ -61,16 +77,16 @@ class Moves:
 
     def obey(self, message: dict[str, Any]) -> None:
         """Do what the controller says about movements."""
-        move, region = int(message.get("move", 0)), str(message.get("region", ""))
-        match message["type"]:
+        message = Message(message)
+        move, region = message.whole("move", 0), message.text("region", "")
+        match message.text("type"):
             case "move":
                 self._latest = move
-                waiting = set(message["feeders"]) - self._markers.pop(move, set())
-                what = (region, message["units"], str(message["host"]), int(message["port"]), message["evaluations"])
-                self._leaving[move] = Leaving(*what, waiting, "store" in message)
+                waiting = set(message.wholes("feeders")) - self._markers.pop(move, set())
+                self._leaving[move] = _leaving(move, message, waiting)
                 self._send_if_quiet(move)
             case "feeder-gone":
-                self._marked(move, int(message["feeder"]))
+                self._marked(move, message.whole("feeder"))
             case "moved":
                 self._left(move)
             case "restore":
@@ -80,7 +96,7 @@ class Moves:
             case "discard":
                 self._discard(move, region)
             case "abandon":
-                self._abandon(message["moves"])
+                self._abandon(message.wholes("moves"))
 
     def collect(self) -> None:
         """Take what the mover and the depot have brought."""
@@ -90,10 +106,12 @@ class Moves:
         for move in list(self._arrived):
             self._install(move)
 
-    def _take(self, news: Parcel | Stored | Undelivered | Unfetched) -> None:
+    def _take(self, news: Parcel | Stored | Undelivered | Unfetched | Refused) -> None:
         match news:
-            case Parcel(move=move, parts=parts) if move not in self._discarded:
+            case Parcel(move=move, parts=parts) if move not in self._discarded and move not in self._installed:
                 self._arrived[move] = parts
+            case Refused(reason=reason):
+                self._tell({"type": "trouble", "what": "a movement", "reason": reason, "ends": False})
             case Stored(move=move) if move in self._leaving:
                 self._report(self._leaving[move].region, move, "stored")
             case Undelivered(move=move, reason=reason) if move in self._leaving:
@@ -133,7 +151,7 @@ class Moves:
         for name, region in self._regions.items():  # which units it is about is not known yet
             self._regions.settle(name, list(range(region.units)))
         if move > self._latest:  # it overtook the controller's message; others come too late to matter
-            self._markers.setdefault(move, set()).add(feeder)
+            remember(self._markers, move, self._markers.get(move, set()) | {feeder})
 
     def _marked(self, move: int, feeder: int) -> None:
         leaving = self._leaving.get(move)
@@ -167,7 +185,7 @@ class Moves:
                 if (leaving.region, evaluation) not in self._regions.forgotten:
                     region.mark_away(evaluation, leaving.units)
         touched = self._keeper.touched(leaving.region, leaving.evaluations, leaving.units) if self._keeper else {}
-        label = pickle.dumps((leaving.region, leaving.operator, leaving.units, touched))
+        label = replace(leaving.label, operator=leaving.operator, touched=touched).packed()
         parts: list[Part] = [label, body, *(memoryview(buffer.raw()) for buffer in buffers)]
         parcel = Parcel(move, parts, leaving.host, leaving.port)
         if not leaving.by_store:
@@ -223,8 +241,15 @@ class Moves:
     # -- units that arrive
 
     def _install(self, move: int) -> None:
-        """Put units in that have arrived, as soon as their operator is here."""
-        name, operator, units, touched = pickle.loads(self._arrived[move][0])
+        """Put units in that have arrived, as soon as their operator is here; what was not announced is not read."""
+        try:
+            label = Label.read(self._arrived[move][0])
+            label.check(self._mover.key, move)
+        except ProtocolError as error:
+            del self._arrived[move]
+            self._take(Refused(f"{error}"))
+            return
+        name, operator, units = label.region, label.operator, label.units
         if operator and self._regions.code(operator) is None:
             return
         _, body, *buffers = self._arrived.pop(move)
@@ -232,6 +257,7 @@ class Moves:
         try:
             region = self._regions.receiving(name, operator) if operator else self._regions.get(name)
             states = pickle.loads(body, buffers=buffers)
+            label.check_states(states)
             if region is not None:
                 self._put_in(name, region, states, put)
         except BaseException as error:  # the user's code; the source has a copy of it all
@@ -242,7 +268,7 @@ class Moves:
             region.mark_here(units)
             region.active[[unit for _, unit in put]] = True
             if self._keeper is not None:
-                self._keeper.arrived(name, region.units, move, units, touched)
+                self._keeper.arrived(name, region.units, move, units, dict(label.touched))
         remember(self._installed, move, (name, units, put))
         size = len(body) + sum(memoryview(buffer).nbytes for buffer in buffers)
         self._report(name, move, "installed", bytes=size)
@@ -265,3 +291,10 @@ class Moves:
                 with suppress(BaseException):  # the user's code; the source has a copy
                     region.copies[evaluation].extract(unit)
                 region.mark_away(evaluation, unit)
+
+
+def _leaving(move: int, message: Message, waiting: set[int]) -> Leaving:
+    """What the controller has announced."""
+    about = (message.whole("source", 0), message.wholes("units"), message.texts("evaluations"))
+    label = Label(move, message.text("region"), "", *about, message.text("ticket", ""))
+    return Leaving(label, message.text("host"), message.whole("port"), waiting, "store" in message)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from evenflow.errors import BlobMissing, StoreError, StoreInUse
 from evenflow.runtime.journal import PAUSE_S, TRIES
-from evenflow.state.store import Part, Store
+from evenflow.state.store import Lock, Part, Store
 
 T = TypeVar("T")
 
@@ -44,6 +44,10 @@ class Patient(Store):
 
     def delete(self, names: Iterable[str]) -> None:
         self._store.delete(names)
+
+    def lock(self, mine: dict[str, Any]) -> Lock | None:
+        """The other store's."""
+        return self._store.lock(mine)
 
     def close(self) -> None:
         self._store.close()

@@ -26,19 +26,27 @@ class Regions:
         self._opening = threading.Lock()
 
     def open(
-        self, code: bytes, name: str, balance: Balance | KeyedBalance, units: int = 0, transfer: Transfer = "direct"
+        self,
+        code: bytes,
+        name: str,
+        balance: Balance | KeyedBalance,
+        units: int = 0,
+        transfer: Transfer = "direct",
+        order_warning: str = "",
     ) -> tuple[str, str]:
         """Open a region; its name, and its operator's."""
         operator = _digest(code)
         with self._opening:  # one at a time: until its region is open, a name is free and an operator unused
             self._driver.add_code(operator, code)
             region = self._driver.ask(lambda controller: controller.free_name(name))
-            opened = RegionOpened(self._driver.now(), region, operator, balance, units, transfer=transfer)
+            opened = RegionOpened(
+                self._driver.now(), region, operator, balance, units, transfer=transfer, order_warning=order_warning
+            )
             self._driver.open_region(opened)
         return region, operator
 
     def open_stored(
-        self, code: bytes, name: str, kept: Kept, balance: KeyedBalance, transfer: Transfer
+        self, code: bytes, name: str, kept: Kept, balance: KeyedBalance, transfer: Transfer, order_warning: str = ""
     ) -> tuple[str, str]:
         """Open a region whose state is stored, or go on with it if it is there: state is found again by the name."""
         assert self._vault is not None
@@ -52,7 +60,7 @@ class Regions:
                 )
             self._vault.add(name, kept)
             self._driver.add_code(digest, code)
-            opened = RegionOpened(self._driver.now(), name, digest, balance, kept.units, True, transfer)
+            opened = RegionOpened(self._driver.now(), name, digest, balance, kept.units, True, transfer, order_warning)
             self._driver.open_region(opened)
         return name, digest
 

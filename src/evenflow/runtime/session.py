@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from evenflow.errors import ClusterStartError, InvalidArgument
+from evenflow.errors import InvalidArgument, described
+from evenflow.runtime.slots import slot_count
+from evenflow.runtime.threads import heard
+
+logger = logging.getLogger("evenflow")
 
 QUERY_SLOTS = 2
 """Slots beside the workers', for the query's own tasks."""
@@ -56,35 +60,25 @@ def local_session(
     return builder.getOrCreate()
 
 
-def slot_count(context: SparkContext) -> int:
-    """How many tasks Spark can run at once now."""
-    spark = context._jsc.sc()
-    return int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile()))
+def use_this_python(context: SparkContext) -> None:
+    """Have tasks run by the driver's own interpreter where nobody said which, and all is on one machine.
+
+    Spark takes the first python3 on the PATH otherwise: from a virtual environment that is not activated that is
+    another one, without this package.
+    """
+    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
+    if not chosen and (context.master or "").startswith("local"):
+        context.pythonExec = sys.executable
 
 
-def slots_may_grow(context: SparkContext) -> bool:
-    """Whether the session asks for executors as it needs them."""
-    return context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true"
-
-
-def remedy_for_slots(context: SparkContext, slots: int) -> str:
-    """What to do where a session has fewer slots than are needed."""
-    if (context.master or "").startswith("local["):
-        return f"Use master local[{slots},4] or more, or evenflow.local_session(workers={slots - 1})"
+def missing_package(reason: str) -> str:
+    """What to do if executors run an interpreter that lacks this package, told from why a worker ended; else empty."""
+    if "No module named 'evenflow" not in reason:
+        return ""
     return (
-        f"Give the session at least {slots} slots (executors times spark.executor.cores over spark.task.cpus), "
-        "end other jobs that hold them, or ask for fewer workers"
+        "the executors' Python has no evenflow: set PYSPARK_PYTHON (or spark.pyspark.python) to an interpreter that "
+        f"has it on every executor, before the session is made; the driver's is {sys.executable}"
     )
-
-
-def check_slots(context: SparkContext, workers: int) -> None:
-    """Refuse a session whose slots are all held by the workers, now and later."""
-    slots = slot_count(context)
-    if slots <= workers and not slots_may_grow(context):
-        raise ClusterStartError(
-            f"{workers} workers hold all {slots} task slots of this session and leave none for the query: "
-            f"{remedy_for_slots(context, workers + 1)}"
-        )
 
 
 def driver_host(context: SparkContext) -> tuple[str, str]:
@@ -97,12 +91,20 @@ def driver_host(context: SparkContext) -> tuple[str, str]:
 
 def cancel_stage(context: SparkContext, stage: str, reason: str) -> None:
     """Have a stage given up, and its job with it, which says why; if it is over, nothing happens. Returns at once."""
+    _cancel(context, f"stage {stage}", lambda: context._jsc.sc().cancelStage(int(stage), reason))
 
-    def cancel() -> None:
-        with suppress(Exception):  # the session may be stopping, and tasks that come to nothing then end with it
-            context._jsc.sc().cancelStage(int(stage), reason)
 
-    threading.Thread(target=cancel, name="evenflow-cancel", daemon=True).start()
+def cancel_tagged(context: SparkContext, tag: str) -> None:
+    """Have the jobs with a tag given up. Returns at once."""
+    _cancel(context, f"job {tag}", lambda: context.cancelJobsWithTag(tag))
+
+
+def _cancel(context: SparkContext, what: str, cancel: Callable[[], None]) -> None:
+    def failed(error: BaseException) -> None:
+        if context._jsc is not None:  # or the session was stopped, and what comes to nothing ends with it
+            logger.warning("%s could not be cancelled, and goes on in vain: %s", what, described(error))
+
+    threading.Thread(target=heard, args=(cancel, failed), name="evenflow-cancel", daemon=True).start()
 
 
 def executor_of(context: SparkContext, task: tuple[int, int]) -> str:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from evenflow.model.capacity import Emulate
+
+if TYPE_CHECKING:
+    from evenflow.state.sealed import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,15 @@ class Settings:
 
     memory: int = 0
     """Bytes of state in each worker, at most; 0 for no limit."""
+    checkpoint_key: bytes = b""
+    """What blobs of the checkpoint are sealed with; empty if they are not."""
 
-    def __repr__(self) -> str:  # the secret must not end up in a log or a traceback
+    @property
+    def place(self) -> str | Place:
+        """What `open_store` takes."""
+        from evenflow.state.sealed import placed  # imports numpy: not before it is needed
+
+        return placed(self.checkpoint, self.checkpoint_key)
+
+    def __repr__(self) -> str:  # neither secret nor key may end up in a log or a traceback
         return f"Settings(cluster={self.cluster!r}, host={self.host!r}, port={self.port})"

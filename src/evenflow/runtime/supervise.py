@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import StreamingQueryException
 
-from evenflow.errors import InvalidArgument, first_line
+from evenflow.errors import ClusterStartError, InvalidArgument, first_line
 from evenflow.runtime.arguments import check_seconds
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def supervise(
     `start_query` makes the query anew each time, from the same `checkpointLocation`, and returns what `start()` gives.
     Waits `backoff` seconds before the first restart and twice as long before each further one, up to a minute; a run
     of `healthy` seconds counts as a new beginning. After `restarts` restarts in a row (no limit if None) the failure
-    is raised. Before each restart, all workers of `cluster` are waited for.
+    is raised. Before each restart, all workers of `cluster` are waited for, a minute at most; then it goes on with
+    those that are back, as soon as there are any.
     """
     if not callable(start_query):
         raise InvalidArgument(f"start_query is {start_query!r:.100}: give a function that starts the query")
@@ -64,7 +65,20 @@ def supervise(
             )
             time.sleep(pause)
             if cluster is not None:
-                cluster.await_workers(LONGEST_S)
+                _await_workers(cluster)
+
+
+def _await_workers(cluster: Cluster) -> None:
+    """Wait for all workers for a while, and for one of them for as long as it takes."""
+    while True:
+        try:
+            cluster.await_workers(LONGEST_S)
+            return
+        except ClusterStartError as error:
+            if any(worker.state == "live" for worker in cluster.workers()):
+                logger.warning("the query goes on with the workers that are back: %s", first_line(error))
+                return
+            logger.warning("no worker is back yet, waiting on: %s", first_line(error))
 
 
 def _await(query: StreamingQuery) -> None:

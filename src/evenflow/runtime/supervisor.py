@@ -6,16 +6,22 @@ mode at the first failure): a lost worker must not take the others with it.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from evenflow.errors import EvenflowError
+from evenflow.errors import EvenflowError, described
+from evenflow.runtime.session import cancel_tagged
 from evenflow.runtime.settings import Settings
+from evenflow.runtime.threads import heard
 from evenflow.runtime.worker import WorkerTask
+
+logger = logging.getLogger("evenflow")
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -35,7 +41,12 @@ class Supervisor:
         self._ended = ended
         self._stopping = threading.Event()
         self._threads = [
-            threading.Thread(target=self._keep, args=(worker,), name=f"evenflow-worker-{worker}", daemon=True)
+            threading.Thread(
+                target=heard,
+                args=(partial(self._keep, worker), partial(self._failed, worker)),
+                name=f"evenflow-worker-{worker}",
+                daemon=True,
+            )
             for worker in range(workers)
         ]
         for thread in self._threads:
@@ -50,6 +61,14 @@ class Supervisor:
         if not self._join(patience / 2):
             stuck = [thread.name for thread in self._threads if thread.is_alive()]
             raise EvenflowError(f"Spark did not end the jobs of {', '.join(stuck)} within {patience:.0f} s")
+
+    def replace(self, worker: int) -> None:
+        """Have the job of a worker ended, whose process answers nothing, so that it is submitted again."""
+        if not self._stopping.is_set():
+            cancel_tagged(self._context, self._tag(worker))
+
+    def _tag(self, worker: int) -> str:
+        return f"{self._group}-{worker}"
 
     def release(self) -> None:
         """Start no more jobs: the cluster is about to be stopped."""
@@ -67,6 +86,11 @@ class Supervisor:
         except (Py4JError, OSError):  # the session is gone, and its jobs with it
             return
 
+    def _failed(self, worker: int, error: BaseException) -> None:
+        """Nobody starts this worker any more."""
+        logger.error("evenflow's worker %d is not started again", worker, exc_info=error)
+        self._ended(worker, f"it is not started again, since its thread on the driver has failed: {described(error)}")
+
     def _keep(self, worker: int) -> None:
         pause = FIRST_PAUSE_S
         while not self._stopping.is_set():
@@ -82,6 +106,7 @@ class Supervisor:
         """Run the worker's job to its end; why it ended."""
         try:
             self._context.setJobGroup(self._group, f"evenflow worker {worker}", interruptOnCancel=True)
+            self._context.addJobTag(self._tag(worker))
             rows = self._context.parallelize([worker], 1)
             return str(rows.mapPartitions(WorkerTask(self._settings, worker)).collect()[0])
         except Exception as error:  # Spark's failures come in many classes; all of them mean: start it again

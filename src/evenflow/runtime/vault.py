@@ -9,20 +9,22 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from evenflow.control.attempts import Base, Saved, SavedUnits, TaskThrough
+from evenflow.control.attempts import NOTHING, Base, Begun, Saved, SavedUnits, Whole
 from evenflow.control.attempts import Log as ChosenLog
 from evenflow.control.epochs import LATE
 from evenflow.control.events import Save
-from evenflow.errors import EvenflowError, StoreError
+from evenflow.errors import BlobMissing, CorruptState, EvenflowError, StoreError, StoreInUse, described
 from evenflow.runtime.journal import PAUSE_S, TRIES
 from evenflow.runtime.patience import Patient, tried
+from evenflow.runtime.threads import heard
+from evenflow.state.chain import Latest, latest, note_operators, operators, record_name, unfinished
 from evenflow.state.claim import BEAT_S, claim
 from evenflow.state.manifest import (
     MOVES,
@@ -30,19 +32,20 @@ from evenflow.state.manifest import (
     Manifest,
     epoch_name,
     epochs,
-    latest,
     parse,
     prefix_of,
-    put_epoch,
-    put_task,
+    put_manifest,
     read_manifest,
 )
+from evenflow.state.sealed import placed
 from evenflow.state.store import DATABASES, Store, open_store
 from evenflow.state.units import read_index
 
 KEPT = 2
 """Manifests of epochs that stay: the newest, and the one before."""
 CLOSE_S = 30.0
+BRING_BACK = "Bring back what is missing, from a copy or from where it is now; `evenflow state verify` lists it all"
+"""What to do about a checkpoint that lacks something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +54,56 @@ class Kept:
 
     operator: str
     units: int
+    named: bool = True
+    """Whether the user has named it: then another name is another operator."""
+
+
+class Unpassing(str):
+    """Why something could not be saved, and cannot be if it is tried again."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The operators of a query, each with the batch in which it came."""
+
+    operators: Mapping[str, int]
 
 
 class Vault:
     """Owns the store, its claim and a thread."""
 
-    def __init__(self, where: str, owner: str) -> None:
+    lost = ""
+    """Who has taken the checkpoint over, once it is not ours any more: then nothing is read or put."""
+
+    def __init__(self, where: str, owner: str, key: bytes = b"") -> None:
         own = where.startswith(DATABASES)  # that has patience of its own
-        self._store: Store = open_store(where) if own else tried(lambda: open_store(where))
+        place = placed(where, key)
+        self._store: Store = open_store(place) if own else tried(lambda: open_store(place))
+        self.on_lost: Callable[[str], None] = lambda why: None
+        """Called, on the vault's thread, when the checkpoint is found to be somebody else's."""
         try:
-            self._claim = tried(lambda: claim(self._store, owner))
+            left = tried(lambda: [name for name, _ in self._store.names(MOVES)])  # before the claim: of nobody later
+            patient = Patient(self._store)
+            self._claim = tried(lambda: claim(patient, owner))
         except BaseException:
             self._store.close()
             raise
+        self._store = self._claim.store
         with suppress(StoreError, OSError):  # movements of a cluster that was killed: they do no harm
-            self._store.delete([name for name, _ in self._store.names(MOVES)])
-        self._patient = Patient(self._store)
+            self._store.delete(left)
+        self._patient: Store = self._store
         self._kept: dict[str, Kept] = {}
         self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._stale: dict[str, set[str]] = {}
         """By prefix, snapshots that are to be deleted once no manifest that stays needs them."""
         self._due = time.monotonic() + BEAT_S
-        self._thread = threading.Thread(target=self._run, name="evenflow-vault", daemon=True)
+        self.failure = ""
+        """Why the thread has ended, if it should not have."""
+        self._thread = threading.Thread(
+            target=heard, args=(self._run, self._failed), name="evenflow-vault", daemon=True
+        )
         self._thread.start()
 
     def add(self, region: str, kept: Kept) -> None:
@@ -83,56 +114,95 @@ class Vault:
         """What a region's state is of, if it is stored."""
         return self._kept.get(region)
 
-    def look(self, region: str, query: str, new: bool, done: Callable[[Saved | str | None], None]) -> None:
+    def look(self, region: str, query: str, epoch: int, new: bool, done: Callable[[Saved | str], None]) -> None:
         """Have it looked up what the store has of a query: `done` is called with that on the vault's thread."""
-        self._orders.put(lambda: done(self.saved(region, query, new)))
+        self._orders.put(lambda: done(self.saved(region, query, epoch, new)))
 
-    def saved(self, region: str, query: str, new: bool = False) -> Saved | str | None:
-        """What the store has of a query; if that cannot be used, why; None if there is nothing.
+    def saved(self, region: str, query: str, epoch: int = 0, new: bool = True) -> Saved | str:
+        """What the store has of an operator of a query that is at this batch; if that cannot be used, why.
 
-        Of a `new` query, which has had no rows before, it is noted then that there is nothing to miss: this batch may
-        have none either, and who goes on with the next cannot know.
+        Of a `new` query, which has had no rows before, and of an operator that is new in its query, it is noted then
+        that there is nothing to miss.
         """
-        kept = self._kept[region]
+        if self.lost:
+            return self.lost
+        kept, prefix = self._kept[region], prefix_of(region, query)
         try:
-            found = latest(self._patient, prefix_of(region, query))
+            found = latest(self._patient, prefix)
+            what = f"the checkpoint of region {region} and query {query}"
             if found.damaged:
                 return f"{found.damaged[0]}"
-            for manifest in (found.manifest, *found.tasks):
+            if found.missing:
+                return f"{what} is not complete: {': '.join(found.missing[0])}. {BRING_BACK}"
+            for manifest in (found.manifest, *found.wholes):
                 why = _mismatch(manifest, kept) if manifest is not None else ""
                 if why:
-                    return f"the checkpoint of region {region} and query {query} {why}"
-            if found.manifest is None and not found.tasks:
-                return (new and self._tried(Save(region, query, "epoch", Base()))) or None
-            return self._resumed(found.manifest, found.tasks)
+                    return f"{what} {why}"
+            if found.manifest is None:
+                return self._fresh(region, query, epoch, new)
+            if region not in (operators(self._patient, query) or {}):
+                return f"{what} is there, but {record_name(query)} is missing or does not list it. {BRING_BACK}"
+            lacking = unfinished(found, epoch)
+            if lacking:
+                return (
+                    f"{what} is not complete: Spark is at batch {epoch}, and of the one that has begun before "
+                    f"{lacking} is missing. {BRING_BACK}. If it never was there, since only parts of that batch were "
+                    "evaluated, delete its file in commits/ of the query's checkpointLocation: Spark then runs it again"
+                )
+            return self._resumed(found)
+        except StoreInUse as failure:
+            self._lose(failure)
+            return self.lost
         except Exception as error:  # whatever it is, the task that asks is told, and this thread goes on
             return f"{error}" if isinstance(error, StoreError | OSError) else f"{type(error).__name__}: {error}"
 
-    def _resumed(self, manifest: Manifest | None, tasks: tuple[Manifest, ...]) -> Saved:
-        base = Base()
-        if manifest is not None:
-            snapshots = []
-            for name in manifest.snapshots:
-                units = np.fromiter(read_index(partial(self._patient.get, name), name).entries, np.int32)
-                parsed = parse(name)
-                assert parsed is not None
-                snapshots.append(SavedUnits(name, parsed.epoch, units))
-            logs = tuple(ChosenLog(log.epoch, log.attempt, log.segments) for log in manifest.logs)
-            base = Base(manifest.epoch, manifest.attempt, tuple(snapshots), logs)
-        through = tuple(
-            TaskThrough(
-                task.epoch,
-                task.attempt,
-                task.partitions[0],
-                task.logs[0].segments if task.logs else {},
-                broken=not task.logs,
-            )
-            for task in tasks
+    def _fresh(self, region: str, query: str, epoch: int, new: bool) -> Saved | str:
+        """Nothing is there of an operator: begin with that, or say why it cannot be."""
+        known = operators(self._patient, query)
+        since = (known or {}).get(region)
+        if not new and since != epoch:
+            here = f"query {query} is at batch {epoch}, and this checkpoint has no state of the batches before it"
+            if known is None:
+                return f"{here}: give the checkpoint that it had, or start the query with a new checkpointLocation"
+            if since is not None:
+                return (
+                    f"{here} for operator {region}, which it has had since batch {since}: that is lost. Bring back "
+                    f"{prefix_of(region, query)}, or give keyed another name= for an operator with fresh state"
+                )
+            if not self._kept[region].named:
+                return (
+                    f"{here} for operator {region}, only for {', '.join(sorted(known))}. If it is to be added to the "
+                    "query, with fresh state from this batch on, give it a name=; if it was changed, change it back"
+                )
+        for content in (Listed({**(known or {}), region: epoch}), Begun(), Base()):
+            error = self._tried(Save(region, query, "", content))
+            if error:
+                return error
+        return Saved(Base())
+
+    def _resumed(self, found: Latest) -> Saved:
+        assert found.manifest is not None
+        assert found.begun is not None
+        snapshots = []
+        for name in found.manifest.snapshots:
+            units = np.fromiter(read_index(partial(self._patient.get, name), name).entries, np.int32)
+            parsed = parse(name)
+            assert parsed is not None
+            snapshots.append(SavedUnits(name, parsed.epoch, units))
+        logs = tuple(ChosenLog(log.epoch, log.attempt, log.segments) for log in found.manifest.logs)
+        base = Base(*found.manifest.key, tuple(snapshots), logs)
+        wholes = tuple(
+            Whole(*each.key, each.logs[0].segments, each.partitions, each.expected, each.before or NOTHING, each.run)
+            for each in found.wholes
         )
-        return Saved(base, through)
+        begun = Begun(*found.begun.key, found.begun.before or NOTHING, found.begun.run)
+        return Saved(base, wholes, begun)
 
     def save(self, order: Save, done: Callable[[Save, str], None]) -> None:
-        """Have something made durable; `done` is called, on the vault's thread, with the error or nothing."""
+        """Have something made durable; `done` is called, on the vault's thread, with the error or nothing.
+
+        An error that is not the store's, so that it will not pass, is an `Unpassing`.
+        """
         self._orders.put(lambda: done(order, self._tried(order)))
 
     def close(self) -> None:
@@ -141,8 +211,14 @@ class Vault:
         self._thread.join(CLOSE_S)
         if self._thread.is_alive():
             raise EvenflowError(f"the vault's thread did not end within {CLOSE_S:g} s: the store hangs")
-        self._claim.release()
-        self._store.close()
+        try:
+            with suppress(StoreError, OSError):  # whoever comes next has to wait until the claim is void
+                tried(self._claim.release)
+        finally:
+            self._store.close()
+
+    def _failed(self, error: BaseException) -> None:
+        self.failure = described(error)
 
     def _run(self) -> None:
         while (order := self._next()) is not None:
@@ -164,46 +240,77 @@ class Vault:
             try:
                 self._put(order)
                 return ""
+            except StoreInUse as failure:
+                self._lose(failure)
+                return f"{failure}"
             except (StoreError, OSError) as failure:
                 error = f"{failure}"
                 if attempt + 1 < TRIES:
                     time.sleep(PAUSE_S * 2**attempt)
+            except BaseException as failure:  # a damaged manifest, no memory: whoever waits is told, and at once
+                return Unpassing(described(failure))
         return error
 
     def _beat(self) -> None:
         """Renew the claim; a store that does not answer now is asked again, and whoever needs it will notice."""
-        with suppress(StoreError, OSError):
+        try:
             self._claim.beat()
+        except StoreInUse as failure:
+            self._lose(failure)
+        except (StoreError, OSError):
+            return
+
+    def _lose(self, failure: StoreInUse) -> None:
+        """The checkpoint has become somebody else's."""
+        if not self.lost:
+            self.lost = f"{failure}"
+            self.on_lost(self.lost)
 
     def _put(self, order: Save) -> None:
         kept = self._kept[order.region]
         about = (order.region, order.query, kept.operator, kept.units)
         match order.content:
-            case TaskThrough(epoch=epoch, attempt=attempt, partition=partition) as task:
-                through = () if task.broken else (Log(epoch, attempt, dict(task.segments)),)
-                put_task(self._store, Manifest(*about, epoch, attempt, (partition,), logs=through))
+            case Listed(operators=listed):
+                note_operators(self._store, order.query, listed)
+            case Begun() as begun:
+                told = Manifest(*about, *begun.key, (), kind="begun", before=begun.before, run=begun.run)
+                put_manifest(self._store, told)
+            case Whole() as whole:
+                log = (Log(*whole.key, dict(whole.segments)),)
+                told = Manifest(*about, *whole.key, whole.partitions, logs=log, kind="whole", before=whole.before)
+                put_manifest(self._store, replace(told, expected=whole.expected, run=whole.run))
             case Base() as base:
                 logs = tuple(Log(log.epoch, log.attempt, dict(log.segments)) for log in base.logs)
                 partitions = base.logs[-1].partitions if base.logs else ()
                 names = tuple(snapshot.name for snapshot in base.snapshots)
-                manifest = Manifest(*about, base.epoch, base.attempt, partitions, names, logs)
-                put_epoch(self._store, manifest)
-                self._clean(manifest, order.stale)
+                self._put_epoch(Manifest(*about, *base.key, partitions, names, logs), order.stale)
 
-    def _clean(self, manifest: Manifest, stale: tuple[str, ...]) -> None:
-        """Delete what neither this manifest nor one that stays needs."""
+    def _put_epoch(self, manifest: Manifest, stale: tuple[str, ...]) -> None:
+        """Put it, and delete what neither it nor one that stays needs."""
         prefix = manifest.prefix
-        known = epochs(self._store, prefix)
+        known = [epoch for epoch in epochs(self._store, prefix) if epoch != manifest.epoch]
         needed = set(manifest.blobs())
-        for epoch in known[1:KEPT]:
-            needed.update(read_manifest(self._store, epoch_name(prefix, epoch)).blobs())
-        gone = [epoch_name(prefix, epoch) for epoch in known[KEPT:]]
+        previous = self._previous(prefix, known)
+        if previous is not None:
+            needed.update(previous.blobs())
+        put_manifest(self._store, replace(manifest, before=previous.key if previous is not None else None))
+        self._clean(manifest, [epoch_name(prefix, epoch) for epoch in known[KEPT - 1 :]], needed, stale)
+
+    def _previous(self, prefix: str, known: list[int]) -> Manifest | None:
+        """The manifest that stays beside the newest; if it is gone or damaged, nothing can be done about it here."""
+        with suppress(BlobMissing, CorruptState):
+            return read_manifest(self._store, epoch_name(prefix, known[0])) if known else None
+        return None
+
+    def _clean(self, manifest: Manifest, gone: list[str], needed: set[str], stale: tuple[str, ...]) -> None:
+        """Delete `gone`, and all else that is not `needed` any more."""
+        prefix = manifest.prefix
         waiting = self._stale.setdefault(prefix, set())
         waiting.update(stale)
         gone += waiting - needed
         waiting &= needed
-        for kind in ("log", "task", "units"):  # of snapshots, those that nobody may report any more
-            before = manifest.epoch - LATE if kind == "units" else manifest.epoch + 1
+        epoch = manifest.epoch  # of snapshots, those go that nobody may report any more
+        for kind, before in (("log", epoch + 1), ("whole", epoch + 1), ("begun", epoch), ("units", epoch - LATE)):
             for name, _ in self._store.names(f"{prefix}{kind}/"):
                 parsed = parse(name)
                 if parsed is not None and parsed.epoch < before and name not in needed:

@@ -15,12 +15,12 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evenflow.errors import EvenflowError, FunctionError, ProtocolError
+from evenflow.errors import EvenflowError, FunctionError, ProtocolError, described
 from evenflow.runtime.bodies import error_body, parts_of, read_batch, read_schema
 from evenflow.runtime.channel import DEEP_BUFFER, Channel
 from evenflow.runtime.emulation import Pace
 from evenflow.runtime.frames import TAKEN, TOLD, Frame, Kind
-from evenflow.runtime.messages import control, parse
+from evenflow.runtime.messages import Message, control, parse
 from evenflow.runtime.mover import Mover
 from evenflow.runtime.service import ServiceOrder
 from evenflow.runtime.settings import Settings
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 OUTBOX_BYTES = 1024 * 1024
 """A feeder with more than this unsent is not served until it has read."""
+MOST_UNITS = 1_000_000
+"""As in `keys`, which is not imported here: it brings pyarrow along."""
+REASON = 2000
+"""Characters of a reason, at most."""
 KEYED_POLL_S = 0.05
 """How long to wait at most while a keyed operator's statistics are to be sent."""
 
@@ -100,7 +104,17 @@ class Worker:
         self._stopped = ""
 
     def run(self) -> str:
-        """Serve until the controller says stop or is gone; why it ended."""
+        """Serve until the controller says stop or is gone; why it ended.
+
+        What the loop itself runs into ends the worker, and the controller is told before.
+        """
+        try:
+            return self._serve_all()
+        except Exception as error:
+            self._trouble(f"worker {self._id}", described(error), ends=True)
+            raise
+
+    def _serve_all(self) -> str:
         while not self._stopped:
             for happening in self._board.poll(0.0 if self._waiting else self._patience(), most=1):
                 match happening:
@@ -110,9 +124,10 @@ class Worker:
                         self._received(channel, frame)
                     case Lost(channel=channel, reason=reason):
                         self._lost(channel, reason)
+            self._check_threads()
             self._serve_waiting()
-            if self._host is not None:
-                self._host.collect()
+            if self._host is not None or not self._mover.inbox.empty():
+                self._keyed().collect()
                 if self._settings.memory:
                     self._rotate()
             behind = self._keeper is not None and self._keeper.full
@@ -121,6 +136,12 @@ class Worker:
                 channel.reading = not held and not behind and self._ready(channel)
             self._report()
         return self._stopped
+
+    def _check_threads(self) -> None:
+        """A worker whose mover or journal has ended cannot keep its word: it ends, and says why."""
+        for name, part in (("mover", self._mover), ("journal", self._keeper), ("depot", self._depot)):
+            if part is not None and part.failure:
+                raise EvenflowError(f"the {name}'s thread has failed: {part.failure}")
 
     def _patience(self) -> float:
         keyed = self._host is not None and self._host.active
@@ -141,7 +162,9 @@ class Worker:
         port, deep = self._board.listen(channel.address), self._board.listen(channel.address, DEEP_BUFFER)
         self._mover.start(channel.address)
         hello = {"type": "worker", "worker": self._id, "host": channel.address, "port": port, "pid": os.getpid()}
-        self._tell(hello | {"task": list(self._task), "deep": deep, "mover": self._mover.port})
+        self._tell(
+            hello | {"task": list(self._task), "deep": deep, "mover": self._mover.port} | {"key": self._mover.key}
+        )
 
     def _lost(self, channel: Channel, reason: str) -> None:
         session = self._sessions.pop(channel, None)
@@ -157,9 +180,22 @@ class Worker:
                 self._obey(frame)
             else:
                 self._serve(channel, frame)
-        except (ProtocolError, ConnectionError) as error:
-            self._board.drop(channel)
-            self._lost(channel, str(error))
+        except Exception as error:
+            self._turn_out(channel, error)
+
+    def _turn_out(self, channel: Channel, error: Exception) -> None:
+        """Whatever a peer's frame runs into costs that peer its connection, and nobody else anything."""
+        ours = isinstance(error, ProtocolError | ConnectionError)
+        if channel is self._controller and not ours:
+            raise error
+        if not ours:
+            self._fail(channel, 0, error, "")
+        reason = f"{error}" if ours else described(error)
+        known = channel in self._sessions
+        self._board.drop(channel)
+        self._lost(channel, reason)
+        if known and not isinstance(error, ConnectionError):
+            self._trouble(f"a frame of {channel.peer}", reason)
 
     def _obey(self, frame: Frame) -> None:
         if frame.kind is Kind.CODE:
@@ -169,16 +205,16 @@ class Worker:
             self._operators.keep(name.decode(), code, used)
             return
         message = parse(frame)
-        match message.get("type"):
+        match message.text("type"):
             case "stop":
-                self._stopped = str(message.get("reason"))
+                self._stopped = message.text("reason")
             case "prepare":
-                for operator in message["operators"][-SPARE:]:
+                for operator in message.texts("operators")[-SPARE:]:
                     self._operators.fetch(operator)
             case "no-code":
-                self._operators.unknown(str(message["operator"]))
+                self._operators.unknown(message.text("operator"))
             case "clock" if self._pace is not None:
-                self._pace.set_clock(float(message["elapsed"]))
+                self._pace.set_clock(message.real("elapsed"))
             case "move" | "moved" | "restore" | "discard" | "abandon" | "feeder-gone" | "fetch":
                 self._keyed().moves.obey(message)
             case "forget" | "load" | "drop" | "unsaved":
@@ -215,9 +251,8 @@ class Worker:
         before = self._busy_s
         try:
             self._process(channel, self._sessions[channel], frame)
-        except (ProtocolError, ConnectionError) as error:
-            self._board.drop(channel)
-            self._lost(channel, str(error))
+        except Exception as error:
+            self._turn_out(channel, error)
         self._order.charge(region, self._busy_s - before)
 
     def _rotate(self) -> None:
@@ -229,17 +264,21 @@ class Worker:
                 if session.region:
                     self._fail(channel, 0, error, "")
 
-    def _open(self, session: _Session, request: dict[str, Any]) -> None:
-        session.operator = str(request.get("operator", ""))
-        if not session.operator:
+    def _open(self, session: _Session, request: Message) -> None:
+        operator, region = request.text("operator", ""), request.text("region", "")
+        if not operator:
             raise ProtocolError("an OPEN frame names no operator")
-        self._operators.fetch(session.operator)
-        if request.get("region"):
-            session.region, session.evaluation = str(request["region"]), str(request["evaluation"])
-            session.feeder = int(request["feeder"])
-            session.stamp = (int(request["epoch"]), int(request["attempt"])) if request.get("attempt") else None
-            units = int(request["units"])
-            self._keyed().open(session.region, session.operator, units, time.perf_counter(), self._board.waited_s)
+        if session.operator:
+            raise ProtocolError("a feeder opens an operator on a connection that has one")
+        if region:
+            evaluation, feeder = request.text("evaluation"), request.whole("feeder")
+            stamp = request.whole("epoch", 0), request.whole("attempt", 0)
+            units = request.whole("units", most=MOST_UNITS + 1)
+            self._keyed().open(region, operator, units, time.perf_counter(), self._board.waited_s)
+            session.region, session.evaluation, session.feeder = region, evaluation, feeder
+            session.stamp = stamp if stamp[1] else None
+        session.operator = operator
+        self._operators.fetch(operator)
 
     def _keyed(self) -> Host:
         if self._host is None:
@@ -251,7 +290,7 @@ class Worker:
                 from evenflow.runtime.depot import Depot
                 from evenflow.runtime.keeper import Keeper
 
-                where = self._settings.checkpoint
+                where = self._settings.place
                 self._depot = Depot(where, self._settings.cluster, self._board.wake)
                 self._keeper = Keeper(where, self._id, self._board.wake, self._tell, self._answer_end, copies)
             self._host = Host(
@@ -272,6 +311,11 @@ class Worker:
             self._controller.send(control(message))
         except ConnectionError as error:
             self._stopped = str(error)
+
+    def _trouble(self, what: str, reason: str, ends: bool = False) -> None:
+        """Tell the controller what went wrong; that it is gone is no trouble then."""
+        if self._controller.open:
+            self._tell({"type": "trouble", "what": what, "reason": reason[:REASON], "ends": ends})
 
     def _ready(self, channel: Channel) -> bool:
         operator = self._sessions[channel].operator

@@ -2,28 +2,34 @@
 
 A blob is written to a file beside it, whose name begins with `.tmp-`; the file is synced, renamed, and the directory is
 synced. While it is written it is locked (flock), so that whoever opens the store can tell what a killed process has
-left behind from what is still being written, and remove it.
+left behind from what is still being written, and remove it. Only the user who writes files may read them (0600), and
+look into directories (0700): driver and executors run as the same one.
 """
 
 from __future__ import annotations
 
 import fcntl
 import itertools
+import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from evenflow.errors import BlobMissing, InvalidArgument, StoreError
+from evenflow.state.fence import said_by, taken
 from evenflow.state.layout import TEMPORARY, check_format, explained, format_bytes, needs_format
-from evenflow.state.store import FORMAT_FILE, Part, Store, checked, is_name
+from evenflow.state.store import FORMAT_FILE, Lock, Part, Store, checked, is_name
 
 TRIES = 20
 """A directory may be removed, being empty, between its making and its use; this often in a row it is not."""
 VECTOR = 1024
 """Buffers one writev takes (IOV_MAX)."""
+FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
+LOCK_FILE = ".lock"
 
 _numbers = itertools.count()
 
@@ -35,6 +41,7 @@ class DiskStore(Store):
         self.root = root.absolute()
         with _explaining("open", self.root):
             if create:
+                _make_directory(self.root.parent, 0o777)
                 _make_directory(self.root)
             if needs_format(os.listdir(self.root), str(self.root), create):
                 self._write(self.root / FORMAT_FILE, [format_bytes()])
@@ -83,6 +90,10 @@ class DiskStore(Store):
         for directory in emptied:
             self._prune(directory)
 
+    def lock(self, mine: dict[str, Any]) -> Lock:
+        """By flock on a file."""
+        return _FileLock(self.root, mine)
+
     def _write(self, path: Path, parts: list[memoryview] | list[bytes]) -> None:
         """Once more if the directory, or the file before we had locked it, was taken for a leftover."""
         for _ in range(TRIES):
@@ -107,9 +118,37 @@ class DiskStore(Store):
                     _remove_unlocked(self.root / path)
 
 
+class _FileLock:
+    def __init__(self, root: Path, mine: dict[str, Any]) -> None:
+        path = root / LOCK_FILE
+        try:
+            self._file: int | None = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
+        except OSError as error:
+            raise explained(error, "lock", str(path)) from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._file, 4096, 0)
+            os.close(self._file)
+            if isinstance(error, BlockingIOError):
+                raise taken(str(root), said_by(holder)) from None
+            raise explained(error, "lock", str(path)) from error
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, json.dumps(mine).encode(), 0)
+
+    def beat(self) -> None:
+        """Nothing to do: the kernel knows whether we are there."""
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.ftruncate(self._file, 0)
+            os.close(self._file)
+            self._file = None
+
+
 def _write_once(path: Path, parts: list[memoryview] | list[bytes]) -> None:
     beside = path.parent / f"{TEMPORARY}{os.getpid()}-{next(_numbers)}-{os.urandom(4).hex()}"
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
         with suppress(OSError):  # a file system without locks: leftovers stay there
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -164,13 +203,13 @@ def _walk(root: Path, directory: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
             yield path, entry
 
 
-def _make_directory(path: Path) -> None:
+def _make_directory(path: Path, mode: int = DIRECTORY_MODE) -> None:
     """The directory and those above it, durably."""
     if path.is_dir():
         return
-    _make_directory(path.parent)
+    _make_directory(path.parent, mode)
     with suppress(FileExistsError):
-        path.mkdir()
+        path.mkdir(mode)
     _sync_directory(path.parent)
 
 

@@ -1,4 +1,4 @@
-"""A store in a directory of any pyarrow file system: S3, HDFS, Google Cloud Storage, Azure, or one of the caller's own.
+"""A store in a directory of any pyarrow file system: S3, Google Cloud Storage, Azure, or one of the caller's own.
 
 An object store shows an object only when its upload is complete, so a blob is written there under its own name. On any
 other file system it is written beside it, under a name that begins with `.tmp-`, and moved. How durable a blob is once
@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from evenflow.errors import BlobMissing, InvalidArgument, StoreError
 from evenflow.state.layout import TEMPORARY, check_format, explained, format_bytes, needs_format
-from evenflow.state.store import FORMAT_FILE, Part, Store, checked, is_name, shown
+from evenflow.state.store import FORMAT_FILE, Part, Store, check_scheme, checked, is_name, shown
 
 UPLOADING = {"s3", "gcs", "abfs"}
 """Kinds of file systems on which a file appears when it is complete, and not before."""
@@ -33,9 +33,11 @@ class FileStore(Store):
     """Blobs as files below the directory `base` of `filesystem`."""
 
     def __init__(self, filesystem: fs.FileSystem, base: str, *, create: bool = True) -> None:
+        check_scheme(f"{filesystem.type_name}://{base.lstrip('/')}")
         self._fs = filesystem
         self._base = base.rstrip("/")
         self._at_once = filesystem.type_name in UPLOADING
+        self._flat = filesystem.type_name == "s3"  # a list below the name of an object is empty there
         self.where = f"{filesystem.type_name}:{self._base}"
         with _explaining("open", self.where):
             if create:
@@ -65,7 +67,7 @@ class FileStore(Store):
     def names(self, prefix: str = "") -> list[tuple[str, int]]:
         directory = prefix.rpartition("/")[0]
         with _explaining("list", self._path(directory)):
-            if directory and self._fs.get_file_info(self._path(directory)).is_file:
+            if directory and not self._flat and self._fs.get_file_info(self._path(directory)).is_file:
                 return []  # a blob has nothing below it
             found = [(self._name(info), info.size) for info in self._files(directory) if info.is_file]
         return sorted((name, size) for name, size in found if name.startswith(prefix) and is_name(name))

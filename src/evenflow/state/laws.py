@@ -8,7 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from evenflow.errors import BlobMissing, StoreError
+from evenflow.errors import BlobMissing, StoreError, StoreInUse
+from evenflow.state.fence import Fence, View
 from evenflow.state.store import Part, Store, part, unpart
 
 ODD = [
@@ -49,6 +50,7 @@ def check(make: Callable[[], Store], large: int) -> None:
         _bad_names,
         _failing,
         _threads,
+        _fencing,
         lambda store: _large(store, large),
     ]
     for law in laws:
@@ -187,6 +189,44 @@ def _threads(store: Store) -> None:
         for broken in pool.map(work, range(1, THREADS + 1)):
             _say(not broken, "threads", broken)
     _say(len(store.names("t/")) == THREADS * BLOBS // 2 + 1, "threads", "blobs of other threads are lost or left over")
+
+
+def _fencing(store: Store) -> None:
+    """After a second claim nothing that the first one puts or deletes counts, and it is told so."""
+    first = Fence(store, _who("first"), lambda: 0.0)
+    first.put("f/q/task/1", [b"before"])
+    first.put("f/q/task/2", [b"before"])
+    store.put("f/q/log/1.1.0.7.0", [b"rows"])
+    second = Fence(store, _who("second"), lambda: 0.0)
+    _say(bytes(second.get("f/q/task/1")) == b"before", "fencing", "the second claim misses what the first had put")
+    second.put("f/q/task/1", [b"second"])
+    late: list[tuple[str, Callable[[], None]]] = [
+        ("put", lambda: first.put("f/q/task/1", [b"late"])),
+        ("put", lambda: first.put("f/q/task/3", [b"late"])),
+        ("delete", lambda: first.delete(["f/q/task/1", "f/q/task/2", "f/q/log/1.1.0.7.0"])),
+        ("beat", first.beat),
+    ]
+    for what, stale in late:
+        told = ""
+        try:
+            stale()
+        except StoreInUse as error:
+            told = str(error)
+        _say(
+            "second" in told, "fencing", f"a {what} of the first claim must fail and name the second; it said {told!r}"
+        )
+    expected = {"f/q/log/1.1.0.7.0": b"rows", "f/q/task/1": b"second", "f/q/task/2": b"before"}
+    for who, seen in {
+        "the second": second,
+        "a third": Fence(store, _who("third"), lambda: 0.0),
+        "a view": View(store),
+    }.items():
+        found = {name: bytes(seen.get(name)) for name, _ in seen.names()}
+        _say(found == expected, "fencing", f"{who} finds {found}, not {expected}")
+
+
+def _who(owner: str) -> dict[str, object]:
+    return {"owner": owner, "host": "h", "pid": 1, "since": 0.0}
 
 
 def _large(store: Store, nbytes: int) -> None:

@@ -10,8 +10,8 @@ from evenflow._version import __version__
 from evenflow.errors import StoreError
 from evenflow.state.store import FORMAT_FILE
 
-FORMAT = 1
-"""Of the whole: names, segments, snapshots, manifests."""
+FORMAT = 2
+"""Of the whole: names, segments, snapshots, manifests. Format 1 had a note of each task, and none of whole attempts."""
 TEMPORARY = ".tmp-"
 """What files are called until they are whole."""
 
@@ -37,7 +37,7 @@ def format_bytes() -> bytes:
 
 
 def check_format(content: bytes, where: str) -> None:
-    """Refuse what a later version has written."""
+    """Refuse what another version has written in another way."""
     try:
         about = json.loads(content)
         found, by = int(about["format"]), about.get("evenflow", "?")
@@ -46,10 +46,16 @@ def check_format(content: bytes, where: str) -> None:
             f"{where}/{FORMAT_FILE} holds {content[:40]!r}, not the format of a checkpoint: "
             f'if the rest is sound, write {{"format": {FORMAT}}} to it'
         ) from None
-    if not 1 <= found <= FORMAT:
+    if found != FORMAT:
+        remedy = "install a newer evenflow"
+        if 1 <= found < FORMAT:
+            remedy = (
+                "what it notes does not tell whether all of a batch is there, so nothing goes on from it: start the "
+                "query with a new checkpoint and a new checkpointLocation, or install that evenflow"
+            )
         raise StoreError(
-            f"{where} has format {found}, written by evenflow {by}; this is evenflow {__version__}, which reads up to "
-            f"format {FORMAT}: install a newer evenflow"
+            f"{where} has format {found}, written by evenflow {by}; this is evenflow {__version__}, which reads "
+            f"format {FORMAT}: {remedy}"
         )
 
 

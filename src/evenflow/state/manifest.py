@@ -1,12 +1,16 @@
 """Names of blobs, and the manifests that say which of them make up the state at the end of an epoch.
 
-Below `<region>/<query>/`, with E an epoch, A an attempt at it, W.I a worker and its incarnation, K a number from 0 and
-P a partition of the input:
+Below `<region>/<query>/`, with E an epoch, A an attempt at it, W.I a worker and its incarnation, K a number from 0:
 
     log/E.A.W.I.K    segment K of what the worker was given
     units/E.W.I.K    states of units as they were at the end of epoch E
-    task/E.A.P       manifest: the partition is through, and all it led to is in these segments
+    begun/E.A        manifest: the attempt has begun, put before any task of it ends
+    whole/E.A        manifest: all partitions of the attempt are through, and all they led to is in these segments
     epoch/E          manifest: all blobs needed to rebuild the state at the end of epoch E
+
+Each names the one it follows: `begun` and `whole` the state that their attempt started from, `epoch` the manifest that
+was put before it. `chain` follows them, so that what is missing is missed. All three, which drivers put, are stored
+with the claim they are put under (`evenflow.state.fence`).
 
 And while units move by way of the store, `evenflow.moves/<region>/C.M`: the units of movement M of cluster C.
 """
@@ -22,7 +26,8 @@ from typing import Any
 
 import xxhash
 
-from evenflow.errors import BlobMissing, CorruptState, StoreError
+from evenflow.errors import StoreError
+from evenflow.state.fence import split
 from evenflow.state.layout import FORMAT
 from evenflow.state.store import OWN, Store, corrupt, part, unpart
 
@@ -32,7 +37,8 @@ _WRITER = r"(?P<writer>[0-9]+\.[0-9A-Za-z_-]+)"
 _KINDS = {
     "log": re.compile(rf"(?P<epoch>[0-9]+)\.(?P<attempt>[0-9]+)\.{_WRITER}\.(?P<number>[0-9]+)"),
     "units": re.compile(rf"(?P<epoch>[0-9]+)\.{_WRITER}\.(?P<number>[0-9]+)"),
-    "task": re.compile(r"(?P<epoch>[0-9]+)\.(?P<attempt>[0-9]+)\.(?P<number>[0-9]+)"),
+    "begun": re.compile(r"(?P<epoch>-1|[0-9]+)\.(?P<attempt>[0-9]+)"),
+    "whole": re.compile(r"(?P<epoch>[0-9]+)\.(?P<attempt>[0-9]+)"),
     "epoch": re.compile(r"(?P<epoch>-1|[0-9]+)"),  # -1: before the first batch
 }
 """Kinds of blobs, and what the last parts of their names look like."""
@@ -45,13 +51,13 @@ class BlobName:
     region: str
     query: str
     kind: str
-    """log, units, task or epoch."""
+    """log, units, begun, whole or epoch."""
     epoch: int
     attempt: int = 0
     writer: str = ""
     """Worker and incarnation, "W.I"."""
     number: int = 0
-    """Of the segment, the snapshot or the partition."""
+    """Of the segment or the snapshot."""
 
     @property
     def prefix(self) -> str:
@@ -78,7 +84,10 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What is durable: of one partition (`task/E.A.P`: no snapshots, one log), or of a whole epoch (`epoch/E`)."""
+    """What is durable: of one attempt (`whole/E.A`: no snapshots, one log), or of all up to an epoch (`epoch/E`).
+
+    In `begun/E.A` it only names an attempt.
+    """
 
     region: str
     query: str
@@ -89,14 +98,38 @@ class Manifest:
     epoch: int
     attempt: int
     partitions: tuple[int, ...]
-    """Of the input, that are through."""
+    """Of the input, that had rows and are through."""
     snapshots: tuple[str, ...] = ()
     """Names of blobs; of a unit that is in several, the one of the latest epoch counts."""
     logs: tuple[Log, ...] = ()
     """Ascending by epoch."""
+    kind: str = "epoch"
+    """Or whole, or begun."""
+    expected: int = 0
+    """Of a whole attempt: how many partitions there were, with rows or without."""
+    before: tuple[int, int] | None = None
+    """Epoch and attempt of what it follows; None: it is the first."""
+    run: str = ""
+    """Which start of the query the attempt was made by."""
     format: int = FORMAT
     written: float = field(default=0.0, compare=False)
-    """Seconds since 1970; `put_task` and `put_epoch` fill it in."""
+    """Seconds since 1970; `put_manifest` fills it in."""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Which state, or which attempt, it is about."""
+        return self.epoch, self.attempt
+
+    @property
+    def name(self) -> str:
+        """The name of its blob."""
+        match self.kind:
+            case "begun":
+                return begun_name(self.prefix, *self.key)
+            case "whole":
+                return whole_name(self.prefix, *self.key)
+            case _:
+                return epoch_name(self.prefix, self.epoch)
 
     @property
     def prefix(self) -> str:
@@ -109,18 +142,6 @@ class Manifest:
         for log in self.logs:
             for names in log.names(self.prefix):
                 yield from names
-
-
-@dataclass(frozen=True, slots=True)
-class Latest:
-    """Where a query stands."""
-
-    manifest: Manifest | None
-    """Of the newest epoch that has a readable one."""
-    tasks: tuple[Manifest, ...]
-    """Of later epochs, by epoch, attempt and partition."""
-    damaged: tuple[CorruptState, ...]
-    """Why newer manifests were passed over: who goes on from `manifest` nevertheless goes back in time."""
 
 
 def prefix_of(region: str, query: str) -> str:
@@ -138,9 +159,14 @@ def units_name(prefix: str, epoch: int, writer: str, number: int) -> str:
     return f"{prefix}units/{epoch}.{writer}.{number}"
 
 
-def task_name(prefix: str, epoch: int, attempt: int, partition: int) -> str:
-    """The name of the manifest of a partition."""
-    return f"{prefix}task/{epoch}.{attempt}.{partition}"
+def begun_name(prefix: str, epoch: int, attempt: int) -> str:
+    """The name of the note that an attempt has begun."""
+    return f"{prefix}begun/{epoch}.{attempt}"
+
+
+def whole_name(prefix: str, epoch: int, attempt: int) -> str:
+    """The name of the note that an attempt is whole."""
+    return f"{prefix}whole/{epoch}.{attempt}"
 
 
 def epoch_name(prefix: str, epoch: int) -> str:
@@ -154,8 +180,8 @@ def move_name(region: str, cluster: str, move: int) -> str:
 
 
 def parse(name: str) -> BlobName | None:
-    """A name taken apart; None if it is none of ours."""
-    match name.split("/"):
+    """A name taken apart, without the claim it was put under; None if it is none of ours."""
+    match split(name)[0].split("/"):
         case [region, query, kind, rest] if kind in _KINDS:
             found = _KINDS[kind].fullmatch(rest)
             if found is not None:
@@ -165,50 +191,18 @@ def parse(name: str) -> BlobName | None:
     return None
 
 
-def put_task(store: Store, manifest: Manifest) -> str:
-    """Write that a partition is through; gives the name of the blob."""
-    if len(manifest.partitions) != 1:
-        raise StoreError(f"the manifest of a task names partitions {manifest.partitions}: it is about one")
-    name = task_name(manifest.prefix, manifest.epoch, manifest.attempt, manifest.partitions[0])
-    store.put(name, [encode(replace(manifest, written=time.time()))])
-    return name
-
-
-def put_epoch(store: Store, manifest: Manifest) -> str:
-    """Write what the state at the end of an epoch is made of; gives the name of the blob."""
-    name = epoch_name(manifest.prefix, manifest.epoch)
-    store.put(name, [encode(replace(manifest, written=time.time()))])
-    return name
+def put_manifest(store: Store, manifest: Manifest) -> str:
+    """Write it; gives the name of the blob."""
+    store.put(manifest.name, [encode(replace(manifest, written=time.time()))])
+    return manifest.name
 
 
 def read_manifest(store: Store, name: str) -> Manifest:
-    """The manifest in a blob."""
-    return decode(bytes(store.get(name)), name)
-
-
-def latest(store: Store, prefix: str) -> Latest:
-    """The newest readable manifest of an epoch, and the tasks that were through after it."""
-    found, damaged = None, []
-    for epoch in epochs(store, prefix):
-        try:
-            found = read_manifest(store, epoch_name(prefix, epoch))
-            break
-        except BlobMissing:  # deleted while we look
-            continue
-        except CorruptState as error:
-            damaged.append(error)
-    tasks = []
-    for name, _ in store.names(f"{prefix}task/"):
-        parsed = parse(name)
-        if parsed is not None and (found is None or parsed.epoch > found.epoch):
-            try:
-                tasks.append(read_manifest(store, name))
-            except BlobMissing:
-                continue
-            except CorruptState as error:
-                damaged.append(error)
-    tasks.sort(key=lambda task: (task.epoch, task.attempt, task.partitions))
-    return Latest(found, tuple(tasks), tuple(damaged))
+    """The manifest in a blob; `CorruptState` if it is another's."""
+    found = decode(bytes(store.get(name)), name)
+    if found.name != name:
+        raise corrupt(name, 0, f"it holds what belongs in {found.name}")
+    return found
 
 
 def epochs(store: Store, prefix: str) -> list[int]:
@@ -223,29 +217,35 @@ def encode(manifest: Manifest) -> bytes:
     fields["logs"] = [
         {"epoch": log.epoch, "attempt": log.attempt, "segments": dict(log.segments)} for log in manifest.logs
     ]
-    return _sealed(fields)
+    return sealed(fields)
 
 
 def decode(content: bytes, name: str = "") -> Manifest:
     """The reverse of `encode`; `CorruptState` if any byte has changed."""
+    fields = unsealed(content, name)
+    if fields["format"] != FORMAT:
+        other = "a newer one" if fields["format"] > FORMAT else "that one, or start anew in another directory"
+        raise StoreError(f"blob {name} has format {fields['format']}, this evenflow reads {FORMAT}: install {other}")
+    known = {key: fields[key] for key in Manifest.__dataclass_fields__ if key in fields}
+    known["logs"] = tuple(Log(log["epoch"], log["attempt"], log["segments"]) for log in fields["logs"])
+    known["before"] = tuple(fields["before"]) if fields["before"] is not None else None
+    return Manifest(**known | {key: tuple(fields[key]) for key in ("partitions", "snapshots")})
+
+
+def sealed(fields: Any) -> bytes:
+    """JSON with a checksum of itself; in one way only, so that equal values are equal bytes."""
+    body = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    checksum = xxhash.xxh3_64_hexdigest(body.encode())
+    return f'{{"checksum":"{checksum}","manifest":{body}}}\n'.encode()
+
+
+def unsealed(content: bytes, name: str) -> dict[str, Any]:
+    """The reverse of `sealed`; `CorruptState` if any byte has changed."""
     try:
-        fields = json.loads(content)["manifest"]
-        intact = _sealed(fields) == content
+        fields: dict[str, Any] = json.loads(content)["manifest"]
+        intact = sealed(fields) == content
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise corrupt(name, 0, f"it is no manifest: {type(error).__name__}: {error}") from None
     if not intact:
         raise corrupt(name, 0, "it fails its checksum")
-    if fields["format"] > FORMAT:
-        raise StoreError(
-            f"blob {name} has format {fields['format']}, this evenflow reads up to {FORMAT}: install a newer one"
-        )
-    known = {key: fields[key] for key in Manifest.__dataclass_fields__ if key in fields}
-    known["logs"] = tuple(Log(log["epoch"], log["attempt"], log["segments"]) for log in fields["logs"])
-    return Manifest(**known | {key: tuple(fields[key]) for key in ("partitions", "snapshots")})
-
-
-def _sealed(fields: Any) -> bytes:
-    """In one way only, so that equal manifests are equal bytes."""
-    body = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-    checksum = xxhash.xxh3_64_hexdigest(body.encode())
-    return f'{{"checksum":"{checksum}","manifest":{body}}}\n'.encode()
+    return fields

@@ -31,10 +31,9 @@ from psycopg.errors import UndefinedTable
 from psycopg.sql import SQL, Composable, Composed, Identifier
 
 from evenflow.errors import BlobMissing, InvalidArgument, StoreError
-from evenflow.state.claim import Claim
 from evenflow.state.layout import check_format, format_bytes
 from evenflow.state.manifest import parse
-from evenflow.state.postgres_claim import Lock
+from evenflow.state.postgres_claim import SessionLock
 from evenflow.state.postgres_link import OPEN_TRIES, Address, Connection, Link
 from evenflow.state.store import Part, Store, checked
 
@@ -76,7 +75,7 @@ class PostgresStore(Store):
         self._schema = address.schema
         self.where = f"{address.where}, schema {address.schema}"
         self._link = Link.to(address)
-        self._claim: Lock | None = None
+        self._claim: SessionLock | None = None
         try:
             self._link.run("open the store", lambda connection: self._open(connection, create), OPEN_TRIES)
         except BaseException:
@@ -112,9 +111,9 @@ class PostgresStore(Store):
             self._claim.drop()
         self._link.release()
 
-    def lock(self, mine: dict[str, Any]) -> Claim:
-        """Take the whole checkpoint: `evenflow.state.claim`."""
-        self._claim = Lock(self, self.where, self._link, _key(self._schema, ""), mine)
+    def lock(self, mine: dict[str, Any]) -> SessionLock:
+        """By an advisory lock of a session."""
+        self._claim = SessionLock(self, self.where, self._link, _key(self._schema, ""), mine)
         return self._claim
 
     # -- tables

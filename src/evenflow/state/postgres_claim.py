@@ -10,12 +10,15 @@ from typing import Any
 import psycopg
 
 from evenflow.errors import StoreError
-from evenflow.state.claim import CLAIM_BLOB, taken
+from evenflow.state.fence import said_by, taken
 from evenflow.state.postgres_link import Connection, Link, answering
-from evenflow.state.store import Store
+from evenflow.state.store import OWN, Store
+
+CLAIM_BLOB = f"{OWN}claim"
+"""Who has the lock, for people to read."""
 
 
-class Lock:
+class SessionLock:
     """A lock of the session: the server frees it when its holder is gone.
 
     It is lost with its connection. Before each put the store has it taken again if need be (`beat`); if that cannot be,
@@ -42,7 +45,7 @@ class Lock:
             self.drop()
             self._connection = self._link.retry("claim the checkpoint", self._take)
         if self._connection is None:
-            raise taken(self._where, self._holder())
+            raise taken(self._where, said_by(self._holder()))
 
     def release(self) -> None:
         """Let others have it."""

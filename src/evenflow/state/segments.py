@@ -3,7 +3,8 @@
 A segment is a series of records: the schema, then rows and tenures as they came, then the end. A record is a header
 (magic, kind, version, bytes of the body, a number), a checksum, and a body padded with zeros to a multiple of 32, so
 that Arrow can use the rows where they lie. The record's place in the segment seeds its checksum: records that were
-dropped, doubled or swapped do not pass, and the last record tells how many there are.
+dropped, doubled or swapped do not pass, and the last record tells how many there are. Its seed has the blob's name in
+it, too: a segment under the name of another does not pass either.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 import xxhash
 
 from evenflow.errors import InvalidArgument, StoreError
-from evenflow.state.store import Part, corrupt
+from evenflow.state.store import Part, corrupt, mark_of
 
 MAGIC = b"EVLG"
 VERSION = 1
@@ -82,20 +83,20 @@ class SegmentWriter:
         self._add(Kind.TENURE, np.asarray(units, "<i8").tobytes(), move)
         self.records += 1
 
-    def finish(self) -> list[Part]:
-        """All parts of the segment, for `Store.put`; nothing can be appended any more."""
+    def finish(self, name: str = "") -> list[Part]:
+        """All parts of the segment, for `Store.put` under a name; nothing can be appended any more."""
         if not self._finished:
-            self._add(Kind.END, b"", self._count)
+            self._add(Kind.END, b"", self._count, mark_of(name))
             self._finished = True
         return self._parts
 
-    def _add(self, kind: Kind, body: Part, number: int = 0) -> None:
+    def _add(self, kind: Kind, body: Part, number: int = 0, mark: int = 0) -> None:
         if self._finished:
             raise InvalidArgument("the segment is finished: start another")
         view = memoryview(body).cast("B")
         head = HEADER.pack(MAGIC, kind, VERSION, view.nbytes, number)
         padding = -view.nbytes % ALIGN
-        self._parts += [head + CHECKSUM.pack(_checksum(head, view, self._count)), view]
+        self._parts += [head + CHECKSUM.pack(_checksum(head, view, self._count ^ mark)), view]
         if padding:
             self._parts.append(bytes(padding))
         self._count += 1
@@ -148,9 +149,10 @@ def _records(view: memoryview, name: str) -> Iterator[tuple[int, int, int, memor
         if end > view.nbytes:
             raise corrupt(name, offset, f"of record {count} {view.nbytes - body_at} bytes of {length} are there")
         body, padding = view[body_at : body_at + length], view[body_at + length : end]
-        checksum = _checksum(view[offset : offset + HEADER.size], body, count)
-        if CHECKSUM.unpack_from(view, offset + HEADER.size)[0] != checksum or any(padding):
-            raise corrupt(name, offset, f"record {count} fails its checksum")
+        head = view[offset : offset + HEADER.size]
+        sums = {_checksum(head, body, count ^ mark) for mark in ({0, mark_of(name)} if kind == Kind.END else {0})}
+        if CHECKSUM.unpack_from(view, offset + HEADER.size)[0] not in sums or any(padding):
+            raise corrupt(name, offset, f"record {count} fails its checksum, or is of another blob")
         if version > VERSION:
             raise StoreError(f"blob {name} has version {version}, this evenflow reads up to {VERSION}: install a newer")
         if kind == Kind.END:

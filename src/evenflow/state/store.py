@@ -7,13 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import quote, unquote
+
+import xxhash
 
 from evenflow.errors import CorruptState, InvalidArgument, StoreError
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
+
+    from evenflow.state.sealed import Place
 
 Part = bytes | bytearray | memoryview
 
@@ -24,8 +28,20 @@ OWN = "evenflow."
 FORMAT_FILE = f"{OWN}json"
 """Says in which format the rest of the directory is."""
 DATABASES = ("postgresql://", "postgres://")
+HDFS = ("hdfs", "viewfs")
+"""Schemes that are refused: a rename there does not replace a file, and no test has ever run against it."""
 _EMPTY = "%"
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9_.~%-]+(?:/(?!\.)[A-Za-z0-9_.~%-]+)*")
+
+
+class Lock(Protocol):
+    """The store's own lock on a whole checkpoint: it ends with its holder, in whatever way that ends."""
+
+    def beat(self) -> None:
+        """See to it that we still have it; `StoreInUse` if another has."""
+
+    def release(self) -> None:
+        """Let others have it. Does nothing the second time."""
 
 
 class Store(ABC):
@@ -61,6 +77,10 @@ class Store(ABC):
     def delete(self, names: Iterable[str]) -> None:
         """Remove blobs; those that are not there do not matter."""
 
+    def lock(self, mine: dict[str, Any]) -> Lock | None:
+        """Lock the whole checkpoint, or `StoreInUse`; None if the store has no locks. `mine` says who does."""
+        return None
+
     def close(self) -> None:  # noqa: B027 - most have nothing to give back
         """Give back what the store holds open; it is not used afterwards."""
 
@@ -71,12 +91,31 @@ class Store(ABC):
         self.close()
 
 
-def open_store(where: str | Path | tuple[FileSystem, str], *, create: bool = True) -> Store:
-    """The store at a local path, at a URI (`file://`, `s3://`, `hdfs://`), or in a directory of a pyarrow file system.
+def open_store(where: str | Path | tuple[FileSystem, str] | Place, *, create: bool = True) -> Store:
+    """The store at a local path, at a URI (`file://`, `s3://`, `gs://`), or in a directory of a pyarrow file system.
 
     A local path and `file://` mean the disk, with all that makes writes durable there; `postgresql://` is a schema of a
-    database. With `create=False` a place without a store is refused, and nothing is written.
+    database. A `Place` has a key as well. With `create=False` a place without a store is refused, and nothing is
+    written; a store with a key is refused without it.
     """
+    from evenflow.state.sealed import Place, SealedStore, refuse_sealed
+
+    key = where.key if isinstance(where, Place) else b""
+    inner = where.where if isinstance(where, Place) else where
+    text = shown(inner) if isinstance(inner, str | Path) else f"{inner[0].type_name}:{inner[1]}"
+    store = _plain(inner, create)
+    try:
+        if key:
+            return SealedStore(store, key, text, create=create)
+        refuse_sealed(store, text)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _plain(where: str | Path | tuple[FileSystem, str], create: bool) -> Store:
+    """The store itself."""
     from evenflow.state.disk import DiskStore
     from evenflow.state.files import FileStore, resolve
 
@@ -85,6 +124,7 @@ def open_store(where: str | Path | tuple[FileSystem, str], *, create: bool = Tru
     if isinstance(where, str) and where.startswith(DATABASES):
         return _database(where, create)
     if isinstance(where, str) and "://" in where:
+        check_scheme(where)
         filesystem, base = resolve(where)
         if filesystem.type_name != "local":
             return FileStore(filesystem, base, create=create)
@@ -92,6 +132,15 @@ def open_store(where: str | Path | tuple[FileSystem, str], *, create: bool = Tru
     if not str(where):
         raise InvalidArgument("the checkpoint directory is an empty string: give a path or a URI")
     return DiskStore(Path(where), create=create)
+
+
+def check_scheme(where: str) -> None:
+    """Refuse what cannot be a checkpoint."""
+    if where.partition("://")[0].lower() in HDFS:
+        raise InvalidArgument(
+            f"{shown(where)}: HDFS is not supported for checkpoints: give a directory that all hosts share, a bucket "
+            "(s3://, gs://, abfss://), or a database (postgresql://)"
+        )
 
 
 def _database(where: str, create: bool) -> Store:
@@ -141,6 +190,11 @@ def checked(name: str) -> str:
 def is_name(name: str) -> bool:
     """Whether a blob may be called so; the store's own files are not."""
     return name.partition("/")[0] != FORMAT_FILE and _NAME.fullmatch(name) is not None
+
+
+def mark_of(name: str) -> int:
+    """What stands for a name in the checksums of its blob; 0 for none."""
+    return xxhash.xxh3_64_intdigest(name) if name else 0
 
 
 def corrupt(name: str, offset: int, why: str) -> CorruptState:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from evenflow.errors import BlobMissing, CorruptState, StoreError
+from evenflow.state.chain import QUERIES, missing, vanished
 from evenflow.state.manifest import BlobName, Log, Manifest, parse, read_manifest
 from evenflow.state.segments import Rows, read_segment
 from evenflow.state.store import Store
@@ -94,8 +95,13 @@ def count_rows(store: Store, log: Log, prefix: str) -> Iterator[tuple[str, int, 
 
 def verify(store: Store, watch: Callable[[int], None] = lambda nbytes: None) -> list[Bad]:
     """Read every blob, check every checksum and that nothing is missing; tells `watch` how many bytes are done."""
+    queries = survey(store)
     found = []
-    for query in survey(store):
+    there = {query.prefix for query in queries}
+    for name, nbytes in store.names(QUERIES):
+        found += [Bad(*gone, -1, ()) for gone in vanished(store, name, there)]
+        watch(nbytes)
+    for query in queries:
         faults: dict[str, str] = {}
         for name, nbytes in query.blobs.items():
             if why := _fault(store, name):
@@ -105,6 +111,8 @@ def verify(store: Store, watch: Callable[[int], None] = lambda nbytes: None) -> 
             for name in manifest.blobs():
                 if name not in query.blobs:
                     faults[name] = f"it is missing; the manifest of epoch {manifest.epoch} needs it"
+        for name, why in missing(store, query.prefix, query.region, query.query):
+            faults.setdefault(name, why)
         sound = tuple(sorted(epoch for epoch, it in query.manifests.items() if not faults.keys() & set(it.blobs())))
         for name, why in sorted(faults.items()):
             blob = parse(name)

@@ -3,7 +3,7 @@
 A blob has a header at its start (magic, version, bytes and checksum of the index, and a checksum of the header itself),
 then the index, then the states. A state is its pickle (protocol 5) and the buffers that the pickle left out, each
 padded with zeros to a multiple of 64; its checksum covers the padding and is seeded with the unit. Pickles run code
-when they are read: whoever can write to a checkpoint can do what the cluster can.
+when they are read: whoever can write to a checkpoint can do what the cluster can, unless it has a key (`sealed`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import xxhash
 
 from evenflow.errors import StoreError
-from evenflow.state.store import Part, corrupt
+from evenflow.state.store import Part, corrupt, mark_of
 
 MAGIC = b"EVUN"
 VERSION = 1
@@ -66,8 +66,8 @@ class Index:
     """By unit."""
 
 
-def pack_units(states: Mapping[int, Any], *, copy: bool = False) -> list[Part]:
-    """The parts of a snapshot, for `Store.put`.
+def pack_units(states: Mapping[int, Any], *, copy: bool = False, name: str = "") -> list[Part]:
+    """The parts of a snapshot, for `Store.put` under a name: under another it cannot be read.
 
     Arrays are not copied: the parts are views of the states' own memory. Whoever goes on working with the states before
     the parts are put says `copy=True`; otherwise the snapshot would be a mixture, and its checksums would say so when
@@ -89,7 +89,7 @@ def pack_units(states: Mapping[int, Any], *, copy: bool = False) -> list[Part]:
         offset += entry.nbytes
     index = _index_bytes(entries)
     head = HEADER.pack(MAGIC, VERSION, len(index), xxhash.xxh3_64_intdigest(index))
-    return [head + CHECKSUM.pack(xxhash.xxh3_64_intdigest(head)) + index, *parts]
+    return [head + CHECKSUM.pack(xxhash.xxh3_64_intdigest(head, seed=mark_of(name))) + index, *parts]
 
 
 def read_index(get: Get, name: str = "") -> Index:
@@ -100,8 +100,9 @@ def read_index(get: Get, name: str = "") -> Index:
     magic, version, length, checksum = HEADER.unpack_from(first)
     if magic != MAGIC:
         raise corrupt(name, 0, f"it starts with {bytes(magic)!r}, not {MAGIC!r}")
-    if CHECKSUM.unpack_from(first, HEADER.size)[0] != xxhash.xxh3_64_intdigest(first[: HEADER.size]):
-        raise corrupt(name, 0, "its header fails its checksum")
+    sums = [xxhash.xxh3_64_intdigest(first[: HEADER.size], seed=mark) for mark in (0, mark_of(name))]
+    if CHECKSUM.unpack_from(first, HEADER.size)[0] not in sums:
+        raise corrupt(name, 0, "its header fails its checksum, or is of another blob")
     if version > VERSION:
         raise StoreError(f"blob {name} has version {version}, this evenflow reads up to {VERSION}: install a newer")
     end = INDEX_AT + length

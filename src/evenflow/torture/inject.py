@@ -13,9 +13,10 @@ from contextlib import suppress
 
 from pyspark import SparkContext
 
-from evenflow.errors import EvenflowError
+from evenflow.errors import EvenflowError, described
 from evenflow.model import WorkerStatus
 from evenflow.runtime.cluster import Cluster
+from evenflow.runtime.threads import heard
 from evenflow.torture import processes
 from evenflow.torture.hooks import Hooks, kill
 from evenflow.torture.schedule import Fault
@@ -37,7 +38,10 @@ class Injector:
         self._stopped: dict[int, float] = {}
         """Processes that are stopped, and until when."""
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="evenflow-torture", daemon=True)
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(
+            target=heard, args=(self._run, self._failed), name="evenflow-torture", daemon=True
+        )
 
     def __enter__(self) -> Injector:
         self._thread.start()
@@ -47,6 +51,11 @@ class Injector:
         self._over.set()
         self._thread.join(30)
         processes.send(self._stopped, signal.SIGCONT)
+        if self._failure is not None:
+            raise EvenflowError(f"faults came to an end: {described(self._failure)}") from self._failure
+
+    def _failed(self, error: BaseException) -> None:
+        self._failure = error
 
     def _run(self) -> None:
         while not self._over.wait(POLL_S):

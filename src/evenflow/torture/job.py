@@ -22,6 +22,7 @@ from evenflow.errors import EvenflowError, StoreError, StoreInUse
 from evenflow.runtime.cluster import Cluster
 from evenflow.runtime.session import local_session
 from evenflow.runtime.supervise import supervise
+from evenflow.runtime.threads import heard
 from evenflow.torture import damage, store
 from evenflow.torture.hooks import BEGUN, DRIVER, ENDED, WORK, Hooks, hooks_of
 from evenflow.torture.inject import Injector
@@ -183,7 +184,10 @@ def die_with(parent: int) -> None:
             time.sleep(0.5)
         os.killpg(0, signal.SIGKILL)
 
-    threading.Thread(target=watch, name="evenflow-torture-parent", daemon=True).start()
+    def failed(error: BaseException) -> None:
+        os.killpg(0, signal.SIGKILL)  # as if the parent were gone: rather no driver than one that nobody can end
+
+    threading.Thread(target=heard, args=(watch, failed), name="evenflow-torture-parent", daemon=True).start()
 
 
 def main(folders: list[Path]) -> None:

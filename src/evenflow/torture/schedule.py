@@ -19,8 +19,8 @@ SAVE = ("snapshot", "units", "log")
 """Points: a unit is read for a snapshot; a snapshot, or a segment of the log, is put."""
 RESTORE = ("restore",)
 """Point: state is loaded."""
-COMMIT = ("task", "epoch")
-"""Points, on the driver: a note of a task, or the manifest of a batch, is put."""
+COMMIT = ("begun", "whole", "epoch")
+"""Points, on the driver: the note that an attempt has begun or is whole, or the manifest of a batch, is put."""
 DEPOT = ("move",)
 """Point, where units move by way of the store: those of a movement are put."""
 SPILL = ("spill", "unspill")

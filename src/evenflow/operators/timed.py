@@ -1,0 +1,206 @@
+"""Rows wait for their time, and operators see them in order.
+
+`Timed` stands between a worker and an operator. Rows go into a waiting room, and nothing comes out. A *tick* is a row
+too, of one unit: it has no columns of the user's, and tells in column NOW what time it is. Then the unit's rows before
+that time go through the operator, in order; then it is told the time. A tick is sent, logged, moved and replayed as any
+row, so whatever holds for rows holds for time.
+
+    rows   ──┐         ┌── late: before the last tick ──► on_late
+             ▼         │
+        waiting room ──┴── due: before this tick, in order ──► process, then on_time(now)
+             ▲
+    ticks  ──┘   END, no more rows come: all are due, then on_end.   FLUSH, the end of a batch: all are due
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.errors import FunctionError
+from evenflow.operators.columns import microseconds
+from evenflow.operators.conform import conform
+from evenflow.operators.keyed import KeyedOperator, Keys, Units, overrides
+from evenflow.operators.ordering import arranged
+from evenflow.operators.waiting import FOREVER, Waiting, WaitingRoom
+
+NOW = pa.field("__evenflow_now", pa.int64())
+"""The column that makes a row a tick: the time in microseconds, END or FLUSH; null in rows of the user's."""
+END = FOREVER
+"""No more rows come, ever."""
+FLUSH = FOREVER - 1
+"""No more rows come in this micro-batch, and none of them is to wait any longer."""
+NEVER = np.iinfo(np.int64).min
+"""What time it is before the first tick."""
+CLOCK_BYTES = 64
+"""What a unit takes that has had a tick, and nothing else."""
+
+Longs = npt.NDArray[np.int64]
+
+
+class Timed(KeyedOperator):
+    """Gives the rows of each unit to `inner` in the order of some columns, when they are due.
+
+    `rows` has the columns that come here, but for NOW; `mine` are the places of those that `inner` reads, `order` of
+    those by which rows are ordered, the time first. `timed`: rows wait for a tick that tells their time; else for one
+    that ends their micro-batch. `schema` has the columns of the result.
+    """
+
+    def __init__(
+        self,
+        inner: KeyedOperator,
+        rows: pa.Schema,
+        mine: Sequence[int],
+        order: Sequence[int],
+        timed: bool,
+        units: int,
+        schema: pa.Schema,
+    ) -> None:
+        self.inner = inner
+        self.order, self.timed = tuple(order), timed
+        self._rows, self._schema = rows, schema
+        self._mine = list(mine)
+        self._room = WaitingRoom(units)
+        self._clock = np.full(units, NEVER, np.int64)
+        """What time it is, for each unit."""
+        self._late = 0
+        self._nothing = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+    def schema(self, rows: pa.Schema) -> pa.Schema:
+        return self._schema
+
+    def warm_up(self, rows: pa.Schema) -> None:
+        self.inner.warm_up(pa.schema([self._rows.field(place) for place in self._mine]))
+
+    # -- rows
+
+    def whole(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows as they came, those of the user's without column NOW, ticks with nothing else: with all columns."""
+        count = rows.num_rows
+        if rows.schema.names == [NOW.name]:
+            columns = [*(pa.nulls(count, field.type) for field in self._rows), rows.column(0)]
+        else:
+            columns = [*rows.columns, pa.nulls(count, NOW.type)]
+        return pa.RecordBatch.from_arrays(columns, names=[*self._rows.names, NOW.name])
+
+    def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
+        results: list[pa.RecordBatch] = []
+        for start, stop, now in _runs(rows.column(rows.num_columns - 1)):
+            if now is None:
+                part = rows.slice(start, stop - start).select(list(range(rows.num_columns - 1)))
+                self._room.add(Waiting(part, units[start:stop], keys[start:stop], self._times(part)))
+            else:
+                results += self._tick(now, np.unique(units[start:stop]))
+        if len(results) == 1:
+            return results[0]
+        return pa.concat_batches(results) if results else self._nothing
+
+    def _times(self, rows: pa.RecordBatch) -> Longs:
+        """For what each of the rows waits."""
+        if not self.timed:
+            return np.full(rows.num_rows, NEVER, np.int64)
+        place = self.order[0]
+        return microseconds(rows.column(place), rows.schema.names[place])
+
+    def _tick(self, now: int, units: Units) -> Iterator[pa.RecordBatch]:
+        """It is so late for these units."""
+        before = self._clock
+        if now < FLUSH:
+            self._clock = before.copy()
+            self._clock[units] = np.maximum(before[units], now)
+        until = self._clock if now < FLUSH else np.full(len(before), FOREVER)
+        due = self._room.take(units, until)
+        if due is not None:
+            late = due.times < before[due.units] if self.timed else np.zeros(len(due), np.bool_)
+            yield from self._give(due, late)
+        if now == END:
+            yield from self._told(self.inner.on_end(units), "on_end")
+        elif now < FLUSH and overrides(self.inner, "on_time"):
+            reached = self._clock[units]
+            for each in np.unique(reached).tolist():  # one, unless a unit was ahead
+                yield from self._told(self.inner.on_time(each, units[reached == each]), "on_time")
+
+    def _give(self, due: Waiting, late: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+        """Have rows processed in order; those that are late go another way."""
+        order = arranged(due.rows, due.units, due.keys, self.order)
+        if late.any():
+            behind = due.pick(order[late[order]])
+            self._late += len(behind)
+            said = self.inner.on_late(behind.rows.select(self._mine), behind.units, behind.keys)
+            yield from self._told(said, "on_late")
+            order = order[~late[order]]
+        if len(order):
+            rows = due.rows.select(self._mine).take(pa.array(order))
+            result = self.inner.process(rows, due.units[order], due.keys[order])
+            yield from self._told(result[0] if isinstance(result, tuple) else result, "process")
+
+    def _told(self, result: object, method: str) -> Iterator[pa.RecordBatch]:
+        """What the operator returned, in the columns that are declared."""
+        if result is not None:
+            yield conform(result, self._schema, f"{type(self.inner).__name__}.{method}")
+
+    # -- state
+
+    def extract(self, unit: int) -> Any:
+        return self._state(unit, self._room.extract(unit), self.inner.extract(unit), leave=False)
+
+    def snapshot(self, unit: int) -> Any:
+        return self._state(unit, self._room.look(unit), self.inner.snapshot(unit), leave=True)
+
+    def _state(self, unit: int, waiting: Waiting | None, inner: Any, leave: bool) -> Any:
+        clock = int(self._clock[unit])
+        if not leave:
+            self._clock[unit] = NEVER
+        if waiting is None and inner is None and clock == NEVER:
+            return None
+        return clock, None if waiting is None else (waiting.rows, waiting.keys), inner
+
+    def install(self, unit: int, state: Any) -> None:
+        clock, waiting, inner = state
+        self._clock[unit] = clock
+        if waiting is not None:
+            rows, keys = self._fitting(waiting[0]), waiting[1]
+            self._room.add(Waiting(rows, np.full(len(keys), unit, np.int32), keys, self._times(rows)))
+        if inner is not None:
+            self.inner.install(unit, inner)
+
+    def _fitting(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows that have waited since an earlier run of the query, whose columns may have been others."""
+        if rows.schema.equals(self._rows):
+            return rows
+        try:
+            return conform(rows, self._rows, "an earlier run")
+        except FunctionError as error:
+            raise FunctionError(
+                f"rows that wait for their time have columns {rows.schema.names}, and rows come with "
+                f"{self._rows.names} now: start the query with the columns it had, or with a new checkpoint ({error})"
+            ) from None
+
+    def sizes(self, units: Units) -> Longs:
+        if not (overrides(self.inner, "sizes") or overrides(self.inner, "size")):
+            return np.zeros(len(units), np.int64)  # not known: states are weighed, with the rows that wait
+        ticked = np.where(self._clock[units] == NEVER, 0, CLOCK_BYTES)
+        return self._room.sizes(units) + np.asarray(self.inner.sizes(units), np.int64) + ticked
+
+    def tallies(self) -> dict[str, int]:
+        counted = dict(self.inner.tallies())
+        if self.timed:
+            counted["late"] = counted.get("late", 0) + self._late
+        return counted
+
+
+def _runs(column: pa.Array) -> Iterator[tuple[int, int, int | None]]:
+    """Where rows alike begin and end: rows of the user's, or ticks of one time."""
+    if column.null_count == len(column):
+        if len(column):
+            yield 0, len(column), None
+        return
+    values = column.fill_null(NEVER).to_numpy()
+    starts = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist()]
+    for start, stop in zip(starts, [*starts[1:], len(values)], strict=True):
+        now = int(values[start])
+        yield start, stop, None if now == NEVER else now

@@ -1,0 +1,65 @@
+"""Ctrl-C while Spark works: what was waited for ends, streams go on, and one KeyboardInterrupt is all that is seen.
+
+PySpark's own handler asks Spark to cancel all jobs over the connection whose answer it has just interrupted: that
+fails, and py4j logs a page. Ours leaves that connection alone. (What py4j does with the others when it is
+interrupted may cost workers their jobs; then they are started again, as after any loss.)
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+GROUP = "evenflow-"
+"""What the job groups of workers begin with."""
+
+
+class Interrupts:
+    """Stands in for PySpark's handler of SIGINT as long as a cluster runs; a handler of the user's own stays."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._before: Any = None
+        if threading.current_thread() is not threading.main_thread():
+            return
+        found = signal.getsignal(signal.SIGINT)
+        if getattr(found, "__module__", "") == SparkContext.__module__:
+            self._before = found
+            signal.signal(signal.SIGINT, self._interrupted)
+            logging.getLogger().addFilter(_not_py4j)
+
+    def close(self) -> None:
+        """Put back what was there; from another thread that cannot be done, and ours does no harm."""
+        if self._before is None or threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGINT) == self._interrupted:
+            signal.signal(signal.SIGINT, self._before)
+        logging.getLogger().removeFilter(_not_py4j)
+        self._before = None
+
+    def _interrupted(self, _signal: int, _frame: FrameType | None) -> None:
+        threading.Thread(target=self._cancel, name="evenflow-interrupt", daemon=True).start()
+        raise KeyboardInterrupt
+
+    def _cancel(self) -> None:
+        """End all jobs but those of workers and streams: on a thread, and so a connection, of its own."""
+        with suppress(Exception):  # the session may be stopping: then they end with it
+            context, streams = self._spark.sparkContext, {query.runId for query in self._spark.streams.active}
+            spark = context._jsc.sc()
+            for job in context.statusTracker().getActiveJobsIds():
+                group = spark.statusStore().job(job).jobGroup()
+                name = "" if group.isEmpty() else str(group.get())
+                if not name.startswith(GROUP) and name not in streams:
+                    spark.cancelJob(job)
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    """Whether to log this: what py4j says of an interrupt is the traceback that is raised anyway."""
+    return record.msg != "KeyboardInterrupt while sending command."

@@ -1,0 +1,199 @@
+"""What Spark knows of the stage that a feeder is a task of: how much of its RDD it computes, and who keeps the result.
+
+The scheduler on the driver has each stage from before its first task until its job is over, so what is read here is
+never behind, as the status store may be. One stage is read once, in a few calls over py4j and one text.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark import SparkContext
+
+from evenflow.control.events import StageFacts
+from evenflow.errors import first_line
+
+KEPT = 1000
+"""Stages that are remembered, each with one operator."""
+TRIES = 5
+"""The scheduler's table is read while it changes: a stage may be missed once."""
+PAUSE_S = 0.02
+SCOPE = "MapInArrow"
+"""The node of Spark's plan that an operator is."""
+
+
+@dataclass(frozen=True, slots=True)
+class RDD:
+    """One step of what a stage computes."""
+
+    id: int
+    partitions: int
+    parents: tuple[int, ...]
+    persisted: bool
+    node: str = ""
+    """The node of Spark's plan that it comes from; empty if that is no `mapInArrow`."""
+
+
+class Stages:
+    """The stages of a session, as its scheduler has them."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+        self._known: dict[tuple[str, str], StageFacts] = {}
+
+    def facts(self, stage: str, mark: str, execution: str) -> StageFacts | str:
+        """What there is to know of a stage in which an operator runs, or why that cannot be known.
+
+        `mark` is found in the code of the operator, and nowhere else.
+        """
+        known = self._known.get((stage, mark))
+        if known is None:
+            try:
+                known = self._read(int(stage), mark, execution)
+            except Exception as error:  # whatever py4j and Spark raise: nothing is to be guessed then
+                return f"Spark does not tell what stage {stage} computes: {first_line(error)}"
+            if known is None:
+                return f"stage {stage} is given up: Spark has no job any more that it belongs to"
+            self._known[stage, mark] = known
+            for old in list(self._known)[:-KEPT]:
+                del self._known[old]
+        return known
+
+    def unpersisted(self, rdds: Iterable[int]) -> frozenset[int]:
+        """Those of some RDDs that are not persisted any more; none if Spark does not say."""
+        try:
+            kept = self._context._jsc.sc().persistentRdds()
+            return frozenset(rdd for rdd in rdds if not kept.contains(rdd))
+        except Exception:  # the session is being stopped: all state goes soon
+            return frozenset()
+
+    def _read(self, stage: int, mark: str, execution: str) -> StageFacts | None:
+        found = self._find(stage)
+        if found is None:
+            return None
+        told = self._told(self._scheduler.SparkListenerStageSubmitted(found.latestInfo(), None))["Stage Info"]
+        rdds = {rdd.id: rdd for rdd in map(_rdd, told["RDD Info"])}
+        top = next(iter(rdds.values()))
+        operators = operators_in(rdds)
+        if len(operators) > 1:
+            operators = [rdd for rdd in operators if mark.encode() in _code(_object(found.rdd(), rdds, top.id, rdd))]
+        if not operators and any(rdd.persisted for rdd in rdds.values()):
+            raise ValueError(f"operator {mark} is not to be found among what it computes")
+        return StageFacts(
+            tasks=int(told["Number of Tasks"]),
+            partitions=top.partitions,
+            rdd=top.id,
+            result=str(found.toString()).startswith("ResultStage"),
+            execution=execution,
+            inputs=sum(rdds[rdd].partitions for rdd in operators),
+            kept=keeper_of(rdds, operators),
+            live=frozenset(str(self._table.keys().mkString(",")).split(",")),
+        )
+
+    def warm_up(self) -> None:
+        """Have Spark load what it needs to answer, which takes it a second the first time."""
+        self._told(self._scheduler.SparkListenerLogStart(""))
+
+    def _told(self, event: Any) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self._protocol.sparkEventToJsonString(event))
+        return told
+
+    @cached_property  # each name on the way to it is a call
+    def _scheduler(self) -> Any:
+        jvm: Any = self._context._jvm
+        return jvm.org.apache.spark.scheduler
+
+    @cached_property
+    def _protocol(self) -> Any:
+        jvm: Any = self._context._jvm
+        return jvm.org.apache.spark.util.JsonProtocol
+
+    @cached_property
+    def _table(self) -> Any:
+        return self._context._jsc.sc().dagScheduler().stageIdToStage()
+
+    def _find(self, stage: int) -> Any:
+        for again in range(TRIES):
+            found = self._table.get(stage)
+            if not found.isEmpty():
+                return found.get()
+            if again < TRIES - 1:
+                time.sleep(PAUSE_S)
+        return None
+
+
+def _rdd(told: Mapping[str, Any]) -> RDD:
+    scope = json.loads(told.get("Scope", "{}"))
+    level = told["Storage Level"]
+    return RDD(
+        int(told["RDD ID"]),
+        int(told["Number of Partitions"]),
+        tuple(told["Parent IDs"]),
+        bool(level["Use Memory"] or level["Use Disk"]),
+        scope["id"] if scope.get("name") == SCOPE else "",
+    )
+
+
+def operators_in(rdds: Mapping[int, RDD]) -> list[int]:
+    """The RDDs that apply operators: of all that come from one node of the plan, the first; what follows packs rows."""
+    return [
+        rdd.id
+        for rdd in rdds.values()
+        if rdd.node and all(parent not in rdds or rdds[parent].node != rdd.node for parent in rdd.parents)
+    ]
+
+
+def keeper_of(rdds: Mapping[int, RDD], operators: list[int]) -> int | None:
+    """The persisted RDD into which the rows of an operator go, the first on their way; None if there is none."""
+    after: dict[int, list[int]] = {}
+    for rdd in rdds.values():
+        for parent in rdd.parents:
+            after.setdefault(parent, []).append(rdd.id)
+    front = list(operators)
+    while front:
+        persisted = [rdd for rdd in front if rdds[rdd].persisted]
+        if persisted:
+            return min(persisted)
+        front = [following for rdd in front for following in after.get(rdd, ())]
+    return None
+
+
+def _object(top: Any, rdds: Mapping[int, RDD], start: int, target: int) -> Any:
+    """The RDD itself, found from the last one of its stage."""
+    ways: dict[int, tuple[int, int]] = {}
+    """By RDD, the one after it and its place among that one's parents."""
+    front = [start]
+    while front and target not in ways and target != start:
+        reached = [(rdd, place, parent) for rdd in front for place, parent in enumerate(rdds[rdd].parents)]
+        front = []
+        for rdd, place, parent in reached:
+            if parent in rdds and parent not in ways:
+                ways[parent] = rdd, place
+                front.append(parent)
+    places = []
+    while target != start:
+        target, place = ways[target]
+        places.append(place)
+    for place in reversed(places):
+        top = top.dependencies().apply(place).rdd()
+    return top
+
+
+def _code(rdd: Any) -> bytes:
+    """The pickled function that an RDD applies to its partitions: two closures of Spark's have it."""
+    closure = _field(_field(rdd, "f"), "arg$1")
+    made_by = _field(closure, "arg$1")
+    chained = next(field for field in made_by.getClass().getDeclaredFields() if field.getName().endswith("chainedFunc"))
+    chained.setAccessible(True)
+    return bytes(chained.get(made_by).head()._1().funcs().head().command().unsafeArray())
+
+
+def _field(owner: Any, name: str) -> Any:
+    field = owner.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(owner)

@@ -1,0 +1,102 @@
+"""Fuzzed blobs: whatever a damaged checkpoint holds is refused by name, or is what was written."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.errors import CorruptState, StoreError
+from evenflow.state.manifest import Log, Manifest, decode, encode
+from evenflow.state.segments import Rows, SegmentWriter, read_segment
+from evenflow.state.units import load_units, pack_units, read_index
+from evenflow.torture.fuzz_wire import Wrong
+from evenflow.torture.mutations import bytes_of
+
+
+def _joined(parts: list[Any]) -> bytes:
+    return b"".join(bytes(memoryview(part).cast("B")) for part in parts)
+
+
+class Blobs:
+    """One kind of blob: how it is made, and what is read of it."""
+
+    kind = "blob"
+
+    def blob(self, draw: random.Random) -> bytes:
+        """A blob as it is written."""
+        raise NotImplementedError
+
+    def read(self, blob: bytes) -> Any:
+        """All that is in it."""
+        raise NotImplementedError
+
+    def case(self, draw: random.Random) -> str:
+        """Change a blob: it is refused, or nothing of what is read has changed."""
+        whole = self.blob(draw)
+        data = bytes_of(draw, whole)
+        try:
+            found = self.read(data)
+        except (CorruptState, StoreError) as error:
+            if self.kind not in str(error):
+                raise Wrong(f"a refusal does not name the blob: {error}") from None
+            return "refused"
+        if found != self.read(whole):
+            raise Wrong(f"a {self.kind} was changed, and read all the same")
+        return "harmless"
+
+
+class Manifests(Blobs):
+    """Manifests of batches and notes of tasks."""
+
+    kind = "manifest"
+
+    def blob(self, draw: random.Random) -> bytes:
+        logs = tuple(Log(epoch, 1, {"0.5": draw.randrange(4)}) for epoch in range(draw.randrange(4)))
+        names = tuple(f"r/q/units/{number}.0.5.1" for number in range(draw.randrange(3)))
+        return encode(Manifest("r", "q", "op", 9, draw.randrange(99), 1, tuple(range(draw.randrange(4))), names, logs))
+
+    def read(self, blob: bytes) -> Any:
+        return decode(blob, self.kind)
+
+
+class Segments(Blobs):
+    """Logs."""
+
+    kind = "segment"
+
+    def blob(self, draw: random.Random) -> bytes:
+        schema = pa.schema([("x", pa.int64()), ("s", pa.string())])
+        writer = SegmentWriter(schema)
+        for _ in range(draw.randrange(3)):
+            values = [draw.randrange(100) for _ in range(draw.randrange(1, 6))]
+            arrays = [pa.array(values, pa.int64()), pa.array([str(value) for value in values])]
+            writer.rows(memoryview(pa.RecordBatch.from_arrays(arrays, schema=schema).serialize()))
+            if draw.random() < 0.3:
+                writer.tenure(draw.randrange(1, 9), [1, 2])
+        return _joined(writer.finish())
+
+    def read(self, blob: bytes) -> Any:
+        _, records = read_segment(bytearray(blob), self.kind)
+        return [record.batch.to_pydict() if isinstance(record, Rows) else record for record in records]
+
+
+class Snapshots(Blobs):
+    """States of units."""
+
+    kind = "snapshot"
+
+    def blob(self, draw: random.Random) -> bytes:
+        units = draw.sample(range(9), draw.randrange(1, 4))
+        return _joined(pack_units({unit: {"n": draw.randrange(99), "a": np.arange(unit)} for unit in units}))
+
+    def read(self, blob: bytes) -> Any:
+        def get(start: int, length: int, whole: bytes = blob) -> bytearray:
+            return bytearray(whole[start : start + length])
+
+        index = read_index(partial(get), self.kind)
+        states = load_units(get, index.entries, self.kind, index)
+        return {unit: (state["n"], state["a"].tolist()) for unit, state in states.items()}

@@ -1,0 +1,44 @@
+"""Workers frozen for longer than the controller waits: replaced like dead ones, and harmless when they wake."""
+
+from functools import partial
+
+import pytest
+
+from evenflow.control.controller import Controller
+
+from . import durable_world
+from .durable_invariants import check
+from .durable_plan import DurablePlan
+from .durable_world import DurableWorld
+
+STALL_S = 15.0
+
+
+class FrozenWorld(DurableWorld):
+    """Now and then a worker is lost, and another frozen while state is loaded."""
+
+    def _freeze(self, live, feeders):
+        what = self.rng.choice(live)
+        seconds = self.rng.choice((31.0, 62.0, 200.0))
+        self.frozen[what] = self.now + seconds
+        self.harm.add("slow")
+        self.note(f"freeze {what.name} for {seconds} s")
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_recovery_does_not_wait_for_ever(part, monkeypatch):
+    monkeypatch.setattr(durable_world, "Controller", partial(Controller, stall_timeout=STALL_S))
+    faults = ("freeze", "kill-worker", "freeze", "kill-feeder", "freeze", "restart")
+    replaced = 0
+    for seed in range(part, 4, 2):
+        plan = DurablePlan(workers=3, faults=faults, moving=0.5, asks=0.05, epochs=4)
+        with FrozenWorld(seed, plan) as world:
+            world.run()
+            check(world)
+            replaced += sum(
+                "answered nothing" in entry.get("reason", "")
+                for log in world.logs
+                for entry in log
+                if entry["event"] == "worker-lost"
+            )
+    assert replaced, "nobody was replaced: this test shows nothing"

@@ -1,0 +1,150 @@
+"""Rows in the order of a column, whatever partitions they come from; time that passes for all keys."""
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark import cloudpickle
+from pyspark.errors import PythonException
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+import evenflow as ef
+from evenflow.errors import InvalidArgument
+from tests.spark.moving import Nth, region
+from tests.unit import timed_model
+from tests.unit.timed_model import SESSIONS, Sessions, expected_sessions
+
+cloudpickle.register_pickle_by_value(timed_model)
+
+LATENESS = 40
+"""Seconds."""
+ROWS = "id long, k long, at timestamp"
+
+
+def shown(df):
+    """The rows of a result, sorted."""
+    return sorted(tuple(row) for row in df.collect())
+
+
+@pytest.mark.parametrize("partitions", [1, 4, 7])
+def test_a_rolling_mean_is_that_of_sparks_own_window(spark, cluster, partitions):
+    at = F.timestamp_micros((F.xxhash64("id") % 500) * 1000)  # many rows at the same time, of one key, too
+    rows = spark.range(4000).select((F.col("id") % 20).alias("k"), at.alias("at"), (F.col("id") % 97).alias("v"))
+    window = Window.partitionBy("k").orderBy("at", "v").rowsBetween(-4, 0)
+    want = rows.select("*", F.avg("v").over(window).alias("mean"))
+    operator = ef.RollingMean("v", rows=5, into="mean")
+    made = cluster.keyed(rows.repartition(partitions), "k", operator, order_by="at", units=64)
+    assert shown(made) == shown(want)
+
+
+def test_sessions_of_a_batch_dataframe_all_come_out(spark, cluster):
+    random = np.random.default_rng(0)
+    who, at = random.integers(0, 40, 3000), random.integers(0, 4000, 3000)
+    table = pa.table({"who": who, "at": at})
+    rows = spark.createDataFrame(table).repartition(3)
+    made = cluster.keyed(rows, "who", Sessions(), order_by="at", lateness=30, units=64)
+    assert shown(made) == expected_sessions(who.tolist(), at.tolist())
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Twelve files of rows that came up to LATENESS seconds too late."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    random = np.random.default_rng(1)
+    at = np.sort(random.integers(0, 1200, 2400))
+    order = np.argsort(at + random.integers(0, LATENESS, len(at)), kind="stable")
+    for number in range(12):
+        ids = order[number * 200 : (number + 1) * 200]
+        times = pa.array(at[ids] * 1_000_000, pa.timestamp("us", "UTC"))
+        path = folder / f"{number:03}.parquet"
+        pq.write_table(pa.table({"id": ids, "k": ids % 17, "at": times}), path)
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    return folder, at
+
+
+def run(spark, cluster, files, tmp_path, name, operator, partitions=0, trigger=3, columns=ROWS):
+    """All there is, `trigger` files at a time."""
+    rows = spark.readStream.schema(columns).option("maxFilesPerTrigger", trigger).parquet(str(files))
+    rows = rows.repartition(partitions) if partitions else rows
+    rows = rows.withColumnRenamed("k", "who") if isinstance(operator, Sessions) else rows
+    key = rows.columns[1]
+    out = cluster.keyed(rows, key, operator, order_by="at", lateness=f"{LATENESS} seconds", units=64, name=name)
+    writer = out.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "spark"))
+    query = writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start()
+    assert query.awaitTermination(180)
+
+
+def test_a_stream_waits_for_rows_that_come_late(spark, cluster, files, tmp_path):
+    folder, at = files
+    name = region("waiting")
+    run(spark, cluster, folder, tmp_path, name, Nth())
+    got = spark.read.parquet(str(tmp_path / "out")).select("k", F.col("at").cast("long"), "id", "nth")
+    due = np.flatnonzero(at < at.max() - LATENESS)  # the others stay for the next run
+    nth, want = {}, []
+    for place in sorted(due.tolist(), key=lambda place: (at[place], place)):
+        nth[place % 17] = nth.get(place % 17, 0) + 1
+        want.append((place % 17, int(at[place]), place, nth[place % 17]))
+    assert shown(got) == sorted(want)
+    assert cluster.keyed_snapshot(name).counts["late"] == 0
+
+
+def test_a_stream_goes_on_with_other_partitions_and_workers(spark, files, tmp_path):
+    folder, at = files
+    rest = sorted(folder.iterdir())[6:]
+    for path in rest:
+        path.rename(path.with_name(f"_{path.name}"))
+    with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
+        run(spark, cluster, folder, tmp_path, "sessions", Sessions())
+    for path in rest:
+        path.with_name(f"_{path.name}").rename(path)
+    with ef.Cluster(spark, 1, checkpoint=tmp_path / "state") as cluster:
+        run(spark, cluster, folder, tmp_path, "sessions", Sessions(), partitions=5, trigger=2)
+    got = shown(spark.read.parquet(str(tmp_path / "out")).select(*SESSIONS.names))
+    want = expected_sessions([place % 17 for place in range(len(at))], at.tolist())
+    now = int(at.max() - LATENESS) * 1_000_000
+    assert set(got) <= set(want)
+    assert {session for session in want if session[2] + timed_model.GAP <= now} == set(got)
+    assert len(got) == len(set(got)) > 100
+
+
+def test_parts_of_what_is_persisted_and_a_second_action_on_what_is_not(spark, cluster):
+    rows = spark.range(3000).select((F.col("id") % 7).alias("k"), (-F.col("id")).alias("at")).repartition(3)
+    kept, once = (cluster.keyed(rows, "k", Nth(), order_by="at", units=64) for _ in range(2))
+    want = sorted((place % 7, -place) for place in range(3000))
+    kept.persist()
+    try:
+        assert len(kept.take(2)) == 2
+        got = shown(kept)
+    finally:
+        kept.unpersist()
+    assert [row[:2] for row in got] == want
+    by_key = [row for row in got if row[0] == 3]
+    assert [row[2] for row in by_key] == list(range(1, len(by_key) + 1))
+    assert shown(once) == got
+    with pytest.raises(PythonException, match=r"persist\(\) it before the first"):
+        once.collect()
+
+
+def test_what_makes_no_sense_is_refused(spark, cluster):
+    rows = spark.range(10).select("id", F.array("id").alias("ids"), F.collate(F.lit("a"), "UTF8_LCASE").alias("text"))
+    mean = ef.RunningMean("id")
+    for options, reason in (
+        ({"lateness": 5}, "lateness=5 and no order_by: name the column that holds the time"),
+        ({"order_by": "id", "ordered": True}, "order_by and ordered=True"),
+        ({"order_by": "no"}, "order_by: column 'no' does not exist; the columns are id, ids, text"),
+        ({"order_by": []}, r"order_by=\[\]: give the name of a column"),
+        ({"order_by": F.col("id")}, "order_by=Column<'id'>: give the name of a column"),
+        ({"order_by": ["id", "ID"]}, "names a column twice"),
+        ({"order_by": "ids"}, "column 'ids' is list"),
+        ({"order_by": "text"}, "rows are ordered by the bytes of strings"),
+        ({"order_by": "text", "lateness": 1}, "rows are ordered by the bytes of strings"),
+        ({"order_by": "id", "lateness": -1}, "lateness=-1: give seconds from 0 on"),
+        ({"order_by": "id", "lateness": "soon"}, "lateness='soon'"),
+        ({"order_by": "id", "balance": "river", "split_keys": True}, "order_by and balance 'river'"),
+    ):
+        with pytest.raises(InvalidArgument, match=reason):
+            cluster.keyed(rows, "id", mean, **options)

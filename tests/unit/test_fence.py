@@ -1,0 +1,309 @@
+"""Generations: whoever was frozen while another took its checkpoint harms nobody when it wakes, and is told."""
+
+import itertools
+from collections import deque
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenflow.control.attempts import Base, Log
+from evenflow.control.controller import Controller
+from evenflow.control.events import CheckpointTaken, FeederJoined, Record, RegionOpened, Save, StageFacts, Tell
+from evenflow.errors import BlobMissing, StoreError, StoreInUse
+from evenflow.policy import Hash
+from evenflow.runtime import vault as vault_module
+from evenflow.runtime.patience import Patient
+from evenflow.runtime.vault import Kept, Vault
+from evenflow.state.claim import VOID_S, claim
+from evenflow.state.fence import CLAIMS, Fence, Holding, Mark, View, marks, split
+from evenflow.state.manifest import epoch_name, epochs, log_name, parse, prefix_of, read_manifest
+from tests.unit.state_memory import Memory
+
+PREFIX = prefix_of("r", "q")
+ABOUT = {"owner": "somebody", "host": "h", "pid": 1, "since": 0.0}
+
+
+class Freezing(Memory):
+    """Before its operation number `at` the process that uses it is frozen: others do `meanwhile`."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.meanwhile = None, None
+
+    def freeze(self, at, meanwhile):
+        self.left, self.meanwhile = at, meanwhile
+
+    def _operate(self):
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                self.left = None
+                self.meanwhile()
+
+    def put(self, name, parts):
+        self._operate()
+        super().put(name, parts)
+
+    def get(self, name, start=0, length=None):
+        self._operate()
+        return super().get(name, start, length)
+
+    def names(self, prefix=""):
+        self._operate()
+        return super().names(prefix)
+
+    def delete(self, names):
+        self._operate()
+        super().delete(names)
+
+
+def fence(store, owner="somebody"):
+    return Fence(store, ABOUT | {"owner": owner}, lambda: 0.0)
+
+
+def content(store):
+    return {name: bytes(store.get(name)) for name, _ in store.names()}
+
+
+def test_names_that_carry_a_generation():
+    assert split("r/q/task/5.1.0~3.00ff.17") == ("r/q/task/5.1.0", (Mark(3, "00ff"), 17))
+    assert parse("r/q/epoch/5~3.00ff.17") == parse("r/q/epoch/5") is not None
+    for plain in ("r/q/task/5.1.0", "a~b/q/log/1.2", "evenflow.moves/a~1.b/c.1"):
+        assert split(plain) == (plain, (Mark(0, ""), 0))
+
+
+@given(at=st.integers(0, 12), mine=st.integers(0, 3), theirs=st.integers(0, 3), again=st.booleans())
+def test_frozen_at_any_operation(at, mine, theirs, again):
+    """What was confirmed is there for who comes next; what was not changes nothing that it has seen."""
+    store = Freezing()
+    first = fence(store, "first")
+    seen = {}
+    others = []
+    confirmed = {"x": b"before"}
+    first.put("x", [b"before"])
+
+    def take_over():
+        second = fence(store, "second")
+        seen.update(content(second))
+        assert {name: seen[name] for name in confirmed if name != pending} == {
+            name: text for name, text in confirmed.items() if name != pending
+        }
+        for number in range(theirs):
+            second.put(f"n{number}", [b"second"])
+            seen[f"n{number}"] = b"second"
+        others.append(fence(store, "third") if again else second)
+
+    pending = ""
+    store.freeze(at, take_over)
+    told = ""
+    for number in range(mine):
+        pending = f"n{number}"
+        try:
+            first.put(pending, [b"first"])
+            confirmed[pending] = b"first"
+        except StoreInUse as error:
+            told = str(error)
+            break
+    if others:
+        assert told or mine == len(confirmed) - 1, "a put was not confirmed, and nobody was told"
+        with pytest.raises(StoreInUse, match=r"taken over by (second|third)"):
+            first.put("y", [b"stale"])
+        with pytest.raises(StoreInUse):
+            first.delete(["x"])
+        first.release()
+        assert content(others[0]) == content(View(store)) == content(fence(store)) == seen
+
+
+def test_a_stale_beat_does_not_bring_a_claim_back():
+    """It looks, is frozen, another takes the checkpoint, and it writes that it is still there."""
+    store = Freezing()
+    first = fence(store, "first")
+    later = []
+    store.freeze(1, lambda: later.append(fence(store, "second")))
+    first.beat()
+    later[0].put("a", [b"second"])
+    with pytest.raises(StoreInUse, match="second"):
+        first.beat()
+    assert marks(store)[-1] == later[0].mark
+
+
+def test_two_that_claim_in_the_same_instant():
+    """Both see the same generation; one of the two has it, and what the other had confirmed is there."""
+    for tokens in (("aaaaaaaa", "bbbbbbbb"), ("bbbbbbbb", "aaaaaaaa")):
+        store, others = Freezing(), []
+
+        def claimed(store=store, others=others, token=tokens[1]):
+            others.append(_with_token(store, token))
+            others[0].put("a", [b"x"])
+
+        store.freeze(1, claimed)
+        if tokens[0] > tokens[1]:
+            held = _with_token(store, tokens[0])
+            assert content(held) == {"a": b"x"}
+            with pytest.raises(StoreInUse):
+                others[0].put("b", [b"y"])
+        else:
+            with pytest.raises(StoreInUse):
+                _with_token(store, tokens[0])
+            others[0].put("b", [b"y"])
+
+
+def _with_token(store, token):
+    import evenflow.state.fence as module
+
+    kept, module.secrets = module.secrets, type("S", (), {"token_hex": staticmethod(lambda _n: token)})
+    try:
+        return fence(store, token)
+    finally:
+        module.secrets = kept
+
+
+def test_a_claim_whose_blob_is_gone_is_missed():
+    store = Memory()
+    first = fence(store)
+    first.put("a", [b"x"])
+    store.delete([f"{CLAIMS}{first.mark}"])
+    with pytest.raises(StoreInUse, match="was deleted by somebody"):
+        first.put("a", [b"x"])
+    for look in (lambda: View(store), lambda: fence(store)):
+        with pytest.raises(StoreError, match=r"blob a~1\..* is of claim 1\..*, and there is no blob evenflow.claims/1"):
+            look()
+
+
+def test_a_claim_that_could_not_be_taken_is_not_held():
+    store = Freezing()
+    fence(store).release()
+
+    def fail():
+        raise StoreError("not now")
+
+    store.freeze(4, fail)
+    with pytest.raises(StoreError, match="not now"):
+        claim(store, "first", lambda: 5.0)
+    claim(store, "second", lambda: 6.0).store.put("a", [b"x"])
+
+
+def test_a_claim_that_cannot_be_read_is_named():
+    store = Memory()
+    first = fence(store)
+    store.put(f"{CLAIMS}{first.mark}", [b"{"])
+    with pytest.raises(StoreError, match=rf"blob {CLAIMS}{first.mark} cannot be read .*backup"):
+        fence(store)
+
+
+def test_what_was_put_without_a_claim_is_read():
+    """As checkpoints of format 1 have it; a put under a claim is above it, and both are deleted."""
+    store = Memory()
+    store.put("r/q/epoch/4", [b"old"])
+    held = fence(store)
+    assert content(held) == {"r/q/epoch/4": b"old"}
+    held.put("r/q/epoch/4", [b"new"])
+    assert content(held) == content(View(store)) == {"r/q/epoch/4": b"new"}
+    held.delete(["r/q/epoch/4"])
+    assert content(held) == {}
+    with pytest.raises(BlobMissing):
+        held.get("r/q/epoch/4")
+
+
+def test_which_names_carry_a_claim():
+    """All that drivers put, the store's own among them; not what processes put under names of their own."""
+    store = Memory()
+    held = fence(store)
+    for name in ("evenflow.queries/q", "r/q/epoch/1", "r/q/begun/1.1", "evenflow.moves/r/c.1", "r/q/log/1.1.0.7.0"):
+        held.put(name, [b"x"])
+    plain = {name for name, _ in store.names() if split(name)[0] == name and not name.startswith(CLAIMS)}
+    assert plain == {"evenflow.moves/r/c.1", "r/q/log/1.1.0.7.0"}
+    assert len(held.names()) == len(View(store).names()) == 5
+
+
+def test_claims_do_not_pile_up():
+    store = Memory()
+    for _ in range(5):
+        held = fence(store)
+        held.put("a", [b"x"])
+        held.release()
+    assert marks(store) == [held.mark]
+    assert Holding.read(store, held.mark).released
+    assert held.mark.generation == 5
+
+
+# -- the vault
+
+
+class Still(Vault):
+    """Without its thread; what it is asked for is done at once."""
+
+    def __init__(self, store, owner, now):
+        self._claim = claim(store, owner, now)
+        self._store = self._claim.store
+        self._patient = Patient(self._store, lambda _seconds: None)
+        self._kept, self._stale = {"r": Kept("op", 4)}, {}
+        self.told = []
+        self.on_lost = self.told.append
+
+
+def batch(vault, store, epoch, writer, logs):
+    """One batch of query q: rows in a log, and the manifest that needs it and the one before; what went wrong."""
+    name = log_name(PREFIX, epoch, 1, f"0.{writer}", 0)
+    store.put(name, [b"rows"])
+    logs.append(Log(epoch, 1, {f"0.{writer}": 1}, (0,)))
+    while len(logs) > 2:
+        logs.popleft()
+    return vault._tried(Save("r", "q", "epoch", Base(epoch, 1, (), tuple(logs))))
+
+
+def newest(vault):
+    return read_manifest(vault._store, epoch_name(PREFIX, epochs(vault._store, PREFIX)[0]))
+
+
+@pytest.mark.parametrize("at", range(24))
+def test_a_driver_that_wakes_deletes_nothing_that_is_needed(at, monkeypatch):
+    """It is frozen at any operation of a batch, and its successor is batches ahead when it wakes."""
+    monkeypatch.setattr(vault_module, "time", SimpleNamespace(sleep=lambda _seconds: None))
+    store, clock = Freezing(), itertools.count(0.0, VOID_S + 1)
+    first = Still(store, "first", lambda: next(clock))
+    logs = deque()
+    for epoch in range(3):
+        assert batch(first, store, epoch, 7, logs) == ""
+    later = []
+
+    def take_over():
+        second = Still(store, "second", lambda: next(clock))
+        found = newest(second)
+        mine = deque(Log(log.epoch, log.attempt, log.segments, (0,)) for log in found.logs)
+        for epoch in range(found.epoch + 1, found.epoch + 4):
+            assert batch(second, store, epoch, 8, mine) == ""
+        later.append((second, found.epoch, content(second._store)))
+
+    store.freeze(at, take_over)
+    error = batch(first, store, 3, 7, logs)
+    if not later:
+        return
+    second, epoch, seen = later[0]
+    assert epoch in (2, 3)
+    now = content(second._store)
+    assert {name: now.get(name) for name in seen if "/log/" not in name} == {
+        name: text for name, text in seen.items() if "/log/" not in name
+    }
+    manifest = newest(second)
+    assert manifest.epoch == epoch + 3
+    assert all(name in now for name in manifest.blobs())
+    first._beat()
+    assert first.lost.startswith("the checkpoint was taken over by second")
+    assert first.told == [first.lost]
+    assert error in ("", first.lost)
+    assert first.saved("r", "q") == first.lost
+
+
+def test_queries_of_a_cluster_that_lost_its_checkpoint_end():
+    controller = Controller(1)
+    controller.handle(RegionOpened(0.0, "r", "op", Hash(), 4, durable=True))
+    feeder = FeederJoined(0.0, 5, "r", query="q", stage="1", run="1", facts=StageFacts(1, 1, inputs=1))
+    controller.handle(feeder)
+    said = controller.handle(CheckpointTaken(1.0, "taken by B"))
+    assert Record(1.0, "checkpoint-taken", {"why": "taken by B"}) in said
+    assert Tell(5, {"type": "lost", "reason": "taken by B"}) in said
+    again = controller.handle(FeederJoined(2.0, 6, "r", query="q", stage="2", run="2"))
+    assert Tell(6, {"type": "lost", "reason": "taken by B"}) in again

@@ -1,0 +1,164 @@
+"""Rows that wait for their time over real sockets, without Spark: rows from several tasks, then ticks."""
+
+import itertools
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from evenflow.control.events import RegionOpened
+from evenflow.errors import StateLost
+from evenflow.model import MoveUnits
+from evenflow.operators.hosted import Hosted
+from evenflow.operators.timed import NOW, Timed
+from evenflow.policy import Hash
+from evenflow.runtime import feeding
+from evenflow.runtime.keyed_feeder import KeyedFeed
+from evenflow.runtime.keys import KEY
+from evenflow.runtime.ticks import OrderedFeed, TickFeed
+
+from ..unit.timed_model import SESSIONS, Sessions, expected_sessions
+from .keyed_rig import Keyed, numbered, rows
+from .rig import Rig
+
+UNITS, SHARES = 16, 3
+ROWS = pa.schema({"who": pa.int64(), "at": pa.int64(), "id": pa.int64()})
+
+
+@pytest.fixture
+def rig():
+    rig = Rig(3)
+    yield rig
+    rig.close()
+
+
+class Ordered:
+    """`Sessions` over rows in the order of `at`, as `Cluster.keyed` would give it to Spark."""
+
+    _numbers = itertools.count(1)
+
+    def __init__(self, rig, monkeypatch, lateness=None, streaming=False):
+        self.rig = rig
+        number = next(self._numbers)
+        self.region, operator = f"ordered-{number}", f"ordered-op{number}"
+        timed = Timed(Sessions(), ROWS, [0, 1, 2], [1], lateness is not None, UNITS + 1, SESSIONS)
+        rig.driver.add_code(operator, cloudpickle.dumps(Hosted(timed, ROWS.append(NOW), SESSIONS, UNITS + 1)))
+        rig.driver.open_region(RegionOpened(rig.driver.now(), self.region, operator, Hash(), UNITS + 1))
+        encoded = SESSIONS.serialize().to_pybytes()
+        feed = KeyedFeed(
+            rig.settings, self.region, operator, encoded, True, False, (*ROWS.names, KEY), streaming=streaming
+        )
+        time = None if lateness is None else (1, "at")
+        self.rows = OrderedFeed(feed, UNITS + 1, SHARES, time)
+        self.ticks = TickFeed(replace(feed, names=(NOW.name, KEY)), UNITS + 1, SHARES, lateness)
+        self.identity = {}
+        monkeypatch.setattr(feeding, "identity", lambda: dict(self.identity))
+
+    def run(self, parts, epoch=0, query="", stage="1"):
+        """One evaluation of rows (who, at, id) in some partitions; results, and how the ticks' tasks were."""
+        notes = [
+            note for partition, part in enumerate(parts) for note in self.feed(part, partition, epoch, query, stage)
+        ]
+        return [row for share in range(SHARES) for row in self.tell(notes, share, epoch, query, f"{stage}-ticks")]
+
+    def feed(self, rows, partition, epoch=0, query="", stage="1"):
+        self.identity = self._task(partition, epoch, query, stage)
+        columns = [pa.array([row[place] for row in rows], pa.int64()) for place in (0, 1, 2, 0)]
+        batch = pa.RecordBatch.from_arrays(columns, names=[*ROWS.names, KEY])
+        return list(self.rows(numbered([batch], partition)))
+
+    def tell(self, notes, share, epoch=0, query="", stage="2"):
+        self.identity = self._task(share, epoch, query, stage)
+        mine = [note.filter(pa.array(np.array(note.column("share")) == share)) for note in notes]
+        return [tuple(row.values()) for batch in self.ticks(mine) for row in batch.to_pylist()]
+
+    def _task(self, partition, epoch, query, stage):
+        return {"partition": partition, "attempt": 0, "query": query, "epoch": epoch, "stage": stage, "run": "r"}
+
+    def move(self, units, target):
+        owners = self.rig.driver.ask(lambda controller: controller.region(self.region)).movements.table.owners
+        for source in sorted({int(owners[unit]) for unit in units} - {target}):
+            mine = tuple(unit for unit in units if owners[unit] == source)
+            self.rig.driver.move(MoveUnits(self.region, mine, source, target, "a test"))
+
+
+def drawn(count, seed=0, span=2000, keys=30):
+    random = np.random.default_rng(seed)
+    at = random.integers(0, span, count).tolist()
+    return [
+        (int(who), at, place) for place, (who, at) in enumerate(zip(random.integers(0, keys, count), at, strict=True))
+    ]
+
+
+def wanted(rows):
+    return expected_sessions([row[0] for row in rows], [row[1] for row in rows])
+
+
+@pytest.mark.parametrize("partitions", [1, 4, 7])
+def test_all_sessions_of_a_batch_come_out_whatever_the_partitions(rig, monkeypatch, partitions):
+    given = drawn(3000)
+    made = Ordered(rig, monkeypatch).run([given[start::partitions] for start in range(partitions)])
+    assert sorted(made) == wanted(given)
+
+
+def test_an_empty_partition_and_an_empty_dataframe(rig, monkeypatch):
+    given = drawn(100)
+    assert sorted(Ordered(rig, monkeypatch).run([[], given, []])) == wanted(given)
+    assert Ordered(rig, monkeypatch).run([[], []]) == []
+
+
+def test_time_passes_for_all_keys_across_batches_while_units_move(rig, monkeypatch):
+    lateness = 50 * 1_000_000
+    ordered = Ordered(rig, monkeypatch, lateness, streaming=True)
+    given = drawn(6000, span=3000)
+    arrival = sorted(given, key=lambda row: row[1] + np.random.default_rng(row[2]).integers(0, 45))
+    want = wanted(given)
+    stop = threading.Event()
+
+    def shuffle():
+        for turn in itertools.count():
+            if stop.is_set():
+                return
+            ordered.move([turn % UNITS, (turn + 5) % UNITS], turn % 3)
+            time.sleep(0.005)
+
+    mover = threading.Thread(target=shuffle)
+    mover.start()
+    made, latest = [], 0
+    try:
+        for epoch in range(10):
+            batch = arrival[600 * epoch : 600 * (epoch + 1)]
+            parts = 1 + epoch % 4
+            made += ordered.run([batch[start::parts] for start in range(parts)], epoch, "q", str(epoch))
+            latest = max(latest, *(row[1] for row in batch))
+            over = [session for session in want if session[2] + 10_000_000 <= latest * 1_000_000 - lateness]
+            assert set(over) <= set(made) <= set(want)
+    finally:
+        stop.set()
+        mover.join()
+    assert len(made) > 0.8 * len(want)
+
+
+def test_rows_of_several_partitions_are_warned_of(rig, monkeypatch, caplog):
+    keyed = Keyed(rig, monkeypatch)
+    keyed.known()._order_warning = "give order_by="
+    keyed.run(rows(100), partition=0)
+    assert not caplog.records
+    keyed.run(rows(100), partition=1)
+    keyed.run(rows(100), partition=2)
+    assert [(record.name, record.levelname, record.message) for record in caplog.records] == [
+        ("evenflow", "WARNING", "give order_by=")
+    ]
+
+
+def test_the_same_ticks_twice_are_refused(rig, monkeypatch):
+    ordered = Ordered(rig, monkeypatch)
+    notes = ordered.feed(drawn(100), 0)
+    for share in range(SHARES):
+        ordered.tell(notes, share)
+    with pytest.raises(StateLost, match=r"put in order and processed before .* persist"):
+        ordered.tell(notes, 0)

@@ -1,0 +1,286 @@
+"""No thread ends unheard: something is thrown in each, and whoever waits for it hears what, and soon."""
+
+import re
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import evenflow
+from evenflow.control.attempts import Base, Log
+from evenflow.control.events import RegionOpened, Save
+from evenflow.errors import ClusterStopped, EvenflowError
+from evenflow.policy import Hash
+from evenflow.runtime import depot, journal, loader, session, supervisor, switchboard
+from evenflow.runtime.copies import Copies
+from evenflow.runtime.depot import Depot, Unfetched
+from evenflow.runtime.journal import Journal, Outcome
+from evenflow.runtime.loader import Loader, Order
+from evenflow.runtime.mover import Mover, Parcel, Undelivered
+from evenflow.runtime.vault import Kept, Unpassing, Vault
+from evenflow.state.manifest import epoch_name, prefix_of
+from tests.wire.keyed_rig import Keyed, rows
+from tests.wire.rig import ids, until
+
+THREADS = {
+    "runtime/depot.py": "evenflow-depot",
+    "runtime/driver.py": "evenflow-controller",
+    "runtime/journal.py": "evenflow-journal",
+    "runtime/loader.py": "evenflow-loader",
+    "runtime/mover.py": "evenflow-mover",
+    "runtime/session.py": "evenflow-cancel",
+    "runtime/supervisor.py": "evenflow-worker-{worker}",
+    "runtime/vault.py": "evenflow-vault",
+    "torture/inject.py": "evenflow-torture",
+    "torture/job.py": "evenflow-torture-parent",
+}
+"""All threads of ours. Whoever adds one adds a test in which it fails, and who hears of it."""
+
+
+def boom(*_args, **_kwargs):
+    raise MemoryError("on purpose")
+
+
+def test_these_are_all_threads_and_each_is_heard():
+    source = Path(evenflow.__file__).parent
+    found = {}
+    for path in source.rglob("*.py"):
+        for call in re.finditer(r"threading\.Thread\((.*?)daemon=True", path.read_text(), re.DOTALL):
+            assert "target=heard" in call[1], f"{path} has a thread that may end unheard"
+            found[str(path.relative_to(source))] = re.search(r'name=f?"([^"]+)"', call[1])[1]
+        assert path.read_text().count("Thread(") == (str(path.relative_to(source)) in found), path
+    assert found == THREADS
+
+
+# -- a worker's threads
+
+
+def test_a_mover_that_fails_ends_its_worker_which_says_why(rig, monkeypatch):
+    cluster = rig(2)
+    keyed = Keyed(cluster, monkeypatch)
+    keyed.run(rows(200), query="q")
+    original = Mover._dispatch
+
+    def fails(self, parcel):
+        monkeypatch.setattr(self, "_deliver", boom)
+        original(self, parcel)
+        boom()
+
+    monkeypatch.setattr(Mover, "_dispatch", fails)
+    began = time.monotonic()
+    owners = keyed.table().owners
+    keyed.move([1], 1 - int(owners[1]))
+    told = until(lambda: cluster.events("worker-trouble"), "that the worker says why it ends")
+    assert "the mover's thread has failed: MemoryError: on purpose" in told[0]["reason"]
+    ended = until(lambda: cluster.events("evaluation-ended"), "that the query hears of it")
+    assert "the mover's thread has failed: MemoryError: on purpose" in ended[0]["why"]
+    assert time.monotonic() - began < 30
+    source = until(lambda: [number for number, why in cluster.ended.items() if "MemoryError" in str(why)])
+    assert source == [int(owners[1])]
+
+
+def test_a_mover_without_descriptors_loses_a_movement_and_nothing_else(monkeypatch):
+    woken = []
+    made = Mover(b"s" * 32, lambda: woken.append(1))
+    made.start("127.0.0.1")
+    try:
+        monkeypatch.setattr(switchboard.socket, "socket", partial(_no_files))
+        made.send(Parcel(1, [b"state"], "127.0.0.1", 9))
+        found = made.inbox.get(timeout=30)
+        assert isinstance(found, Undelivered)
+        assert "Too many open files" in found.reason
+        assert not made.failure
+    finally:
+        monkeypatch.undo()
+        made.close()
+
+
+def _no_files(*_args, **_kwargs):
+    raise OSError(24, "Too many open files")
+
+
+def test_a_movers_thread(monkeypatch):
+    woken = []
+    monkeypatch.setattr(Mover, "_run", boom)
+    made = Mover(b"s" * 32, lambda: woken.append(1))
+    made.start("127.0.0.1")
+    until(lambda: woken, "that the worker is woken")
+    assert made.failure == "MemoryError: on purpose"
+    made.close()
+
+
+class Store:
+    """A store in which everything throws what no store throws."""
+
+    put = get = names = delete = boom
+
+    def close(self):
+        pass
+
+
+def test_a_blob_that_cannot_be_written(monkeypatch):
+    monkeypatch.setattr(journal, "open_store", lambda _where: Store())
+    woken = []
+    made = Journal("nowhere", lambda: woken.append(1))
+    made.put("a", [b"x"], "first")
+    made.put("b", [b"x"], "second")
+    found = until(lambda: made.inbox.qsize() == 2 and made.collect(), "both outcomes")
+    assert found == [Outcome("first", "MemoryError: on purpose"), Outcome("second", "MemoryError: on purpose")]
+    assert made.unsaved == 0
+    assert woken
+    made.close()
+
+
+def test_a_journals_thread(monkeypatch):
+    woken = []
+    monkeypatch.setattr(Journal, "_run", boom)
+    made = Journal("nowhere", lambda: woken.append(1))
+    until(lambda: woken, "that the worker is woken")
+    assert made.failure == "MemoryError: on purpose"
+    made.close()
+
+
+def test_units_that_cannot_be_stored_or_fetched(monkeypatch):
+    monkeypatch.setattr(depot, "open_store", lambda _where: Store())
+    made = Depot("nowhere", "c", lambda: None)
+    made.put("r", Parcel(1, [b"x"]))
+    made.get("r", 2)
+    made.delete("r", 1)
+    assert made.inbox.get(timeout=30) == Undelivered(1, "MemoryError: on purpose")
+    assert made.inbox.get(timeout=30) == Unfetched(2, "r", "MemoryError: on purpose")
+    assert not made.failure
+    made.close()
+    assert not made._thread.is_alive()
+
+
+def test_a_depots_thread(monkeypatch):
+    monkeypatch.setattr(Depot, "_do", boom)
+    woken = []
+    made = Depot("nowhere", "c", lambda: woken.append(1))
+    made.get("r", 2)
+    until(lambda: woken, "that the worker is woken")
+    assert made.failure == "MemoryError: on purpose"
+    made.close()
+
+
+@pytest.mark.parametrize("where", ["store", "memory", "thread", "all of it"])
+def test_state_that_cannot_be_loaded(where, monkeypatch):
+    monkeypatch.setattr(loader, "open_store", boom)
+    if where == "memory":
+        monkeypatch.setattr(loader, "np", SimpleNamespace(full=boom, empty=np.empty, int64=np.int64))
+    elif where == "thread":
+        monkeypatch.setattr(loader.threading.Thread, "start", _no_threads)
+    elif where == "all of it":
+        monkeypatch.setattr(Loader, "_run", boom)
+    woken = []
+    made = Loader("nowhere", lambda: woken.append(1), Copies())
+    made.start(Order("r", "q", "op", 1, 0, 1, 9, np.arange(9, dtype=np.int32), "p", [], []), None)
+    until(lambda: woken, "that the worker is woken")
+    assert made.inbox.get().error == ("RuntimeError: too many" if where == "thread" else "MemoryError: on purpose")
+    monkeypatch.undo()
+    made.close()
+
+
+def _no_threads(_self):
+    raise RuntimeError("too many")
+
+
+# -- the driver's threads
+
+
+@pytest.fixture
+def kept(tmp_path):
+    made = Vault(str(tmp_path), "a test")
+    made.add("r", Kept("op", 9))
+    yield made
+    with suppress(EvenflowError):
+        made.close()
+
+
+def saved(kept, epoch):
+    """What becomes of the manifest of a batch."""
+    found = []
+    base = Base(epoch, 1, (), (Log(epoch, 1, {"0.1": 1}, (0,)),))
+    kept.save(Save("r", "q", "epoch", base), lambda _save, error: found.append(error))
+    return until(lambda: found, "that the manifest is put")[0]
+
+
+def test_a_damaged_manifest_is_named_at_once(kept, tmp_path):
+    assert saved(kept, 1) == saved(kept, 2) == ""
+    blob = next(path for path in tmp_path.rglob("2") if path.parent.name == "epoch")
+    blob.write_bytes(blob.read_bytes().replace(b"op", b"po"))
+    began = time.monotonic()
+    why = saved(kept, 3)
+    assert isinstance(why, Unpassing)
+    assert why.startswith("CorruptState: ")
+    assert epoch_name(prefix_of("r", "q"), 2) in why
+    assert time.monotonic() - began < 10
+    assert isinstance(saved(kept, 4), str), "the thread goes on"
+    assert kept.failure == ""
+
+
+def test_a_vaults_thread_fails_and_the_controller_with_it(rig, kept, monkeypatch):
+    cluster = rig(1)
+    monkeypatch.setattr(cluster.driver, "_vault", kept)
+    monkeypatch.setattr(kept, "_tried", boom)
+    kept.save(Save("r", "q", "epoch", Base()), boom)
+    until(lambda: cluster.driver.failure, "that the controller hears of it")
+    with pytest.raises(ClusterStopped, match=r"checkpoint has failed: MemoryError: on purpose: start a new Cluster"):
+        cluster.workers()
+    cluster.driver._vault = None
+
+
+def test_a_controller_that_fails_tells_everybody(rig, monkeypatch, caplog):
+    cluster = rig(1)
+    keyed = Keyed(cluster, monkeypatch)
+    monkeypatch.setattr(cluster.driver, "_tell_left_out", lambda closing=False: closing or boom())
+    began = time.monotonic()
+    with pytest.raises(ClusterStopped, match="the controller has failed: MemoryError: on purpose"):
+        keyed.run(_slowly(rows(100_000, size=10)))
+    with pytest.raises(ClusterStopped, match="has failed, MemoryError: on purpose: start a new Cluster"):
+        cluster.driver.open_region(RegionOpened(0.0, "r9", "op", Hash(), 9))
+    assert time.monotonic() - began < 30
+    assert "on purpose" in str(until(lambda: cluster.ended.get(0), "that the worker ends"))
+    assert "controller has failed" in caplog.text
+
+
+def _slowly(batches):
+    for batch in batches:
+        time.sleep(0.01)
+        yield batch
+
+
+def test_an_event_that_goes_wrong_is_told_to_whoever_waits(rig, monkeypatch, caplog):
+    cluster = rig(1)
+    controller = cluster.driver._controller
+    monkeypatch.setattr(controller, "_region_opened", boom)
+    with pytest.raises(EvenflowError, match="region r9 could not be opened: MemoryError: on purpose"):
+        cluster.driver.open_region(RegionOpened(0.0, "r9", "op", Hash(), 9))
+    monkeypatch.undo()
+    monkeypatch.setattr(controller, "_feeder_joined", boom)
+    with pytest.raises(ClusterStopped, match="MemoryError: on purpose"):
+        cluster.map(lambda batch: batch, [ids(0, 5)])
+    monkeypatch.undo()
+    assert cluster.map(lambda batch: batch, [ids(0, 5)]).num_rows == 5
+    assert "could not handle RegionOpened" in caplog.text
+
+
+def test_a_supervisors_thread(monkeypatch, caplog):
+    ended = []
+    monkeypatch.setattr(supervisor.Supervisor, "_run", boom)
+    made = supervisor.Supervisor(None, SimpleNamespace(cluster="c"), 2, lambda *why: ended.append(why))
+    until(lambda: len(ended) == 2, "that both are told")
+    assert {worker for worker, _ in ended} == {0, 1}
+    assert all("is not started again" in why and "MemoryError: on purpose" in why for _, why in ended)
+    assert made._join(30)
+    assert "worker 1 is not started again" in caplog.text
+
+
+def test_a_stage_that_cannot_be_cancelled(caplog):
+    session.cancel_stage(SimpleNamespace(_jsc=SimpleNamespace(sc=boom)), "3", "in vain")
+    until(lambda: "stage 3 could not be cancelled" in caplog.text, "the warning")
+    assert "MemoryError: on purpose" in caplog.text
