@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -13,13 +12,12 @@ from tests.differential.cases import Case
 from tests.differential.source import ENDING, key_of
 
 SPARK = {"count": F.count, "sum": F.sum, "mean": F.avg, "min": F.min, "max": F.max, "std": F.stddev_samp}
-ORDERS = "order_by" in inspect.signature(ef.Cluster.keyed).parameters
 
 
 def applied(cluster: ef.Cluster, df: DataFrame, case: Case) -> DataFrame:
     """The operator of a case over its rows."""
     options: dict[str, Any] = {"units": 64, "name": f"differential-{case.seed}"}
-    if case.ordered and ORDERS:
+    if case.ordered:
         options["order_by"] = "at"
         if case.lateness:
             options["lateness"] = f"{case.lateness} seconds"

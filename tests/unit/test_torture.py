@@ -9,9 +9,9 @@ import pytest
 
 from evenflow.testing import check_operator
 from evenflow.torture import damage, hooks, store, view
-from evenflow.torture.check import Verdict, committed, compare
+from evenflow.torture.check import COLUMNS, Verdict, committed, compare, compare_windows
 from evenflow.torture.operator import Counted
-from evenflow.torture.rows import Rows, reference, rows_of, write
+from evenflow.torture.rows import Rows, reference, rows_of, windowed, write
 from evenflow.torture.run import Outcome, Report
 from evenflow.torture.schedule import COMMIT, DAMAGES, MOMENTS, WORKER_POINTS, Fault, Job, Schedule, draw, from_json
 
@@ -62,6 +62,7 @@ def test_schedules_have_all_there_is():
     assert {job.sink for job in jobs} == {"files", "peeks"}
     assert {job.store for job in jobs} == {"disk", "s3"}
     assert {bool(job.packs) for job in jobs} == {bool(job.crews) for job in jobs} == {False, True}
+    assert {job.order_by for job in jobs} == {job.windows for job in jobs} == {False, True}
     assert {job.racing for job in jobs} == {bool(job.stall_s) for job in jobs} == {False, True}
 
 
@@ -109,7 +110,7 @@ def test_the_last_batch_has_every_key():
 
 def test_a_key_is_in_one_partition(tmp_path):
     schedule = Schedule(1, Job(batches=2, rows=40, keys=9, partitions=3, workers=2, units=8), ())
-    write(rows_of(schedule), 3, tmp_path / "in")
+    write(rows_of(schedule), schedule.job, tmp_path / "in")
     files = sorted((tmp_path / "in").iterdir(), key=lambda path: path.stat().st_mtime)
     assert [path.name for path in files] == [f"{batch:03}-{part}.parquet" for batch in range(3) for part in range(3)]
     tables = [pq.read_table(path) for path in files]
@@ -168,6 +169,22 @@ def test_rows_that_race():
     assert not compare(given, swapped).good
     assert compare(given, output(given, nth={0: 2}), racing=True) == Verdict(4, wrong=1)
     assert compare(given, output(given, [0, 1, 2]), racing=True) == Verdict(4, lost=1)
+
+
+def test_windows():
+    """Two keys, rows 20 ms apart, windows of 2 s; the rows that only move time on are in none."""
+    job = Job(batches=2, rows=150, keys=2, partitions=2, workers=2, units=8, order_by=True, windows=True)
+    given = rows_of(Schedule(1, job, ()))
+    want = windowed(job, given)
+    counted, _ = reference(given.keys, given.values)
+    assert want[2].sum() == counted[given.keys < 2].sum()
+    assert sorted(zip(want[0].tolist(), want[1].tolist(), strict=True))[0] == (0, given.keys[0])
+    good = pa.table(dict(zip(COLUMNS, want, strict=True)))
+    assert compare_windows(want, good) == Verdict(len(want[0]))
+    assert compare_windows(want, good.slice(1)) == Verdict(len(want[0]), lost=1)
+    assert compare_windows(want, pa.concat_tables([good, good.slice(0, 1)])) == Verdict(len(want[0]), doubled=1)
+    off = good.set_column(2, "nth", pa.array(want[2] + 1))
+    assert compare_windows(want, off) == Verdict(len(want[0]), wrong=len(want[0]))
 
 
 def test_state_that_was_lost():

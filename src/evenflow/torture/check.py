@@ -6,13 +6,15 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evenflow.torture.rows import Rows, reference
+from evenflow.torture.rows import Rows, reference, windowed
+from evenflow.torture.schedule import Job
 
 COLUMNS = ("id", "k", "nth", "mean")
 
@@ -35,6 +37,25 @@ class Verdict:
     def good(self) -> bool:
         """Whether it is as without faults."""
         return not (self.lost or self.doubled or self.out_of_order or self.wrong)
+
+
+def verdict(job: Job, rows: Rows, output: pa.Table) -> Verdict:
+    """The output of a job against its reference."""
+    if job.windows:
+        return compare_windows(windowed(job, rows), output)
+    return compare(rows, output, job.ordered, job.racing)
+
+
+def compare_windows(want: tuple[Any, Any, Any, Any], output: pa.Table) -> Verdict:
+    """Windows, each known by its first row, against the reference."""
+    ids, keys, nth, mean = (output[name].to_numpy() for name in COLUMNS)
+    place = np.searchsorted(want[0][order := np.argsort(want[0])], ids)
+    known = (place < len(order)) & (want[0][order[np.minimum(place, len(order) - 1)]] == ids)
+    there = order[place[known]]
+    times = np.bincount(there, minlength=len(order))
+    right = (keys[known] == want[1][there]) & (nth[known] == want[2][there])
+    right &= np.isclose(mean[known], want[3][there], rtol=1e-12)
+    return Verdict(len(order), int((times == 0).sum()), _again(times, known), 0, int((~right).sum()))
 
 
 def compare(rows: Rows, output: pa.Table, ordered: bool = False, racing: bool = False) -> Verdict:

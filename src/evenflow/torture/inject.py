@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from pyspark import SparkContext
@@ -28,8 +29,8 @@ RIVAL_S = 60.0
 class Injector:
     """Owns a thread for as long as it is entered."""
 
-    def __init__(self, cluster: Cluster, region: str, hooks: Hooks, where: str) -> None:
-        self._cluster, self._region, self._hooks, self._where = cluster, region, hooks, where
+    def __init__(self, cluster: Cluster, regions: Sequence[str], hooks: Hooks, where: str) -> None:
+        self._cluster, self._regions, self._hooks, self._where = cluster, regions, hooks, where
         self._offsets = hooks.folder / "spark" / "offsets"
         self.wrong = ""
         """What a fault should not have been able to do."""
@@ -59,20 +60,21 @@ class Injector:
 
     def _run(self) -> None:
         while not self._over.wait(POLL_S):
-            with suppress(EvenflowError):
-                self._move()
+            for region in self._regions:
+                with suppress(EvenflowError):
+                    self._move(region)
             self._strike()
             for pid in [pid for pid, until in self._stopped.items() if time.monotonic() > until]:
                 processes.send([pid], signal.SIGCONT)
                 del self._stopped[pid]
 
-    def _move(self) -> None:
+    def _move(self, region: str) -> None:
         """Some units to some worker, whenever none are on their way."""
-        now = self._cluster.keyed_snapshot(self._region)
+        now = self._cluster.keyed_snapshot(region)
         if now.feeders and not now.moving:
             count = min(4, len(now.unit_rows))
             units = self._random.sample(range(len(now.unit_rows)), count)
-            self._cluster.move(self._region, units, self._random.randrange(len(self._cluster.workers())))
+            self._cluster.move(region, units, self._random.randrange(len(self._cluster.workers())))
 
     def _batch(self) -> int:
         """The batch that is under way, by Spark's own log; -1 before the first."""

@@ -27,10 +27,14 @@ from evenflow.torture import damage, store
 from evenflow.torture.hooks import BEGUN, DRIVER, ENDED, WORK, Hooks, hooks_of
 from evenflow.torture.inject import Injector
 from evenflow.torture.operator import Counted, Slowly
-from evenflow.torture.rows import SCHEMA
+from evenflow.torture.rows import SCHEMA, SPAN_S, lateness_s
 from evenflow.torture.schedule import VOID_S, Job
 
 REGION = "counted"
+WINDOWS = "windows"
+RULE = (
+    f"""SELECT min(id) AS id, k, sum(nth) AS nth, avg(mean) AS mean FROM Row.win:time_batch({SPAN_S} sec) GROUP BY k"""
+)
 MOST_WORKERS = 4
 SLOTS = 3
 STARTS = 60
@@ -75,9 +79,12 @@ class Attempts:
         files = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", job.files or job.partitions)
         rows = files.parquet(str(self._folder / "in")).mapInArrow(Slowly(job.pause_s), SCHEMA)
         operator = Counted(str(self._folder), job.ballast)
-        out = self._cluster.keyed(
-            rows, "k", operator, units=job.units, ordered=job.ordered, transfer=job.transfer, name=REGION
-        )
+        options: dict[str, Any] = {"order_by": "id"} if job.order_by else {"ordered": job.ordered}
+        out = self._cluster.keyed(rows, "k", operator, units=job.units, transfer=job.transfer, name=REGION, **options)
+        if job.windows:
+            late = lateness_s(job)
+            found = self._cluster.detect(out, RULE, key="k", time="at", lateness=late, units=job.units, name=WINDOWS)
+            out = found.where("late is null").where(found.k < job.keys).drop("late")
         writer = out.writeStream.option("checkpointLocation", str(self._folder / "spark"))
         if job.sink == "peeks":
             writer = writer.foreachBatch(self._write)
@@ -115,7 +122,8 @@ def run(spark: SparkSession, folder: Path) -> dict[str, object]:
             with cluster_on(spark, hooks, where) as cluster:
                 attempts = Attempts(spark, cluster, folder, hooks)
                 try:
-                    with Injector(cluster, REGION, hooks, where) as injector:
+                    regions = (REGION, WINDOWS) if hooks.schedule.job.windows else (REGION,)
+                    with Injector(cluster, regions, hooks, where) as injector:
                         _supervised(attempts, cluster, folder, refused)
                     if injector.wrong:
                         raise EvenflowError(injector.wrong)

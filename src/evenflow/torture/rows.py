@@ -11,11 +11,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evenflow.torture.schedule import Schedule
+from evenflow.torture.schedule import Job, Schedule
 
-SCHEMA = "id long, k long, v double"
+SCHEMA = "id long, k long, v double, at timestamp"
 WINDOW = 4
 """Rows of a key in the rolling mean."""
+SPAN_S = 2
+"""Of windows in event time."""
+GAP_US = 20_000
+"""From the time of a row to that of the next."""
+START_US = 1_700_000_000_000_000
+DAY_US = 86_400_000_000
+CLOSING = 2
+"""Batches after the last, days later, of one row of a key of its own: with them time has passed for all others."""
 
 Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -37,18 +45,45 @@ def rows_of(schedule: Schedule) -> Rows:
     random = np.random.default_rng(schedule.seed)
     drawn = np.concatenate([random.integers(0, job.keys, job.batches * job.rows), np.arange(job.keys)])
     batches = np.concatenate([np.repeat(np.arange(job.batches), job.rows), np.full(job.keys, job.batches)])
+    if job.windows:
+        drawn = np.append(drawn, np.full(CLOSING, job.keys))
+        batches = np.append(batches, job.batches + 1 + np.arange(CLOSING))
     values = random.integers(0, 8000, len(drawn)) / 8.0
     return Rows(np.arange(len(drawn)), drawn.astype(np.int64), values, batches)
 
 
-def write(rows: Rows, partitions: int, folder: Path) -> None:
+def times(job: Job, rows: Rows) -> Longs:
+    """When each row happened, in microseconds."""
+    late: Longs = START_US + rows.ids * GAP_US + np.maximum(0, rows.batches - job.batches) * DAY_US
+    return late
+
+
+def lateness_s(job: Job) -> float:
+    """So long that no row is late: files of the batch after it may come before a row."""
+    return 2 * (job.rows + job.keys) * GAP_US / 1e6
+
+
+def windowed(job: Job, rows: Rows) -> tuple[Longs, Longs, Longs, Floats]:
+    """Of each window of each key its first row, its key, the sum of `nth` and the average of `mean`."""
+    nth, mean = reference(rows.keys, rows.values)
+    mine = rows.keys < job.keys
+    which = np.stack([rows.keys[mine], times(job, rows)[mine] // (SPAN_S * 1_000_000)])
+    _, first, place, count = np.unique(which, axis=1, return_index=True, return_inverse=True, return_counts=True)
+    place = place.reshape(-1)
+    sums = np.bincount(place, nth[mine], len(first)).astype(np.int64)
+    return rows.ids[mine][first], rows.keys[mine][first], sums, np.bincount(place, mean[mine], len(first)) / count
+
+
+def write(rows: Rows, job: Job, folder: Path) -> None:
     """One file for each partition of each batch, in an order that Spark keeps."""
     folder.mkdir(parents=True)
+    partitions, at = job.partitions, times(job, rows)
     for batch in range(int(rows.batches[-1]) + 1):
         for partition in range(partitions):
             mine = (rows.batches == batch) & (rows.keys % partitions == partition)
             path = folder / f"{batch:03}-{partition}.parquet"
-            pq.write_table(pa.table({"id": rows.ids[mine], "k": rows.keys[mine], "v": rows.values[mine]}), path)
+            columns = {"id": rows.ids[mine], "k": rows.keys[mine], "v": rows.values[mine]}
+            pq.write_table(pa.table(columns | {"at": pa.array(at[mine], pa.timestamp("us", "UTC"))}), path)
             moment = 1_700_000_000 + batch * partitions + partition
             os.utime(path, (moment, moment))
 

@@ -173,7 +173,7 @@ class Group:
         for folder, schedule in self._schedules.items():
             (folder / DONE).mkdir(parents=True)
             (folder / SCHEDULE).write_text(schedule.to_json())
-            rows.write(rows.rows_of(schedule), schedule.job.partitions, folder / "in")
+            rows.write(rows.rows_of(schedule), schedule.job, folder / "in")
         try:
             if any(schedule.job.store == "s3" for schedule in self._schedules.values()):
                 self._bucket = Server()
@@ -244,9 +244,7 @@ class Group:
         struck = [str(fault) for number, fault in enumerate(schedule.faults) if self._struck(folder, number)]
         outcome = Outcome(
             schedule,
-            check.compare(
-                rows.rows_of(schedule), check.committed(folder / "out"), schedule.job.ordered, schedule.job.racing
-            ),
+            check.verdict(schedule.job, rows.rows_of(schedule), check.committed(folder / "out")),
             tuple(struck),
             round(seconds, 1),
             self._lives[folder] + 1,

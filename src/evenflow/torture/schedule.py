@@ -75,6 +75,10 @@ class Job:
     """Workers, driver by driver; none: always the same."""
     cores: tuple[int, ...] = ()
     """Slots for the query's own tasks, driver by driver: partitions wait for each other. None: always the same."""
+    order_by: bool = False
+    """Whether rows are put in order within a micro-batch: they do not race, whatever partitions they are in."""
+    windows: bool = False
+    """Whether what was counted goes on into windows of event time, by way of a rule; they are what comes out."""
     sink: str = "files"
     """Spark's own sink of files, or `peeks`: a function for each batch, which looks at it before it writes it."""
     store: str = "disk"
@@ -85,7 +89,7 @@ class Job:
     @property
     def racing(self) -> bool:
         """Whether rows of a key may overtake each other: they are in several partitions of a micro-batch."""
-        return self.files not in (0, self.partitions)
+        return self.files not in (0, self.partitions) and not self.order_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +199,8 @@ def _wider(source: random.Random, job: Job, faults: list[Fault]) -> tuple[Job, l
             faults = [*faults, _timed(source, job, "kill", "driver", least=1)]
     if source.random() < 0.2:
         job = replace(job, files=source.randint(1, 2 * job.partitions), ordered=False)
+    if source.random() < 0.3:
+        job = replace(job, order_by=True, windows=source.random() < 0.5, ordered=False)
     if source.random() < 0.25:
         job = replace(job, sink="peeks", ordered=False)
     if not job.executors and source.random() < 0.15:
