@@ -110,6 +110,24 @@ def test_a_stream_goes_on_with_other_partitions_and_workers(spark, files, tmp_pa
     assert len(got) == len(set(got)) > 100
 
 
+def test_parts_of_what_is_persisted_and_several_actions_on_what_is_not(spark, cluster):
+    rows = spark.range(3000).select((F.col("id") % 7).alias("k"), (-F.col("id")).alias("at")).repartition(3)
+    kept, once = (cluster.keyed(rows, "k", Nth(), order_by="at", units=64) for _ in range(2))
+    want = sorted((place % 7, -place) for place in range(3000))
+    kept.persist()
+    try:
+        assert len(kept.take(2)) == 2
+        got = shown(kept)
+    finally:
+        kept.unpersist()
+    assert [row[:2] for row in got] == want
+    by_key = [row for row in got if row[0] == 3]
+    assert [row[2] for row in by_key] == list(range(1, len(by_key) + 1))
+    assert shown(once) == got
+    assert len(once.take(5)) == 5
+    assert shown(once) == got  # Spark does not read the rows again, and need not
+
+
 def test_what_makes_no_sense_is_refused(spark, cluster):
     rows = spark.range(10).select("id", F.array("id").alias("ids"), F.collate(F.lit("a"), "UTF8_LCASE").alias("text"))
     mean = ef.RunningMean("id")

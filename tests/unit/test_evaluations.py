@@ -222,13 +222,16 @@ def waiting(partition=0, tasks=2, **more):
     return replace(batch(partition), kinds=2, **own)
 
 
-def test_rows_that_wait_for_ticks_are_kept_longer_until_these_have_come():
+def test_rows_that_wait_for_ticks_are_kept_longer_and_ticks_may_come_again():
     evaluations = Evaluations()
     assert run(evaluations, waiting()) == ""
     assert list(evaluations.idle(IDLE_S + 1)) == []
     assert run(evaluations, waiting(FIRST_SHARE)) == ""
     assert evaluations.ids == ["stage 1"]
-    assert [name for name, _ in evaluations.idle(IDLE_S + 1)] == ["stage 1"]
+    assert run(evaluations, replace(waiting(FIRST_SHARE), peer=8), ended=False) == ""
+    assert run(evaluations, replace(waiting(FIRST_SHARE), peer=9)) == ""
+    assert list(evaluations.idle(IDLE_S + 1)) == []
+    assert [name for name, _ in evaluations.idle(AWAITED_S + 1)] == ["stage 1"]
     assert run(evaluations, replace(waiting(), stage="2", peer=7)) == ""
     assert "stage 2" in [name for name, _ in evaluations.idle(AWAITED_S + 1)]
 

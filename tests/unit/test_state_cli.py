@@ -158,7 +158,7 @@ def test_a_checkpoint_with_a_key(tmp_path, monkeypatch):
     assert (code, "give it" in said, "EVENFLOW_CHECKPOINT_KEY or --key-file" in said) == (1, True, True)
     (tmp_path / "key").write_text(f"{secret}\n")
     (tmp_path / "wrong").write_text("some other words, and enough")
-    assert "4 blobs" in run("verify", "--key-file", tmp_path / "key", tmp_path / "state")[1]
+    assert "6 blobs" in run("verify", "--key-file", tmp_path / "key", tmp_path / "state")[1]
     code, said = run("ls", "--key-file", tmp_path / "wrong", tmp_path / "state")
     assert (code, "the checkpoint_key is not the one that" in said, "words" in said) == (1, True, False)
     code, said = run("ls", "--key-file", tmp_path / "none", tmp_path / "state")

@@ -130,7 +130,7 @@ def loading(stall_timeout):
     scene.batch(0)
     scene.do(PeerLeft(1.0, 10, "killed"))
     scene.do(WorkerJoined(1.0, 12, 0, "h", 1, 1, mover=900))
-    scene.do(FeederJoined(1.0, 101, "r", 0, 0, "q", 1, "s1", run="1"))
+    scene.do(FeederJoined(1.0, 101, "r", 0, 0, "q", 1, "s1", run="1", facts=StageFacts(1, 1, inputs=1)))
     scene.do(FeederBegan(1.0, 101, 0))
     scene.out.clear()
     scene.do(StateLoaded(2.0, 12, "r", "query q", 1))

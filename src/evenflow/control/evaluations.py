@@ -24,7 +24,7 @@ from evenflow.control.events import FIRST_SHARE, FeederJoined, Peer, StageFacts
 IDLE_S = 60.0
 """State of a batch evaluation that nobody has fed for this long is dropped."""
 AWAITED_S = 600.0
-"""The same where rows wait for ticks that have not come: other parts of Spark's plan may be done before them."""
+"""The same where rows wait for ticks: other parts of Spark's plan may be done before them, or further actions come."""
 REMEMBERED = 1000
 """Evaluations whose end is remembered, so that latecomers are refused and not given fresh state."""
 PERSIST_ANEW = "unpersist() the DataFrame, persist() it again, and let the first action read all of it, as count() does"
@@ -195,7 +195,8 @@ class Evaluations:
             if why:
                 known.feeders.discard(feeder.peer)
             return why
-        if feeder.epoch != known.epoch or feeder.partition in known.begun:
+        again = feeder.partition in known.begun and not _repeatable(feeder)
+        if feeder.epoch != known.epoch or again:
             known.feeders.discard(feeder.peer)
             return self._again(feeder)
         known.begun.add(feeder.partition)
@@ -207,9 +208,8 @@ class Evaluations:
         if feeder.own_stage:
             return (
                 f"rows of {_what(feeder)} were put in order and processed before (attempt {feeder.attempt}), and Spark "
-                "has not read them again, so they cannot be once more. If there are several actions on a DataFrame, "
-                "persist() it before the first, or make it anew for each; if a task failed, start again from the "
-                "beginning"
+                "has not read them again, so they cannot be once more. If there are several actions on the DataFrame "
+                "in foreachBatch, persist() it before the first; if a task failed, start again from the beginning"
             )
         return (
             f"partition {feeder.partition} of {_what(feeder)} is here again (attempt {feeder.attempt}), and its rows "
@@ -238,7 +238,7 @@ class Evaluations:
                 f"partition {feeder.partition} of {_what(feeder)} broke off, and some of its rows are in state (in "
                 "foreachBatch, persist() the DataFrame before an action that may read only some of its rows)"
             )
-        elif begun and known.kept is not None:
+        elif begun and known.kept is not None and not _repeatable(feeder):
             return f"partition {feeder.partition} of {_what(feeder)} broke off, and some of its rows are in state"
         return ""
 
@@ -274,14 +274,14 @@ class Evaluations:
     def idle(self, time: float) -> Iterator[tuple[str, str]]:
         """Batch evaluations that are over, or seem to be, and why; if a task comes all the same, it hears that."""
         for known in self._live.values():
-            patience = AWAITED_S if known.awaited else IDLE_S
+            patience = AWAITED_S if known.awaited or (known.ticked and known.kept is None) else IDLE_S
             if known.streaming or known.feeders or time - known.idle_since <= patience:
                 continue
             if known.kept is None:
                 yield (
                     known.id,
-                    f"its state was dropped after {patience:.0f} s in which nobody fed it: run the action again; if "
-                    "what reads the rows is slow, persist() the DataFrame and count() it before",
+                    f"its state was dropped after {patience:.0f} s in which nobody fed it: run the action again, on "
+                    "the DataFrame made anew; if what reads the rows is slow, persist() it and count() it before",
                 )
             elif known.complete:
                 yield known.id, f"all of persisted RDD {known.kept} was evaluated, and Spark has not kept some of it"
@@ -322,6 +322,11 @@ def evaluation_of(feeder: FeederJoined) -> str:
         if facts.result and facts.execution and not facts.whole:
             return f"action {facts.execution} on rdd {facts.rdd}"
     return f"stage {feeder.stage}"
+
+
+def _repeatable(feeder: FeederJoined) -> bool:
+    """Whether a task may come again: ticks of a batch DataFrame take nothing out of state."""
+    return bool(feeder.own_stage) and not feeder.query
 
 
 def _new(name: str, feeder: FeederJoined) -> Evaluation:

@@ -10,6 +10,9 @@ row, so whatever holds for rows holds for time.
         waiting room ──┴── due: before this tick, in order ──► process, then on_time(now)
              ▲
     ticks  ──┘   END, no more rows come: all are due, then on_end.   FLUSH, the end of a batch: all are due
+
+After END rows stay where they are, and the operator has forgotten them: it may come again, whenever Spark evaluates the
+rest of a DataFrame, or all of it, once more, and what comes out is the same.
 """
 
 from __future__ import annotations
@@ -108,6 +111,9 @@ class Timed(KeyedOperator):
 
     def _tick(self, now: int, units: Units) -> Iterator[pa.RecordBatch]:
         """It is so late for these units."""
+        if now == END:
+            yield from self._end(units)
+            return
         before = self._clock
         if now < FLUSH:
             self._clock = before.copy()
@@ -117,12 +123,19 @@ class Timed(KeyedOperator):
         if due is not None:
             late = due.times < before[due.units] if self.timed else np.zeros(len(due), np.bool_)
             yield from self._give(due, late)
-        if now == END:
-            yield from self._told(self.inner.on_end(units), "on_end")
-        elif now < FLUSH and overrides(self.inner, "on_time"):
+        if now < FLUSH and overrides(self.inner, "on_time"):
             reached = self._clock[units]
             for each in np.unique(reached).tolist():  # one, unless a unit was ahead
                 yield from self._told(self.inner.on_time(each, units[reached == each]), "on_time")
+
+    def _end(self, units: Units) -> Iterator[pa.RecordBatch]:
+        """No more rows come. The rows stay, and `inner` forgets them: if Spark asks again, it gets the same again."""
+        due = self._room.copy(units)
+        if due is not None:
+            yield from self._give(due, np.zeros(len(due), np.bool_))
+        yield from self._told(self.inner.on_end(units), "on_end")
+        for unit in units.tolist():
+            self.inner.extract(unit)
 
     def _give(self, due: Waiting, late: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
         """Have rows processed in order; those that are late go another way."""

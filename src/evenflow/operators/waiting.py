@@ -151,6 +151,14 @@ class WaitingRoom:
         self.counts -= np.bincount(taken.units, minlength=len(self.counts))
         return taken
 
+    def copy(self, units: Units) -> Waiting | None:
+        """All rows of these units; they stay."""
+        if not self.counts[units].any():
+            return None
+        self._join()
+        found = ((chunk, np.concatenate([chunk.of(unit) for unit in units.tolist()])) for chunk in self._joined)
+        return Waiting.joined([chunk.waiting.pick(places) for chunk, places in found if len(places)])
+
     def extract(self, unit: int) -> Waiting | None:
         """Take out all rows of a unit."""
         found = self.look(unit, leave=False)
