@@ -159,10 +159,11 @@ def test_an_operator_that_is_added_and_one_that_is_taken_out(spark, tmp_path, fi
 
     def go_on(added, **options):
         with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
-            rows = stream(spark, files)
+            rows = cluster.keyed(stream(spark, files), "k", Nth(), name="n")
             if added:
-                rows = cluster.keyed(rows, "k", Nth(), **options).withColumnRenamed("nth", "since")
-            run(cluster.keyed(rows, "k", Nth(), name="n").select("id", "k", "nth"), tmp_path)
+                rows = cluster.keyed(rows.withColumnRenamed("nth", "first"), "k", Nth(), **options).drop("nth")
+                rows = rows.withColumnRenamed("first", "nth")
+            run(rows.select("id", "k", "nth"), tmp_path)
 
     go_on(added=False)
     back()
