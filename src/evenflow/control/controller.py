@@ -13,6 +13,7 @@ from math import inf
 from typing import cast
 
 from evenflow.control.events import (
+    Cancel,
     CheckpointTaken,
     Event,
     FeederBegan,
@@ -297,6 +298,8 @@ class Controller:
         why = region.register(event)
         if why:
             yield from refused(event, why)
+            if isinstance(event.saved, str) and event.stage:  # trying again changes nothing, and would hide the reason
+                yield Cancel(event.own_stage or event.stage, f"region {event.region}: {why}")
             return
         self._feeders[event.peer] = event
         fields = {"region": event.region, "partition": event.partition, "attempt": event.attempt}

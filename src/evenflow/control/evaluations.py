@@ -143,6 +143,13 @@ class Evaluations:
             now = epochs.epoch, epochs.attempt.number
             known.unread = {each for each in known.unread if each[:2] == now} | {(*now, feeder.partition)}
 
+    def interrupted(self, feeder: FeederJoined) -> str:
+        """Why an attempt comes to nothing whose query was stopped, though Spark only said that it wants no more."""
+        epochs = self.stored.get(evaluation_of(feeder))
+        now = epochs.attempt if epochs is not None else None
+        under_way = now is not None and feeder.stage in now.stages and not now.whole and not now.poisoned
+        return f"{_what(feeder)} was interrupted" if under_way else ""
+
     def hopeless(self, feeder: FeederJoined) -> str:
         """Why the attempt that a task belongs to comes to nothing: Spark wants a partition after all; or nothing."""
         known = self._live.get(evaluation_of(feeder))

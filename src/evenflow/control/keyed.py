@@ -292,6 +292,8 @@ class KeyedRegion:
         self.draining.discard(feeder.peer)
         begun = self._begun.pop(feeder.peer, None) is not None
         why = self.evaluations.leave(feeder, event.time, begun, ended)
+        if event.stopped and begun and not ended:
+            why = why or self.evaluations.interrupted(feeder)
         yield from self.movements.feeder_left(feeder.peer)
         if why:
             stored = evaluation_of(feeder) in self.evaluations.stored
