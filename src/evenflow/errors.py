@@ -81,6 +81,10 @@ def described(error: BaseException) -> str:
         return type(error).__name__
 
 
+SEVERAL_ACTIONS = "persist() the DataFrame before the first of several actions on it"
+"""The remedy for what fails in the same way however often a query is started again."""
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error that says something."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

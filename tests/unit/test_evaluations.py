@@ -245,10 +245,22 @@ def test_ticks_into_what_is_persisted_may_come_in_several_actions():
     assert [name for name, _ in evaluations.idle(IDLE_S + 1)] == ["stage 1"]
 
 
-@pytest.mark.parametrize(("tasks", "refused"), [(1, True), (2, False)])
-def test_a_query_does_not_go_on_from_a_batch_of_which_some_rows_still_wait(tasks, refused):
+@pytest.mark.parametrize(("tasks", "shares", "refused"), [(1, 1, True), (2, 1, True), (2, 2, False)])
+def test_a_query_does_not_go_on_from_a_batch_of_which_some_rows_still_wait(tasks, shares, refused):
     evaluations = Evaluations()
-    for partition in (0, 1, FIRST_SHARE):
+    for partition in (0, 1, *range(FIRST_SHARE, FIRST_SHARE + shares)):
         assert run(evaluations, replace(waiting(partition, tasks), query="q")) == ""
     why = evaluations.register(replace(waiting(), query="q", epoch=1, peer=7))
     assert ("batch 0 of query q was evaluated in parts" in why) == refused
+
+
+def test_a_query_does_not_go_on_from_rows_whose_ticks_never_came():
+    evaluations = Evaluations()
+    assert run(evaluations, replace(waiting(), query="q")) == ""
+    assert "batch 0 of query q was evaluated in parts" in evaluations.register(
+        replace(waiting(), query="q", epoch=1, peer=7)
+    )
+
+
+def test_ticks_of_rows_that_are_forgotten_get_no_fresh_state():
+    assert "make the DataFrame anew" in Evaluations().register(waiting(FIRST_SHARE))

@@ -8,6 +8,7 @@ import pytest
 
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.keyed import KeyedOperator
+from evenflow.operators.ordering import arranged
 from evenflow.operators.rolling import RollingMean
 from evenflow.operators.timed import END, FLUSH, Timed
 from evenflow.testing import check_operator
@@ -273,11 +274,12 @@ def test_memory_of_rows_that_left_comes_free():
     assert 800 < len(room) < 1200
 
 
-def test_an_operator_that_tells_no_size_is_left_to_be_weighed():
+def test_rows_that_wait_count_whatever_the_operator_says():
     world = World(Sessions(), ROWS, [1], timed=True, result=SESSIONS)
     rows = sample(10)
     world.feed(rows, keys_of(rows))
-    assert world.copies[0].sizes(np.arange(8, dtype=np.int32)).tolist() == [0] * 8
+    sizes = world.copies[0].sizes(np.arange(8, dtype=np.int32))
+    assert (sizes > 0).sum() == len(np.unique(keys_of(rows) % 8))  # the others are left to be weighed
 
 
 def test_waiting_rows_of_an_earlier_run_fit_or_are_refused():
@@ -317,6 +319,34 @@ def test_only_columns_that_the_operator_reads_reach_it():
     out = timed.process(ticks, np.arange(4, dtype=np.int32), np.arange(4))
     assert out.num_rows == 20
     assert out.schema.names == ["who", "n"]
+
+
+def test_rows_that_must_not_be_null_wait_with_those_that_came_from_elsewhere():
+    """Ticks have no columns, so all that comes may be null; what is installed must look the same."""
+    inner, strict = Seen(), pa.schema([field.with_nullable(False) for field in ROWS])
+    timed = Timed(inner, strict, [0], [1], False, 4, inner.schema(pa.schema([ROWS.field(0)])))
+    rows = sample(20)
+    keys = keys_of(rows)
+    units = (keys % 4).astype(np.int32)
+    timed.process(timed.whole(rows), units, keys)
+    for unit in range(4):
+        timed.install(unit, timed.extract(unit))
+    timed.process(timed.whole(rows), units, keys)
+    ticks = timed.whole(pa.RecordBatch.from_arrays([pa.array([FLUSH] * 4)], names=["__evenflow_now"]))
+    assert timed.process(ticks, np.arange(4, dtype=np.int32), np.arange(4)).num_rows == 40
+
+
+def test_logged_rows_with_columns_in_another_order():
+    """A query that was started again may have them so: they go by their names."""
+    timed = Timed(Seen(), ROWS, [0], [1], False, 4, Seen().schema(pa.schema([ROWS.field(0)])))
+    rows = sample(20)
+    assert timed.whole(rows.select(rows.schema.names[::-1])).equals(timed.whole(rows))
+
+
+def test_ties_beside_columns_without_values():
+    rows = pa.record_batch({"at": pa.array([1, 1, 1]), "void": pa.nulls(3), "v": pa.array([3, 1, 2])})
+    places = arranged(rows, np.zeros(3, np.int32), np.zeros(3, np.int64), [0])
+    assert rows.take(pa.array(places)).column("v").to_pylist() == [1, 2, 3]
 
 
 class LosesSessions(Sessions):

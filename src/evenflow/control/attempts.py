@@ -115,6 +115,8 @@ class Attempt:
     before: Key = NOTHING
     """The state it starts from."""
     stages: set[str] = field(default_factory=set)
+    running: str = ""
+    """The stage whose tasks came last: that of the ticks is none of `stages`, which tell whose attempt a task is of."""
     kept: int | None = None
     """What persists its results, if something does: what was evaluated for one stage is not evaluated again."""
     rdd: int = 0

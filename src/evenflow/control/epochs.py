@@ -31,6 +31,7 @@ from evenflow.control.attempts import (
 )
 from evenflow.control.events import FeederJoined, Peer, StageFacts
 from evenflow.control.history import History
+from evenflow.errors import SEVERAL_ACTIONS
 
 LATE = 1
 """A report of a snapshot older than this many batches before the settled one is not taken: the vault may delete it."""
@@ -134,6 +135,7 @@ class Epochs:
             return now.poisoned
         now.feeders.add(feeder.peer)
         now.stages.add(feeder.stage)
+        now.running = feeder.own_stage or feeder.stage
         now.expected.setdefault(feeder.partition >> KIND_BITS, _facts(feeder).inputs)
         return ""
 
@@ -212,6 +214,8 @@ class Epochs:
             ) + (
                 "The batch has to be run again as a whole: start the query again, or have evenflow.supervise do it"
                 if feeder.attempt
+                else f"Spark has not read them again: in foreachBatch, {SEVERAL_ACTIONS}"
+                if feeder.own_stage
                 else "If keyed is used twice in this query, give each use a name= of its own; if one DataFrame is used "
                 "twice, persist() it first"
             )

@@ -20,11 +20,13 @@ from dataclasses import dataclass, field
 
 from evenflow.control.epochs import Epochs
 from evenflow.control.events import FIRST_SHARE, FeederJoined, Peer, StageFacts
+from evenflow.errors import SEVERAL_ACTIONS
 
 IDLE_S = 60.0
 """State of a batch evaluation that nobody has fed for this long is dropped."""
 AWAITED_S = 600.0
-"""The same where rows wait for ticks: other parts of Spark's plan may be done before them, or further actions come."""
+"""The same where rows wait for ticks, as other parts of Spark's plan may be done before them; and, of those that had
+theirs, for the newest, as further actions on the same DataFrame may come."""
 REMEMBERED = 1000
 """Evaluations whose end is remembered, so that latecomers are refused and not given fresh state."""
 PERSIST_ANEW = "unpersist() the DataFrame, persist() it again, and let the first action read all of it, as count() does"
@@ -111,12 +113,13 @@ class Evaluations:
         if feeder.epoch < known.epoch:
             return self._again(feeder)
         if feeder.epoch > known.epoch:
-            if known.parts and not known.complete:
+            waits = known.awaited and not known.ticked
+            if waits or ((known.parts or (known.ticked and known.inputs)) and not known.complete):
                 return _in_parts(feeder.query, known.epoch)
             known.epoch, known.parts, known.inputs = feeder.epoch, _partial(feeder), _inputs(feeder)
             known.begun.clear()
             known.through.clear()
-            known.ticked = False
+            known.ticked = known.awaited = False
         if feeder.own_stage and not known.ticked:  # all its rows are here: what matters now is who gets results
             known.ticked, known.parts = True, _partial(feeder)
             known.inputs, known.kept = _inputs(feeder), None if feeder.query else _kept(feeder)
@@ -172,6 +175,8 @@ class Evaluations:
                 f"batch {feeder.epoch} of query {feeder.query} comes to a cluster that has no state of the batches "
                 "before it: start the query with a new checkpointLocation"
             )
+        if feeder.own_stage:
+            return f"the rows of {_what(feeder)} are gone, and Spark does not read them again: make the DataFrame anew"
         facts = feeder.facts
         if not isinstance(facts, StageFacts):
             return ""
@@ -215,8 +220,8 @@ class Evaluations:
         if feeder.own_stage:
             return (
                 f"rows of {_what(feeder)} were put in order and processed before (attempt {feeder.attempt}), and Spark "
-                "has not read them again, so they cannot be once more. If there are several actions on the DataFrame "
-                "in foreachBatch, persist() it before the first; if a task failed, start again from the beginning"
+                f"has not read them again, so they cannot be once more. In foreachBatch, {SEVERAL_ACTIONS}; if a task "
+                "failed, start again from the beginning"
             )
         return (
             f"partition {feeder.partition} of {_what(feeder)} is here again (attempt {feeder.attempt}), and its rows "
@@ -280,8 +285,9 @@ class Evaluations:
 
     def idle(self, time: float) -> Iterator[tuple[str, str]]:
         """Batch evaluations that are over, or seem to be, and why; if a task comes all the same, it hears that."""
+        newest = next((known for known in reversed(self._live.values()) if known.ticked), None)
         for known in self._live.values():
-            patience = AWAITED_S if known.awaited or (known.ticked and known.kept is None) else IDLE_S
+            patience = AWAITED_S if known.awaited or (known is newest and known.kept is None) else IDLE_S
             if known.streaming or known.feeders or time - known.idle_since <= patience:
                 continue
             if known.kept is None:

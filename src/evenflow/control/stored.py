@@ -125,7 +125,7 @@ class StoredQueries:
             for site in self.movements.sites.values():
                 yield Tell(site.peer, {"type": "drop", "region": self.region, "evaluation": name})
         if now is not None and now.poisoned and counted and now.stage and (now.broad or not silent):
-            yield Cancel(now.stage, f"region {self.region}: {why}")
+            yield Cancel(now.running or now.stage, f"region {self.region}: {why}")
 
     # -- state
 

@@ -134,11 +134,13 @@ def _ordered(column: pa.Array) -> Sortable:
 def _content(column: pa.Array) -> list[Sortable]:
     """A column as numbers that differ where the values differ in any bit."""
     kind = column.type
+    if pa.types.is_null(kind):
+        return []
     if pa.types.is_floating(kind):
         values = _bits(pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False))
     elif _is_number(kind):
         values = _plain(column)
-    elif pa.types.is_nested(kind) or pa.types.is_dictionary(kind):
+    elif pa.types.is_nested(kind) or pa.types.is_dictionary(kind) or pa.types.is_interval(kind):
         values = _ranks(pa.array([repr(value) for value in column.to_pylist()]))
     else:
         values = _ranks(column)

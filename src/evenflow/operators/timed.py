@@ -65,7 +65,8 @@ class Timed(KeyedOperator):
     ) -> None:
         self.inner = inner
         self.order, self.timed = tuple(order), timed
-        self._rows, self._schema = rows, schema
+        self._rows = pa.schema([pa.field(field.name, field.type) for field in rows])  # any may be null: ticks have none
+        self._schema = schema
         self._mine = list(mine)
         self._room = WaitingRoom(units)
         self._clock = np.full(units, NEVER, np.int64)
@@ -87,6 +88,8 @@ class Timed(KeyedOperator):
         if rows.schema.names == [NOW.name]:
             columns = [*(pa.nulls(count, field.type) for field in self._rows), rows.column(0)]
         else:
+            if (rows.schema.names, rows.schema.types) != (self._rows.names, self._rows.types):  # of an earlier run
+                rows = self._fitting(rows)
             columns = [*rows.columns, pa.nulls(count, NOW.type)]
         return pa.RecordBatch.from_arrays(columns, names=[*self._rows.names, NOW.name])
 
@@ -195,7 +198,7 @@ class Timed(KeyedOperator):
 
     def sizes(self, units: Units) -> Longs:
         if not (overrides(self.inner, "sizes") or overrides(self.inner, "size")):
-            return np.zeros(len(units), np.int64)  # not known: states are weighed, with the rows that wait
+            return self._room.sizes(units)  # the rest is not known; 0 means that it is to be weighed
         ticked = np.where(self._clock[units] == NEVER, 0, CLOCK_BYTES)
         return self._room.sizes(units) + np.asarray(self.inner.sizes(units), np.int64) + ticked
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import StreamingQueryException
 
-from evenflow.errors import ClusterStartError, InvalidArgument, first_line
+from evenflow.errors import SEVERAL_ACTIONS, ClusterStartError, InvalidArgument, first_line
 from evenflow.runtime.arguments import check_seconds
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def supervise(
     `start_query` makes the query anew each time, from the same `checkpointLocation`, and returns what `start()` gives.
     Waits `backoff` seconds before the first restart and twice as long before each further one, up to a minute; a run
     of `healthy` seconds counts as a new beginning. After `restarts` restarts in a row (no limit if None) the failure
-    is raised. Before each restart, all workers of `cluster` are waited for, a minute at most; then it goes on with
-    those that are back, as soon as there are any.
+    is raised, and so is at once one that says what to change in the program. Before each restart, all workers of
+    `cluster` are waited for, a minute at most; then it goes on with those that are back, as soon as there are any.
     """
     if not callable(start_query):
         raise InvalidArgument(f"start_query is {start_query!r:.100}: give a function that starts the query")
@@ -55,6 +55,8 @@ def supervise(
             _await(query)
             return query
         except StreamingQueryException as error:
+            if SEVERAL_ACTIONS in str(error):
+                raise
             failures = 1 if time.monotonic() - began >= healthy else failures + 1
             if restarts is not None and failures > restarts:
                 logger.error("query failed %d times in a row, giving up: %s", failures, first_line(error))
@@ -79,6 +81,7 @@ def _await_workers(cluster: Cluster) -> None:
                 logger.warning("the query goes on with the workers that are back: %s", first_line(error))
                 return
             logger.warning("no worker is back yet, waiting on: %s", first_line(error))
+            time.sleep(POLL_S)
 
 
 def _await(query: StreamingQuery) -> None:

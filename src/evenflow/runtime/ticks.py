@@ -35,6 +35,8 @@ KINDS = 2
 NOTE = "share int, evaluation string, latest bigint, rows bigint, units binary"
 RELEASED = 50_000
 """Rows that one frame of ticks lets go, about: so much is sorted and processed at a time."""
+MOST_AT_ONCE = 64
+"""A frame of ticks has one unit in so many at most, where nobody knows how many rows wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,8 @@ class TickFeed:
         ticks = [] if now is None or not len(units) else [self._ticks(units, now, partition)]
         rows = sum(told.column("rows").to_pylist()) // len(shares)
         size = max(1, RELEASED * self.units // max(1, rows))
+        if self.lateness is not None:  # more rows may wait than have come now
+            size = min(size, max(1, self.units // MOST_AT_ONCE))
         yield from TickFeeder(self.feed, json.loads(evaluations.pop()), partition, size).serve(ticks)
 
     def _due(self, told: pa.Table) -> npt.NDArray[np.int64]:
