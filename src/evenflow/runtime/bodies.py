@@ -55,7 +55,9 @@ def _check(column: pa.Array) -> None:
     if pt.is_primitive(kind) or pt.is_null(kind) or pt.is_decimal(kind) or pt.is_fixed_size_binary(kind):
         return
     wide = pt.is_large_string(kind) or pt.is_large_binary(kind)
-    if not wide and not pt.is_string(kind) and not pt.is_binary(kind):
+    if pt.is_nested(kind):
+        column.view(_as_bytes(kind)).validate(full=True)
+    elif not wide and not pt.is_string(kind) and not pt.is_binary(kind):
         column.validate(full=True)
     elif len(column):
         import numpy as np
@@ -64,6 +66,25 @@ def _check(column: pa.Array) -> None:
         edges = edges[column.offset : column.offset + len(column) + 1]
         if (edges[1:] < edges[:-1]).any():
             raise ValueError("the places of its texts are not in order")
+
+
+def _as_bytes(kind: pa.DataType) -> pa.DataType:
+    """A type of the same layout, with bytes for texts: those of Spark may be no UTF-8."""
+    import pyarrow as pa
+
+    if pa.types.is_string(kind):
+        return pa.binary()
+    if pa.types.is_large_string(kind):
+        return pa.large_binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_as_bytes(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_as_bytes(kind.key_type), kind.item_field.with_type(_as_bytes(kind.item_type)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_as_bytes(kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_as_bytes(kind.value_type)))
+    return kind
 
 
 def parts_of(answer: Answer) -> list[memoryview]:
