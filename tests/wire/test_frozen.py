@@ -9,13 +9,14 @@ from functools import partial
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import RegionOpened
+from evenflow.control.events import RegionOpened, StageFacts
 from evenflow.errors import StateLost
 from evenflow.runtime.driver import Driver
 from evenflow.runtime.vault import Kept, Vault
 from tests.wire import keyed_rig
 from tests.wire.keyed_rig import UNITS, Keyed, check, rows
 from tests.wire.rig import HOST, PATIENCE_S, SECRET, Rig, until
+from tests.wire.test_looking_up import Told
 
 STALL_S = 8.0
 
@@ -28,13 +29,14 @@ def cluster(tmp_path, monkeypatch):
     vault = Vault(str(tmp_path), "a test")
     controller = Controller(2, stall_timeout=STALL_S)
     replaced = rig.start_process
-    rig.driver = Driver(controller, SECRET, HOST, 0.05, rig.log, vault=vault, replace_worker=replaced)
+    stages = Told(StageFacts(1, 1, inputs=1))
+    rig.driver = Driver(controller, SECRET, HOST, 0.05, rig.log, vault=vault, stages=stages, replace_worker=replaced)
     rig.settings = replace(rig.settings, port=rig.driver.port, checkpoint=str(tmp_path))
     for number in range(2):
         rig.start_process(number)
     rig.await_live(2)
     monkeypatch.setattr(keyed_rig, "RegionOpened", partial(RegionOpened, durable=True))
-    rig.keyed = Keyed(rig, monkeypatch)
+    rig.keyed = Keyed(rig, monkeypatch, mark="nth")
     vault.add(rig.keyed.region, Kept("Nth", UNITS + 1))
     yield rig
     rig.close()

@@ -38,6 +38,19 @@ class SlowVault(Vault):
         return super().saved(region, query, epoch, new)
 
 
+class Told:
+    """What Spark says of any stage."""
+
+    def __init__(self, facts):
+        self._facts = facts
+
+    def facts(self, *_stage):
+        return self._facts
+
+    def unpersisted(self, _rdds):
+        return frozenset()
+
+
 def feeder(partition, query="q"):
     about = {"type": "feeder", "region": "r", "partition": partition, "attempt": 0, "query": query}
     return about | {"epoch": 0, "stage": "1", "run": "1", "mark": "r"}
@@ -48,7 +61,7 @@ def test_a_slow_store_does_not_stop_the_controller(tmp_path):
     vault = SlowVault(str(tmp_path))
     vault.add("r", Kept("Nth", UNITS))
     told = StageFacts(3, 3, inputs=3)
-    driver = Driver(Controller(1), SECRET, HOST, 0.05, log, vault=vault, facts=lambda *_: told)
+    driver = Driver(Controller(1), SECRET, HOST, 0.05, log, vault=vault, stages=Told(told))
     links = []
     try:
         driver.open_region(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))

@@ -18,17 +18,18 @@ from evenflow.policy import Hash
 from evenflow.runtime import depot, journal, loader, session, supervisor, switchboard
 from evenflow.runtime.copies import Copies
 from evenflow.runtime.depot import Depot, Unfetched
+from evenflow.runtime.interrupts import Interrupts
 from evenflow.runtime.journal import Journal, Outcome
 from evenflow.runtime.loader import Loader, Order
 from evenflow.runtime.mover import Mover, Parcel, Undelivered
 from evenflow.runtime.vault import Kept, Unpassing, Vault
-from evenflow.state.manifest import epoch_name, prefix_of
 from tests.wire.keyed_rig import Keyed, rows
 from tests.wire.rig import ids, until
 
 THREADS = {
     "runtime/depot.py": "evenflow-depot",
     "runtime/driver.py": "evenflow-controller",
+    "runtime/interrupts.py": "evenflow-interrupt",
     "runtime/journal.py": "evenflow-journal",
     "runtime/loader.py": "evenflow-loader",
     "runtime/mover.py": "evenflow-mover",
@@ -54,6 +55,14 @@ def test_these_are_all_threads_and_each_is_heard():
             found[str(path.relative_to(source))] = re.search(r'name=f?"([^"]+)"', call[1])[1]
         assert path.read_text().count("Thread(") == (str(path.relative_to(source)) in found), path
     assert found == THREADS
+
+
+def test_an_interrupt_that_spark_does_not_hear_of_is_told(caplog):
+    context = SimpleNamespace(_jsc=object(), statusTracker=boom)
+    interrupts = Interrupts(SimpleNamespace(sparkContext=context, streams=SimpleNamespace(active=[])))
+    with pytest.raises(KeyboardInterrupt):
+        interrupts._interrupted(2, None)
+    until(lambda: "may still run in Spark" in caplog.text, "a warning")
 
 
 # -- a worker's threads
@@ -209,17 +218,16 @@ def saved(kept, epoch):
     return until(lambda: found, "that the manifest is put")[0]
 
 
-def test_a_damaged_manifest_is_named_at_once(kept, tmp_path):
-    assert saved(kept, 1) == saved(kept, 2) == ""
-    blob = next(path for path in tmp_path.rglob("2") if path.parent.name == "epoch")
-    blob.write_bytes(blob.read_bytes().replace(b"op", b"po"))
+def test_what_is_not_the_stores_fault_is_named_at_once(kept, monkeypatch):
+    assert saved(kept, 1) == ""
     began = time.monotonic()
-    why = saved(kept, 3)
+    with monkeypatch.context() as broken:
+        broken.setattr("evenflow.runtime.vault.put_manifest", boom)
+        why = saved(kept, 2)
     assert isinstance(why, Unpassing)
-    assert why.startswith("CorruptState: ")
-    assert epoch_name(prefix_of("r", "q"), 2) in why
+    assert why == "MemoryError: on purpose"
     assert time.monotonic() - began < 10
-    assert isinstance(saved(kept, 4), str), "the thread goes on"
+    assert saved(kept, 3) == "", "the thread goes on"
     assert kept.failure == ""
 
 

@@ -10,12 +10,16 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+
+from evenflow.errors import described
+from evenflow.runtime.threads import heard
+
+logger = logging.getLogger("evenflow")
 
 GROUP = "evenflow-"
 """What the job groups of workers begin with."""
@@ -45,19 +49,25 @@ class Interrupts:
         self._before = None
 
     def _interrupted(self, _signal: int, _frame: FrameType | None) -> None:
-        threading.Thread(target=self._cancel, name="evenflow-interrupt", daemon=True).start()
+        threading.Thread(
+            target=heard, args=(self._cancel, self._failed), name="evenflow-interrupt", daemon=True
+        ).start()
         raise KeyboardInterrupt
 
     def _cancel(self) -> None:
         """End all jobs but those of workers and streams: on a thread, and so a connection, of its own."""
-        with suppress(Exception):  # the session may be stopping: then they end with it
-            context, streams = self._spark.sparkContext, {query.runId for query in self._spark.streams.active}
-            spark = context._jsc.sc()
-            for job in context.statusTracker().getActiveJobsIds():
-                group = spark.statusStore().job(job).jobGroup()
-                name = "" if group.isEmpty() else str(group.get())
-                if not name.startswith(GROUP) and name not in streams:
-                    spark.cancelJob(job)
+        context, streams = self._spark.sparkContext, {query.runId for query in self._spark.streams.active}
+        spark = context._jsc.sc()
+        for job in context.statusTracker().getActiveJobsIds():
+            group = spark.statusStore().job(job).jobGroup()
+            name = "" if group.isEmpty() else str(group.get())
+            if not name.startswith(GROUP) and name not in streams:
+                spark.cancelJob(job)
+
+    def _failed(self, error: BaseException) -> None:
+        """If the session is being stopped, jobs end with it; else they go on, and the user should know."""
+        if self._spark.sparkContext._jsc is not None:
+            logger.warning("what was interrupted may still run in Spark: %s", described(error))
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
