@@ -1,5 +1,6 @@
 """Schedules of faults come from their seed alone, and the checker sees all that can be wrong with an output."""
 
+import base64
 import json
 
 import numpy as np
@@ -7,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from evenflow.state.store import open_store
 from evenflow.testing import check_operator
 from evenflow.torture import damage, hooks, store, view
 from evenflow.torture.check import COLUMNS, Verdict, committed, compare, compare_windows
@@ -319,3 +321,14 @@ def test_blobs_are_damaged_once_a_driver_is_gone_and_put_back(run, kind):
         assert damage.restore(known.folder, where, f"blob {names[0]} is missing") == []
         assert damage.restore(known.folder, where, f"blob {names[1]} is missing") == [f"{kind} 1.1.0.5.0"]
         assert bytes(there.get(names[1])) == names[1].encode()
+
+
+def test_a_manifest_is_put_back_by_the_name_that_errors_tell(tmp_path):
+    """What drivers put is stored with the claim it was put under; messages leave that out."""
+    stored, where = "r/q/epoch/3~2.0a1b2c3d.7", str(tmp_path / "state")
+    told = {"name": stored, "kind": "vanish", "content": base64.b64encode(b"all of it").decode()}
+    (tmp_path / damage.NOTE.format(0)).write_text(json.dumps(told))
+    assert damage.restore(tmp_path, where, "blob r/q/epoch/4 is missing") == []
+    assert damage.restore(tmp_path, where, "blob r/q/epoch/3 is missing") == ["vanish 3~2.0a1b2c3d.7"]
+    with open_store(where) as store:
+        assert bytes(store.get(stored)) == b"all of it"

@@ -150,3 +150,6 @@ def test_a_store_that_fails_now_and_then_can_be_claimed(tmp_path, monkeypatch):
     monkeypatch.setattr(vault_module, "open_store", lambda _where: Failing(tmp_path))
     for _ in range(20):
         Vault(str(tmp_path), "a test").close()
+    claims = [name for name, _ in DiskStore(tmp_path).names("evenflow.claims/")]
+    newest = max(int(name.split("/")[1].split(".")[0]) for name in claims)
+    assert newest >= 20, "each had one of its own"

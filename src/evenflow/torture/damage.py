@@ -9,6 +9,7 @@ import base64
 import json
 from pathlib import Path
 
+from evenflow.state.fence import split
 from evenflow.state.manifest import parse
 from evenflow.state.store import Store, open_store
 from evenflow.torture.hooks import Hooks
@@ -32,7 +33,8 @@ def restore(folder: Path, where: str, error: str) -> list[str]:
     restored = []
     for note in sorted(folder.glob(NOTE.format("*"))):
         given = json.loads(note.read_text())
-        if given["name"] in error or Path(given["name"]).name in error:
+        meant, _ = split(given["name"])  # errors do not tell which put of it
+        if meant in error or Path(meant).name in error:
             with open_store(where) as store:
                 store.put(given["name"], [base64.b64decode(given["content"])])
             note.unlink()
