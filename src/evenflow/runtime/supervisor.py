@@ -105,7 +105,9 @@ class Supervisor:
     def _run(self, worker: int) -> str:
         """Run the worker's job to its end; why it ended."""
         try:
-            self._context.setJobGroup(self._group, f"evenflow worker {worker}", interruptOnCancel=True)
+            # not interruptOnCancel: a task that is interrupted while its Python process starts makes Spark end all
+            # Python processes of the executor, those of other clusters as well; so Spark ends this one, seconds later
+            self._context.setJobGroup(self._group, f"evenflow worker {worker}")
             self._context.addJobTag(self._tag(worker))
             rows = self._context.parallelize([worker], 1)
             return str(rows.mapPartitions(WorkerTask(self._settings, worker)).collect()[0])
