@@ -19,6 +19,7 @@ from evenflow.runtime.vault import Kept, Vault
 from evenflow.state.claim import VOID_S, claim
 from evenflow.state.fence import CLAIMS, Fence, Holding, Mark, View, marks, split
 from evenflow.state.manifest import epoch_name, epochs, log_name, parse, prefix_of, read_manifest
+from evenflow.state.sealed import SealedStore, key_of
 from tests.unit.state_memory import Memory
 
 PREFIX = prefix_of("r", "q")
@@ -205,6 +206,24 @@ def test_what_was_put_without_a_claim_is_read():
     assert content(held) == {}
     with pytest.raises(BlobMissing):
         held.get("r/q/epoch/4")
+
+
+@pytest.mark.parametrize("key", [b"", key_of("correct horse battery staple")])
+def test_what_vanished_is_brought_back_under_its_plain_name(key):
+    """Under the name that it had it would be the late put of a driver that was frozen."""
+    inner = Memory()
+    store = SealedStore(inner, key, "here") if key else inner
+    first = fence(store)
+    first.put("r/q/whole/1.1", [b"one"])
+    first.put("r/q/whole/2.1", [b"two"])
+    newest = max(name for name in inner.blobs if name.startswith("r/q/"))
+    copy = inner.blobs.pop(newest)
+    second = fence(store)
+    inner.blobs[newest] = copy
+    assert content(second) == {"r/q/whole/1.1": b"one"}
+    inner.blobs["r/q/whole/2.1"] = copy
+    for held in (second, fence(store)):
+        assert content(held) == {"r/q/whole/1.1": b"one", "r/q/whole/2.1": b"two"}
 
 
 def test_which_names_carry_a_claim():

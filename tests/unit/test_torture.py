@@ -323,12 +323,13 @@ def test_blobs_are_damaged_once_a_driver_is_gone_and_put_back(run, kind):
         assert bytes(there.get(names[1])) == names[1].encode()
 
 
-def test_a_manifest_is_put_back_by_the_name_that_errors_tell(tmp_path):
+@pytest.mark.parametrize(("kind", "place"), [("vanish", "r/q/epoch/3"), ("cut", "r/q/epoch/3~2.0a1b2c3d.7")])
+def test_a_manifest_is_put_back_by_the_name_that_errors_tell(tmp_path, kind, place):
     """What drivers put is stored with the claim it was put under; messages leave that out."""
     stored, where = "r/q/epoch/3~2.0a1b2c3d.7", str(tmp_path / "state")
-    told = {"name": stored, "kind": "vanish", "content": base64.b64encode(b"all of it").decode()}
+    told = {"name": stored, "kind": kind, "content": base64.b64encode(b"all of it").decode()}
     (tmp_path / damage.NOTE.format(0)).write_text(json.dumps(told))
     assert damage.restore(tmp_path, where, "blob r/q/epoch/4 is missing") == []
-    assert damage.restore(tmp_path, where, "blob r/q/epoch/3 is missing") == ["vanish 3~2.0a1b2c3d.7"]
+    assert damage.restore(tmp_path, where, "blob r/q/epoch/3 is missing") == [f"{kind} 3~2.0a1b2c3d.7"]
     with open_store(where) as store:
-        assert bytes(store.get(stored)) == b"all of it"
+        assert bytes(store.get(place)) == b"all of it"

@@ -44,7 +44,10 @@ from evenflow.state.units import read_index
 KEPT = 2
 """Manifests of epochs that stay: the newest, and the one before."""
 CLOSE_S = 30.0
-BRING_BACK = "Bring back what is missing, from a copy or from where it is now; `evenflow state verify` lists it all"
+BRING_BACK = (
+    "Bring back what is missing from a copy, under the name that is told here: without what follows a ~ in the copy's, "
+    "or it is taken for a late put of a driver that was frozen. `evenflow state verify` lists it all"
+)
 """What to do about a checkpoint that lacks something."""
 
 

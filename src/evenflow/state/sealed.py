@@ -1,11 +1,11 @@
 """A store whose blobs carry a MAC under a key of the user's: what was not written with the key is not read.
 
 State is pickled, so whoever can write to a checkpoint could have code run in the cluster. With a key that is not so: a
-blob is cut into chunks of 64 kB, and each is followed by 16 bytes of HMAC-SHA256 over the blob's name, the chunk's
-number, whether it is the last one, and its bytes. Bytes are handed out only after the chunks that they are in have
-passed: none can be changed, cut off, put in another place or under another name. What remains possible to whoever can
-write to the store is to delete blobs, and to bring back old ones under their own names: all of them were written with
-the key. Nothing is encrypted.
+blob is cut into chunks of 64 kB, and each is followed by 16 bytes of HMAC-SHA256 over the blob's name (without the
+claim it was put under), the chunk's number, whether it is the last one, and its bytes. Bytes are handed out only after
+the chunks that they are in have passed: none can be changed, cut off, put in another place or under another name. What
+remains possible to whoever can write to the store is to delete blobs, and to bring back old ones under their own names:
+all of them were written with the key. Nothing is encrypted.
 
 A blob `evenflow.key` tells that there is a key, and lets a wrong one be told from damage.
 """
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from evenflow.errors import BlobMissing, InvalidArgument, StoreError
+from evenflow.state.fence import split
 from evenflow.state.store import OWN, Lock, Part, Store, checked, corrupt, shown
 
 CHUNK = 64 * 1024
@@ -131,7 +132,7 @@ class SealedStore(Store):
 
     def _tag(self, name: str, number: int, last: bool, chunk: Iterable[memoryview]) -> bytes:
         digest = self._mac.copy()
-        digest.update(name.encode() + b"\0" + _PLACE.pack(number, last))
+        digest.update(split(name)[0].encode() + b"\0" + _PLACE.pack(number, last))
         for piece in chunk:
             digest.update(piece)
         return digest.digest()[:TAG]

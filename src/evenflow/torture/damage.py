@@ -36,7 +36,9 @@ def restore(folder: Path, where: str, error: str) -> list[str]:
         meant, _ = split(given["name"])  # errors do not tell which put of it
         if meant in error or Path(meant).name in error:
             with open_store(where) as store:
-                store.put(given["name"], [base64.b64decode(given["content"])])
+                # what has vanished is not counted among the puts of its claim any more; what is cut is still read
+                place = meant if given["kind"] == "vanish" else given["name"]
+                store.put(place, [base64.b64decode(given["content"])])
             note.unlink()
             restored.append(f"{given['kind']} {Path(given['name']).name}")
     return restored
