@@ -23,7 +23,7 @@ from .durable_invariants import check, history
 from .durable_plan import DurablePlan
 from .durable_world import DurableWorld
 
-SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "40"))
+SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "20"))
 FIRST = int(os.environ.get("EVENFLOW_SEED", "0"))
 PARTS = 10
 

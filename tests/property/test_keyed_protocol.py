@@ -13,7 +13,7 @@ from .keyed_invariants import check, history
 from .keyed_plan import Plan
 from .keyed_world import World
 
-SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "500"))
+SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "200"))
 FIRST = int(os.environ.get("EVENFLOW_SEED", "0"))
 PARTS = 10
 QUIET = Plan(moving=0.3, asks=0.05)
