@@ -155,7 +155,7 @@ def _choose_last(self, _wanted=None):
 
 def _all_that_has_begun(self):
     """As if no more were to come."""
-    return not self.poisoned and self.begun <= self.through.keys()
+    return not self.poisoned and self.begun.keys() <= self.through.keys()
 
 
 WRONG = {

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
@@ -126,6 +127,29 @@ def test_parts_of_what_is_persisted_and_several_actions_on_what_is_not(spark, cl
     assert shown(once) == got
     assert len(once.take(5)) == 5
     assert shown(once) == got  # Spark does not read the rows again, and need not
+
+
+def test_a_batch_that_is_asked_for_rows_before_it_is_written_is_refused(spark, tmp_path):
+    """The second action has no rows of its own to bring: that is told, and not tried again for ever."""
+    spark.range(100).selectExpr("id % 7 as k", "id").write.parquet(str(tmp_path / "in"))
+    starts = []
+
+    def write(batch, _number):
+        if not batch.isEmpty():
+            batch.write.mode("append").parquet(str(tmp_path / "out"))
+
+    with ef.Cluster(spark, 1, checkpoint=tmp_path / "state") as cluster:
+
+        def start():
+            starts.append(1)
+            rows = spark.readStream.schema("k long, id long").parquet(str(tmp_path / "in"))
+            out = cluster.keyed(rows, "k", Nth(), order_by="id", units=16, name="nth")
+            options = {"checkpointLocation": str(tmp_path / "spark")}
+            return out.writeStream.foreachBatch(write).options(**options).trigger(availableNow=True).start()
+
+        with pytest.raises(StreamingQueryException, match=r"persist\(\) the DataFrame before the first of several"):
+            ef.supervise(start, cluster, backoff=0.1)
+    assert len(starts) == 1
 
 
 def test_what_makes_no_sense_is_refused(spark, cluster):

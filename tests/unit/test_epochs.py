@@ -6,6 +6,7 @@ import pytest
 from evenflow.control.attempts import Base, Begun, Log, Saved, SavedUnits, Whole
 from evenflow.control.epochs import Epochs
 from evenflow.control.events import FeederJoined, StageFacts
+from evenflow.errors import SEVERAL_ACTIONS
 
 UNITS = 8
 
@@ -149,6 +150,26 @@ def test_a_task_that_is_through_comes_again():
     query.whole(0, (0,))
     assert "partition 0 of batch 0 of query q is here again (attempt 1)" in query.task(0, attempt=1)
     query.whole(0, stage="again")
+
+
+def test_ticks_of_a_second_action_are_told_from_ticks_that_are_tried_again():
+    """With order_by the rows stay where they are: another action has a stage of ticks alone, a new try has the same."""
+    query = Query()
+    told = StageFacts(1, 1, inputs=1)
+
+    def ticks(own_stage, attempt):
+        peer = next(query.peers)
+        feeder = FeederJoined(
+            0.0, peer, "n", 0, attempt, "q", 0, "rows", run="r", task=peer, kinds=2, facts=told, own_stage=own_stage
+        )
+        assert query.epochs.join(feeder) == ""
+        return query.begin(feeder)
+
+    assert ticks("first", 0) == ""
+    assert "run again as a whole" in ticks("first", 1)
+    assert "run again as a whole" in ticks("first", 0), "Spark gives a stage that it submits anew first attempts"
+    for attempt in (0, 3):
+        assert SEVERAL_ACTIONS in ticks("second", attempt)
 
 
 def test_speculation_is_refused_and_does_no_harm():

@@ -129,8 +129,8 @@ class Attempt:
     """How many kinds of stages an evaluation has."""
     feeders: set[Peer] = field(default_factory=set)
     """Tasks that have come, and have not been told that they may end."""
-    begun: set[int] = field(default_factory=set)
-    """Partitions whose rows went into state."""
+    begun: dict[int, str] = field(default_factory=dict)
+    """Partitions whose rows went into state, and the stage of the task that brought them."""
     through: dict[int, Segments] = field(default_factory=dict)
     """Partitions whose rows are durable, and where."""
     empty: dict[int, dict[int, int]] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class Attempt:
     @property
     def complete(self) -> bool:
         """Whether every partition is accounted for now."""
-        if self.poisoned or not self.begun <= self.through.keys():
+        if self.poisoned or not self.begun.keys() <= self.through.keys():
             return False
         return all(0 < self.expected.get(kind, 0) <= self._accounted(kind) for kind in range(self.kinds))
 

@@ -89,7 +89,7 @@ class Epochs:
         """An attempt that the store has; who had rows in it nobody has said."""
         through = {partition: dict(whole.segments) for partition in whole.partitions}
         attempt = Attempt(whole.attempt, "", whole.run, whole.before, expected={0: whole.expected}, whole=True)
-        attempt.begun, attempt.through = set(through), through
+        attempt.begun, attempt.through = dict.fromkeys(through, ""), through
         self.attempts.append(attempt)
         self._history.arrived(whole.epoch, slice(None) if through else [])
 
@@ -206,23 +206,25 @@ class Epochs:
         now = self.attempt
         if now is None or feeder.peer not in now.feeders:
             return (now.poisoned if now else "") or "another attempt at its batch has begun"
+        stage = feeder.own_stage or feeder.stage
         if feeder.partition in now.begun:
             now.feeders.discard(feeder.peer)
+            once_more = bool(feeder.own_stage) and now.begun[feeder.partition] != stage
             again = (
                 f"partition {feeder.partition} of batch {feeder.epoch} of query {feeder.query} is here again (attempt "
                 f"{feeder.attempt}), and rows of it are in state already. "
             ) + (
-                "The batch has to be run again as a whole: start the query again, or have evenflow.supervise do it"
-                if feeder.attempt
-                else f"Spark has not read them again: in foreachBatch, {SEVERAL_ACTIONS}"
-                if feeder.own_stage
+                f"Spark has not read them again: in foreachBatch, {SEVERAL_ACTIONS}"
+                if once_more
+                else "The batch has to be run again as a whole: start the query again, or have evenflow.supervise do it"
+                if feeder.attempt or feeder.own_stage
                 else "If keyed is used twice in this query, give each use a name= of its own; if one DataFrame is used "
                 "twice, persist() it first"
             )
             return again
         if now.whole:
             return f"partition {feeder.partition} of batch {feeder.epoch} comes on top of all that Spark told of"
-        now.begun.add(feeder.partition)
+        now.begun[feeder.partition] = stage
         return ""
 
     def admit(self) -> None:

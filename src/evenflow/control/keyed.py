@@ -10,6 +10,7 @@ import numpy as np
 from evenflow.control.costs import Costs
 from evenflow.control.evaluations import Evaluations, evaluation_of
 from evenflow.control.events import (
+    Cancel,
     CheckpointTaken,
     ConsumerReport,
     FeederArrivals,
@@ -40,7 +41,7 @@ from evenflow.control.region import balance_failed, refused
 from evenflow.control.statistics import Statistics, sampled
 from evenflow.control.stored import StoredQueries
 from evenflow.control.workers import Site, listed
-from evenflow.errors import ProtocolError
+from evenflow.errors import SEVERAL_ACTIONS, ProtocolError
 from evenflow.model import KeyedSnapshot, MoveUnits, RoutingTable
 from evenflow.policy.keyed import KeyedBalance
 from evenflow.policy.sharing import Sharing
@@ -206,6 +207,8 @@ class KeyedRegion:
                 why = self.evaluations.begin(feeder)
                 if why:
                     yield from refused(feeder, why)
+                    if SEVERAL_ACTIONS in why:  # trying again changes nothing, and would hide the reason
+                        yield Cancel(feeder.own_stage, f"region {self.name}: {why}")
                     hopeless = self.evaluations.hopeless(feeder)
                     if hopeless:
                         yield from self._fail(event.time, feeder, f"{hopeless}: the batch is to be run again")
