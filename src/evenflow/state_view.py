@@ -13,7 +13,7 @@ from evenflow.state.fence import View
 from evenflow.state.manifest import Manifest
 from evenflow.state.sealed import placed
 from evenflow.state.store import Store, open_store, shown
-from evenflow.state.survey import Bad, Query, count_rows, snapshots, survey, verify
+from evenflow.state.survey import Bad, Query, count_rows, snapshots, survey, unfinished_batches, verify
 
 
 def show_queries(console: Console, where: str, key: bytes = b"") -> None:
@@ -57,10 +57,21 @@ def verify_all(console: Console, where: str, key: bytes = b"") -> bool:
         names = store.names()
         task = progress.add_task("", total=sum(nbytes for _, nbytes in names))
         bad = verify(store, lambda nbytes: progress.advance(task, nbytes))
+        unfinished = [] if bad else unfinished_batches(store)
     for each in bad:
         console.print(_line(each), highlight=False, markup=False, soft_wrap=True)
     if not bad:
         console.print(f"{len(names)} blobs, {_size(sum(nbytes for _, nbytes in names))}: all sound", highlight=False)
+    for query, name in unfinished:
+        batch = name.rpartition("/")[2].partition(".")[0]
+        console.print(
+            f"batch {batch} of operator {query.region}, query {query.query} has begun and is not whole. If Spark has "
+            f"committed it (commits/{batch} in the query's checkpointLocation), {name} is missing; else Spark runs it "
+            "again",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     return not bad
 
 

@@ -129,6 +129,18 @@ def test_verify_notices_notes_that_are_missing(where, gone, said):
     assert said in output
 
 
+def test_verify_tells_what_only_spark_knows(where):
+    """Whether the last note has vanished or never was, since Spark has that batch still to run."""
+    with open_store(where) as store:
+        begun = Manifest("count", "q/1", "RollingMean('x')", 64, 10, 1, (), kind="begun", before=(9, 1))
+        put_manifest(store, begun)
+    code, said = run("verify", where)
+    assert code == 0
+    assert "all sound" in said
+    assert "batch 10 of operator count, query q/1 has begun and is not whole" in said
+    assert "commits/10 in the query's checkpointLocation), count/q%2F1/whole/10.1 is missing" in said
+
+
 def test_verify_tells_how_far_it_is(where):
     with open_store(where, create=False) as store:
         seen = []

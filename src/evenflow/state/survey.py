@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
 from evenflow.errors import BlobMissing, CorruptState, StoreError
-from evenflow.state.chain import QUERIES, missing, vanished
+from evenflow.state.chain import QUERIES, latest, missing, unfinished, vanished
 from evenflow.state.manifest import BlobName, Log, Manifest, parse, read_manifest
 from evenflow.state.segments import Rows, read_segment
 from evenflow.state.store import Store
@@ -118,6 +119,12 @@ def verify(store: Store, watch: Callable[[int], None] = lambda nbytes: None) -> 
             blob = parse(name)
             found.append(Bad(name, why, blob.epoch if blob else -1, sound))
     return found
+
+
+def unfinished_batches(store: Store) -> list[tuple[Query, str]]:
+    """Queries whose last batch has begun and has no note that it is whole, and the name which that would have."""
+    notes = ((query, unfinished(latest(store, query.prefix), sys.maxsize)) for query in survey(store))
+    return [(query, name) for query, name in notes if name]
 
 
 def _fault(store: Store, name: str) -> str:
