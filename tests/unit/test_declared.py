@@ -6,7 +6,7 @@ import pytest
 import evenflow as ef
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.conform import conform
-from evenflow.operators.declared import check_declared, columns_of, reads_of, spelled
+from evenflow.operators.declared import check_apart, check_declared, columns_of, fitting, reads_of, spelled
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
 
@@ -107,6 +107,33 @@ def test_columns_are_found_in_any_case_as_spark_does(names, case_sensitive, colu
     found = spelled(given, names, case_sensitive)
     assert (found.column, found.time, found.into) == (column, time, "Price_mean")
     assert (given.column, given.time) == ("Price", "at")
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "places"),
+    [
+        ("`a.b`", ["x", "a.b"], [1]),
+        ("`A.b`", ["x", "a.b"], [1]),
+        ("`a``b`", ["a`b"], [0]),
+        ("`a`", ["a", "`a`"], [1]),  # as written comes first
+        ("`", ["`"], [0]),
+        ("a", ["A", "a", "a"], [1, 2]),
+        ("`b`", ["a"], []),
+    ],
+)
+def test_names_in_backquotes(given, names, places):
+    assert fitting(given, names, False) == places
+
+
+def test_a_column_that_spark_cannot_tell_from_the_new_one_is_refused():
+    operator = ef.RunningSum("v")
+    with pytest.raises(InvalidArgument, match=r"adds column 'v_sum', and the rows have 'V_SUM'.*give another into="):
+        check_apart(operator, ["v", "V_SUM"], False)
+    check_apart(operator, ["v", "V_SUM"], True)
+    check_apart(ef.RunningSum("v", into="sum"), ["v", "V", "V_SUM"], False)
+    either = spelled(ef.RunningSum("V"), ["v", "v"], False)
+    with pytest.raises(InvalidArgument, match="needs column 'V', which is there more than once"):
+        either.schema(pa.schema([("v", pa.int64()), ("v", pa.int64())]))
 
 
 def test_hashes_are_of_the_column_that_is_meant():

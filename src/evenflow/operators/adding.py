@@ -68,7 +68,8 @@ class Adding(Delegating):
 def column_type(operator: object, rows: pa.Schema, name: str) -> pa.DataType:
     """The type of a column that has to be there, once."""
     if rows.names.count(name) != 1:
-        wrong = "is there more than once" if name in rows.names else f"does not exist; {nearest(name, rows.names)}"
+        several = [each.lower() for each in rows.names].count(name.lower()) > 1
+        wrong = "is there more than once" if several else f"does not exist; {nearest(name, rows.names)}"
         raise InvalidArgument(f"{operator} needs column '{name}', which {wrong}")
     return rows.field(name).type
 

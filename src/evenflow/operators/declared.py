@@ -20,16 +20,17 @@ COLLATION = b"evenflow.collation"
 
 
 def spelled(operator: KeyedOperator, names: Sequence[str], case_sensitive: bool) -> KeyedOperator:
-    """The operator with the columns it names spelled as they are; one that Spark would find in another case is found.
+    """The operator with the columns it names spelled as they are; one that Spark would find is found.
 
-    What is there as written is meant; a name that fits several columns in another case is left as it is.
+    That is one in another case, or in backquotes. What is there as written is meant; a name that fits several columns
+    in another case is left as it is.
     """
     meant: dict[str, str] = {}
-    for attribute in operator.naming if not case_sensitive else ():
+    for attribute in operator.naming:
         given = getattr(operator, attribute)
-        alike = [name for name in names if isinstance(given, str) and name.lower() == given.lower()]
-        if given not in names and len(alike) == 1:
-            meant[given] = alike[0]
+        fit = fitting(given, names, case_sensitive) if isinstance(given, str) else []
+        if len(fit) == 1 and names[fit[0]] != given:
+            meant[given] = names[fit[0]]
     if not meant:
         return operator
     found = copy.copy(operator)
@@ -38,6 +39,27 @@ def spelled(operator: KeyedOperator, names: Sequence[str], case_sensitive: bool)
         setattr(found, attribute, meant.get(given, given))
     found.hashed = tuple(meant.get(name, name) for name in operator.hashed)
     return found
+
+
+def fitting(given: str, names: Sequence[str], case_sensitive: bool) -> list[int]:
+    """The places of the columns that a name means: those called so, else in backquotes, else in another case."""
+    bare = given[1:-1].replace("``", "`") if len(given) > 2 and given[0] == given[-1] == "`" else given
+    for text in (given, bare):
+        places = [place for place, name in enumerate(names) if name == text]
+        if places:
+            return places
+    return [] if case_sensitive else [place for place, name in enumerate(names) if name.lower() == bare.lower()]
+
+
+def check_apart(operator: KeyedOperator, names: Sequence[str], case_sensitive: bool) -> None:
+    """Refuse an operator that adds a column which Spark could not tell from one that is there."""
+    into = getattr(operator, "into", "")
+    alike = [name for name in names if name != into and name.lower() == str(into).lower()]
+    if operator.adds and alike and not case_sensitive:
+        raise InvalidArgument(
+            f"{operator} adds column '{into}', and the rows have '{alike[0]}', which Spark does not tell from it: give "
+            "another into="
+        )
 
 
 def columns_of(operator: KeyedOperator, rows: pa.Schema) -> pa.Schema:

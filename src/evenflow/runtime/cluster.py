@@ -23,7 +23,7 @@ from evenflow.control.region import Region
 from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument, StoreInUse
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
-from evenflow.operators.declared import spelled
+from evenflow.operators.declared import check_apart, spelled
 from evenflow.operators.keyed import KeyedOperator, identity
 from evenflow.operators.map import Input, MapOperator
 from evenflow.policy import Balance, KeyedBalance
@@ -253,7 +253,9 @@ class Cluster:
         check_dataframe(df)
         check_name(name)
         check_operator(operator)
-        operator = spelled(operator, df.columns, case_sensitive(self._spark))
+        exact = case_sensitive(self._spark)
+        operator = spelled(operator, df.columns, exact)
+        check_apart(operator, df.columns, exact)
         operator = operator.planned(ansi=self._spark.conf.get("spark.sql.ansi.enabled") == "true")
         chosen = keyed_balance_of(balance, options)
         check_sharing(operator, chosen, split_keys)

@@ -14,9 +14,11 @@ from pyspark.sql.types import StringType
 
 from evenflow.errors import InvalidArgument
 from evenflow.operators.columns import require_time
+from evenflow.operators.declared import fitting
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.ordering import require_sortable
 from evenflow.policy import KeyedBalance
+from evenflow.runtime.arguments import case_sensitive
 from evenflow.runtime.detect import seconds_of
 
 LONGEST_S = 1e9
@@ -84,8 +86,7 @@ def warning_of(operator: KeyedOperator, ordering: Ordering | None, name: str) ->
 def _place(df: DataFrame, name: str) -> int:
     """The place of a column, whose name may be in another case if only one fits."""
     there = df.columns
-    fit = [place for place, one in enumerate(there) if one == name]
-    fit = fit or [place for place, one in enumerate(there) if one.lower() == name.lower()]
+    fit = fitting(name, there, case_sensitive(df.sparkSession))
     if len(fit) != 1:
         wrong = "there is more than once" if fit else "does not exist"
         raise InvalidArgument(f"order_by: column {name!r} {wrong}; the columns are {', '.join(there)}")
