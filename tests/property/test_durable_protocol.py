@@ -5,6 +5,7 @@ EVENFLOW_SCHEDULES=2000 runs more of them, EVENFLOW_SEED=7 begins elsewhere. A h
 """
 
 import os
+from functools import cache
 
 import pytest
 
@@ -28,11 +29,19 @@ FIRST = int(os.environ.get("EVENFLOW_SEED", "0"))
 PARTS = 10
 
 
+@cache
+def drawn(seed):
+    """The history of a seed with a plan of its own; several tests look at the first ones."""
+    return history(seed)
+
+
 @pytest.mark.timeout(0 if SCHEDULES > 500 else 240)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_any_history(part):
     for seed in range(FIRST + part, FIRST + SCHEDULES, PARTS):
-        assert history(seed).manifests, "invariants are checked on the way; this one has done nothing"
+        assert (drawn if seed < 8 else history)(seed).manifests, (
+            "invariants are checked on the way; this one has done nothing"
+        )
 
 
 @pytest.mark.parametrize("seed", [1, 7])
@@ -121,7 +130,7 @@ def test_histories_have_what_they_are_to_have():
     events = {"moved": 0, "loaded": 0, "attempt-poisoned": 0, "feeder-refused": 0, "worker-lost": 0}
     manifests = again = snapshots = lives = 0
     for seed in range(8):
-        world = history(seed)
+        world = drawn(seed)
         manifests += world.manifests
         lives += len(world.logs)
         again += sum(len(query.stages) - query.epochs for query in world.jobs)
