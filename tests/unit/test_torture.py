@@ -329,6 +329,7 @@ def test_a_manifest_is_put_back_by_the_name_that_errors_tell(tmp_path, kind, pla
     stored, where = "r/q/epoch/3~2.0a1b2c3d.7", str(tmp_path / "state")
     told = {"name": stored, "kind": kind, "content": base64.b64encode(b"all of it").decode()}
     (tmp_path / damage.NOTE.format(0)).write_text(json.dumps(told))
+    assert damage.names(tmp_path) == ["r/q/epoch/3"]
     assert damage.restore(tmp_path, where, "blob r/q/epoch/4 is missing") == []
     assert damage.restore(tmp_path, where, "blob r/q/epoch/3 is missing") == [f"{kind} 3~2.0a1b2c3d.7"]
     with open_store(where) as store:

@@ -34,7 +34,7 @@ def restore(folder: Path, where: str, error: str) -> list[str]:
     for note in sorted(folder.glob(NOTE.format("*"))):
         given = json.loads(note.read_text())
         meant, _ = split(given["name"])  # errors do not tell which put of it
-        if meant in error or Path(meant).name in error:
+        if meant in error:
             with open_store(where) as store:
                 # what has vanished is not counted among the puts of its claim any more; what is cut is still read
                 place = meant if given["kind"] == "vanish" else given["name"]
@@ -45,8 +45,8 @@ def restore(folder: Path, where: str, error: str) -> list[str]:
 
 
 def names(folder: Path) -> list[str]:
-    """The blobs that are damaged now."""
-    return [json.loads(note.read_text())["name"] for note in folder.glob(NOTE.format("*"))]
+    """The blobs that are damaged now, as errors tell them: without the claim they were put under."""
+    return [split(json.loads(note.read_text())["name"])[0] for note in folder.glob(NOTE.format("*"))]
 
 
 def _damage(note: Path, store: Store, fault: Fault) -> bool:

@@ -65,8 +65,8 @@ class Attempts:
 
     def __call__(self) -> StreamingQuery:
         failure = str(self._query.exception() or "") if self._query is not None else ""
-        bad = damage.names(self._folder)
-        if "CorruptState" in failure or "is damaged at byte" in failure or any(Path(b).name in failure for b in bad):
+        bad = any(name in failure for name in damage.names(self._folder))
+        if bad or "CorruptState" in failure or "is damaged at byte" in failure:
             self._query = None
             raise Refused(failure)
         if self.starts >= STARTS:
