@@ -2,12 +2,16 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
+from evenflow.errors import SpillError
 from evenflow.operators.hosted import Hosted
-from evenflow.operators.rolling import RunningCount
+from evenflow.operators.rolling import RollingMean, RunningCount
 from evenflow.operators.timed import END, NOW, Timed
-from evenflow.state.paging import Paged
+from evenflow.operators.waiting import ROW_BYTES, Waiting, WaitingRoom
+from evenflow.state.paging import Paged, Spilled
 from evenflow.state.pool import Pool
+from evenflow.state.spill import Spill
 
 UNITS = 33
 ROWS = pa.schema({"who": pa.int64(), "at": pa.int64(), "text": pa.string()})
@@ -65,3 +69,120 @@ def test_most_of_what_waits_is_on_disk_and_results_are_the_same(tmp_path):
     assert resident < 256 * 1024
     by_key = sorted((who, n, at) for who, at, _, n in got)
     assert [at for _, _, at in by_key] == [at for _, at, _ in sorted((who, at, n) for who, n, at in by_key)]
+
+
+def test_rows_wait_on_disk_by_their_time_and_are_read_when_it_comes(tmp_path):
+    spill = Spill(tmp_path)
+    room = WaitingRoom(UNITS)
+    room.largest = 1 << 14
+    for start in range(0, 1000, 100):
+        room.add(waiting(start, start + 100))
+    everyone = np.arange(UNITS, dtype=np.int32)
+    room.shelve(1 << 40, spill.segment)
+    assert (room.nbytes, len(room)) == (0, 1000)
+    read = spill.read
+    assert room.take(everyone, np.full(UNITS, 0)) is None
+    assert spill.read == read, "nothing was due"
+    first = room.take(everyone, np.full(UNITS, 100))
+    assert sorted(first.times) == [*range(100)]
+    assert spill.read - read < spill.written / 3, "what is not due stays where it is"
+    rest = room.take(everyone, np.full(UNITS, 2000))
+    assert sorted(rest.times) == [*range(100, 1000)]
+    assert (room.shelved, spill.files, len(room)) == (0, 0, 0)
+
+
+def test_a_unit_on_disk_is_looked_at_taken_out_and_put_in(tmp_path):
+    code = hosted()
+    state = Paged(code, Pool(128 * 1024), tmp_path / "a", lambda: 0.0)
+    other = Paged(code, Pool(128 * 1024), tmp_path / "b", lambda: 0.0)
+    for number, frame in enumerate(frames(1)):
+        if NOW.name in frame.schema.names:
+            break
+        state.process(number, *code.unpacked(frame))
+    assert state.operator.shelved > 0
+    count = int(state.operator._room.counts[7])
+    assert state.snapshot(7)[1][0].num_rows == count > 0
+    taken = state.extract(7)
+    assert taken[1][0].num_rows == count
+    assert state.extract(7) is None
+    other.install(7, taken)
+    assert other.operator._room.counts[7] == count
+    assert state.resident_bytes < 256 * 1024
+
+
+@pytest.mark.parametrize("budget", [80 * 1024, 1 << 24])
+def test_units_whose_state_and_rows_are_on_disk_move(tmp_path, budget):
+    want = moved(None, None, tmp_path)
+    on_disk = []
+    got = moved(80 * 1024, budget, tmp_path, on_disk)
+    assert got == want
+    assert on_disk
+    assert len({kind for kind, _ in on_disk}) == 2, "units whose state was in memory, and others"
+
+
+def moved(first, second, directory, seen=None):
+    """Results where all units move in the middle, from one budget to another."""
+    operator = RollingMean("at", rows=50, into="n")
+    schema = operator.schema(ROWS)
+    code = Hosted(Timed(operator, ROWS, [0, 1, 2], [1], True, UNITS, schema), ROWS.append(NOW), schema, UNITS)
+    results = []
+    state = Paged(code, Pool(first), directory, lambda: 0.0)
+    for number, frame in enumerate(frames(3)):
+        done = state.process(number, *code.unpacked(frame))
+        if NOW.name in frame.schema.names:
+            done += state.drain()
+        results += [tuple(row.values()) for each in done for row in each.batch.to_pylist()]
+        if number == 32:  # the third batch's ticks
+            other = Paged(code, Pool(second), directory, lambda: 0.0)
+            for unit in range(UNITS):
+                kept = state.snapshot(unit)
+                taken = state.extract(unit)
+                whole = state.operator.joined(taken.aside, taken.state()) if isinstance(taken, Spilled) else taken
+                assert (kept is None) == (whole is None)
+                if whole is not None:
+                    assert kept[0] == whole[0]
+                    assert kept[1] is None or kept[1][0].equals(whole[1][0])
+                    other.install(unit, taken)
+                    if seen is not None:
+                        seen.append((type(taken), unit))
+            assert len(state.operator._room) == 0
+            state.close()
+            state = other
+    state.close()
+    return sorted(results)
+
+
+def test_a_full_disk_loses_no_row(tmp_path):
+    spill, made = Spill(tmp_path), []
+
+    def segment():
+        made.append(None)
+        if len(made) == 3:
+            raise SpillError("no space")
+        return spill.segment()
+
+    room = WaitingRoom(UNITS)
+    room.largest = 1 << 12
+    room.add(waiting(0, 100))
+    with pytest.raises(SpillError):
+        room.shelve(1, segment)
+    assert (room.shelved, spill.files) == (0, 0)
+    assert sorted(room.take(np.arange(UNITS, dtype=np.int32)).times) == [*range(100)]
+
+
+@pytest.mark.parametrize("sizes", [(90, 49), (60, 41), (30, 30, 30, 30, 30), (99, 60, 60)])
+def test_batches_that_do_not_fit_into_one_are_left_apart(sizes):
+    room = WaitingRoom(UNITS)
+    each = waiting(0, 100)
+    per_row = (each.rows.nbytes + 100 * ROW_BYTES) / 100
+    room.largest = int(100 * per_row) + 1
+    for size in sizes:
+        room.add(waiting(0, size))
+        room.copy(np.arange(3, dtype=np.int32))  # joins
+    assert len(room.take(np.arange(UNITS, dtype=np.int32))) == sum(sizes)
+
+
+def waiting(start, stop):
+    times = np.arange(start, stop)
+    rows = pa.record_batch({"at": times})
+    return Waiting(rows, (times % UNITS).astype(np.int32), times, times)

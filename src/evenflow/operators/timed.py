@@ -17,7 +17,7 @@ rest of a DataFrame, or all of it, once more, and what comes out is the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from evenflow.operators.columns import microseconds
 from evenflow.operators.conform import conform
 from evenflow.operators.keyed import KeyedOperator, Keys, Units, overrides
 from evenflow.operators.ordering import arranged
-from evenflow.operators.waiting import FOREVER, Waiting, WaitingRoom
+from evenflow.operators.waiting import FOREVER, File, Waiting, WaitingRoom
 
 NOW = pa.field("__evenflow_now", pa.int64())
 """The column that makes a row a tick: the time in microseconds, END or FLUSH; null in rows of the user's."""
@@ -162,27 +162,62 @@ class Timed(KeyedOperator):
     # -- state
 
     def extract(self, unit: int) -> Any:
-        return self._state(unit, self._room.extract(unit), self.inner.extract(unit), leave=False)
+        return self.joined(self.extract_aside(unit), self.inner.extract(unit))
 
     def snapshot(self, unit: int) -> Any:
-        return self._state(unit, self._room.look(unit), self.inner.snapshot(unit), leave=True)
-
-    def _state(self, unit: int, waiting: Waiting | None, inner: Any, leave: bool) -> Any:
-        clock = int(self._clock[unit])
-        if not leave:
-            self._clock[unit] = NEVER
-        if waiting is None and inner is None and clock == NEVER:
-            return None
-        return clock, None if waiting is None else (waiting.rows, waiting.keys), inner
+        return self.joined(self.snapshot_aside(unit), self.inner.snapshot(unit))
 
     def install(self, unit: int, state: Any) -> None:
-        clock, waiting, inner = state
-        self._clock[unit] = clock
+        aside, inner = self.parted(state)
+        self.install_aside(unit, aside)
+        if inner is not None:
+            self.inner.install(unit, inner)
+
+    # -- what is kept aside: with a budget of memory only the units of `inner` are paged, and rows go to disk by time
+
+    @property
+    def aside(self) -> int:
+        """Bytes of memory that rows take."""
+        return self._room.nbytes
+
+    @property
+    def shelved(self) -> int:
+        """Bytes of disk that rows take."""
+        return self._room.shelved
+
+    def aside_sizes(self, units: Units) -> Longs:
+        """Bytes of the rows of each of the units, wherever they are."""
+        return self._room.sizes(units)
+
+    def shelve(self, amount: int, largest: int, file: Callable[[], File]) -> None:
+        """Put rows on disk, at least `amount` bytes if there are so many; in memory, batches are `largest` at most."""
+        self._room.largest = min(self._room.largest, largest)
+        self._room.shelve(amount, file)
+
+    def extract_aside(self, unit: int) -> Any:
+        """Clock and rows of a unit."""
+        clock = int(self._clock[unit])
+        self._clock[unit] = NEVER
+        return clock, _bare(self._room.extract(unit))
+
+    def snapshot_aside(self, unit: int) -> Any:
+        """The same, which stay."""
+        return int(self._clock[unit]), _bare(self._room.look(unit))
+
+    def install_aside(self, unit: int, aside: Any) -> None:
+        """Put in what `extract_aside` gave."""
+        self._clock[unit], waiting = aside
         if waiting is not None:
             rows, keys = self._fitting(waiting[0]), waiting[1]
             self._room.add(Waiting(rows, np.full(len(keys), unit, np.int32), keys, self._times(rows)))
-        if inner is not None:
-            self.inner.install(unit, inner)
+
+    def joined(self, aside: Any, inner: Any) -> Any:
+        """The state of a unit; None if there is nothing of it."""
+        return None if inner is None and aside == (NEVER, None) else (*aside, inner)
+
+    def parted(self, state: Any) -> tuple[Any, Any]:
+        """The reverse of `joined`."""
+        return state[:2], state[2]
 
     def _fitting(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows that have waited since an earlier run of the query, whose columns may have been others."""
@@ -220,3 +255,8 @@ def _runs(column: pa.Array) -> Iterator[tuple[int, int, int | None]]:
     for start, stop in zip(starts, [*starts[1:], len(values)], strict=True):
         now = int(values[start])
         yield start, stop, None if now == NEVER else now
+
+
+def _bare(waiting: Waiting | None) -> tuple[pa.RecordBatch, Keys] | None:
+    """What of a unit's rows cannot be found out again."""
+    return None if waiting is None else (waiting.rows, waiting.keys)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,42 @@ class Operator(Protocol):
 
     def tallies(self) -> dict[str, int]:
         """What it has counted since it was made."""
+
+
+@runtime_checkable
+class Parted(Protocol):
+    """An operator that keeps part of its state aside, and puts that on disk by itself; units of `inner` are paged."""
+
+    inner: Any
+
+    @property
+    def aside(self) -> int:
+        """Bytes of memory that it takes."""
+
+    @property
+    def shelved(self) -> int:
+        """Bytes of disk that it takes."""
+
+    def aside_sizes(self, units: Units) -> npt.NDArray[np.int64]:
+        """Bytes of it of each of the units, wherever it is."""
+
+    def shelve(self, amount: int, largest: int, file: Callable[[], Any]) -> None:
+        """Put on disk at least `amount` bytes of it, if there is so much; in memory, have blocks of up to `largest`."""
+
+    def extract_aside(self, unit: int) -> Any:
+        """Take it out for a unit."""
+
+    def snapshot_aside(self, unit: int) -> Any:
+        """The same, which stays."""
+
+    def install_aside(self, unit: int, aside: Any) -> None:
+        """Put it in."""
+
+    def joined(self, aside: Any, inner: Any) -> Any:
+        """The state of a unit, as `extract` gives it, of what is aside and what `inner` gave."""
+
+    def parted(self, state: Any) -> tuple[Any, Any]:
+        """The reverse of `joined`."""
 
 
 class Hosting(Protocol):

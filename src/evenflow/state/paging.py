@@ -59,9 +59,11 @@ class Spilled:
     weight: int
     rows: list[tuple[Any, Rows]]
     """In their order, each with the tag of the batch they are from."""
+    aside: Any = None
+    """What the operator keeps aside."""
 
     def state(self) -> Any:
-        """The state alone."""
+        """What was on disk."""
         return unpack([part.data for part in self.parts])
 
 
@@ -84,6 +86,7 @@ class Paged:
     ) -> None:
         self.operator: Operator = hosted.fresh()
         self._swap = Swap(self.operator, hosted.units, pool, directory, clock)
+        self._parted = self._swap.parted
         self._memory, self._pending, self._groups = self._swap.memory, self._swap.pending, self._swap.groups
         self._hosted, self._pool, self._clock, self._ordered = hosted, pool, clock, ordered
         self._fixed_gap, self._gap, self._activated = t_gap, 0.0, 0.0
@@ -106,12 +109,13 @@ class Paged:
     @property
     def resident_bytes(self) -> int:
         """Bytes of state in memory."""
-        return self._memory.total + int(self._memory.expected)
+        return self._memory.total + int(self._memory.expected) + self._swap.aside
 
     @property
     def spilled_bytes(self) -> int:
         """Bytes of state on disk."""
-        return sum(segment.live for segment in self._groups.segments)
+        shelved = 0 if self._parted is None else self._parted.shelved
+        return sum(segment.live for segment in self._groups.segments) + shelved
 
     @property
     def pending_rows(self) -> int:
@@ -125,7 +129,7 @@ class Paged:
 
     @property
     def files(self) -> int:
-        """How many there are."""
+        """How many there are of units and of rows that wait for them."""
         return len(self._groups.segments) + self._pending.files
 
     @property
@@ -138,7 +142,8 @@ class Paged:
         if self._pool.budget is None:
             return np.asarray(self.operator.sizes(units), np.int64)
         self._swap.measure()
-        return self._memory.weight[units]
+        weights = self._memory.weight[units]
+        return weights if self._parted is None else weights + self._parted.aside_sizes(units)
 
     # -- rows
 
@@ -212,6 +217,8 @@ class Paged:
             return state
         parts = [np.asarray(part) for part in self._groups.read(unit)]
         found = Spilled(parts, int(self._memory.weight[unit]), self._take_rows(unit))
+        if self._parted is not None:
+            found.aside = self._parted.extract_aside(unit)
         self._swap.forget(unit)
         return found
 
@@ -222,15 +229,18 @@ class Paged:
             if state.rows or self._pool.over(state.weight):
                 self._install_spilled(unit, state)
                 return
-            state = state.state()
+            state = state.state() if self._parted is None else self._parted.joined(state.aside, state.state())
         self.operator.install(unit, state)
         if self._pool.budget is not None:
-            self._memory.arrived(unit, state)
+            self._memory.arrived(unit, state if self._parted is None else self._parted.parted(state)[1])
             self._swap.make_fit()
 
     def snapshot(self, unit: int) -> Any:
         """A unit's state as `extract` gives it from memory, which stays here; nothing of the unit may be pending."""
-        return self.operator.snapshot(unit) if self.resident[unit] else unpack(self._groups.read(unit))
+        if self.resident[unit]:
+            return self.operator.snapshot(unit)
+        state = unpack(self._groups.read(unit))
+        return state if self._parted is None else self._parted.joined(self._parted.snapshot_aside(unit), state)
 
     def close(self) -> None:
         """Let go of everything, and remove the files."""
@@ -239,6 +249,9 @@ class Paged:
 
     def _install_spilled(self, unit: int, state: Spilled) -> None:
         self._swap.accept(unit, list(state.parts), state.weight)
+        if self._parted is not None:
+            self._parted.install_aside(unit, state.aside)
+            self._swap.make_fit()
         for tag, rows in state.rows:
             numbers = np.full(len(rows), self._tags.number(tag, len(rows)))
             self._swap.wait(Rows(rows.batch, rows.units, rows.keys, numbers, rows.places))
@@ -338,6 +351,8 @@ class Paged:
         if self._memory.known and self._pool.over(little):
             self._pool.ask(self._swap, little)
             if self._pool.over(little):
+                self._swap.shelve(self._swap.batch)
+            if self._pool.over(little):
                 self._swap.evict(self._swap.batch, but=units)
         room = self._pool.budget - self._pool.held
         chosen = np.zeros(len(self.resident), np.bool_)
@@ -347,10 +362,13 @@ class Paged:
 
     def _apply(self, rows: Rows) -> None:
         """Process rows of units in memory, all of one batch or such that results can be told apart."""
+        aside = self._swap.aside
         out, origin = self._hosted.process(self.operator, rows.batch, rows.units, rows.keys, self._ordered, placed=True)
         self._apart = self._apart and origin is None
         if self._pool.budget is not None:
             self._memory.note(rows.units)
+            if self._swap.aside < aside:  # that went on to the units: by how much they grew the rows do not tell
+                self._swap.measure()
         parts = runs(rows.tags)
         if len(parts) > 1 and origin is None and out.num_rows != len(rows):
             raise FunctionError(

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from evenflow.errors import FunctionError, MemoryBudget, SpillError
 from evenflow.state.groups import Group, Groups
-from evenflow.state.operator import Operator
+from evenflow.state.operator import Operator, Parted
 from evenflow.state.pending import Pending, Piece, Rows
 from evenflow.state.pool import Pool
 from evenflow.state.residents import Residents
@@ -22,6 +22,8 @@ GROUPS = 16
 """A group of units is a budget divided by this; so is what goes to disk at a time."""
 SMALLEST = 64 * 1024
 """Bytes of a group where the budget is small, but a quarter of it at most."""
+SHELVED = 8
+"""Blocks of what an operator keeps aside are a budget divided by this, at most."""
 PENDING = 8
 """Pending input takes a budget divided by this in memory; what is more goes to disk."""
 BUFFER = 1 << 20
@@ -48,9 +50,11 @@ class Swap:
     def __init__(
         self, operator: Operator, units: int, pool: Pool, directory: str | Path, clock: Callable[[], float]
     ) -> None:
-        self.operator = operator
+        self.parted = operator if isinstance(operator, Parted) else None
+        """If it keeps some of its state aside; then only the rest is paged."""
+        self.operator: Operator = operator if self.parted is None else self.parted.inner
         self.used = clock()
-        self.memory = Residents(operator, units)
+        self.memory = Residents(self.operator, units)
         of = np.full(units, -1, np.int32)
         self.pending = Pending(units, of, self._segment)
         self.groups = Groups(of, self.memory.weight, self.pending, self._segment)
@@ -68,7 +72,12 @@ class Swap:
     @property
     def held(self) -> int:
         """Bytes of memory."""
-        return self.memory.total + int(self.memory.expected) + self.pending.memory
+        return self.memory.total + int(self.memory.expected) + self.pending.memory + self.aside
+
+    @property
+    def aside(self) -> int:
+        """Bytes of memory that the operator keeps aside."""
+        return 0 if self.parted is None else self.parted.aside
 
     def tell(self) -> None:
         """Let the pool know what we hold."""
@@ -99,7 +108,10 @@ class Swap:
     def give_up(self, amount: int) -> None:
         """Put state on disk, at least `amount` bytes if there is so much; then pending input."""
         wanted = self.held - amount
-        self.evict(amount)
+        self.shelve(amount)
+        self.evict(self.held - wanted)
+        if self.held > wanted:
+            self.shelve(self.held - wanted, little=True)
         if self.held > wanted:
             self._pending_to_disk()
 
@@ -119,12 +131,27 @@ class Swap:
         if not pool.over(amount):
             return
         pool.ask(self, pool.over(amount))
+        if over := pool.over(amount):
+            self.shelve(max(over, self.batch))
         while (over := pool.over(amount)) and self.evict(max(over, self.batch)):
             pass
+        if over := pool.over(amount):
+            self.shelve(over, little=True)
         if pool.over(amount):
             self._pending_to_disk()
         if over := pool.over(amount):
             pool.ask(self, over, everything=True)
+
+    def shelve(self, amount: int, little: bool = False) -> None:
+        """Have the operator put `amount` bytes of what it keeps aside on disk, if there is so much.
+
+        Not if there is less than a group, unless `little` will do, too: that would make many files with little in them.
+        """
+        least = 1 if little else self.batch
+        if self.parted is not None and self._pool.budget is not None and self.parted.aside >= least:
+            self.parted.shelve(amount, max(SMALLEST, self._pool.budget // SHELVED), self._segment)
+            release()
+            self.tell()
 
     def evict(self, amount: int, but: Iterable[int] = ()) -> bool:
         """Put the units that have been in memory longest on disk, `amount` bytes of them; whether there were any."""
