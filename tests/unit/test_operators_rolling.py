@@ -197,8 +197,12 @@ def test_any_time(time, found):
     ("time", "message"),
     [
         (pa.array([1, None]), "column 't' is the time and is null in 1 rows"),
-        (pa.array([1, 2**62]), "column 't' is no time in seconds"),
-        (pa.array([1.0, math.nan]), "column 't' is no time in seconds"),
+        (
+            pa.array([1, 2**62]),
+            "column 't' is the time and is 4611686018427387904 in 1 row: numbers are seconds, at most",
+        ),
+        (pa.array([1.0, -math.inf]), "column 't' is the time and is -inf in 1 row: numbers are seconds, at most"),
+        (pa.array([1.0, math.nan]), "column 't' is the time and is nan in 1 row: give seconds, or filter them out"),
     ],
 )
 def test_times_that_are_none(time, message):

@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from evenflow.errors import FunctionError, InvalidArgument
 
 MICROSECONDS = pa.timestamp("us")
+MOST_SECONDS = (2**63 - 1) // 1_000_000
+"""From 1970 on, or before it, that are microseconds in 64 bits."""
 
 
 def numbers(column: pa.Array) -> npt.NDArray[Any]:
@@ -31,16 +33,32 @@ def microseconds(column: pa.Array, name: str) -> npt.NDArray[Any]:
     """A time column as microseconds; plain numbers are seconds."""
     if column.null_count:
         raise FunctionError(f"column '{name}' is the time and is null in {column.null_count} rows: filter them out")
-    try:
-        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-            ticks = pc.cast(column, MICROSECONDS, safe=False)
-        elif pa.types.is_integer(column.type):
-            ticks = pc.multiply_checked(pc.cast(column, pa.int64()), 1_000_000)
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        ticks = pc.cast(column, MICROSECONDS, safe=False)
+    else:
+        whole = pa.types.is_integer(column.type)
+        seconds = column if whole else pc.cast(column, pa.float64())
+        _require_seconds(seconds, name)
+        if whole:
+            ticks = pc.multiply(pc.cast(seconds, pa.int64()), 1_000_000)
         else:
-            ticks = pc.cast(pc.round(pc.multiply(pc.cast(column, pa.float64()), 1e6)), pa.int64())
-    except pa.ArrowInvalid as error:
-        raise FunctionError(f"column '{name}' is no time in seconds: {error}") from None
+            ticks = pc.cast(pc.round(pc.multiply(seconds, 1e6)), pa.int64())
     return locked(ticks.cast(pa.int64()).to_numpy())
+
+
+def _require_seconds(column: pa.Array, name: str) -> None:
+    """Refuse what is no number of seconds, or one that has no microseconds in 64 bits."""
+    values = column.to_numpy()
+    wrong = values[~(np.abs(values.astype(np.float64)) <= MOST_SECONDS)]
+    if not len(wrong):
+        return
+    rows = f"in {len(wrong)} row{'s' if len(wrong) > 1 else ''}"
+    if np.isnan(wrong).any():
+        raise FunctionError(f"column '{name}' is the time and is nan {rows}: give seconds, or filter them out")
+    raise FunctionError(
+        f"column '{name}' is the time and is {wrong[0]} {rows}: numbers are seconds, at most {MOST_SECONDS:,} of them; "
+        "divide what is in smaller units, or give a timestamp"
+    )
 
 
 def require_time(operator: object, name: str, kind: pa.DataType) -> None:
