@@ -40,6 +40,13 @@ def schema(text, **more):
         ("select *\nfrom Tick t\nwhere t.prise > 1", 3, 7, "unknown column 'prise' of 't'; did you mean 'price'?"),
         ("select x.price from Tick t", 1, 8, "unknown stream or alias 'x'; there are: 't'"),
         ("select avrg(price) from Tick", 1, 8, "unknown function 'avrg'; did you mean 'avg'?"),
+        (
+            "select median(price) from Tick",
+            1,
+            8,
+            "the aggregates count, sum, avg, min, max, stddev and the functions abs, ",
+        ),
+        ("select xyzzy(price) from Tick", 1, 8, "unknown function 'xyzzy'; there are the aggregates count, sum, "),
         ("select * from Tick where helf(price) > 1", 1, 26, "unknown function 'helf'; did you mean 'half'?"),
         ("select Tock.half(price) from Tick", 1, 8, "unknown stream or alias 'Tock' before 'half'"),
         ("select * from Tick A, Tock.win:length(3) B", 1, 23, "unknown stream 'Tock'; did you mean 'Tick'?"),

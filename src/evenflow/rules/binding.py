@@ -81,7 +81,10 @@ class Scope:
             return found[0], known[found[0]]
         if found:
             raise self.text.error(f"function '{name}' may be {listed(found)}: write it as one of them", node)
-        raise self.text.error(f"unknown function '{name}'; {nearest(name, {*known, *AGGREGATES})}", node)
+        hint = nearest(name, {*known, *AGGREGATES})
+        hint = f"{hint} There are the" if hint.startswith("did") else "there are the"
+        there = f"aggregates {', '.join(AGGREGATES)} and the functions {', '.join(known)}"
+        raise self.text.error(f"unknown function '{name}'; {hint} {there}", node)
 
 
 def matching(name: str, known: Iterable[str]) -> list[str]:
