@@ -266,7 +266,7 @@ def test_a_function_that_raises(spark, cluster):
 
 def test_the_examples_of_the_docs(spark, cluster):
     blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/cep.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     texts = source(spark, tweets(200).select(["id", "text"]))
     names = {"ef": ef, "cluster": cluster, "texts": texts, "sample": texts.limit(50), "ticks": source(spark, ticks(50))}
     names["rule"] = "SELECT n FROM Tick"
@@ -279,6 +279,8 @@ def test_the_examples_of_the_docs(spark, cluster):
             name: names[name].count() for name in ("alerts", "stories", "events", "late", "matches") if name in names
         }
     assert counts["events"] + counts["late"] == 50
+    windows = names["ticks"].groupBy(F.window("at", "10 seconds"), "symbol").count().select("symbol", "count")
+    assert sorted(names["counts"].collect()) == sorted(windows.collect())
     assert counts["matches"] == 10  # those less than ten seconds later
     assert 0 < counts["stories"] < 200
     rows = names["functions"]["similarity"](pd.Series(["a b", "a"]), pd.Series(["a b", "c"]))
