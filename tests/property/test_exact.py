@@ -151,3 +151,75 @@ def test_what_has_an_order(how, moments, kind):
         [value for value in values[max(0, end - 4) : end] if value is not None] for end in range(1, len(values) + 1)
     ]
     assert found.column(1).to_pylist() == [choose(window) if window else None for window in known]
+
+
+KINDS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), *(pa.decimal128(*digits) for digits in DIGITS)]
+
+
+@st.composite
+def operands(draw):
+    """A type, and a few values of it; or a constant as it is written."""
+    if draw(st.integers(0, 2)) == 0:
+        text = draw(st.from_regex(r"-?[0-9]{1,18}(\.[0-9]{1,18})?", fullmatch=True))
+        value = Decimal(text)
+        scale = len(text.partition(".")[2])
+        digits = max(len(str(abs(int(value.scaleb(scale, EXACT))))), scale)
+        return text, (digits, scale), [value] * 4
+    kind = draw(st.sampled_from(KINDS))
+    if pa.types.is_integer(kind):
+        most = 2 ** (kind.bit_width - 1) - 1
+        digits, scale = {8: 3, 16: 5, 32: 10, 64: 20}[kind.bit_width], 0
+    else:
+        most, digits, scale = 10**kind.precision - 1, kind.precision, kind.scale
+    value = st.none() | st.sampled_from([most, -most, 5]) | st.integers(-most, most)
+    numbers = draw(st.lists(value, min_size=4, max_size=4))
+    return kind, (digits, scale), [None if n is None else Decimal(n).scaleb(-scale, EXACT) for n in numbers]
+
+
+def as_spark(operator, one, other, a, b):
+    """Type and value of `a + b`, `a - b` or `a * b` in Spark, without spark.sql.ansi.enabled."""
+    (p1, s1), (p2, s2) = one, other
+    scale = s1 + s2 if operator == "*" else max(s1, s2)
+    precision = p1 + p2 + 1 if operator == "*" else max(p1 - s1, p2 - s2) + scale + 1
+    kept = scale if precision <= 38 else max(38 - (precision - scale), min(scale, 6))
+    precision = min(precision, 38)
+    if a is None or b is None:
+        return pa.decimal128(precision, kept), None
+    value = {"+": EXACT.add, "-": EXACT.subtract, "*": EXACT.multiply}[operator](a, b)
+    if operator == "*":
+        value = Context(prec=39, rounding="ROUND_HALF_UP").plus(value)
+    found = rounded(Fraction(value), kept)
+    return pa.decimal128(precision, kept), found if abs(found) < Fraction(10) ** (precision - kept) else None
+
+
+@given(operands(), operands(), st.sampled_from("+-*"), st.sampled_from(["=", "!=", "<", "<=", ">", ">="]))
+@settings(max_examples=200)
+def test_arithmetic(one, other, operator, comparison):
+    columns = {name: each for name, each in zip("xy", (one, other), strict=True) if not isinstance(each[0], str)}
+    if not any(pa.types.is_decimal(kind) for kind, _, _ in columns.values()):
+        return
+    a, b = (each[0] if isinstance(each[0], str) else name for name, each in zip("xy", (one, other), strict=True))
+    rule = RuleOperator(f"select {a} {operator} {b} as r, {a} {comparison} {b} as c from T").planned(ansi=False)
+    batch = pa.record_batch(
+        {
+            name: pa.array(values, kind) if pa.types.is_decimal(kind) else pa.array(values).cast(kind)
+            for name, (kind, _, values) in columns.items()
+        }
+    )
+    hashes, homes = model.hashed([1] * 4, 1)
+    found, _ = rule.process(batch, homes, hashes)
+    for place, (left, right) in enumerate(zip(one[2], other[2], strict=True)):
+        kind, value = as_spark(operator, one[1], other[1], left, right)
+        assert found.schema.field("r").type == kind
+        result = found["r"][place].as_py()
+        assert (None if result is None else Fraction(result)) == value
+        known = left is not None and right is not None
+        holds = known and {
+            "=": left == right,
+            "!=": left != right,
+            "<": left < right,
+            "<=": left <= right,
+            ">": left > right,
+            ">=": left >= right,
+        }
+        assert found["c"][place].as_py() == (holds[comparison] if known else None)

@@ -141,7 +141,7 @@ def test_what_is_in_time_needs_the_time(text):
         ("VOLUME", pa.int32()),
         ("Volume + 1", pa.int64()),
         ("Volume / 2", pa.float64()),
-        ("cost * 2", pa.decimal128(30, 2)),
+        ("cost * 2", pa.decimal128(12, 2)),
         ("big || symbol", pa.large_string()),
         ("length(big)", pa.int64()),
         ("time - time", pa.float64()),

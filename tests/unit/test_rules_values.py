@@ -60,19 +60,127 @@ MOST = 2**63 - 1
 @pytest.mark.parametrize(
     ("expression", "kind", "expected"),
     [
-        ("x + y", pa.decimal128(22, 2), "1000000000000000000.10"),
-        ("y - x", pa.decimal128(22, 2), "999999999999999999.90"),
+        ("x + y", pa.decimal128(23, 2), "1000000000000000000.10"),
+        ("y - x", pa.decimal128(23, 2), "999999999999999999.90"),
         ("x * x", pa.decimal128(25, 4), "0.0100"),
-        ("x * y", pa.decimal128(32, 2), "100000000000000000.00"),
+        ("x * y", pa.decimal128(33, 2), "100000000000000000.00"),
         ("-x", CENTS, "-0.10"),
-        ("case when x > 0 then x else 0 end", pa.decimal128(21, 2), "0.10"),
+        ("case when x > 0 then x else 0 end", CENTS, "0.10"),
+        ("case when x > 0 then x else 9999999999 end", pa.decimal128(22, 2), "0.10"),
+        ("case when x > 0 then 0.125 else x end", pa.decimal128(13, 3), "0.125"),
+        ("coalesce(x, 0.0, y)", pa.decimal128(22, 2), "0.10"),
+        ("greatest(x, 0.11)", CENTS, "0.11"),
+        ("coalesce(z, p)", pa.decimal128(38, 18), "1.000000000000000000"),
+        ("x * 2", pa.decimal128(14, 2), "0.20"),
+        ("-2 * x", pa.decimal128(14, 2), "-0.20"),
+        ("x - 100", pa.decimal128(13, 2), "-99.90"),
+        ("x + 0.1", pa.decimal128(13, 2), "0.20"),
+        ("x + .100", pa.decimal128(14, 3), "0.200"),
+        ("x * -0.05", pa.decimal128(15, 4), "-0.0050"),
+        ("x * (1 - 0.05)", pa.decimal128(17, 4), "0.0950"),
+        ("x * - (0.1 + 0.2)", pa.decimal128(15, 3), "-0.030"),
+        ("x * case when y > 0 then 0.9 else 0.85 end", pa.decimal128(15, 4), "0.0900"),
+        ("x + y * 0.5", pa.decimal128(24, 2), "500000000000000000.10"),
+        ("x + b", pa.decimal128(13, 2), "7.10"),
+        ("a * 2", pa.decimal128(22, 2), "246913578024691357.82"),
+        ("-(a * 2)", pa.decimal128(22, 2), "-246913578024691357.82"),
+        ("sum(a * 2)", pa.decimal128(32, 2), "246913578024691357.82"),
+        ("sum(a) * 2", pa.decimal128(32, 2), "246913578024691357.82"),
+        ("avg(a * 2)", pa.decimal128(26, 6), "246913578024691357.820000"),
+        ("max(a * 0.5)", pa.decimal128(22, 3), "61728394506172839.455"),
+        ("q - 1", pa.decimal128(17, 6), "0.500000"),
+        ("q * 3", pa.decimal128(18, 6), "4.500000"),
+        ("q * y", pa.decimal128(37, 6), "1500000000000000000.000000"),
+        ("q * a * q", pa.decimal128(38, 6), "277777775277777777.547500"),
+        ("p + 1", pa.decimal128(38, 17), "100000000000000000000.00000000000000000"),
+        ("p + 0.1", pa.decimal128(38, 17), "99999999999999999999.10000000000000000"),
+        ("z * z", pa.decimal128(38, 37), "1"),
+        ("0.5 * 3 * z", pa.decimal128(38, 35), "1.5"),
+        ("x + null", pa.decimal128(13, 2), None),
     ],
 )
 def test_decimals_are_exact(expression, kind, expected):
-    columns = {"x": pa.array([Decimal("0.10")], CENTS), "y": pa.array([10**18])}
+    columns = {
+        "x": pa.array([Decimal("0.10")], CENTS),
+        "y": pa.array([10**18]),
+        "a": pa.array([Decimal("123456789012345678.91")], pa.decimal128(20, 2)),
+        "q": pa.array([Decimal("1.5")], pa.decimal128(16, 6)),
+        "p": pa.array([Decimal("99999999999999999999")], pa.decimal128(38, 18)),
+        "z": pa.array([Decimal("0." + "9" * 38)], pa.decimal128(38, 38)),
+        "b": pa.array([7], pa.int8()),
+    }
     operator = RuleOperator(f"select {expression} as it from T")
     assert operator.schema(pa.schema({name: array.type for name, array in columns.items()})).field("it").type == kind
-    assert values(expression, columns) == [Decimal(expected)]
+    assert values(expression, columns) == [None if expected is None else Decimal(expected)]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("y * 0.5", [0.5]),
+        ("0.1 + 0.2", [0.1 + 0.2]),
+        ("x * 1e-1", [0.01]),
+        ("x * f", [0.01]),
+        ("x * coalesce(f, 0.5)", [0.01]),
+        ("f in (0.1, 1)", [True]),
+        ("f = 0.1", [True]),
+    ],
+)
+def test_constants_with_a_point_are_doubles_where_no_decimal_is(expression, expected):
+    columns = {"x": pa.array([Decimal("0.10")], CENTS), "y": [1], "f": [0.1]}
+    found = values(expression, columns)
+    assert [type(one) for one in found] == [type(one) for one in expected]
+    assert found == pytest.approx(expected, rel=1e-15)
+
+
+def test_decimals_among_doubles_are_the_nearest_ones():
+    texts = ["-37.571429", "78.142857", "0.3", "123456789.123456", "0.000001"]
+    columns = {"x": pa.array([Decimal(text) for text in texts], pa.decimal128(16, 6)), "f": list(map(float, texts))}
+    assert values("x = f and x / 1 = f and x * 1e0 = f", columns) == [True] * 5
+
+
+def test_decimals_are_compared_with_constants_exactly():
+    columns = {
+        "a": pa.array([Decimal("24691357802469135780.00")], pa.decimal128(38, 2)),
+        "x": pa.array([Decimal("0.3")]),
+    }
+    for expression in (
+        "a = 24691357802469135780.0",
+        "a < 24691357802469135780.01",
+        "a > 24691357802469135779.999",
+        "a in (1, 24691357802469135780.0)",
+        "a not in (24691357802469135780.1, 24691357802469135779.0)",
+        "a between 24691357802469135780.00 and 24691357802469135780.0",
+        "x = 0.1 + 0.2",
+        "x = -(-0.1 - 0.2)",
+        "x * 2 = 0.6",
+        "0.1 + 0.2 in (x)",
+        "nullif(x, 0.3) is null",
+    ):
+        assert values(expression, columns) == [True], expression
+
+
+def test_results_that_do_not_fit_a_decimal():
+    most = {"x": pa.array([None, Decimal(10**38 - 1), Decimal(7)], pa.decimal128(38, 0))}
+    operator = RuleOperator({"mine": "select x * 2 as it from T"})
+    with pytest.raises(
+        FunctionError, match=r"x \* 2 of rule 'mine' fails: the result is too large for decimal\(38, 0\)"
+    ):
+        push(operator, most)
+    found, _ = push(RuleOperator("select x * 2 as it, x + 1 as more from T").planned(ansi=False), most)
+    assert [tuple(row.values()) for row in found] == [(None, None), (None, None), (14, 8)]
+
+
+def test_constants_of_one_value_and_several_types_are_not_mixed_up():
+    columns = {"x": pa.array([Decimal("0.10")], CENTS)}
+    found, _ = push(RuleOperator("select sum(x * 0.1) as a, sum(x * 0.10) as b, sum(x * 1e-1) as c from T"), columns)
+    assert [str(value) for value in found[0].values()] == ["0.010", "0.0100", "0.010000000000000002"]
+
+
+def test_constants_with_too_many_digits_are_refused():
+    with pytest.raises(RuleError, match="has more than 38 digits: write fewer, or a double, which has an exponent"):
+        values(f"x * 0.{'1' * 39}", {"x": [1.0]})
+    assert values(f"x * 0.{'1' * 39}e0", {"x": [1.0]}) == pytest.approx([1 / 9])
 
 
 def test_whole_numbers_and_decimals_are_compared_exactly():

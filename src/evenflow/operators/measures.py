@@ -67,7 +67,7 @@ class Measure:
         if not self.words:
             return numbers(column)
         if pa.types.is_decimal(self.kind):
-            return locked(_digits(pc.cast(column, self.kind))[:, : self.words])
+            return locked(words_of(pc.cast(column, self.kind))[:, : self.words])
         return locked(_whole(column).reshape(-1, 1))
 
     def column(self, out: Array, known: Known) -> pa.Array:
@@ -78,7 +78,7 @@ class Measure:
             found = nullable(out, known)
             return found if self.type == pa.float64() else pc.cast(found, self.type, safe=False)
         if self.name in ("min", "max"):
-            return _as(out[:, 1:], known, self.type)
+            return from_words(out[:, 1:], known, self.type)
         if pa.types.is_decimal(self.type):
             return self._decimals(out, known)
         fits = out[:, 2] == out[:, 1] >> 63
@@ -96,7 +96,7 @@ class Measure:
             more = self.type.scale - self.kind.scale
             extra = 10 ** min(18, MOST_DIGITS + 1 - self.type.scale)
             fits &= divided(out, 10**more, extra, *_limit(self.type.precision), total)
-        return _as(total, self._held(known, fits), self.type)
+        return from_words(total, self._held(known, fits), self.type)
 
     def _held(self, known: Known, fits: Known) -> Known:
         """Which results there are; an error if one does not fit its type and the session wants to know."""
@@ -142,7 +142,7 @@ def _limit(digits: int) -> tuple[np.uint64, np.uint64]:
     return np.uint64(10**digits >> 64), np.uint64(10**digits & 0xFFFFFFFFFFFFFFFF)
 
 
-def _digits(column: pa.Array) -> Array:
+def words_of(column: pa.Array) -> Array:
     """A decimal column as pairs of words, low before high."""
     content = column.buffers()[1]
     if content is None or not len(column):
@@ -163,7 +163,7 @@ def _whole(column: pa.Array) -> Array:
     return found
 
 
-def _as(words: Array, known: Known, kind: pa.DataType) -> pa.Array:
+def from_words(words: Array, known: Known, kind: pa.DataType) -> pa.Array:
     """Words as a column of the type that they are of."""
     if pa.types.is_decimal(kind):
         pairs = np.empty((len(words), 2), np.int64)

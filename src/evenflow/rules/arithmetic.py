@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-MOST_DIGITS = 38
-"""Of a decimal that Spark takes."""
+from evenflow.rules.decimals import MOST_DIGITS, as_decimal
+
 MOST_COMPARED = 76
 """Of decimals that are compared only."""
 COMPARISONS = {
@@ -38,7 +38,8 @@ def family(kind: pa.DataType) -> str:
 def common_type(kinds: Sequence[pa.DataType], most: int = MOST_DIGITS) -> pa.DataType | None:
     """The type to which values can be cast to be compared or returned together; None if there is none.
 
-    Whole numbers and decimals meet as decimals, if these have no more than `most` digits.
+    Whole numbers and decimals meet as decimals. Where these would have more than `most` digits, some of those behind
+    the point go, as in Spark.
     """
     known = [kind for kind in kinds if not pa.types.is_null(kind)]
     if not known:
@@ -58,15 +59,6 @@ def common_type(kinds: Sequence[pa.DataType], most: int = MOST_DIGITS) -> pa.Dat
     return None
 
 
-def as_decimal(kind: pa.DataType) -> pa.DataType | None:
-    """The decimals that hold all numbers of a type; None for doubles."""
-    if pa.types.is_decimal(kind):
-        return pa.decimal128(kind.precision, kind.scale) if kind.precision <= MOST_DIGITS else kind
-    if not pa.types.is_integer(kind):
-        return None
-    return pa.decimal128(len(str(1 << kind.bit_width - pa.types.is_signed_integer(kind))), 0)
-
-
 def _common_decimal(kinds: Sequence[pa.DataType], most: int) -> pa.DataType | None:
     decimals = [as_decimal(kind) for kind in kinds]
     if any(kind is None for kind in decimals):
@@ -74,22 +66,8 @@ def _common_decimal(kinds: Sequence[pa.DataType], most: int) -> pa.DataType | No
     scale = max(kind.scale for kind in decimals if kind is not None)
     digits = scale + max(kind.precision - kind.scale for kind in decimals if kind is not None)
     if digits > most:
-        return None
+        digits, scale = most, max(0, scale - (digits - most))
     return pa.decimal128(digits, scale) if digits <= MOST_DIGITS else pa.decimal256(digits, scale)
-
-
-def decimal_result(operator: str, one: pa.DataType, other: pa.DataType) -> tuple[pa.DataType, pa.DataType] | None:
-    """The types in which whole numbers and decimals are added or multiplied as decimals, as in Spark; None if doubles.
-
-    They are where a result of Spark's type has more than 38 digits, so that Spark would round it.
-    """
-    a, b = as_decimal(one), as_decimal(other)
-    decimals = any(pa.types.is_decimal(kind) for kind in (one, other))
-    if operator not in "+-*" or not decimals or a is None or b is None:
-        return None
-    whole, fraction = max(a.precision - a.scale, b.precision - b.scale), max(a.scale, b.scale)
-    digits = a.precision + b.precision if operator == "*" else whole + fraction
-    return (a, b) if digits < MOST_DIGITS else None
 
 
 def seconds_between(a: Any, b: Any) -> Any:

@@ -207,7 +207,7 @@ class Builder(Transformer[Token, Any]):
         return s.Literal(int(parts[0]), **_at(meta))
 
     def decimal(self, meta: Meta, parts: list[Any]) -> s.Literal:
-        return s.Literal(float(parts[0]), **_at(meta))
+        return s.Literal(float(parts[0]), str(parts[0]), **_at(meta))
 
     def string(self, meta: Meta, parts: list[Any]) -> s.Literal:
         text = str(parts[0])

@@ -5,14 +5,18 @@
     compiled.evaluate({("LE", "price"): array}, rows)      # an Arrow array of that many rows
 
 Null is SQL's: unknown, in comparisons, `and`, `or` and `not` too. Arithmetic of whole numbers is in 64 bits, and what
-does not fit is an error (in a session without spark.sql.ansi.enabled it wraps around); that of decimals is exact up to
-38 digits; `/` always divides as doubles, and gives null if the divisor is 0, like `%`.
+does not fit is an error (in a session without spark.sql.ansi.enabled it wraps around); that of decimals is Spark's;
+`/` always divides as doubles, and gives null if the divisor is 0, like `%`.
+
+A constant such as `0.1` is a double among doubles and whole numbers, and a decimal beside decimals, as `2` is one of
+one digit there. So is what is made of them: it is compiled both ways until it is known what it stands beside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial, reduce
 from typing import Any
 
@@ -30,11 +34,11 @@ from evenflow.rules.arithmetic import (
     COMPARISONS,
     MOST_COMPARED,
     common_type,
-    decimal_result,
     family,
     seconds_between,
 )
 from evenflow.rules.binding import Scope
+from evenflow.rules.decimals import MOST_DIGITS, arithmetic, as_decimal, as_double, of_constant, rescaled
 from evenflow.rules.errors import TOO_DEEP
 from evenflow.rules.functions import Builtin, call, call_pairs, rounded
 from evenflow.rules.gathered import Gathered, as_numpy
@@ -60,6 +64,8 @@ class Compiled:
     """The column that it is, if it is nothing else."""
     collation: str = ""
     """That of the strings that it gives, if they may be equal though their bytes are not: rules compare bytes."""
+    exact: Compiled | None = None
+    """The same as a decimal, which it is beside decimals: of constants, and of what is made of them."""
 
     def evaluate(self, values: Values, rows: int) -> pa.Array:
         """The value for each of the rows."""
@@ -97,8 +103,8 @@ def compile_condition(expression: s.Expression, scope: Scope) -> Compiled:
 
 def _compile(node: s.Expression, scope: Scope) -> Compiled:
     match node:
-        case s.Literal(value=value):
-            return _constant(node, value, scope)
+        case s.Literal():
+            return _constant(node, node, scope)
         case s.Column():
             owner, name, kind = scope.column(node)
             key, field = (owner, name), scope.sources[owner].field(name)
@@ -111,8 +117,10 @@ def _compile(node: s.Expression, scope: Scope) -> Compiled:
             )
         case s.Aggregate():
             return _aggregate(node, scope)
-        case s.Unary(operator="-", operand=s.Literal(value=int() | float() as value)) if not isinstance(value, bool):
-            return _constant(node, -value, scope)
+        case s.Unary(operator="-", operand=s.Literal(value=int() | float()) as literal) if not isinstance(
+            literal.value, bool
+        ):
+            return _constant(node, literal, scope, -1)
         case s.Unary(operator=operator, operand=operand):
             return _unary(node, operator, _compile(operand, scope), scope)
         case s.Binary(operator=operator, left=left, right=right):
@@ -184,11 +192,74 @@ def _array(value: Any) -> pa.Array:
     return value.array() if isinstance(value, Gathered) else value
 
 
-def _constant(node: s.Node, value: object, scope: Scope) -> Compiled:
-    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
-        raise scope.text.error(f"{value} is too large for a whole number of 64 bits: write it with a point", node)
-    scalar = pa.scalar(value)
-    return Compiled(scalar.type, frozenset(), lambda values, rows: scalar)
+def _constant(node: s.Node, literal: s.Literal, scope: Scope, sign: int = 1) -> Compiled:
+    value = literal.value
+    if isinstance(value, bool | str | None):
+        return _scalar(pa.scalar(value))
+    number = sign * value
+    if isinstance(number, float):
+        return replace(_scalar(pa.scalar(number)), exact=_written(node, literal, scope, sign))
+    if not -(2**63) <= number < 2**63:
+        raise scope.text.error(f"{number} is too large for a whole number of 64 bits: write it with a point", node)
+    return replace(_scalar(pa.scalar(number)), exact=_scalar(of_constant(Decimal(number))))
+
+
+def _written(node: s.Node, literal: s.Literal, scope: Scope, sign: int) -> Compiled | None:
+    """A number with a point as the decimal that it is; None if it has an exponent, which makes it a double."""
+    if not literal.text or "e" in literal.text.lower():
+        return None
+    digits = of_constant(Decimal(literal.text).copy_sign(sign))
+    if digits is None:
+        raise scope.text.error(
+            f"{show(literal)} has more than {MOST_DIGITS} digits: write fewer, or a double, which has an exponent", node
+        )
+    return _scalar(digits)
+
+
+def _scalar(value: pa.Scalar) -> Compiled:
+    return Compiled(value.type, frozenset(), lambda values, rows: value)
+
+
+def _beside(parts: Sequence[Compiled], form: Callable[[Compiled], Compiled]) -> list[Compiled] | None:
+    """Numbers as decimals and whole numbers; None if one of them is a double, or none is a decimal then."""
+    forms = [form(part) for part in parts]
+    fit = all(as_decimal(part.type) is not None or pa.types.is_null(part.type) for part in forms)
+    return forms if fit and any(pa.types.is_decimal(part.type) for part in forms) else None
+
+
+def _met(parts: Sequence[Compiled]) -> Sequence[Compiled]:
+    """What is to be compared: as decimals, if any of it is one."""
+    decimal = any(pa.types.is_decimal(part.type) for part in parts)
+    return (_beside(parts, _digits_of) if decimal else None) or parts
+
+
+def _either(
+    parts: Sequence[Compiled],
+    form: Callable[[Compiled], Compiled],
+    build: Callable[[Sequence[Compiled]], Compiled],
+) -> Compiled:
+    """What is made of numbers: of decimals, if any is one; also of decimals, if constants make it doubles."""
+    kinds = [part.type for part in parts]
+    forms = _beside(parts, form)
+    if forms is not None and any(map(pa.types.is_decimal, kinds)):
+        return build(forms)
+    whole = build(parts)
+    if forms is not None and any(map(pa.types.is_floating, kinds)):
+        return replace(whole, exact=build(forms))
+    return whole
+
+
+def _digits_of(part: Compiled) -> Compiled:
+    """A number as it is added to decimals and compared with them: a constant has the digits that it is written with."""
+    return part.exact or part
+
+
+def _range_of(part: Compiled) -> Compiled:
+    """A number as it is returned together with decimals: a constant that is whole is of the type that it has in SQL."""
+    if part.exact is None or not pa.types.is_integer(part.type):
+        return part.exact or part
+    value = part.run({}, 1).as_py()
+    return _cast(part, pa.int32()) if -(2**31) <= value < 2**31 else part
 
 
 def _aggregate(node: s.Aggregate, scope: Scope) -> Compiled:
@@ -204,6 +275,10 @@ def _unary(node: s.Unary, operator: str, operand: Compiled, scope: Scope) -> Com
         _require(node, "not", node.operand, operand, "boolean", scope)
         return _make(scope, node, [_cast(operand, pa.bool_())], pc.invert)
     _require(node, "-", node.operand, operand, "number", scope)
+    return _either([operand], _digits_of, lambda parts: _minus(node, parts[0], scope))
+
+
+def _minus(node: s.Unary, operand: Compiled, scope: Scope) -> Compiled:
     if pa.types.is_decimal(operand.type):
         return _make(scope, node, [operand], pc.negate)
     negate = pc.negate_checked if scope.ansi else pc.negate
@@ -218,6 +293,7 @@ def _binary(node: s.Node, operator: str, left: s.Expression, right: s.Expression
         apply = pc.and_kleene if operator == "and" else pc.or_kleene
         return _make(scope, node, [_cast(one, pa.bool_()), _cast(other, pa.bool_())], apply)
     if operator in COMPARISONS or operator == "||":
+        one, other = _met([one, other])
         kind = common_type([one.type, other.type], MOST_COMPARED)
         if kind is None or (operator == "||" and family(kind) not in ("text", "null")):
             raise _misfit(node, operator, left, one, right, other, scope)
@@ -235,12 +311,21 @@ def _binary(node: s.Node, operator: str, left: s.Expression, right: s.Expression
         return _make(scope, node, parts, seconds_between)
     if not {family(one.type), family(other.type)} <= {"number", "null"}:
         raise _misfit(node, operator, left, one, right, other, scope)
-    exact = decimal_result(operator, one.type, other.type)
-    if exact is not None:
-        return _make(scope, node, [_cast(one, exact[0]), _cast(other, exact[1])], ARITHMETIC[operator])
-    kind = pa.float64() if operator == "/" else _wide([one, other])
+    if operator in "+-*":
+        return _either([one, other], _digits_of, lambda parts: _arithmetic(node, operator, parts, scope))
+    return _arithmetic(node, operator, [one, other], scope)
+
+
+def _arithmetic(node: s.Node, operator: str, parts: Sequence[Compiled], scope: Scope) -> Compiled:
+    decimals = [part.type for part in parts if pa.types.is_decimal(part.type)]
+    if operator in "+-*" and decimals and not any(pa.types.is_floating(part.type) for part in parts):
+        if max(kind.precision for kind in decimals) > MOST_DIGITS:
+            raise scope.text.error(f"{show(node)} is of decimals with more than {MOST_DIGITS} digits: cast them", node)
+        a, b = (as_decimal(decimals[0] if pa.types.is_null(part.type) else part.type) for part in parts)
+        return _make(scope, node, [_cast(parts[0], a), _cast(parts[1], b)], arithmetic(operator, a, b, scope.ansi))
+    kind = pa.float64() if operator == "/" else _wide(parts)
     apply = (CHECKED if scope.ansi and kind == pa.int64() else ARITHMETIC)[operator]
-    return _make(scope, node, [_cast(one, kind), _cast(other, kind)], apply)
+    return _make(scope, node, [_cast(part, kind) for part in parts], apply)
 
 
 def _wide(parts: Sequence[Compiled]) -> pa.DataType:
@@ -253,8 +338,12 @@ def _cast(part: Compiled, kind: pa.DataType) -> Compiled:
     if part.type == kind:
         return part
     run = part.run
-    cast = partial(pc.cast, target_type=kind, safe=False)
-    return replace(part, type=kind, run=lambda values, rows: cast(run(values, rows)), of=None)
+    cast: Callable[[Any], Any] = partial(pc.cast, target_type=kind, safe=False)
+    if pa.types.is_decimal(kind) and pa.types.is_decimal(part.type) and kind.scale < part.type.scale:
+        cast = partial(rescaled, kind=kind)
+    elif kind == pa.float64() and pa.types.is_decimal(part.type):
+        cast = as_double
+    return replace(part, type=kind, run=lambda values, rows: cast(run(values, rows)), of=None, exact=None)
 
 
 def _require(node: s.Node, what: str, expression: s.Expression, part: Compiled, wanted: str, scope: Scope) -> None:
@@ -273,18 +362,18 @@ def _misfit(
 def _in(node: s.In, operand: s.Expression, options: Sequence[s.Expression], scope: Scope) -> Compiled:
     """Whether a value is one of several; those that are constants are looked up all at a time."""
     parts = []
-    sets: dict[pa.DataType, list[pa.Scalar]] = {}
-    value = _compile(operand, scope)
+    sets: dict[pa.DataType, tuple[Compiled, list[pa.Scalar]]] = {}
+    whole = _compile(operand, scope)
     for option in options:
-        part = _compile(option, scope)
+        value, part = _met([whole, _compile(option, scope)])
         kind = common_type([value.type, part.type], MOST_COMPARED)
         _compares(node, [value, part], scope)
         scalar = None if part.columns or part.calls else part.run({}, 1)
         if isinstance(scalar, pa.Scalar) and scalar.is_valid and kind is not None:
-            sets.setdefault(kind, []).append(pc.cast(scalar, kind, safe=False))
+            sets.setdefault(kind, (value, []))[1].append(pc.cast(scalar, kind, safe=False))
         else:
             parts.append(_binary(node, "=", operand, option, scope))
-    parts += [_make(scope, node, [_cast(value, kind)], _member(kind, found)) for kind, found in sets.items()]
+    parts += [_make(scope, node, [_cast(value, kind)], _member(kind, found)) for kind, (value, found) in sets.items()]
     return _make(scope, node, parts, lambda *found: reduce(pc.or_kleene, found))
 
 
@@ -323,12 +412,16 @@ def _case(node: s.Case, scope: Scope) -> Compiled:
         values.append(_compile(value, scope))
     otherwise = s.Literal(None) if node.otherwise is None else node.otherwise
     values.append(_compile(otherwise, scope))
-    kind = common_type([value.type for value in values])
-    if kind is None:
-        kinds = ", ".join(str(value.type) for value in values)
-        raise scope.text.error(f"case needs values of one type, these are {kinds}", node)
     tests = [_cast(condition, pa.bool_()) for condition in conditions]
-    return _make(scope, node, [*tests, *(_cast(value, kind) for value in values)], _choose)
+
+    def build(parts: Sequence[Compiled]) -> Compiled:
+        kind = common_type([part.type for part in parts])
+        if kind is None:
+            kinds = ", ".join(str(part.type) for part in parts)
+            raise scope.text.error(f"case needs values of one type, these are {kinds}", node)
+        return _make(scope, node, [*tests, *(_cast(part, kind) for part in parts)], _choose)
+
+    return _either(values, _range_of, build)
 
 
 def _choose(*parts: Any) -> Any:
@@ -388,6 +481,12 @@ def _builtin(node: s.Call, name: str, function: Builtin, parts: list[Compiled], 
     if name == "round" and len(parts) == 2:
         digits = _digits(node.arguments[1], parts.pop(), scope)
         function = replace(function, apply=lambda value: rounded(value, digits))
+    if function.common:
+        return _either(parts, _range_of, lambda given: _applied(node, name, function, given, scope))
+    return _applied(node, name, function, parts, scope)
+
+
+def _applied(node: s.Call, name: str, function: Builtin, parts: Sequence[Compiled], scope: Scope) -> Compiled:
     if function.common:
         kind = common_type([part.type for part in parts])
         if kind is None:

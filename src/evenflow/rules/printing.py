@@ -53,8 +53,8 @@ def _part(node: s.Node) -> str:
 def _expression(node: s.Node) -> str:
     no = "not " if getattr(node, "negated", False) else ""
     match node:
-        case s.Literal(value=value):
-            return _literal(value)
+        case s.Literal(value=value, text=text):
+            return text or _literal(value)
         case s.Column(owner=owner, name=text):
             return name(text) if owner is None else f"{name(owner)}.{name(text)}"
         case s.Unary(operator=operator, operand=operand):

@@ -34,6 +34,8 @@ class Literal(Node):
     """A constant; None is null."""
 
     value: bool | int | float | str | None
+    text: str = field(default="", compare=False, repr=False)
+    """How a number with a point or an exponent is written: it may have more digits than a double."""
 
 
 @dataclass(frozen=True, slots=True)
