@@ -37,11 +37,12 @@ failed=0
 flaky=()
 for each in $codes; do
     part="${each%:*}" code="${each#*:}"
-    if [ "$code" -eq 1 ]; then # some tests failed; any other code means that they could not be run
+    # 1: some tests failed; any other code means that they could not be run, and arguments may have left some out
+    if [ "$code" -eq 1 ] && [ $# -eq 0 ]; then
         mapfile -t names < <("$python" -c 'import json, sys; print(*json.load(open(sys.argv[1])), sep="\n")' \
             "$work/$part/v/cache/lastfailed")
         echo "== ${#names[@]} of $part failed, once more by themselves: ${names[*]}"
-        if run "$part" --last-failed --last-failed-no-failures=none "$@"; then
+        if run "$part" --last-failed --last-failed-no-failures=none; then
             flaky+=("${names[@]}")
             continue
         fi

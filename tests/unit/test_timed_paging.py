@@ -186,3 +186,65 @@ def waiting(start, stop):
     times = np.arange(start, stop)
     rows = pa.record_batch({"at": times})
     return Waiting(rows, (times % UNITS).astype(np.int32), times, times)
+
+
+def test_a_unit_that_cannot_be_taken_out_stays_whole(tmp_path, monkeypatch):
+    """Whether its own state or the rows on disk are what cannot be had."""
+    code = hosted()
+    operator = code.fresh()
+    operator.process(*code.unpacked(next(frames(2))))
+    operator.process(*code.unpacked(ticks(20 * S)))
+    before = operator.snapshot(7)
+    spill = Spill(tmp_path)
+    operator.shelve(1 << 40, 1 << 20, spill.segment)
+
+    def fails(*_args, **_kwargs):
+        raise SpillError("no file can be opened now")
+
+    for owner, name in ((type(operator._room._shelved[0]), "read"), (type(operator.inner), "extract")):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, fails)
+            with pytest.raises(SpillError):
+                operator.extract(7)
+        after = operator.snapshot(7)
+        assert after[0] == before[0] == 20 * S
+        assert after[1][0].num_rows == before[1][0].num_rows > 0
+        assert operator.inner.snapshot(7) is not None
+    spill.close()
+
+
+def test_rows_that_are_all_on_disk_weigh_what_they_weighed(tmp_path):
+    operator = hosted().fresh()
+    operator.process(*hosted().unpacked(next(frames(2))))
+    units = np.arange(UNITS)
+    before = operator.aside_sizes(units)
+    spill = Spill(tmp_path)
+    operator.shelve(1 << 40, 1 << 20, spill.segment)
+    assert operator.aside == 0
+    after = operator.aside_sizes(units)
+    spill.close()
+    assert ((before > 0) == (after > 0)).all()
+    assert before.sum() / 3 < after.sum() < before.sum() * 3
+
+
+def test_units_that_leave_do_not_bring_their_neighbours_into_memory(tmp_path):
+    """A file is read in bands of units: here of eight."""
+    units, budget = 1024, 1 << 20
+    operator = RunningCount("who", into="n")
+    schema = operator.schema(ROWS)
+    code = Hosted(Timed(operator, ROWS, [0, 1, 2], [1], True, units, schema), ROWS.append(NOW), schema, units)
+    state = Paged(code, Pool(budget), tmp_path, lambda: 0.0)
+    random = np.random.default_rng(0)
+    for number in range(20):
+        who, at = random.integers(0, 5000, 4000), random.integers(0, 1000, 4000)
+        columns = [*map(pa.array, (who, at, ["x" * 50] * 4000, who))]
+        state.process(number, *code.unpacked(pa.RecordBatch.from_arrays(columns, names=[*ROWS.names, "key"])))
+    counts = state.operator._room.counts.copy()
+    assert state.spilled_bytes > 4 * budget
+    for unit in range(0, units, 8):
+        state.extract(unit)
+        counts[unit] = 0
+    assert state.resident_bytes < 2 * budget
+    assert state.spilled_bytes > 3 * budget  # larger files, so less of it than there was
+    assert (state.operator._room.counts == counts).all()
+    state.close()

@@ -41,7 +41,7 @@ class Evaluation:
     streaming: bool
     feeders: set[Peer] = field(default_factory=set)
     epoch: int = 0
-    begun: set[int] = field(default_factory=set)
+    begun: dict[int, str] = field(default_factory=dict)
     """Partitions of the present epoch whose rows went into state."""
     stateful: bool = False
     """Whether any rows of it are in state; of a query whose state is stored, its epochs say."""
@@ -207,22 +207,23 @@ class Evaluations:
             if why:
                 known.feeders.discard(feeder.peer)
             return why
+        stage = feeder.own_stage or feeder.stage
         again = feeder.partition in known.begun and not _repeatable(feeder)
         if feeder.epoch != known.epoch or again:
             known.feeders.discard(feeder.peer)
-            return self._again(feeder)
-        known.begun.add(feeder.partition)
+            return self._again(feeder, tried=known.begun.get(feeder.partition) == stage)
+        known.begun[feeder.partition] = stage
         known.stateful = True
         known.awaited = feeder.kinds > 1 and feeder.partition < FIRST_SHARE
         return ""
 
-    def _again(self, feeder: FeederJoined) -> str:
+    def _again(self, feeder: FeederJoined, tried: bool = False) -> str:
+        """Why rows that are in state must not come once more; `tried`: in the stage that brought them."""
         if feeder.own_stage:
             return (
                 f"rows of {_what(feeder)} were put in order and processed before (attempt {feeder.attempt}), and Spark "
-                f"has not read them again, so they cannot be once more. In foreachBatch, {SEVERAL_ACTIONS}; if a task "
-                "failed, start again from the beginning"
-            )
+                "has not read them again, so they cannot be once more. "
+            ) + ("Start again from the beginning" if tried else f"In foreachBatch, {SEVERAL_ACTIONS}")
         return (
             f"partition {feeder.partition} of {_what(feeder)} is here again (attempt {feeder.attempt}), and its rows "
             "are in the operator's state already, which cannot be taken back. "

@@ -162,7 +162,14 @@ class Timed(KeyedOperator):
     # -- state
 
     def extract(self, unit: int) -> Any:
-        return self.joined(self.extract_aside(unit), self.inner.extract(unit))
+        inner = self.inner.extract(unit)
+        try:
+            aside = self.extract_aside(unit)
+        except BaseException:  # the unit stays: whole
+            if inner is not None:
+                self.inner.install(unit, inner)
+            raise
+        return self.joined(aside, inner)
 
     def snapshot(self, unit: int) -> Any:
         return self.joined(self.snapshot_aside(unit), self.inner.snapshot(unit))
@@ -196,9 +203,10 @@ class Timed(KeyedOperator):
 
     def extract_aside(self, unit: int) -> Any:
         """Clock and rows of a unit."""
+        waiting = _bare(self._room.extract(unit))  # rows on disk may not be readable: then nothing has happened
         clock = int(self._clock[unit])
         self._clock[unit] = NEVER
-        return clock, _bare(self._room.extract(unit))
+        return clock, waiting
 
     def snapshot_aside(self, unit: int) -> Any:
         """The same, which stay."""

@@ -307,10 +307,10 @@ class WaitingRoom:
         return self.copy(np.array([unit], np.int32))
 
     def sizes(self, units: Units) -> Longs:
-        """Bytes of the rows of each of the units, by the average row."""
+        """Bytes of the rows of each of the units, wherever they are, by the average row."""
         chunks = self._chunks
-        rows = sum(len(chunk.waiting) for chunk in chunks)
-        each = sum(chunk.nbytes for chunk in chunks) / rows if rows else 0.0
+        rows = sum(len(chunk.waiting) for chunk in chunks) + sum(shelved.left for shelved in self._shelved)
+        each = (self.nbytes + self.shelved) / rows if rows else 0.0
         return (self.counts[units] * each).astype(np.int64)
 
     def _unshelve(self, units: Units, most: int | None) -> None:

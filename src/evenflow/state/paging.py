@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import FunctionError
+from evenflow.errors import FunctionError, SpillError
 from evenflow.state.groups import Group
 from evenflow.state.operator import Hosting, Keys, Operator, Origin, Units
 from evenflow.state.pending import Piece, Rows, runs
@@ -213,14 +214,21 @@ class Paged:
         if self.resident[unit]:
             state = self.operator.extract(unit)
             self._memory.gone(unit)
-            self._swap.tell()
+            self._keep_to_budget()
             return state
         parts = [np.asarray(part) for part in self._groups.read(unit)]
-        found = Spilled(parts, int(self._memory.weight[unit]), self._take_rows(unit))
-        if self._parted is not None:
-            found.aside = self._parted.extract_aside(unit)
+        aside = None if self._parted is None else self._parted.extract_aside(unit)
+        found = Spilled(parts, int(self._memory.weight[unit]), self._take_rows(unit), aside)
         self._swap.forget(unit)
+        self._keep_to_budget()
         return found
+
+    def _keep_to_budget(self) -> None:
+        """After a unit has left: rows of others that were read in with its own go to disk again, if there is room."""
+        self._swap.tell()
+        if self._parted is not None and self._pool.over():
+            with suppress(SpillError):  # the unit is out, and whoever comes with rows is told
+                self._swap.make_room(0)
 
     def install(self, unit: int, state: Any) -> None:
         """Put in what `extract` gave, here or elsewhere. A spilled unit that does not fit goes to disk as it is."""
