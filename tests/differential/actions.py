@@ -18,6 +18,8 @@ from tests.differential.cases import Case
 
 WAIT_S = 120
 ERROR = re.compile(r"evenflow\.(?:\w+\.)*(\w+): ([^\n]+)")
+CANCELLED = re.compile(r"Job \d+ (cancelled) because (region [^\n]*)")
+"""Where nothing that is tried again can help, the stage is given up, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Seen:
 
 def refusal_of(error: BaseException) -> str:
     """What Evenflow said, if it was Evenflow that said it."""
-    found = ERROR.findall(f"{type(error).__module__}.{type(error).__name__}: {error}\n{error.__cause__ or ''}")
+    text = f"{type(error).__module__}.{type(error).__name__}: {error}\n{error.__cause__ or ''}"
+    found = ERROR.findall(text) or CANCELLED.findall(text)
     return f"{found[-1][0]}: {found[-1][1]}" if found else ""
 
 

@@ -168,5 +168,7 @@ def test_the_same_ticks_twice_are_refused_in_a_stream(rig, monkeypatch):
     ordered = Ordered(rig, monkeypatch, streaming=True)
     notes = ordered.feed(drawn(100), 0, query="q")
     ordered.tell(notes, 0, query="q")
-    with pytest.raises(StateLost, match=r"put in order and processed before .* persist"):
+    with pytest.raises(StateLost, match=r"put in order and processed before .* Start again from the beginning"):
         ordered.tell(notes, 0, query="q")
+    with pytest.raises(StateLost, match=r"put in order and processed before .* persist"):
+        ordered.tell(notes, 0, query="q", stage="3")
