@@ -136,6 +136,7 @@ def test_driver_killed(tmp_path):
         script.wait_for("ready")
         script.process.kill()
         script.ended()
+        assert script.process.returncode == -signal.SIGKILL
         script.gone()
 
 

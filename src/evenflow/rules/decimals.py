@@ -140,10 +140,12 @@ def _valid(value: Any) -> npt.NDArray[np.bool_]:
 
 def _significant(sizes: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Rounded to 39 digits, as Spark does before it rounds again."""
-    long = (sizes >= 10**SIGNIFICANT).astype(np.bool_)
-    for row in np.flatnonzero(long):
-        unit = 10 ** (len(str(sizes[row])) - SIGNIFICANT)
-        sizes[row] = (sizes[row] + unit // 2) // unit * unit
+    for more in range(1, 2 * MOST_DIGITS - SIGNIFICANT + 1):
+        least, unit = 10 ** (SIGNIFICANT + more - 1), 10**more
+        if not (sizes >= least).any():
+            break
+        long = ((sizes >= least) & (sizes < 10 * least)).astype(np.bool_)
+        sizes[long] = (sizes[long] + unit // 2) // unit * unit
     return sizes
 
 
