@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 
 from evenflow.bench import ordered
-from evenflow.runtime.session import local_session
+from evenflow.runtime.cluster.session import local_session
 
 BASIC = ["oracle", "credits", "blocking-rate"]
 

@@ -20,8 +20,8 @@ from rich.console import Console
 
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.rolling import RollingMean
-from evenflow.state.paging import Paged
-from evenflow.state.pool import Pool
+from evenflow.state.paging.paged import Paged
+from evenflow.state.paging.pool import Pool
 
 UNITS = 1025
 FRAME = 10_000

@@ -14,9 +14,9 @@ from time import perf_counter
 import numpy as np
 
 from evenflow.model import RESOLUTION, Connection, Snapshot
-from evenflow.policy.allocation import allocate
-from evenflow.policy.balance import even_weights
-from evenflow.policy.blocking_rate import BlockingRate
+from evenflow.policy.ordered.allocation import allocate
+from evenflow.policy.ordered.balance import even_weights
+from evenflow.policy.ordered.blocking_rate import BlockingRate
 
 
 def least(call, repeats: int) -> float:

@@ -26,8 +26,8 @@ from rich.console import Console
 
 import evenflow as ef
 from evenflow.operators.hosted import units_of
-from evenflow.runtime import ledger
-from evenflow.runtime.keys import hashes
+from evenflow.runtime.feeder.hashing import hashes
+from evenflow.runtime.worker import query_log as ledger
 
 KEYS = 16_384
 BATCH = 1_000_000

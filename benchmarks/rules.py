@@ -23,11 +23,10 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.table import Table
-from tests.property import pattern_reference
-from tests.unit import rules_model
+from tests.support import pattern_reference, rules_model
 
+from evenflow.rules.language.parser import parse
 from evenflow.rules.operator import RuleOperator
-from evenflow.rules.parser import parse
 from evenflow.stories import reference
 from evenflow.stories.lsh import Fingerprints
 from evenflow.stories.similarity import Similarity

@@ -32,15 +32,15 @@ if TYPE_CHECKING:
         RunningStd,
         RunningSum,
     )
-    from evenflow.runtime.cluster import Cluster
-    from evenflow.runtime.first_story import fingerprints, first_story, fit_vectors
-    from evenflow.runtime.session import local_session
-    from evenflow.runtime.supervise import supervise
+    from evenflow.runtime.cluster.cluster import Cluster
+    from evenflow.runtime.cluster.first_story import fingerprints, first_story, fit_vectors
+    from evenflow.runtime.cluster.restarts import supervise
+    from evenflow.runtime.cluster.session import local_session
     from evenflow.stories.similarity import Similarity, cosine
     from evenflow.stories.vectors import Vectors
 
 _HOMES = {
-    "Cluster": "evenflow.runtime.cluster",
+    "Cluster": "evenflow.runtime.cluster.cluster",
     "DistinctCount": "evenflow.operators.distinct",
     "EvenflowError": "evenflow.errors",
     "KeyedOperator": "evenflow.operators.keyed",
@@ -62,12 +62,12 @@ _HOMES = {
     "WindowJoin": "evenflow.operators.join",
     "cosine": "evenflow.stories.similarity",
     "errors": "",
-    "fingerprints": "evenflow.runtime.first_story",
-    "first_story": "evenflow.runtime.first_story",
-    "fit_vectors": "evenflow.runtime.first_story",
-    "local_session": "evenflow.runtime.session",
+    "fingerprints": "evenflow.runtime.cluster.first_story",
+    "first_story": "evenflow.runtime.cluster.first_story",
+    "fit_vectors": "evenflow.runtime.cluster.first_story",
+    "local_session": "evenflow.runtime.cluster.session",
     "policy": "",
-    "supervise": "evenflow.runtime.supervise",
+    "supervise": "evenflow.runtime.cluster.restarts",
     "testing": "",
 }
 

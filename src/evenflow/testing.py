@@ -9,7 +9,7 @@ from evenflow.model.capacity import Emulate
 
 if TYPE_CHECKING:
     from evenflow.operators.keyed import KeyedOperator
-    from evenflow.state.store import Store
+    from evenflow.state.store.base import Store
 
 __all__ = ["Emulate", "check_operator", "check_store"]
 
@@ -66,6 +66,6 @@ def check_store(make: Callable[[], Store], *, large: int = 100 * 1024 * 1024) ->
 
     Whether a blob survives loss of power, and the death of its writer, it cannot check.
     """
-    from evenflow.state.laws import check
+    from evenflow.state.store.conformance import check
 
     check(make, large)

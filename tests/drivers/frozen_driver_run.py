@@ -12,8 +12,8 @@ from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 
 import evenflow as ef
-from tests.spark import moving
 from tests.spark.test_checkpoint import EACH, stream
+from tests.support import moving
 
 
 def main(checkpoint: str, folder: Path) -> None:

@@ -17,9 +17,9 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 import evenflow as ef
-from tests.spark.background import Holding, Query
-from tests.spark.comparison import assert_same, committed, micro_batches, plain_map
-from tests.spark.moving import Moving, Nth, nth_of, region, source
+from tests.support.background import Holding, Query
+from tests.support.comparison import assert_same, committed, micro_batches, plain_map
+from tests.support.moving import Moving, Nth, nth_of, region, source
 
 ROWS = 30_000
 WORKERS = 5

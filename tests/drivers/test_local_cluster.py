@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.scripts import ROOT, Script
+from tests.support.scripts import ROOT, Script
 
 pytestmark = pytest.mark.timeout(700)  # all of it happens before the first test
 SOURCE = """

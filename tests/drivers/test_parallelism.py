@@ -6,7 +6,7 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.scripts import Script
+from tests.support.scripts import Script
 
 FILES, EACH, KEYS = 16, 60, 7
 SOURCE = """

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from tests.scripts import ROOT, Script
+from tests.support.scripts import ROOT, Script
 
 pytestmark = pytest.mark.timeout(500)  # two cores, and others on them
 

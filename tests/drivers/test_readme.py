@@ -5,7 +5,7 @@ import re
 import pyarrow.parquet as pq
 import pytest
 
-from tests.scripts import ROOT, Script
+from tests.support.scripts import ROOT, Script
 
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 

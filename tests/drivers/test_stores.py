@@ -11,15 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import evenflow as ef
-from evenflow.state import claim
-from evenflow.state.fence import View
-from evenflow.state.store import open_store
-from evenflow.state.survey import verify
+from evenflow.state.checkpoint.survey import verify
+from evenflow.state.store import claim
+from evenflow.state.store.fence import View
+from evenflow.state.store.opening import open_store
 from evenflow.testing import check_store
 from evenflow.torture import processes
-from tests import postgres_server, s3_server
 from tests.spark.conftest import spark  # noqa: F401 - a fixture
 from tests.spark.test_checkpoint import check, files, kill, some, start  # noqa: F401 - a fixture among them
+from tests.support import postgres_server, s3_server
 
 
 @pytest.fixture(scope="module")

@@ -12,17 +12,16 @@ import pytest
 from evenflow.control.attempts import Attempt, Log
 from evenflow.control.epochs import Epochs
 from evenflow.control.history import History
-from evenflow.runtime import vault
-from evenflow.runtime.depot import Depot
-from evenflow.runtime.ledger import Ledger
-from evenflow.runtime.loader import Loader
-from evenflow.runtime.mover import Mover
-from evenflow.runtime.vault import Vault
-from evenflow.state import chain
-
-from .durable_invariants import check, history
-from .durable_plan import DurablePlan
-from .durable_world import DurableWorld
+from evenflow.runtime.driver import checkpoint as vault
+from evenflow.runtime.driver.checkpoint import Vault
+from evenflow.runtime.worker.direct_transfer import Mover
+from evenflow.runtime.worker.query_log import Ledger
+from evenflow.runtime.worker.restore import Loader
+from evenflow.runtime.worker.store_transfer import Depot
+from evenflow.state.checkpoint import chain
+from tests.support.durable_invariants import check, history
+from tests.support.durable_plan import DurablePlan
+from tests.support.durable_world import DurableWorld
 
 SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "20"))
 FIRST = int(os.environ.get("EVENFLOW_SEED", "0"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evenflow.operators import rolling as home
 from evenflow.rules.operator import RuleOperator
-from tests.unit import operators_model as model
+from tests.support import operators_model as model
 
 EXACT = Context(prec=100)
 LONG = st.one_of(

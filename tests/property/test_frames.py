@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evenflow.errors import ProtocolError
-from evenflow.runtime import frames
-from evenflow.runtime.frames import HEADER, HEADER_BYTES, MAX_BODY, Decoder, Encoder, Frame, Kind
+from evenflow.runtime.wire import frames
+from evenflow.runtime.wire.frames import HEADER, HEADER_BYTES, MAX_BODY, Decoder, Encoder, Frame, Kind
 
 LIMIT = 256
 """Bodies in these tests have at most this many bytes."""

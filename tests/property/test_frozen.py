@@ -5,11 +5,10 @@ from functools import partial
 import pytest
 
 from evenflow.control.controller import Controller
-
-from . import durable_world
-from .durable_invariants import check
-from .durable_plan import DurablePlan
-from .durable_world import DurableWorld
+from tests.support import durable_world
+from tests.support.durable_invariants import check
+from tests.support.durable_plan import DurablePlan
+from tests.support.durable_world import DurableWorld
 
 STALL_S = 15.0
 

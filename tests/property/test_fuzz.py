@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenflow.runtime.frames import Frame, Kind
+from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.torture import fuzz, fuzz_store, fuzz_wire
 from evenflow.torture.fuzz_wire import Line, Movements, ToController, ToWorker
 

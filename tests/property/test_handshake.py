@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evenflow.errors import HandshakeError
-from evenflow.runtime.handshake import Handshake
+from evenflow.runtime.wire.handshake import Handshake
 
 secrets = st.binary(min_size=1, max_size=64)
 nonces = st.binary(min_size=32, max_size=32)

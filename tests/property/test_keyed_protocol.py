@@ -9,10 +9,10 @@ from functools import cache
 
 import pytest
 
-from .keyed_actors import Trouble
-from .keyed_invariants import check, history
-from .keyed_plan import Plan
-from .keyed_world import World
+from tests.support.keyed_actors import Trouble
+from tests.support.keyed_invariants import check, history
+from tests.support.keyed_plan import Plan
+from tests.support.keyed_world import World
 
 SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "200"))
 FIRST = int(os.environ.get("EVENFLOW_SEED", "0"))
@@ -95,7 +95,8 @@ def test_histories_have_what_they_are_to_have():
 @pytest.mark.parametrize("what", ["double", "lose", "misroute"])
 def test_what_is_wrong_shows(what, monkeypatch):
     """Break the engine on purpose: the invariants notice."""
-    from evenflow.runtime import moves, skew
+    from evenflow.runtime.feeder import skew
+    from evenflow.runtime.worker import unit_moves as moves
 
     if what == "double":  # the source keeps what it sends
         original = moves.Moves._send_if_quiet

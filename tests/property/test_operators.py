@@ -10,7 +10,7 @@ from evenflow.operators import rolling as home
 from evenflow.operators.distinct import DistinctCount
 from evenflow.operators.join import WindowJoin
 from evenflow.operators.last import LastValue
-from tests.unit import operators_model as model
+from tests.support import operators_model as model
 
 HOWS = st.sampled_from(["count", "sum", "mean", "min", "max", "std"])
 KEYS = st.sampled_from([-(2**63), -1, 0, 1, 2**32, 2**63 - 1])

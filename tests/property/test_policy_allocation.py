@@ -5,7 +5,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenflow.policy.allocation import allocate, proportional
+from evenflow.policy.ordered.allocation import allocate, proportional
 
 # Few distinct values, so that ties and flat stretches are common.
 VALUE = st.sampled_from([0.0, 0.0, 0.1, 0.5, 1.0, 3.0])

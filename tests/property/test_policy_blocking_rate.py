@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenflow.model import RESOLUTION, Connection, Snapshot
-from evenflow.policy.balance import even_weights
-from evenflow.policy.blocking_rate import BlockingRate
+from evenflow.policy.ordered.balance import even_weights
+from evenflow.policy.ordered.blocking_rate import BlockingRate
 
 # One round: who is there (worker -> incarnation), how long each blocked, how long was fed, rows done.
 ROUND = st.tuples(

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from evenflow.errors import InvalidArgument
 from evenflow.policy import keyed_balance_named
-from evenflow.policy.dlb import DlbH, DlbL
-from evenflow.policy.loads import imbalance
-from evenflow.policy.lptf import Lptf
-
-from ..unit.keyed_model import snapshot
+from evenflow.policy.keyed.dlb import DlbH, DlbL
+from evenflow.policy.keyed.loads import imbalance
+from evenflow.policy.keyed.lptf import Lptf
+from tests.support.keyed_model import snapshot
 
 
 def score(eng_load):

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenflow.policy.function import BlockingFunction, pool
+from evenflow.policy.ordered.function import BlockingFunction, pool
 
 RATE = st.floats(0, 1)
 STEPS = st.lists(

@@ -9,20 +9,19 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from evenflow.policy.auto import Auto
-from evenflow.policy.dlb import DlbH, DlbL
-from evenflow.policy.flux import Flux
-from evenflow.policy.flux_auto import FluxAuto
-from evenflow.policy.flux_hybrid import FluxHybrid
-from evenflow.policy.flux_memory import FluxMemory
-from evenflow.policy.hash_units import Hash
-from evenflow.policy.kg import KeyGrouping
-from evenflow.policy.lptf import Lptf
-from evenflow.policy.pkg import PartialKeyGrouping
-from evenflow.policy.placement import plan
-from evenflow.policy.river import River
-
-from ..unit.keyed_model import snapshot
+from evenflow.policy.keyed.auto import Auto
+from evenflow.policy.keyed.dlb import DlbH, DlbL
+from evenflow.policy.keyed.flux import Flux
+from evenflow.policy.keyed.flux_auto import FluxAuto
+from evenflow.policy.keyed.flux_hybrid import FluxHybrid
+from evenflow.policy.keyed.flux_memory import FluxMemory
+from evenflow.policy.keyed.hash_units import Hash
+from evenflow.policy.keyed.kg import KeyGrouping
+from evenflow.policy.keyed.lptf import Lptf
+from evenflow.policy.keyed.pkg import PartialKeyGrouping
+from evenflow.policy.keyed.placement import plan
+from evenflow.policy.keyed.river import River
+from tests.support.keyed_model import snapshot
 
 BY_LOAD = [partial(balance, window=0.5, least_rows=10) for balance in (DlbH, DlbL, Lptf)]
 FIXED = [KeyGrouping, PartialKeyGrouping]

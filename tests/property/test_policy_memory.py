@@ -8,15 +8,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from evenflow.policy.auto import Auto
-from evenflow.policy.flux_hybrid import FluxHybrid
-from evenflow.policy.flux_memory import FluxMemory, excess
-from evenflow.policy.placement import Limits, plan
-from evenflow.policy.sharing import Sharing
-from evenflow.runtime.service import ServiceOrder
-
-from ..unit.keyed_model import snapshot
-from .test_policy_keyed import Tie, play, section_5_3, stories
+from evenflow.policy.keyed.auto import Auto
+from evenflow.policy.keyed.fair_queue import ServiceOrder
+from evenflow.policy.keyed.flux_hybrid import FluxHybrid
+from evenflow.policy.keyed.flux_memory import FluxMemory, excess
+from evenflow.policy.keyed.placement import Limits, plan
+from evenflow.policy.keyed.sharing import Sharing
+from tests.property.test_policy_keyed import Tie, play, section_5_3, stories
+from tests.support.keyed_model import snapshot
 
 
 @st.composite

@@ -6,14 +6,14 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenflow.rules import syntax as s
-from evenflow.rules.binding import Scope
-from evenflow.rules.errors import RuleError, Text
-from evenflow.rules.expressions import compile_expression
-from evenflow.rules.parser import parse
-from evenflow.rules.printing import show
-from tests.unit.operators_model import close
-from tests.unit.rules_model import evaluate
+from evenflow.rules.expressions.binding import Scope
+from evenflow.rules.expressions.compiling import compile_expression
+from evenflow.rules.language import syntax as s
+from evenflow.rules.language.errors import RuleError, Text
+from evenflow.rules.language.parser import parse
+from evenflow.rules.language.printing import show
+from tests.support.operators_model import close
+from tests.support.rules_model import evaluate
 
 NAMES = st.one_of(
     st.sampled_from(["a", "Tick", "select", "x y", "é", "`", "min", "sec", "_1"]),

@@ -9,10 +9,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenflow.rules import pattern_waiting
-from evenflow.rules import syntax as s
-from evenflow.rules.patterns import Patterns
-from tests.property.pattern_reference import Row, matches
+from evenflow.rules.language import syntax as s
+from evenflow.rules.patterns import waiting as pattern_waiting
+from evenflow.rules.patterns.matching import Patterns
+from tests.support.pattern_reference import Row, matches
 
 STREAMS = ("Tick", "News")
 SCHEMA = pa.schema([("x", pa.int64()), ("word", pa.string()), ("n", pa.int64())])

@@ -9,9 +9,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenflow.rules import grouped
 from evenflow.rules.operator import RuleOperator
-from tests.unit import operators_model, rules_model, rules_time
+from evenflow.rules.windows import grouped
+from tests.support import operators_model, rules_model, rules_time
 
 KEYS, TEXTS = [-(2**63), 0, 1, 7], [None, "a", "b", "", "aé"]
 SEEDS = st.integers(0, 2**32 - 1)

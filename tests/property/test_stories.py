@@ -8,7 +8,7 @@ from evenflow.stories import reference
 from evenflow.stories.lsh import Fingerprints
 from evenflow.stories.similarity import Similarity
 from evenflow.stories.vectors import Vectors
-from tests.unit.stories_model import similarities
+from tests.support.stories_model import similarities
 
 PIECES = st.sampled_from(
     [*"abcdeABC", "@", "#", "_", "http://", "HTTPS://x", " ", "é", "E\u0301", "İ", "日", "𠀀", "👍", "ß", "1"]

@@ -9,7 +9,7 @@ import pytest
 import evenflow as ef
 from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument
 from evenflow.testing import Emulate
-from tests.spark.comparison import assert_same, plain_map
+from tests.support.comparison import assert_same, plain_map
 
 
 def identity(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -194,8 +194,10 @@ def test_too_few_slots(spark, cluster):
 
 
 def test_slots_that_others_hold(spark, cluster, monkeypatch):
-    monkeypatch.setattr("evenflow.runtime.cluster.STOP_S", 10.0)  # for half of it those that never started are awaited
-    monkeypatch.setattr("evenflow.runtime.slots._fixed", lambda _: False)  # as where executors come one by one
+    monkeypatch.setattr(
+        "evenflow.runtime.cluster.cluster.STOP_S", 10.0
+    )  # for half of it those that never started are awaited
+    monkeypatch.setattr("evenflow.runtime.cluster.slots._fixed", lambda _: False)  # as where executors come one by one
     with pytest.raises(ClusterStartError) as caught:
         ef.Cluster(spark, workers=30, start_timeout=2)
     message = str(caught.value)
@@ -221,7 +223,7 @@ def test_stopped_cluster(spark):
 
 def test_a_function_that_never_ends_is_reported(spark, monkeypatch):
     """The stall timeout names the worker; Spark ends it when the cluster stops."""
-    monkeypatch.setattr("evenflow.runtime.cluster.STOP_S", 20.0)  # Spark ends a cancelled one after 4 s
+    monkeypatch.setattr("evenflow.runtime.cluster.cluster.STOP_S", 20.0)  # Spark ends a cancelled one after 4 s
 
     def forever(batch):
         import time

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from tests.spark.comparison import assert_same
+from tests.support.comparison import assert_same
 
 WORKERS = 3
 EVEN = 1 / WORKERS
@@ -75,7 +75,7 @@ def test_the_model_outlives_the_query(spark):
 
 
 def test_event_log_can_be_drawn(spark, tmp_path):
-    from evenflow import plot
+    from evenflow.cli import plot
 
     log = tmp_path / "events.jsonl"
     df = spark.range(0, 60_000, 1, 1)

@@ -9,7 +9,7 @@ from pyspark.sql.functions import col, lit
 
 import evenflow as ef
 from evenflow.testing import Emulate
-from tests.spark.comparison import PARTITION, assert_same, committed, plain_map, rows_of
+from tests.support.comparison import PARTITION, assert_same, committed, plain_map, rows_of
 
 SQUARES = "id long, square double"
 

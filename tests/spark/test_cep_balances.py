@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
-from tests.spark.moving import Nth, nth_of, region, source
+from tests.support.moving import Nth, nth_of, region, source
 
 ROWS = 6_000
 UNITS = 64

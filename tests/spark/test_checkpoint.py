@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import evenflow as ef
-from tests.spark.moving import Nth, nth_of, stop_quietly
+from tests.support.moving import Nth, nth_of, stop_quietly
 
 FILES = 4
 EACH = 2_000

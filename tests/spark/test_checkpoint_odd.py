@@ -8,8 +8,8 @@ import pytest
 from pyspark import inheritable_thread_target
 
 import evenflow as ef
-from tests.spark.moving import Nth, nth_of
 from tests.spark.test_checkpoint import EACH, FILES, KEYS, check, files, some, stream  # noqa: F401 - a fixture among them
+from tests.support.moving import Nth, nth_of
 
 
 def run(out, tmp_path, each=None):

@@ -13,10 +13,10 @@ from pyspark.sql.types import StructField, StructType
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
-from evenflow.rules.errors import RuleError
-from tests.scripts import ROOT
-from tests.spark.comparison import run_to_end
-from tests.spark.moving import Moving, region, source
+from evenflow.rules.language.errors import RuleError
+from tests.support.comparison import run_to_end
+from tests.support.moving import Moving, region, source
+from tests.support.scripts import ROOT
 
 FIRST_STORY = """SELECT * FROM Tweet.std:lastevent() LE, Tweet.std:groupwin(fingerprint).win:length(5) TW
                  WHERE LE.fingerprint = TW.fingerprint

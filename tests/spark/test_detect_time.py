@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from evenflow.errors import InvalidArgument
-from tests.spark.comparison import run_to_end
-from tests.spark.moving import Moving, region, source
+from tests.support.comparison import run_to_end
+from tests.support.moving import Moving, region, source
 
 SCHEMA = "k long, x long, at timestamp"
 FOLLOWED = "SELECT p.x AS p, a.x AS a FROM PATTERN [every p=P -> a=A where timer:within(10 sec)]"

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
-from tests.spark.moving import Nth
+from tests.support.moving import Nth
 
 WORDS = ["a", "A", "a ", "A  ", "ä", "Ä", "", " ", "b", None]
 NUMBERS = [0.0, -0.0, math.nan, -math.nan, 1.5, None]

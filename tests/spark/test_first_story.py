@@ -13,9 +13,9 @@ from evenflow.errors import InvalidArgument
 from evenflow.stories import reference
 from evenflow.stories.lsh import Fingerprints
 from evenflow.stories.vectors import Vectors
-from tests.spark.comparison import run_to_end
-from tests.spark.moving import Moving, region, source
-from tests.unit.stories_model import some_texts
+from tests.support.comparison import run_to_end
+from tests.support.moving import Moving, region, source
+from tests.support.stories_model import some_texts
 
 ROWS = 2_000
 PARAMETERS = {"bits": 4, "features": 1 << 12, "history": 20, "seed": 5}

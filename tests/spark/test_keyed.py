@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 import evenflow as ef
 from evenflow.operators.keyed import KeyedOperator
-from tests.spark.comparison import run_to_end
-from tests.spark.moving import Moving, Nth, nth_of, region, source
-from tests.unit import operators_model as model
+from tests.support import operators_model as model
+from tests.support.comparison import run_to_end
+from tests.support.moving import Moving, Nth, nth_of, region, source
 
 ROWS = 3_000
 AGGREGATES = ("count", "sum", "mean", "min", "max", "std")

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import functions as F
 
 import evenflow as ef
-from tests.spark.background import Query
-from tests.spark.moving import Nth, nth_of, region, source, stop_quietly
+from tests.support.background import Query
+from tests.support.moving import Nth, nth_of, region, source, stop_quietly
 
 ROWS = 3_000
 LOST = r"(?s)StateLost.*worker \d.*lost.*start the query again from the beginning"

@@ -10,9 +10,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 import evenflow as ef
 from evenflow.errors import ClusterStopped, InvalidArgument
+from evenflow.model.routing import MOST_UNITS
 from evenflow.operators.keyed import KeyedOperator
-from evenflow.runtime.keys import MOST_UNITS
-from tests.spark.moving import Moving, Nth, nth_of, region, source
+from tests.support.moving import Moving, Nth, nth_of, region, source
 
 BALANCES = "auto, dlb-h, dlb-l, flux, flux-auto, flux-hybrid, flux-memory, hash, kg, lptf, pkg, river"
 

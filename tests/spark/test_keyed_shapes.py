@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import evenflow as ef
-from tests.spark.moving import Moving, Nth, nth_of, region, source
+from tests.support.moving import Moving, Nth, nth_of, region, source
 
 DAY = dt.date(2024, 2, 29)
 INSTANT = dt.datetime(2024, 11, 3, 5, 30, tzinfo=dt.UTC)
@@ -275,7 +275,7 @@ def test_self_join(spark, cluster):
 
 def test_source_that_takes_its_time(spark, cluster, monkeypatch):
     """The first row comes later than a stranger may take to shake hands."""
-    monkeypatch.setattr("evenflow.runtime.switchboard.HANDSHAKE_S", 3.0)
+    monkeypatch.setattr("evenflow.runtime.wire.poller.HANDSHAKE_S", 3.0)
     rows = pa.table({"id": pa.array(np.arange(50))})
     out = cluster.keyed(source(spark, rows, pause_s=4.0), F.col("id") % 7, Nth())
     assert nth_by_id(out) == nth_of(number % 7 for number in range(50))

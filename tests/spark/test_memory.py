@@ -11,8 +11,8 @@ import pytest
 
 import evenflow as ef
 from evenflow.operators.keyed import KeyedOperator
-from tests.spark.comparison import run_to_end
-from tests.spark.moving import Moving, Nth, nth_of
+from tests.support.comparison import run_to_end
+from tests.support.moving import Moving, Nth, nth_of
 
 ROWS, KEYS = 60_000, 5_000
 """Windows of 20 values: about 1 MB of state."""

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
-from tests.spark.moving import Nth, region
-from tests.unit import timed_model
-from tests.unit.timed_model import SESSIONS, Sessions, expected_sessions
+from tests.support import timed_model
+from tests.support.moving import Nth, region
+from tests.support.timed_model import SESSIONS, Sessions, expected_sessions
 
 cloudpickle.register_pickle_by_value(timed_model)
 

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import evenflow as ef
-from tests.spark.moving import Nth
+from tests.support.moving import Nth
 
 ROWS = 2_000
 PARTS = 4

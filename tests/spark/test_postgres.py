@@ -11,9 +11,9 @@ from contextlib import suppress
 import pytest
 
 import evenflow as ef
-from tests.postgres_server import Server
-from tests.spark.moving import Moving, Nth
 from tests.spark.test_checkpoint import check, files, kill, some, start, stream  # noqa: F401 - a fixture among them
+from tests.support.moving import Moving, Nth
+from tests.support.postgres_server import Server
 
 FILES = 4
 

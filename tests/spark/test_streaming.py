@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import evenflow as ef
-from tests.spark.comparison import assert_same, micro_batches, plain_map, rows_of, run_to_end
+from tests.support.comparison import assert_same, micro_batches, plain_map, rows_of, run_to_end
 
 SCHEMA = "value long, double long"
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from tests.spark.comparison import assert_same, plain_map
+from tests.support.comparison import assert_same, plain_map
 
 ROWS = 3_000
 

@@ -45,7 +45,7 @@ def test_one_hierarchy_of_errors():
     assert all(issubclass(error, ef.EvenflowError) for error in errors)
 
 
-@pytest.mark.parametrize("module", ["evenflow", "evenflow.runtime.worker", "evenflow.runtime.settings"])
+@pytest.mark.parametrize("module", ["evenflow", "evenflow.runtime.worker.loop", "evenflow.runtime.wire.settings"])
 def test_a_worker_stays_small(module):
     assert not loaded(f"import {module}") & HEAVY
 

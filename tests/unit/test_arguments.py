@@ -11,9 +11,9 @@ from pyspark.errors import StreamingQueryException
 
 from evenflow.errors import ClusterStartError, InvalidArgument
 from evenflow.policy import keyed_balance_named
-from evenflow.runtime.arguments import check_dataframe, check_move
-from evenflow.runtime.detect import seconds_of
-from evenflow.runtime.supervise import supervise
+from evenflow.runtime.cluster.arguments import check_dataframe, check_move
+from evenflow.runtime.cluster.detect import seconds_of
+from evenflow.runtime.cluster.restarts import supervise
 
 
 @pytest.mark.parametrize(

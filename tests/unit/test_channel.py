@@ -3,10 +3,10 @@
 import pytest
 
 from evenflow.errors import HandshakeError, ProtocolError
-from evenflow.runtime import channel
-from evenflow.runtime.channel import Channel, Meter, PeerGone
-from evenflow.runtime.frames import HEADER_BYTES, Decoder, Encoder, Frame, Kind
-from evenflow.runtime.handshake import Handshake
+from evenflow.runtime.wire import channel
+from evenflow.runtime.wire.channel import Channel, Meter, PeerGone
+from evenflow.runtime.wire.frames import HEADER_BYTES, Decoder, Encoder, Frame, Kind
+from evenflow.runtime.wire.handshake import Handshake
 
 SECRET = b"s" * 32
 ENDLESS = 1 << 30

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenflow.runtime.choices import TwoChoices
-from evenflow.runtime.skew import SkewBuffer
+from evenflow.runtime.feeder.skew import SkewBuffer
+from evenflow.runtime.feeder.two_choices import TwoChoices
 
 
 def pairs(workers, keys):

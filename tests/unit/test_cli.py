@@ -7,7 +7,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from evenflow.bench import keyed, keyed_view, ordered, ordered_view
-from evenflow.cli import app
+from evenflow.cli.app import app
 
 
 def run(*arguments):

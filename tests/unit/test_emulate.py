@@ -5,8 +5,8 @@ import math
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.runtime import emulation
-from evenflow.runtime.emulation import Pace
+from evenflow.runtime.worker import emulation
+from evenflow.runtime.worker.emulation import Pace
 from evenflow.testing import Emulate
 
 INF, NAN = math.inf, math.nan

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from evenflow.control.evaluations import AWAITED_S, IDLE_S, REMEMBERED, Evaluations, evaluation_of
-from evenflow.control.events import FIRST_SHARE, FeederJoined, StageFacts
+from evenflow.control.events import FeederJoined, StageFacts
+from evenflow.model.routing import FIRST_SHARE
 
 
 def batch(partition=0, attempt=0, stage="1", peer=None):

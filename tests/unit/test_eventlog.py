@@ -6,8 +6,8 @@ import time
 import pytest
 
 from evenflow.control.events import Record
-from evenflow.runtime import eventlog
-from evenflow.runtime.eventlog import EventLog
+from evenflow.runtime.driver import eventlog
+from evenflow.runtime.driver.eventlog import EventLog
 
 ENTRY = Record(1.23456789, "weights", {"region": "r", "weights": {"0": 1000}, "reason": "ünïcode \n \u2028 line"})
 

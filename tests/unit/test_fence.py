@@ -13,14 +13,15 @@ from evenflow.control.controller import Controller
 from evenflow.control.events import CheckpointTaken, FeederJoined, Record, RegionOpened, Save, StageFacts, Tell
 from evenflow.errors import BlobMissing, StoreError, StoreInUse
 from evenflow.policy import Hash
-from evenflow.runtime import vault as vault_module
-from evenflow.runtime.patience import Patient
-from evenflow.runtime.vault import Kept, Vault
-from evenflow.state.claim import VOID_S, claim
-from evenflow.state.fence import CLAIMS, Fence, Holding, Mark, View, marks, split
-from evenflow.state.manifest import epoch_name, epochs, log_name, parse, prefix_of, read_manifest
-from evenflow.state.sealed import SealedStore, key_of
-from tests.unit.state_memory import Memory
+from evenflow.runtime.driver import checkpoint as vault_module
+from evenflow.runtime.driver.checkpoint import Kept, Vault
+from evenflow.state.checkpoint.manifest import epochs, read_manifest
+from evenflow.state.store.blob_names import epoch_name, log_name, parse, prefix_of
+from evenflow.state.store.claim import VOID_S, claim
+from evenflow.state.store.fence import CLAIMS, Fence, Holding, Mark, View, marks, split
+from evenflow.state.store.retry import Patient
+from evenflow.state.store.sealed import SealedStore, key_of
+from tests.support.state_memory import Memory
 
 PREFIX = prefix_of("r", "q")
 ABOUT = {"owner": "somebody", "host": "h", "pid": 1, "since": 0.0}
@@ -152,7 +153,7 @@ def test_two_that_claim_in_the_same_instant():
 
 
 def _with_token(store, token):
-    import evenflow.state.fence as module
+    import evenflow.state.store.fence as module
 
     kept, module.secrets = module.secrets, type("S", (), {"token_hex": staticmethod(lambda _n: token)})
     try:

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from evenflow.control.tickets import ticket
 from evenflow.errors import ProtocolError
+from evenflow.model.tickets import ticket
 from evenflow.operators.hosted import Hosted
-from evenflow.runtime.host import Host
-from evenflow.runtime.mover import Parcel
-
-from ..property.keyed_actors import Fails, Fragile
-from ..wire.keyed_rig import OUT, ROWS, Nth
+from evenflow.runtime.worker.direct_transfer import Parcel
+from evenflow.runtime.worker.keyed import Host
+from tests.support.keyed_actors import Fails, Fragile
+from tests.support.keyed_rig import OUT, ROWS, Nth
 
 KEY = "every worker's here"
 UNITS = 9

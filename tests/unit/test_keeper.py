@@ -7,12 +7,11 @@ import pytest
 
 from evenflow.errors import ProtocolError
 from evenflow.operators.hosted import Hosted
-from evenflow.runtime import keeper
-from evenflow.runtime.copies import Copies
-from evenflow.runtime.keeper import Keeper
-from evenflow.runtime.loader import Loaded
-
-from .ledger_model import SCHEMA, UNITS, FakeJournal, Sums, rows, saved
+from evenflow.runtime.worker import checkpointing as keeper
+from evenflow.runtime.worker.checkpointing import Keeper
+from evenflow.runtime.worker.instances import Copies
+from evenflow.runtime.worker.restore import Loaded
+from tests.support.ledger_model import SCHEMA, UNITS, FakeJournal, Sums, rows, saved
 
 
 class Kept:

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from evenflow.operators.hosted import ORIGIN
-from evenflow.runtime.keyed_merger import KeyedMerger, Sent
-from evenflow.runtime.skew import Piece
+from evenflow.runtime.feeder.keyed_merger import KeyedMerger, Sent
+from evenflow.runtime.feeder.skew import Piece
 
 KEPT = pa.schema([("id", pa.int64()), ("text", pa.string())])
 ADDED = pa.schema([("tenfold", pa.int64())])

@@ -21,7 +21,7 @@ from evenflow.control.events import (
 from evenflow.control.movement import PATIENCE_S
 from evenflow.model import MoveUnits
 from evenflow.policy import Hash
-from evenflow.policy.dlb import DlbH
+from evenflow.policy.keyed.dlb import DlbH
 
 UNITS = 6
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from evenflow.runtime import keyed_splitter
-from evenflow.runtime.keyed_splitter import KeyedSplitter
-
-from .test_skew import batch, buffer
+from evenflow.runtime.feeder import keyed_splitter
+from evenflow.runtime.feeder.keyed_splitter import KeyedSplitter
+from tests.unit.test_skew import batch, buffer
 
 
 def frames(splitter, worker):

@@ -1,6 +1,7 @@
-"""The import rule: model <- policy <- control <- operators <- rules and stories <- runtime, and state <- runtime."""
+"""The import rule: which room of the house may import which. docs/design.md has the same as a map."""
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,25 +12,96 @@ ROOT = Path(evenflow.__file__).parent
 
 MAY_IMPORT = {
     "model": set(),
-    "policy": {"model"},
-    "control": {"model", "policy"},
-    "operators": {"model", "policy", "control"},
-    "state": {"model"},
-    "rules": {"operators"},
+    "policy": {"model", "policy.ordered", "policy.keyed", "policy.graph"},
+    "policy.ordered": {"model"},
+    "policy.keyed": {"model"},
+    "policy.graph": {"model"},
+    "control": {"model", "policy", "policy.ordered", "policy.keyed", "policy.graph"},
+    "operators": {"model"},
+    "rules": {"operators", "rules.language", "rules.expressions", "rules.windows", "rules.patterns"},
+    "rules.language": set(),
+    "rules.expressions": {"operators", "rules.language"},
+    "rules.windows": {"operators", "rules.language", "rules.expressions"},
+    "rules.patterns": {"operators", "rules.language", "rules.expressions"},
     "stories": {"operators"},
     "workloads": {"model"},
-    "runtime": {"model", "policy", "control", "operators", "state", "rules", "stories"},
-    "bench": {"model", "policy", "control", "operators", "rules", "stories", "workloads", "runtime"},
-    "torture": {"model", "policy", "control", "operators", "state", "runtime"},
+    "state": set(),
+    "state.store": {"model"},
+    "state.checkpoint": {"model", "state.store"},
+    "state.paging": {"model"},
+    "runtime": set(),
+    "runtime.wire": {"model", "state.store"},
+    "runtime.feeder": {"model", "operators", "runtime", "runtime.wire"},
+    "runtime.worker": {
+        "model",
+        "operators",
+        "policy.keyed",
+        "state.store",
+        "state.checkpoint",
+        "state.paging",
+        "runtime",
+        "runtime.wire",
+    },
+    "runtime.driver": {"model", "control", "state.store", "state.checkpoint", "runtime", "runtime.wire"},
+    "runtime.cluster": {
+        "model",
+        "policy",
+        "control",
+        "operators",
+        "rules",
+        "rules.expressions",
+        "stories",
+        "state.store",
+        "runtime",
+        "runtime.wire",
+        "runtime.feeder",
+        "runtime.worker",
+        "runtime.driver",
+    },
+    "bench": {
+        "model",
+        "policy",
+        "policy.keyed",
+        "operators",
+        "stories",
+        "workloads",
+        "runtime.feeder",
+        "runtime.cluster",
+    },
+    "torture": {
+        "model",
+        "policy",
+        "control",
+        "operators",
+        "state.store",
+        "state.checkpoint",
+        "state.paging",
+        "runtime",
+        "runtime.wire",
+        "runtime.worker",
+        "runtime.driver",
+        "runtime.cluster",
+    },
+    "cli": {
+        "model",
+        "policy",
+        "policy.keyed",
+        "workloads",
+        "state.store",
+        "state.checkpoint",
+        "runtime.cluster",
+        "bench",
+        "torture",
+    },
 }
-"""What each layer may import of Evenflow, beside itself."""
+"""What each room, a package or a sub-package, may import of Evenflow, beside itself."""
 EVERYBODY = {"errors", "_version"}
 DECIDES = {"model", "policy", "control"}
 """Layers that do no I/O and read no clock and no random source."""
 EFFECTS = {"socket", "selectors", "time", "random", "threading", "pyspark", "os", "numpy.random"}
 RUNTIME_ONLY = {"socket", "selectors", "pyspark", "py4j"}
-"""Only runtime touches sockets and Spark; bench and torture are users' programs, with a session like any other."""
-PROGRAMS = {"bench", "torture"}
+"""Only runtime touches sockets and Spark; bench, torture and cli are users' programs, with a session like any other."""
+PROGRAMS = {"bench", "torture", "cli"}
 EXCEPT = {"postgres_link.py": {"socket"}}
 """Cuts a connection of libpq's on which nothing comes, and does nothing else with it."""
 
@@ -49,16 +121,24 @@ def imports(source):
                 yield "numpy.random"
 
 
-def faults(layer, source):
-    """What `source`, a module of `layer`, imports against the rule."""
+def room_of(module):
+    """The room that a module of Evenflow, by its dotted name, lies in; itself where it lies at the top."""
+    parts = module.split(".")[1:]
+    longest = next((size for size in (2, 1) if ".".join(parts[:size]) in MAY_IMPORT), 1)
+    return ".".join(parts[:longest])
+
+
+def faults(room, source):
+    """What `source`, a module of `room`, imports against the rule."""
     found = set()
+    layer = room.partition(".")[0]
     for name in imports(source):
         root, _, rest = name.partition(".")
-        inner = rest.partition(".")[0]
-        if root == "evenflow" and inner in MAY_IMPORT.keys() | EVERYBODY:
-            if inner not in MAY_IMPORT[layer] | {layer} | EVERYBODY:
-                found.add(f"evenflow.{inner}")
-        elif root == "evenflow" and not (rest == "" and f"from {name} import" in source):
+        if root == "evenflow" and rest:
+            other = room_of(name)
+            if other not in MAY_IMPORT[room] | {room} | EVERYBODY:
+                found.add(f"evenflow.{other}")
+        elif root == "evenflow" and f"from {name} import" not in source:
             found.add(name)
         if layer in DECIDES:
             found |= {effect for effect in EFFECTS if name == effect or name.startswith(f"{effect}.")}
@@ -67,19 +147,50 @@ def faults(layer, source):
     return found
 
 
-def modules(layer):
-    return sorted((ROOT / layer).rglob("*.py"))
+def files(room):
+    """The modules of a room, without those of the rooms in it."""
+    path = ROOT / room.replace(".", "/")
+    return sorted(each for each in path.glob("*.py"))
 
 
-def test_every_package_has_a_layer():
-    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert packages == set(MAY_IMPORT), "give a new package its place in MAY_IMPORT"
+def dotted(path):
+    parts = ("evenflow", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts).removesuffix(".__init__")
 
 
-@pytest.mark.parametrize("layer", MAY_IMPORT)
-def test_layer_keeps_the_rule(layer):
-    broken = {path.name: faults(layer, path.read_text()) - EXCEPT.get(path.name, set()) for path in modules(layer)}
+MODULES = {dotted(path): path for path in ROOT.rglob("*.py")}
+
+
+def test_every_package_has_a_room():
+    packages = {name.removeprefix("evenflow.") for name, path in MODULES.items() if path.name == "__init__.py"}
+    assert packages - {"evenflow"} == set(MAY_IMPORT), "give a new package its place in MAY_IMPORT"
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_room_keeps_the_rule(room):
+    broken = {path.name: faults(room, path.read_text()) - EXCEPT.get(path.name, set()) for path in files(room)}
     assert not {name: found for name, found in broken.items() if found}
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    imported = {name: set(_modules_imported(path.read_text())) - {name} for name, path in MODULES.items()}
+    while imported:
+        free = {name for name, others in imported.items() if not others & imported.keys()}
+        assert free, f"these import each other: {', '.join(sorted(imported))}"
+        imported = {name: others for name, others in imported.items() if name not in free}
+
+
+def _modules_imported(source) -> Iterator[str]:
+    """The modules of Evenflow that a source imports, wherever the import stands; packages only for themselves."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from (name.name for name in names if name.name in MODULES)
+            case ast.ImportFrom(module=str(module), names=names):
+                inner = {f"{module}.{name.name}" for name in names}
+                yield from inner & MODULES.keys()
+                if not inner <= MODULES.keys() and module in MODULES:
+                    yield module
 
 
 @pytest.mark.parametrize("name", ["errors", "_version", "testing"])
@@ -89,35 +200,41 @@ def test_top_level_modules_touch_no_socket_and_no_spark(name):
 
 
 @pytest.mark.parametrize(
-    ("layer", "source", "found"),
+    ("room", "source", "found"),
     [
         ("model", "import math", set()),
         ("model", "from evenflow.errors import InvalidArgument", set()),
         ("model", "from evenflow.policy import balance", {"evenflow.policy"}),
         ("policy", "from evenflow.model import Snapshot", set()),
         ("policy", "from evenflow import control", {"evenflow.control"}),
-        ("policy", "import evenflow.runtime.worker", {"evenflow.runtime"}),
-        ("policy", "if TYPE_CHECKING:\n    from evenflow.control.region import Region", {"evenflow.control"}),
+        ("policy", "import evenflow.runtime.worker.loop", {"evenflow.runtime.worker"}),
+        ("policy", "if TYPE_CHECKING:\n    from evenflow.control.epochs import Epochs", {"evenflow.control"}),
         ("policy", "def f():\n    import time", {"time"}),
-        ("policy", "from numpy import random", {"numpy.random"}),
-        ("policy", "import numpy as np\nnp.random.default_rng()", {"numpy.random"}),
-        ("policy", "import numpy as np", set()),
+        ("policy.keyed", "from evenflow.policy.ordered.pace import Pace", {"evenflow.policy.ordered"}),
+        ("policy.keyed", "from numpy import random", {"numpy.random"}),
+        ("policy.keyed", "import numpy as np\nnp.random.default_rng()", {"numpy.random"}),
+        ("policy.ordered", "import numpy as np", set()),
         ("control", "from os.path import join", {"os"}),
         ("control", "import evenflow", {"evenflow"}),
-        ("control", "from evenflow.cli import app", {"evenflow.cli", "evenflow.cli.app"}),
-        ("operators", "from evenflow.runtime.frames import Frame", {"evenflow.runtime"}),
+        ("control", "from evenflow.cli.app import app", {"evenflow.cli"}),
+        ("operators", "from evenflow.runtime.wire.frames import Frame", {"evenflow.runtime.wire"}),
         ("operators", "import time", set()),
         ("operators", "from pyspark.sql import DataFrame", {"pyspark"}),
-        ("state", "import os\nfrom evenflow.errors import StoreError", set()),
-        ("state", "from evenflow.operators.hosted import units_of", {"evenflow.operators"}),
-        ("operators", "from evenflow.state.store import Store", {"evenflow.state"}),
-        ("runtime", "from evenflow.state.store import Store", set()),
-        ("bench", "from pyspark.sql import DataFrame\nfrom evenflow.runtime.cluster import Cluster", set()),
+        ("operators", "from evenflow.state.store.base import Store", {"evenflow.state.store"}),
+        ("state.store", "import os\nfrom evenflow.errors import StoreError", set()),
+        ("state.store", "from evenflow.state.checkpoint import manifest", {"evenflow.state.checkpoint"}),
+        ("state.checkpoint", "from evenflow.operators.hosted import units_of", {"evenflow.operators"}),
+        ("state.paging", "from evenflow.runtime.worker.instances import Copies", {"evenflow.runtime.worker"}),
+        ("rules.language", "from evenflow.rules.windows.views import View", {"evenflow.rules.windows"}),
+        ("runtime.feeder", "from evenflow.runtime.worker import loop", {"evenflow.runtime.worker"}),
+        ("runtime.feeder", "import socket\nfrom evenflow.runtime.wire.frames import Frame", set()),
+        ("runtime.worker", "from evenflow.runtime.feeder.link import Link", {"evenflow.runtime.feeder"}),
+        ("runtime.worker", "from evenflow.control.events import Tick", {"evenflow.control"}),
+        ("runtime.wire", "from . import frames", {"evenflow"}),
+        ("runtime.cluster", "from evenflow.bench.probe import tally", {"evenflow.bench"}),
+        ("bench", "from pyspark.sql import DataFrame\nfrom evenflow.runtime.cluster.cluster import Cluster", set()),
         ("bench", "import socket", {"socket"}),
-        ("runtime", "import socket\nfrom evenflow.control.events import Tick", set()),
-        ("runtime", "from . import frames", {"evenflow"}),
-        ("runtime", "from evenflow.bench.probe import tally", {"evenflow.bench"}),
     ],
 )
-def test_the_rule_itself(layer, source, found):
-    assert faults(layer, source) == found
+def test_the_rule_itself(room, source, found):
+    assert faults(room, source) == found

@@ -5,12 +5,11 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import ProtocolError
-from evenflow.runtime import ledger
-from evenflow.runtime.ledger import Ledger
-from evenflow.state.manifest import parse
-from evenflow.state.segments import Rows, Tenure, read_segment
-
-from .ledger_model import SCHEMA, UNITS, FakeJournal, Sums, rows, saved
+from evenflow.runtime.worker import query_log as ledger
+from evenflow.runtime.worker.query_log import Ledger
+from evenflow.state.checkpoint.segments import Rows, Tenure, read_segment
+from evenflow.state.store.blob_names import parse
+from tests.support.ledger_model import SCHEMA, UNITS, FakeJournal, Sums, rows, saved
 
 
 def made(**options):

@@ -3,7 +3,7 @@
 import pytest
 
 from evenflow.errors import ProtocolError
-from evenflow.runtime.merger import Merger
+from evenflow.runtime.feeder.ordered_merge import Merger
 
 
 def expecting(*owners):

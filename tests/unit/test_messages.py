@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from evenflow.errors import ProtocolError
-from evenflow.runtime.frames import Frame, Kind
-from evenflow.runtime.messages import ARRAY_BYTES, Message, control, parse
+from evenflow.runtime.wire.frames import Frame, Kind
+from evenflow.runtime.wire.messages import ARRAY_BYTES, Message, control, parse
 
 
 def test_round_trip():

@@ -5,9 +5,9 @@ import pytest
 
 from evenflow.control.events import Record
 from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, MARKERS_S, PATIENCE_S, Movements, batches
-from evenflow.control.tickets import ticket
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits, RoutingTable
+from evenflow.model.tickets import ticket
 
 FEEDERS = [21, 22]
 

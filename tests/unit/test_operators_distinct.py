@@ -4,7 +4,7 @@ import pytest
 
 from evenflow.errors import InvalidArgument
 from evenflow.operators.distinct import DistinctCount
-from tests.unit import operators_model as model
+from tests.support import operators_model as model
 
 
 def some(count, keys, nulls, seed=0):

@@ -4,7 +4,7 @@ import pytest
 
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.join import WindowJoin
-from tests.unit import operators_model as model
+from tests.support import operators_model as model
 
 
 def some(count, keys, seed=0):

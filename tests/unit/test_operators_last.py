@@ -6,7 +6,7 @@ import pytest
 
 from evenflow.errors import InvalidArgument
 from evenflow.operators.last import LastValue
-from tests.unit import operators_model as model
+from tests.support import operators_model as model
 
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 KINDS = {

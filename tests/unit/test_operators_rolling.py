@@ -9,7 +9,7 @@ import pytest
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators import rolling as home
 from evenflow.operators.rings import ROOM
-from tests.unit import operators_model as model
+from tests.support import operators_model as model
 
 HOWS = ("count", "sum", "mean", "min", "max", "std")
 SPECIAL = (None, math.nan, math.inf, -math.inf)

@@ -12,8 +12,7 @@ from evenflow.operators.ordering import arranged
 from evenflow.operators.rolling import RollingMean
 from evenflow.operators.timed import END, FLUSH, Timed
 from evenflow.testing import check_operator
-
-from .timed_model import SESSIONS, Sessions, World, expected_sessions, sessions
+from tests.support.timed_model import SESSIONS, Sessions, World, expected_sessions, sessions
 
 ROWS = pa.schema({"who": pa.int64(), "at": pa.int64(), "v": pa.float64()})
 S = 1_000_000

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from evenflow.errors import CorruptState, FunctionError, InvalidArgument, MemoryBudget, SpillError
 from evenflow.operators.rolling import RollingMean
-from evenflow.state import spill, swap
-from evenflow.state.paging import Spilled
-from evenflow.state.pool import Pool
-from evenflow.state.sizing import bytes_of
-from evenflow.state.spill import Spill, pack, sweep, unpack
-from tests.unit import paging_model as model
+from evenflow.state.paging import spill, swap
+from evenflow.state.paging.paged import Spilled
+from evenflow.state.paging.pool import Pool
+from evenflow.state.paging.sizing import bytes_of
+from evenflow.state.paging.spill import Spill, pack, sweep, unpack
+from tests.support import paging_model as model
 
 UNITS = 16
 

@@ -3,10 +3,9 @@
 import pytest
 
 from evenflow.errors import BlobMissing, StoreError, StoreInUse
-from evenflow.runtime.journal import PAUSE_S, TRIES
-from evenflow.runtime.patience import tried
-from evenflow.state.claim import claim
-from tests.unit.state_memory import Memory
+from evenflow.state.store.claim import claim
+from evenflow.state.store.retry import PAUSE_S, TRIES, tried
+from tests.support.state_memory import Memory
 
 
 class Failing:

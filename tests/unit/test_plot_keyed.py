@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from evenflow import plot
+from evenflow.cli import plot
 from evenflow.errors import InvalidArgument
 
 

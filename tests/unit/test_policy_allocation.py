@@ -3,7 +3,7 @@
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.policy.allocation import allocate, proportional
+from evenflow.policy.ordered.allocation import allocate, proportional
 
 FLAT = [0.0] * 11
 

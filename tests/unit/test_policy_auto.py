@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from evenflow.policy import KEYED_BALANCES
-from evenflow.policy.auto import Auto
-from evenflow.policy.flux_auto import FluxAuto
-from evenflow.policy.placement import Limits, plan
-
-from .keyed_model import drive, shares, snapshot
+from evenflow.policy.keyed.auto import Auto
+from evenflow.policy.keyed.flux_auto import FluxAuto
+from evenflow.policy.keyed.placement import Limits, plan
+from tests.support.keyed_model import drive, shares, snapshot
 
 
 class Still:

@@ -4,9 +4,9 @@ import pytest
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import Connection, Snapshot
-from evenflow.policy.oracle import Oracle
-from evenflow.policy.reroute import Reroute
-from evenflow.policy.static import StaticWeights
+from evenflow.policy.ordered.oracle import Oracle
+from evenflow.policy.ordered.reroute import Reroute
+from evenflow.policy.ordered.static import StaticWeights
 
 
 def snapshot(weights, time=0.0, feeders=1):

@@ -7,7 +7,7 @@ import pytest
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import Connection, Snapshot
-from evenflow.policy.blocking_rate import BlockingRate
+from evenflow.policy.ordered.blocking_rate import BlockingRate
 
 
 class Feed:

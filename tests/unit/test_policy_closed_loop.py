@@ -8,11 +8,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from evenflow.policy.blocking_rate import BlockingRate
-from evenflow.policy.oracle import Oracle
-from evenflow.policy.round_robin import RoundRobin
-
-from .splitter_model import drive, half
+from evenflow.policy.ordered.blocking_rate import BlockingRate
+from evenflow.policy.ordered.oracle import Oracle
+from evenflow.policy.ordered.round_robin import RoundRobin
+from tests.support.splitter_model import drive, half
 
 
 def speeds(slowdown):

@@ -5,8 +5,8 @@ from math import log
 import numpy as np
 import pytest
 
-from evenflow.policy.clustering import clusters, distance, traits
-from evenflow.policy.function import BlockingFunction
+from evenflow.policy.ordered.clustering import clusters, distance, traits
+from evenflow.policy.ordered.function import BlockingFunction
 
 DELTA = 1e-6
 

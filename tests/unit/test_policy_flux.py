@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.policy.flux import Flux
-from evenflow.policy.hash_units import Hash
-from evenflow.policy.river import River
-
-from .keyed_model import snapshot
+from evenflow.policy.keyed.flux import Flux
+from evenflow.policy.keyed.hash_units import Hash
+from evenflow.policy.keyed.river import River
+from tests.support.keyed_model import snapshot
 
 
 def one_round(owners, rows, used, flux=None, **more):

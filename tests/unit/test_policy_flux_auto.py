@@ -5,10 +5,9 @@ import inspect
 import numpy as np
 import pytest
 
-from evenflow.policy.flux_auto import FluxAuto, _smooth
-from evenflow.policy.placement import plan
-
-from .keyed_model import snapshot
+from evenflow.policy.keyed.flux_auto import FluxAuto, _smooth
+from evenflow.policy.keyed.placement import plan
+from tests.support.keyed_model import snapshot
 
 
 class Steady:

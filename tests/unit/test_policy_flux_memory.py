@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.policy.flux import Flux
-from evenflow.policy.flux_hybrid import FluxHybrid
-from evenflow.policy.flux_memory import FluxMemory
-
-from .keyed_model import snapshot
+from evenflow.policy.keyed.flux import Flux
+from evenflow.policy.keyed.flux_hybrid import FluxHybrid
+from evenflow.policy.keyed.flux_memory import FluxMemory
+from tests.support.keyed_model import snapshot
 
 
 def one_round(owners, sizes, memory, balance=None, *, rows=None, used=None, disk=(), **more):

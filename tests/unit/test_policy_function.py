@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenflow.policy.function import BlockingFunction, pool
+from evenflow.policy.ordered.function import BlockingFunction, pool
 
 
 def function(*samples, memory=4):

@@ -7,11 +7,10 @@ workers can do, or what the fastest can do of the hottest unit.
 import numpy as np
 import pytest
 
-from evenflow.policy.flux import Flux
-from evenflow.policy.flux_auto import FluxAuto
-from evenflow.policy.hash_units import Hash
-
-from .keyed_model import drive, shares
+from evenflow.policy.keyed.flux import Flux
+from evenflow.policy.keyed.flux_auto import FluxAuto
+from evenflow.policy.keyed.hash_units import Hash
+from tests.support.keyed_model import drive, shares
 
 EVEN = [1.0] * 8
 SLOW = [0.43] + [1.0] * 7

@@ -6,14 +6,13 @@ Eight workers and 512 units, of 1 MB each unless said otherwise; throughput as i
 import numpy as np
 import pytest
 
-from evenflow.policy.auto import Auto
-from evenflow.policy.flux_auto import FluxAuto
-from evenflow.policy.flux_hybrid import FluxHybrid
-from evenflow.policy.flux_memory import FluxMemory
-from evenflow.policy.hash_units import Hash
-
-from .keyed_model import drive, shares
-from .memory_model import MB, MemoryModel
+from evenflow.policy.keyed.auto import Auto
+from evenflow.policy.keyed.flux_auto import FluxAuto
+from evenflow.policy.keyed.flux_hybrid import FluxHybrid
+from evenflow.policy.keyed.flux_memory import FluxMemory
+from evenflow.policy.keyed.hash_units import Hash
+from tests.support.keyed_model import drive, shares
+from tests.support.memory_model import MB, MemoryModel
 
 EVEN = [1.0] * 8
 SLOW = [0.43] + [1.0] * 7

@@ -1,6 +1,6 @@
 """Recall: when to go back to weights that gave a better pace, and when to forget them."""
 
-from evenflow.policy.recall import Recall
+from evenflow.policy.ordered.recall import Recall
 
 BEST, LATER = [500, 500], [600, 400]
 

@@ -7,12 +7,11 @@ import pytest
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import MoveUnits
-from evenflow.policy.auto import Auto
-from evenflow.policy.sharing import Sharing
-from evenflow.runtime.service import ServiceOrder
-
-from .keyed_model import Model, shares, snapshot
-from .shared_model import Pair, drive_pair
+from evenflow.policy.keyed.auto import Auto
+from evenflow.policy.keyed.fair_queue import ServiceOrder
+from evenflow.policy.keyed.sharing import Sharing
+from tests.support.keyed_model import Model, shares, snapshot
+from tests.support.shared_model import Pair, drive_pair
 
 
 def shown(region, time, busy=(0.0, 0.0), **more):

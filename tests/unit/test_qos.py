@@ -8,9 +8,9 @@ from evenflow.control.controller import Controller
 from evenflow.control.events import Record, RegionOpened
 from evenflow.model.weights import weight_of
 from evenflow.policy import Hash
-from evenflow.policy.sharing import Sharing
-from evenflow.runtime.qos import Named
-from evenflow.runtime.service import ServiceOrder
+from evenflow.policy.keyed.fair_queue import ServiceOrder
+from evenflow.policy.keyed.sharing import Sharing
+from evenflow.runtime.cluster.qos import Named
 
 
 def test_further_uses_of_a_name_have_its_weight():

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenflow.runtime.channel import Meter
-from evenflow.runtime.link import Link
-from evenflow.runtime.routes import DEPTH, ROUTES, WINDOW
+from evenflow.runtime.feeder.link import Link
+from evenflow.runtime.feeder.routes import DEPTH, ROUTES, WINDOW
+from evenflow.runtime.wire.channel import Meter
 
 
 class Region:

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.rules.errors import RuleError
-from evenflow.rules.functions import Function
+from evenflow.rules.expressions.functions import Function
+from evenflow.rules.language.errors import RuleError
 from evenflow.rules.operator import RuleOperator
 
 TICK = pa.schema(

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import FunctionError
-from evenflow.rules.functions import CHUNK, Function
+from evenflow.rules.expressions.functions import CHUNK, Function
 from evenflow.rules.operator import RuleOperator
-from tests.unit.rules_runs import push
+from tests.support.rules_runs import push
 
 
 def test_functions_are_called_with_so_many_values_at_most():

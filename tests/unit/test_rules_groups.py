@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evenflow.rules import groups
-from evenflow.rules.grouped import FEW, Grouped
 from evenflow.rules.operator import RuleOperator
+from evenflow.rules.windows import groups
+from evenflow.rules.windows.grouped import FEW, Grouped
 
 
 @pytest.mark.parametrize("tail", ["group by symbol", "group by symbol, x"])

@@ -17,10 +17,10 @@ import evenflow.rules
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.keyed import identity
 from evenflow.rules import engine as engine_module
-from evenflow.rules.memory import BLOCK
 from evenflow.rules.operator import RuleOperator
+from evenflow.rules.windows.memory import BLOCK
 from evenflow.testing import check_operator
-from tests.unit.rules_runs import push
+from tests.support.rules_runs import push
 from tests.unit.test_rules_parser import PAPER
 
 ISSUE = """SELECT * FROM Tweet.std:lastevent() LE, Tweet.std:groupwin(fingerprint).win:length(500) TW

@@ -5,10 +5,10 @@ import pickle
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.rules import syntax as s
-from evenflow.rules.errors import RuleError, Text
-from evenflow.rules.parser import parse
-from evenflow.rules.printing import KEYWORDS, show
+from evenflow.rules.language import syntax as s
+from evenflow.rules.language.errors import RuleError, Text
+from evenflow.rules.language.parser import parse
+from evenflow.rules.language.printing import KEYWORDS, show
 
 PAPER = """SELECT *
 FROM Tweet.std:lastevent () LE,

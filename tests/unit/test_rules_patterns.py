@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evenflow.rules.errors import RuleError, Text
-from evenflow.rules.functions import Function
-from evenflow.rules.parser import parse
-from evenflow.rules.patterns import Patterns, TooManyWaiting
+from evenflow.rules.expressions.functions import Function
+from evenflow.rules.language.errors import RuleError, Text
+from evenflow.rules.language.parser import parse
+from evenflow.rules.patterns.matching import Patterns, TooManyWaiting
 
 STREAMS = ("A", "B", "C")
 SCHEMA = pa.schema([("x", pa.int64()), ("word", pa.string())])

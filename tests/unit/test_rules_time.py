@@ -8,8 +8,8 @@ import pytest
 from evenflow.errors import InvalidArgument
 from evenflow.operators.timed import END
 from evenflow.rules.operator import RuleOperator
-from tests.unit import timed_model
-from tests.unit.rules_time import SECOND, Driver, run
+from tests.support import timed_model
+from tests.support.rules_time import SECOND, Driver, run
 
 BATCH = "select k, count(*) n, sum(x) s from T.win:time_batch(10 sec) group by k"
 

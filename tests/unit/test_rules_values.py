@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import FunctionError
-from evenflow.rules.errors import RuleError
+from evenflow.rules.language.errors import RuleError
 from evenflow.rules.operator import RuleOperator
-from tests.unit.rules_runs import push, values
+from tests.support.rules_runs import push, values
 
 BIG = 2**53 + 1
 

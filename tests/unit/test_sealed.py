@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenflow.errors import CorruptState, InvalidArgument, StoreError
-from evenflow.state.sealed import CHUNK, KEY_BLOB, TAG, Place, SealedStore, key_of
-from evenflow.state.store import open_store
-from evenflow.state.units import load_units, pack_units
+from evenflow.state.checkpoint.unit_snapshots import load_units, pack_units
+from evenflow.state.store.opening import open_store
+from evenflow.state.store.sealed import CHUNK, KEY_BLOB, TAG, Place, SealedStore, key_of
 from evenflow.testing import check_store
-from tests.unit.state_memory import Memory
+from tests.support.state_memory import Memory
 
 KEY = key_of("correct horse battery staple")
 

@@ -5,9 +5,9 @@ import pickle
 import pytest
 
 from evenflow.policy import RoundRobin
-from evenflow.runtime.feeder import Feed
-from evenflow.runtime.settings import Settings
-from evenflow.runtime.worker import WorkerTask
+from evenflow.runtime.feeder.ordered import Feed
+from evenflow.runtime.wire.settings import Settings
+from evenflow.runtime.worker.loop import WorkerTask
 from evenflow.testing import Emulate
 
 SETTINGS = Settings("c1", "127.0.0.1", 4242, b"hunter2hunter2", 1.0, 60.0, Emulate(20, {0: 10}))

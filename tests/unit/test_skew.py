@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenflow.runtime.skew import SkewBuffer
+from evenflow.runtime.feeder.skew import SkewBuffer
 
 UNITS = 4
 """Key k is in unit k mod 4; there is one more unit, for null keys."""

@@ -2,8 +2,9 @@
 
 import pytest
 
-from evenflow.runtime.splitter import FRAME_BYTES, GROWTH, RAMP_S, FrameSize, Turns, aim_s
-from evenflow.runtime.splitter import SHARED_FRAME_S as FRAME_S
+from evenflow.runtime.feeder.frame_size import FRAME_BYTES, GROWTH, RAMP_S, FrameSize, aim_s
+from evenflow.runtime.feeder.frame_size import SHARED_FRAME_S as FRAME_S
+from evenflow.runtime.feeder.turns import Turns
 
 
 def picks(turns, count):

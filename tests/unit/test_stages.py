@@ -1,6 +1,6 @@
 """Which of the RDDs of a stage keeps the rows of an operator."""
 
-from evenflow.runtime.stages import RDD, keeper_of, operators_in
+from evenflow.runtime.driver.stages import RDD, keeper_of, operators_in
 
 
 def chain(*steps):

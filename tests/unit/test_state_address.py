@@ -5,8 +5,9 @@ import sys
 import pytest
 
 from evenflow.errors import InvalidArgument, StoreError
-from evenflow.runtime.arguments import where_of
-from evenflow.state.store import open_store, shown
+from evenflow.runtime.cluster.arguments import where_of
+from evenflow.state.store.base import shown
+from evenflow.state.store.opening import open_store
 
 ADDRESSES = {
     "/tmp/state": "/tmp/state",
@@ -43,7 +44,7 @@ def test_a_file_system_that_is_hdfs_is_refused():
 
 
 def test_without_psycopg(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("evenflow.state.postgres")]:
+    for name in [name for name in sys.modules if name.startswith("evenflow.state.store.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(StoreError, match=r"postgresql://host/db: .*psycopg.*pip install evenflow\[postgres\]") as said:

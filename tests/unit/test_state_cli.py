@@ -7,15 +7,16 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from evenflow.cli import app
-from evenflow.state.chain import note_operators, operators
-from evenflow.state.claim import claim
-from evenflow.state.manifest import Log, Manifest, log_name, put_manifest, units_name
-from evenflow.state.sealed import Place, key_of
-from evenflow.state.segments import SegmentWriter
-from evenflow.state.store import open_store
-from evenflow.state.survey import verify
-from evenflow.state.units import pack_units
+from evenflow.cli.app import app
+from evenflow.state.checkpoint.chain import note_operators, operators
+from evenflow.state.checkpoint.manifest import Log, Manifest, put_manifest
+from evenflow.state.checkpoint.segments import SegmentWriter
+from evenflow.state.checkpoint.survey import verify
+from evenflow.state.checkpoint.unit_snapshots import pack_units
+from evenflow.state.store.blob_names import log_name, units_name
+from evenflow.state.store.claim import claim
+from evenflow.state.store.opening import open_store
+from evenflow.state.store.sealed import Place, key_of
 
 SCHEMA = pa.schema({"x": pa.float64(), "hash": pa.int64()})
 LIFE = "0.5f"

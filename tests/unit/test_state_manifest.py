@@ -7,26 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenflow.errors import CorruptState, StoreError
-from evenflow.state.chain import latest, note_operators, unfinished
-from evenflow.state.layout import FORMAT
-from evenflow.state.manifest import (
+from evenflow.state.checkpoint.chain import latest, note_operators, unfinished
+from evenflow.state.checkpoint.manifest import Log, Manifest, decode, encode, put_manifest, read_manifest
+from evenflow.state.checkpoint.survey import verify
+from evenflow.state.store.blob_names import (
     BlobName,
-    Log,
-    Manifest,
     begun_name,
-    decode,
-    encode,
     epoch_name,
     log_name,
     parse,
     prefix_of,
-    put_manifest,
-    read_manifest,
     units_name,
     whole_name,
 )
-from evenflow.state.survey import verify
-from tests.unit.state_memory import Memory
+from evenflow.state.store.layout import FORMAT
+from tests.support.state_memory import Memory
 
 number = st.integers(0, 10**12)
 writer = st.builds(lambda worker, life: f"{worker}.{life}", number, st.text("0123456789abcdef", min_size=1))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from evenflow.errors import CorruptState
 from evenflow.operators.hosted import units_of
-from evenflow.state.replay import replay
-from evenflow.state.segments import SegmentWriter
-from tests.unit.state_memory import Memory
+from evenflow.state.checkpoint.replay import replay
+from evenflow.state.checkpoint.segments import SegmentWriter
+from tests.support.state_memory import Memory
 
 SCHEMA = pa.schema({"row": pa.int64(), "hash": pa.int64()})
 UNITS, WORKERS = 5, 3

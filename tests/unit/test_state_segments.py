@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenflow.errors import CorruptState, InvalidArgument
-from evenflow.state.segments import HEADER_BYTES, Rows, SegmentWriter, Tenure, read_segment
+from evenflow.state.checkpoint.segments import HEADER_BYTES, Rows, SegmentWriter, Tenure, read_segment
 
 SCHEMA = pa.schema({"text": pa.string(), "hash": pa.int64()})
 

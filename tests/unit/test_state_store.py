@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from evenflow.errors import InvalidArgument, StoreError, StoreInUse
-from evenflow.state.claim import VOID_S, claim
-from evenflow.state.disk import DiskStore
-from evenflow.state.files import ABANDONED_S, FileStore
-from evenflow.state.layout import FORMAT
-from evenflow.state.store import FORMAT_FILE, is_name, open_store, part, unpart
+from evenflow.state.store.base import FORMAT_FILE, is_name, part, unpart
+from evenflow.state.store.claim import VOID_S, claim
+from evenflow.state.store.disk import DiskStore
+from evenflow.state.store.files import ABANDONED_S, FileStore
+from evenflow.state.store.layout import FORMAT
+from evenflow.state.store.opening import open_store
 from evenflow.testing import check_store
-from tests.unit.state_memory import Memory
+from tests.support.state_memory import Memory
 
 
 def stores(tmp_path):
@@ -97,7 +98,7 @@ def test_a_name_that_is_too_long():
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from evenflow.state.disk import DiskStore
+from evenflow.state.store.disk import DiskStore
 store = DiskStore(Path(sys.argv[1]))
 store.put("a/old", [b"old"])
 call = getattr(os, sys.argv[2])
@@ -319,7 +320,7 @@ def test_the_second_cluster_is_told_who_the_first_is(tmp_path):
 def test_death_frees_the_disk(tmp_path):
     code = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from evenflow.state.disk import DiskStore; from evenflow.state.claim import claim\n"
+        "from evenflow.state.store.disk import DiskStore; from evenflow.state.store.claim import claim\n"
         "kept = claim(DiskStore(Path(sys.argv[1])), 'dead'); os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == -signal.SIGKILL

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenflow.errors import CorruptState, StoreError
-from evenflow.state import units as module
-from evenflow.state.units import check_units, load_units, pack_units, read_index
+from evenflow.state.checkpoint import unit_snapshots as module
+from evenflow.state.checkpoint.unit_snapshots import check_units, load_units, pack_units, read_index
 
 plain = st.none() | st.integers() | st.text(max_size=5) | st.lists(st.floats(allow_nan=False), max_size=3)
 arrays = st.lists(st.integers(0, 255), max_size=200).map(lambda values: np.array(values, np.uint8))
@@ -157,7 +157,7 @@ def test_code_that_is_not_there_any_more():
     code = (
         "import sys, types; gone = types.ModuleType('gone'); sys.modules['gone'] = gone\n"
         "exec('class State: pass', gone.__dict__)\n"
-        "from evenflow.state.units import pack_units\n"
+        "from evenflow.state.checkpoint.unit_snapshots import pack_units\n"
         "sys.stdout.buffer.write(b''.join(pack_units({5: gone.State()})))"
     )
     content = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout
@@ -166,7 +166,7 @@ def test_code_that_is_not_there_any_more():
 
 
 def test_through_a_store(tmp_path):
-    from evenflow.state.store import open_store
+    from evenflow.state.store.opening import open_store
 
     with open_store(tmp_path) as store:
         store.put("units/1", pack_units({1: np.arange(10)}))

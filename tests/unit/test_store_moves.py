@@ -5,14 +5,13 @@ import queue
 import pytest
 
 from evenflow.control.movement import PATIENCE_S
-from evenflow.control.tickets import ticket
-from evenflow.runtime.depot import Depot, Stored, Unfetched
-from evenflow.runtime.mover import Parcel, Undelivered
-
-from ..wire.keyed_rig import Nth
-from .state_memory import Memory
-from .test_host import KEY, Site
-from .test_movement import FEEDERS, ask, brief, move, movements
+from evenflow.model.tickets import ticket
+from evenflow.runtime.worker.direct_transfer import Parcel, Undelivered
+from evenflow.runtime.worker.store_transfer import Depot, Stored, Unfetched
+from tests.support.keyed_rig import Nth
+from tests.support.state_memory import Memory
+from tests.unit.test_host import KEY, Site
+from tests.unit.test_movement import FEEDERS, ask, brief, move, movements
 
 
 def by_store():

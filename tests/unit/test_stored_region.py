@@ -31,7 +31,7 @@ from evenflow.control.events import (
     WorkerReport,
 )
 from evenflow.policy import Hash
-from evenflow.runtime.queries import Queries
+from evenflow.runtime.driver.queries import Queries
 
 UNITS = 6
 

@@ -15,7 +15,7 @@ from evenflow.stories.operator import FirstStory
 from evenflow.stories.similarity import Similarity, cosine
 from evenflow.stories.vectors import CELL, Vectors
 from evenflow.testing import check_operator
-from tests.unit.stories_model import similarities, some_texts
+from tests.support.stories_model import similarities, some_texts
 
 ROWS = pa.schema({"vector": pa.binary()})
 

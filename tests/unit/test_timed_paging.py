@@ -9,9 +9,9 @@ from evenflow.operators.hosted import Hosted
 from evenflow.operators.rolling import RollingMean, RunningCount
 from evenflow.operators.timed import END, NOW, Timed
 from evenflow.operators.waiting import ROW_BYTES, Waiting, WaitingRoom
-from evenflow.state.paging import Paged, Spilled
-from evenflow.state.pool import Pool
-from evenflow.state.spill import Spill
+from evenflow.state.paging.paged import Paged, Spilled
+from evenflow.state.paging.pool import Pool
+from evenflow.state.paging.spill import Spill
 
 UNITS = 33
 ROWS = pa.schema({"who": pa.int64(), "at": pa.int64(), "text": pa.string()})

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenflow.state.store import open_store
+from evenflow.state.store.opening import open_store
 from evenflow.testing import check_operator
 from evenflow.torture import damage, hooks, store, view
 from evenflow.torture.check import COLUMNS, Verdict, committed, compare, compare_windows

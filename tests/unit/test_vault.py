@@ -5,12 +5,12 @@ import pytest
 
 from evenflow.control.attempts import Base, Begun, Log, Saved, SavedUnits, Whole
 from evenflow.control.events import Save
-from evenflow.runtime.vault import Kept, Vault
-from evenflow.state.chain import operators
-from evenflow.state.manifest import log_name, units_name
-from evenflow.state.survey import verify
-from evenflow.state.units import pack_units
-from tests.unit.state_memory import Memory
+from evenflow.runtime.driver.checkpoint import Kept, Vault
+from evenflow.state.checkpoint.chain import operators
+from evenflow.state.checkpoint.survey import verify
+from evenflow.state.checkpoint.unit_snapshots import pack_units
+from evenflow.state.store.blob_names import log_name, units_name
+from tests.support.state_memory import Memory
 
 WRITER = "0.7"
 

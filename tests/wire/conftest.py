@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from evenflow.runtime import switchboard
-from tests.wire.rig import PATIENCE_S, Rig, until
+from evenflow.runtime.wire import poller as switchboard
+from tests.support.rig import PATIENCE_S, Rig, until
 
 
 def _open():

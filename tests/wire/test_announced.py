@@ -4,12 +4,12 @@ import pickle
 
 import pytest
 
-from evenflow.control.tickets import ticket
-from evenflow.runtime import mover
-from evenflow.runtime.frames import Frame, Kind
-from evenflow.runtime.labels import Label
-from tests.wire.keyed_rig import Keyed, check, rows
-from tests.wire.rig import Peer, until
+from evenflow.model.tickets import ticket
+from evenflow.runtime.wire.frames import Frame, Kind
+from evenflow.runtime.worker import direct_transfer as mover
+from evenflow.runtime.worker.move_label import Label
+from tests.support.keyed_rig import Keyed, check, rows
+from tests.support.rig import Peer, until
 
 READ = []
 """What was unpickled, and must not be."""

@@ -5,9 +5,8 @@ import sys
 import pytest
 
 from evenflow.errors import FunctionError
-
-from .keyed_rig import Keyed, Nth, rows
-from .rig import Rig, until
+from tests.support.keyed_rig import Keyed, Nth, rows
+from tests.support.rig import Rig, until
 
 
 class Leaving(Nth):

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import ClusterStopped, FunctionError, ProtocolError, RegionStalled, WorkerLost
-from evenflow.runtime import bodies, feeder
-from evenflow.runtime.channel import PeerGone
-from evenflow.runtime.frames import Frame, Kind
-from tests.wire.rig import IDS, PATIENCE_S, Even, Impostor, batches, ids, until
+from evenflow.runtime.feeder import ordered as feeder
+from evenflow.runtime.wire.channel import PeerGone
+from evenflow.runtime.wire.frames import Frame, Kind
+from evenflow.runtime.worker import codec as bodies
+from tests.support.rig import IDS, PATIENCE_S, Even, Impostor, batches, ids, until
 
 ROWS = batches(2000, 100)
 

@@ -11,11 +11,11 @@ import pytest
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened, StageFacts
 from evenflow.errors import StateLost
-from evenflow.runtime.driver import Driver
-from evenflow.runtime.vault import Kept, Vault
-from tests.wire import keyed_rig
-from tests.wire.keyed_rig import UNITS, Keyed, check, rows
-from tests.wire.rig import HOST, PATIENCE_S, SECRET, Rig, until
+from evenflow.runtime.driver.checkpoint import Kept, Vault
+from evenflow.runtime.driver.controller_thread import Driver
+from tests.support import keyed_rig
+from tests.support.keyed_rig import UNITS, Keyed, check, rows
+from tests.support.rig import HOST, PATIENCE_S, SECRET, Rig, until
 from tests.wire.test_looking_up import Told
 
 STALL_S = 8.0

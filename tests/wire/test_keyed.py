@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from evenflow.policy import DlbH, DlbL, KeyGrouping, Lptf, PartialKeyGrouping
-
-from .keyed_rig import OUT, ROWS, UNITS, Flow, Keyed, Nth, check, rows
-from .rig import Rig, until
+from tests.support.keyed_rig import OUT, ROWS, UNITS, Flow, Keyed, Nth, check, rows
+from tests.support.rig import Rig, until
 
 
 @pytest.fixture

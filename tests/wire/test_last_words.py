@@ -2,9 +2,9 @@
 
 import time
 
-from evenflow.runtime.channel import PeerGone
-from evenflow.runtime.messages import control, parse
-from evenflow.runtime.switchboard import Lost, Opened, Received, Switchboard
+from evenflow.runtime.wire.channel import PeerGone
+from evenflow.runtime.wire.messages import control, parse
+from evenflow.runtime.wire.poller import Lost, Opened, Received, Switchboard
 
 SECRET = b"s" * 32
 

@@ -10,16 +10,15 @@ from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened, StageFacts
 from evenflow.errors import StoreError, StoreInUse
 from evenflow.policy import Hash
-from evenflow.runtime import patience
-from evenflow.runtime import vault as vault_module
-from evenflow.runtime.driver import Driver
-from evenflow.runtime.eventlog import EventLog
-from evenflow.runtime.vault import Kept, Vault
-from evenflow.state.claim import claim
-from evenflow.state.disk import DiskStore
-from evenflow.state.store import open_store
-
-from .rig import HOST, PATIENCE_S, SECRET, Peer, until
+from evenflow.runtime.driver import checkpoint as vault_module
+from evenflow.runtime.driver.checkpoint import Kept, Vault
+from evenflow.runtime.driver.controller_thread import Driver
+from evenflow.runtime.driver.eventlog import EventLog
+from evenflow.state.store import retry as patience
+from evenflow.state.store.claim import claim
+from evenflow.state.store.disk import DiskStore
+from evenflow.state.store.opening import open_store
+from tests.support.rig import HOST, PATIENCE_S, SECRET, Peer, until
 
 UNITS = 4
 

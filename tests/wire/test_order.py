@@ -16,14 +16,13 @@ from evenflow.model import MoveUnits
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.timed import NOW, Timed
 from evenflow.policy import Hash
-from evenflow.runtime import feeding
-from evenflow.runtime.keyed_feeder import KeyedFeed
-from evenflow.runtime.keys import KEY
-from evenflow.runtime.ticks import OrderedFeed, TickFeed
-
-from ..unit.timed_model import SESSIONS, Sessions, expected_sessions
-from .keyed_rig import Keyed, numbered, rows
-from .rig import Rig
+from evenflow.runtime.cluster.keys import KEY
+from evenflow.runtime.feeder import connections as feeding
+from evenflow.runtime.feeder.keyed import KeyedFeed
+from evenflow.runtime.feeder.ticks import OrderedFeed, TickFeed
+from tests.support.keyed_rig import Keyed, numbered, rows
+from tests.support.rig import Rig
+from tests.support.timed_model import SESSIONS, Sessions, expected_sessions
 
 UNITS, SHARES = 16, 3
 ROWS = pa.schema({"who": pa.int64(), "at": pa.int64(), "id": pa.int64()})

@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from evenflow.policy.balance import Splitting
-from evenflow.runtime import bodies, channel, feeder
-from evenflow.runtime.merger import Merger
+from evenflow.model.routing import Splitting
+from evenflow.runtime.feeder import ordered as feeder
+from evenflow.runtime.feeder.ordered_merge import Merger
+from evenflow.runtime.wire import channel
+from evenflow.runtime.worker import codec as bodies
 from evenflow.testing import Emulate
-from tests.wire.rig import IDS, PATIENCE_S, Even, batches, ids
+from tests.support.rig import IDS, PATIENCE_S, Even, batches, ids
 
 MODES = {mode: type(f"Even_{mode}", (Even,), {"splitting": mode}) for mode in get_args(Splitting)}
 """Every splitter must pass the same tests."""

@@ -15,14 +15,15 @@ import psutil
 import pytest
 
 from evenflow.errors import BlobMissing, EvenflowError, InvalidArgument, StoreError, StoreInUse
-from evenflow.state import postgres, postgres_link
-from evenflow.state.claim import claim
-from evenflow.state.fence import View
-from evenflow.state.store import open_store, part
+from evenflow.state.store import postgres, postgres_link
+from evenflow.state.store.base import part
+from evenflow.state.store.claim import claim
+from evenflow.state.store.fence import View
+from evenflow.state.store.opening import open_store
 from evenflow.testing import check_store
-from tests.postgres_server import Server
+from tests.support.postgres_server import Server
+from tests.support.rig import until
 from tests.unit.test_state_cli import run, write_epoch
-from tests.wire.rig import until
 
 LOG = "op/q1/log/{}.1.0.77.0"
 _schemas = itertools.count()
@@ -109,7 +110,7 @@ def test_few_connections(server, uri):
 
 _WRITER = """
 import sys
-from evenflow.state.store import open_store
+from evenflow.state.store.opening import open_store
 with open_store(sys.argv[1]) as store:
     for number in range(8):
         store.put(f"w/q/{sys.argv[2]}.{number}", [sys.argv[2].encode() * 1000])
@@ -335,8 +336,8 @@ def store_name(server, uri):
 
 _HOLDER = """
 import sys, time
-from evenflow.state.claim import claim
-from evenflow.state.store import open_store
+from evenflow.state.store.claim import claim
+from evenflow.state.store.opening import open_store
 held = claim(open_store(sys.argv[1]), "the other")
 print("held", flush=True)
 time.sleep(600)

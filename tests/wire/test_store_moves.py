@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 
 from evenflow.errors import StoreError
-from evenflow.runtime import depot
-from evenflow.runtime.channel import PeerGone
-from evenflow.runtime.mover import Mover
-from evenflow.runtime.vault import Vault
-from evenflow.state.disk import DiskStore
-from evenflow.state.fence import View
-from evenflow.state.manifest import MOVES, move_name
-from evenflow.state.store import open_store
-from tests.postgres_server import Server
-
-from .keyed_rig import UNITS, Flow, Keyed, Nth, check, rows
-from .rig import Rig, until
+from evenflow.runtime.driver.checkpoint import Vault
+from evenflow.runtime.wire.channel import PeerGone
+from evenflow.runtime.worker import store_transfer as depot
+from evenflow.runtime.worker.direct_transfer import Mover
+from evenflow.state.store.blob_names import MOVES, move_name
+from evenflow.state.store.disk import DiskStore
+from evenflow.state.store.fence import View
+from evenflow.state.store.opening import open_store
+from tests.support.keyed_rig import UNITS, Flow, Keyed, Nth, check, rows
+from tests.support.postgres_server import Server
+from tests.support.rig import Rig, until
 
 _schemas = itertools.count()
 

@@ -5,9 +5,10 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from evenflow.runtime import eventlog, switchboard
-from evenflow.runtime.frames import Frame, Kind
-from tests.wire.rig import IDS, PATIENCE_S, SECRET, Peer, batches, ids, until
+from evenflow.runtime.driver import eventlog
+from evenflow.runtime.wire import poller as switchboard
+from evenflow.runtime.wire.frames import Frame, Kind
+from tests.support.rig import IDS, PATIENCE_S, SECRET, Peer, batches, ids, until
 
 HELLO = {"type": "worker", "worker": 0, "host": "127.0.0.1", "port": 1, "pid": 1, "task": [0, 0]}
 FEEDER = {"type": "feeder", "region": "r1", "partition": 0, "attempt": 0, "query": "", "epoch": 0}

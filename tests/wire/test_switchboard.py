@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from evenflow.runtime import switchboard
-from evenflow.runtime.channel import PeerGone
-from evenflow.runtime.frames import Encoder, Frame, Kind
-from evenflow.runtime.handshake import Handshake
-from evenflow.runtime.switchboard import Lost, Opened, Received, Switchboard
+from evenflow.runtime.wire import poller as switchboard
+from evenflow.runtime.wire.channel import PeerGone
+from evenflow.runtime.wire.frames import Encoder, Frame, Kind
+from evenflow.runtime.wire.handshake import Handshake
+from evenflow.runtime.wire.poller import Lost, Opened, Received, Switchboard
 
 SECRET = b"s" * 32
 PATIENCE_S = 60.0

@@ -15,16 +15,21 @@ from evenflow.control.attempts import Base, Log
 from evenflow.control.events import RegionOpened, Save
 from evenflow.errors import ClusterStopped, EvenflowError
 from evenflow.policy import Hash
-from evenflow.runtime import depot, journal, loader, session, supervisor, switchboard
-from evenflow.runtime.copies import Copies
-from evenflow.runtime.depot import Depot, Unfetched
-from evenflow.runtime.interrupts import Interrupts
-from evenflow.runtime.journal import Journal, Outcome
-from evenflow.runtime.loader import Loader, Order
-from evenflow.runtime.mover import Mover, Parcel, Undelivered
-from evenflow.runtime.vault import Kept, Unpassing, Vault
-from tests.wire.keyed_rig import Keyed, rows
-from tests.wire.rig import ids, until
+from evenflow.runtime.cluster import session
+from evenflow.runtime.cluster import worker_jobs as supervisor
+from evenflow.runtime.cluster.interrupts import Interrupts
+from evenflow.runtime.driver.checkpoint import Kept, Unpassing, Vault
+from evenflow.runtime.wire import poller as switchboard
+from evenflow.runtime.worker import blob_writer as journal
+from evenflow.runtime.worker import restore as loader
+from evenflow.runtime.worker import store_transfer as depot
+from evenflow.runtime.worker.blob_writer import Journal, Outcome
+from evenflow.runtime.worker.direct_transfer import Mover, Parcel, Undelivered
+from evenflow.runtime.worker.instances import Copies
+from evenflow.runtime.worker.restore import Loader, Order
+from evenflow.runtime.worker.store_transfer import Depot, Unfetched
+from tests.support.keyed_rig import Keyed, rows
+from tests.support.rig import ids, until
 
 THREADS = {
     "runtime/depot.py": "evenflow-depot",
@@ -222,7 +227,7 @@ def test_what_is_not_the_stores_fault_is_named_at_once(kept, monkeypatch):
     assert saved(kept, 1) == ""
     began = time.monotonic()
     with monkeypatch.context() as broken:
-        broken.setattr("evenflow.runtime.vault.put_manifest", boom)
+        broken.setattr("evenflow.runtime.driver.checkpoint.put_manifest", boom)
         why = saved(kept, 2)
     assert isinstance(why, Unpassing)
     assert why == "MemoryError: on purpose"

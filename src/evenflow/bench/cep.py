@@ -27,8 +27,8 @@ from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot
 from evenflow.model.capacity import Emulate
 from evenflow.policy import keyed_balance_named
-from evenflow.policy.loads import imbalance
-from evenflow.runtime.cluster import Cluster
+from evenflow.policy.keyed.loads import imbalance
+from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.stories.lsh import BITS, Fingerprints
 from evenflow.stories.operator import HISTORY, FirstStory
 from evenflow.stories.vectors import Vectors

@@ -23,8 +23,8 @@ from evenflow.model import KeyedSnapshot
 from evenflow.model.capacity import Emulate
 from evenflow.operators.hosted import units_of
 from evenflow.operators.rolling import RollingMean
-from evenflow.runtime.cluster import Cluster
-from evenflow.runtime.keys import hashes
+from evenflow.runtime.cluster.cluster import Cluster
+from evenflow.runtime.feeder.hashing import hashes
 
 WINDOW = 100
 """Rows in the rolling mean."""

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from evenflow.bench.probe import ROW_SCHEMA, TALLY_SCHEMA, Source, Tally, tally
 from evenflow.model.capacity import Emulate, Slowdown
 from evenflow.policy import Balance, BlockingRate, Oracle, balance_named
-from evenflow.runtime.cluster import Cluster
+from evenflow.runtime.cluster.cluster import Cluster
 
 REACTED = 0.9
 """A region has taken a change in when it runs at this share of the new ideal."""

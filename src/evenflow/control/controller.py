@@ -40,12 +40,12 @@ from evenflow.control.events import (
     WorkerReport,
     WorkerTrouble,
 )
-from evenflow.control.keyed import KeyedRegion
-from evenflow.control.region import Region, refused
+from evenflow.control.keyed_region import KeyedRegion
+from evenflow.control.ordered_region import Region, refused
 from evenflow.control.workers import Worker, Workers
 from evenflow.model import WorkerStatus
-from evenflow.policy.balance import Balance
-from evenflow.policy.sharing import Sharing
+from evenflow.policy.keyed.sharing import Sharing
+from evenflow.policy.ordered.balance import Balance
 
 KEPT_REGIONS = 1000
 """Of regions that nobody feeds, only the latest of this many are kept: a query may open one a micro-batch."""

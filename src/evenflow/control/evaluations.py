@@ -19,8 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from evenflow.control.epochs import Epochs
-from evenflow.control.events import FIRST_SHARE, FeederJoined, Peer, StageFacts
+from evenflow.control.events import FeederJoined, Peer, StageFacts
 from evenflow.errors import SEVERAL_ACTIONS
+from evenflow.model.routing import FIRST_SHARE
 
 IDLE_S = 60.0
 """State of a batch evaluation that nobody has fed for this long is dropped."""

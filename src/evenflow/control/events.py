@@ -10,13 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.model import MoveUnits
-from evenflow.policy.balance import Balance
-from evenflow.policy.keyed import KeyedBalance
+from evenflow.policy.keyed.balance import KeyedBalance
+from evenflow.policy.ordered.balance import Balance
 
 Peer = int
 """Whoever is behind one control connection, by a number the I/O around the controller gives out."""
-FIRST_SHARE = 1 << 20
-"""Partitions of the second stage of an evaluation, that of the ticks, are numbered from here on."""
 Transfer = Literal["direct", "store"]
 """How units move: from one worker to the other, or by way of the store."""
 

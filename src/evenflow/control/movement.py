@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 
 from evenflow.control.events import Instruction, Peer, Record, Tell, Transfer
-from evenflow.control.tickets import ticket
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits, RoutingTable
+from evenflow.model.tickets import ticket
 
 MARKERS_S = 2.0
 """Feeders have this long to send their markers. One that waits for Spark cannot, and others' rows wait for it."""

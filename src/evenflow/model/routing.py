@@ -1,16 +1,27 @@
-"""The routing table of a keyed operator: which worker owns which unit."""
+"""How rows find their worker: the ways of splitting an ordered region, and the routing table of a keyed operator."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:  # numpy weighs 20 MB, and every process imports this package
     import numpy as np
     import numpy.typing as npt
 
     Owners = npt.NDArray[np.int32]
+
+MOST_UNITS = 1_000_000
+"""Of one keyed operator."""
+FIRST_SHARE = 1 << 20
+"""Partitions of the second stage of an evaluation, that of the ticks, are numbered from here on."""
+Splitting = Literal["block", "reroute", "credits"]
+"""What the splitter does when the next connection in turn is full.
+
+`block`: waits for it, and meters the wait (ordered-regions §3.1). `reroute`: tries the others first (§4.4).
+`credits`: never offers a frame to a connection whose outstanding frames already keep it busy.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

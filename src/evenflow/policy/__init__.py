@@ -1,55 +1,87 @@
-"""Pure decisions, one file a policy, by name."""
+"""Pure decisions, one file a policy, by name. Each is imported when it is asked for: some bring scipy along."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from evenflow.errors import InvalidArgument
-from evenflow.policy.auto import Auto
-from evenflow.policy.balance import Balance
-from evenflow.policy.blocking_rate import BlockingRate
-from evenflow.policy.credits import Credits
-from evenflow.policy.dlb import DlbH, DlbL
-from evenflow.policy.flux import Flux
-from evenflow.policy.flux_auto import FluxAuto
-from evenflow.policy.flux_hybrid import FluxHybrid
-from evenflow.policy.flux_memory import FluxMemory
-from evenflow.policy.hash_units import Hash
-from evenflow.policy.keyed import KeyedBalance
-from evenflow.policy.kg import KeyGrouping
-from evenflow.policy.lptf import Lptf
-from evenflow.policy.oracle import Oracle
-from evenflow.policy.pkg import PartialKeyGrouping
-from evenflow.policy.reroute import Reroute
-from evenflow.policy.river import River
-from evenflow.policy.round_robin import RoundRobin
-from evenflow.policy.static import StaticWeights
+
+if TYPE_CHECKING:
+    from evenflow.policy.keyed.auto import Auto
+    from evenflow.policy.keyed.balance import KeyedBalance
+    from evenflow.policy.keyed.dlb import DlbH, DlbL
+    from evenflow.policy.keyed.flux import Flux
+    from evenflow.policy.keyed.flux_auto import FluxAuto
+    from evenflow.policy.keyed.flux_hybrid import FluxHybrid
+    from evenflow.policy.keyed.flux_memory import FluxMemory
+    from evenflow.policy.keyed.hash_units import Hash
+    from evenflow.policy.keyed.kg import KeyGrouping
+    from evenflow.policy.keyed.lptf import Lptf
+    from evenflow.policy.keyed.pkg import PartialKeyGrouping
+    from evenflow.policy.keyed.river import River
+    from evenflow.policy.ordered.balance import Balance
+    from evenflow.policy.ordered.blocking_rate import BlockingRate
+    from evenflow.policy.ordered.credits import Credits
+    from evenflow.policy.ordered.oracle import Oracle
+    from evenflow.policy.ordered.reroute import Reroute
+    from evenflow.policy.ordered.round_robin import RoundRobin
+    from evenflow.policy.ordered.static import StaticWeights
 
 T = TypeVar("T")
 
-BALANCES: dict[str, type[Balance]] = {
-    balance.name: balance for balance in (BlockingRate, Credits, Oracle, Reroute, RoundRobin, StaticWeights)
+_ORDERED = {
+    "blocking-rate": ("ordered.blocking_rate", "BlockingRate"),
+    "credits": ("ordered.credits", "Credits"),
+    "oracle": ("ordered.oracle", "Oracle"),
+    "reroute": ("ordered.reroute", "Reroute"),
+    "round-robin": ("ordered.round_robin", "RoundRobin"),
+    "static": ("ordered.static", "StaticWeights"),
 }
+_KEYED = {
+    "auto": ("keyed.auto", "Auto"),
+    "dlb-h": ("keyed.dlb", "DlbH"),
+    "dlb-l": ("keyed.dlb", "DlbL"),
+    "flux": ("keyed.flux", "Flux"),
+    "flux-auto": ("keyed.flux_auto", "FluxAuto"),
+    "flux-hybrid": ("keyed.flux_hybrid", "FluxHybrid"),
+    "flux-memory": ("keyed.flux_memory", "FluxMemory"),
+    "hash": ("keyed.hash_units", "Hash"),
+    "kg": ("keyed.kg", "KeyGrouping"),
+    "lptf": ("keyed.lptf", "Lptf"),
+    "pkg": ("keyed.pkg", "PartialKeyGrouping"),
+    "river": ("keyed.river", "River"),
+}
+_HOMES = {
+    "Balance": "ordered.balance",
+    "KeyedBalance": "keyed.balance",
+    **{name: home for home, name in (*_ORDERED.values(), *_KEYED.values())},
+}
+
+
+class _Choice(Mapping[str, type[T]], Generic[T]):
+    """Classes by the names of their balances."""
+
+    def __init__(self, homes: Mapping[str, tuple[str, str]]) -> None:
+        self._homes = homes
+
+    def __getitem__(self, name: str) -> type[T]:
+        home, kind = self._homes[name]
+        found: type[T] = getattr(import_module(f"{__name__}.{home}"), kind)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)
+
+
+BALANCES: Mapping[str, type[Balance]] = _Choice(_ORDERED)
 """The balances of an ordered region, by name."""
-KEYED_BALANCES: dict[str, type[KeyedBalance]] = {
-    balance.name: balance
-    for balance in (
-        Auto,
-        DlbH,
-        DlbL,
-        Flux,
-        FluxAuto,
-        FluxHybrid,
-        FluxMemory,
-        Hash,
-        KeyGrouping,
-        Lptf,
-        PartialKeyGrouping,
-        River,
-    )
-}
+KEYED_BALANCES: Mapping[str, type[KeyedBalance]] = _Choice(_KEYED)
 """The balances of a keyed operator, by name."""
 
 
@@ -63,7 +95,7 @@ def keyed_balance_named(name: str, **options: Any) -> KeyedBalance:
     return _named(KEYED_BALANCES, name, options)
 
 
-def _named(choice: Mapping[str, Callable[..., T]], name: str, options: dict[str, Any]) -> T:
+def _named(choice: Mapping[str, type[T]], name: str, options: dict[str, Any]) -> T:
     if name not in choice:
         raise InvalidArgument(f"there is no balance {name!r}: choose one of {', '.join(sorted(choice))}")
     parameters = inspect.signature(choice[name]).parameters
@@ -74,6 +106,16 @@ def _named(choice: Mapping[str, Callable[..., T]], name: str, options: dict[str,
         problem = f"does not take {', '.join(unknown)}" if unknown else f"needs {', '.join(needed)}"
         raise InvalidArgument(f"balance {name!r} {problem}; it takes {takes}")
     return choice[name](**options)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 __all__ = [

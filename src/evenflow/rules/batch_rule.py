@@ -8,16 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.rules import syntax as s
-from evenflow.rules.batches import Batches, Released
-from evenflow.rules.binding import Scope
-from evenflow.rules.errors import Text
-from evenflow.rules.expressions import compile_condition, compile_expression, compile_group
-from evenflow.rules.frame import Columns, Frame, Moment, Results
-from evenflow.rules.groups import mixed
-from evenflow.rules.outputs import canonical, output
-from evenflow.rules.reducing import Reduction
-from evenflow.rules.views import grouping
+from evenflow.rules.expressions.binding import Scope
+from evenflow.rules.expressions.compiling import compile_condition, compile_expression, compile_group
+from evenflow.rules.expressions.frame import Columns, Frame, Moment, Results
+from evenflow.rules.expressions.outputs import canonical, output
+from evenflow.rules.language import syntax as s
+from evenflow.rules.language.errors import Text
+from evenflow.rules.windows.batches import Batches, Released
+from evenflow.rules.windows.groups import mixed
+from evenflow.rules.windows.reducing import Reduction
+from evenflow.rules.windows.views import grouping
 from evenflow.rules.world import Side, World, aggregated
 
 Longs = npt.NDArray[np.int64]

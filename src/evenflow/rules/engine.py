@@ -14,18 +14,18 @@ from evenflow.operators.adding import column_type
 from evenflow.operators.columns import locked, microseconds, require_time
 from evenflow.operators.declared import as_new, as_struct
 from evenflow.operators.keyed import Keys, Origin, Units
-from evenflow.rules import syntax as s
 from evenflow.rules.batch_rule import BatchRule
-from evenflow.rules.batches import NEVER
-from evenflow.rules.clock import Clock
-from evenflow.rules.errors import TOO_DEEP, Text
-from evenflow.rules.frame import Frame, Moment, Results
-from evenflow.rules.functions import Function
+from evenflow.rules.expressions.frame import Frame, Moment, Results
+from evenflow.rules.expressions.functions import Function
 from evenflow.rules.join_rule import JoinRule
-from evenflow.rules.lapsing import Lapsing
+from evenflow.rules.language import syntax as s
+from evenflow.rules.language.errors import TOO_DEEP, Text
 from evenflow.rules.match_rule import MatchRule
-from evenflow.rules.patterns import Patterns
+from evenflow.rules.patterns.matching import Patterns
 from evenflow.rules.stream_rule import StreamRule
+from evenflow.rules.windows.batches import NEVER
+from evenflow.rules.windows.clock import Clock
+from evenflow.rules.windows.lapsing import Lapsing
 from evenflow.rules.world import Bound, World
 
 RULE, LATE = "rule", "late"

@@ -11,18 +11,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.rules import syntax as s
-from evenflow.rules.binding import Scope
-from evenflow.rules.errors import Text
-from evenflow.rules.expressions import Compiled, Name, compile_condition, compile_expression, compile_group
-from evenflow.rules.frame import Frame, Part, Results
-from evenflow.rules.functions import CHUNK
-from evenflow.rules.gathered import Gathered
-from evenflow.rules.groups import mixed
-from evenflow.rules.memory import Memory, Seen
-from evenflow.rules.outputs import output
-from evenflow.rules.reducing import Reduction
-from evenflow.rules.views import EVERYTHING, grouping
+from evenflow.rules.expressions.binding import Scope
+from evenflow.rules.expressions.compiling import Compiled, Name, compile_condition, compile_expression, compile_group
+from evenflow.rules.expressions.frame import Frame, Part, Results
+from evenflow.rules.expressions.functions import CHUNK
+from evenflow.rules.expressions.gathered import Gathered
+from evenflow.rules.expressions.outputs import output
+from evenflow.rules.language import syntax as s
+from evenflow.rules.language.errors import Text
+from evenflow.rules.windows.groups import mixed
+from evenflow.rules.windows.memory import Memory, Seen
+from evenflow.rules.windows.reducing import Reduction
+from evenflow.rules.windows.views import EVERYTHING, grouping
 from evenflow.rules.world import Side, World, aggregated
 
 BYTES = 64 << 20

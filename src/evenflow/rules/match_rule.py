@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenflow.rules import syntax as s
-from evenflow.rules.errors import Text
-from evenflow.rules.expressions import compile_condition
-from evenflow.rules.frame import Columns, Frame, Results
-from evenflow.rules.outputs import aggregates, output
-from evenflow.rules.pattern_plan import plan
-from evenflow.rules.patterns import Patterns
-from evenflow.rules.printing import show
+from evenflow.rules.expressions.compiling import compile_condition
+from evenflow.rules.expressions.frame import Columns, Frame, Results
+from evenflow.rules.expressions.outputs import aggregates, output
+from evenflow.rules.language import syntax as s
+from evenflow.rules.language.errors import Text
+from evenflow.rules.language.printing import show
+from evenflow.rules.patterns.matching import Patterns
+from evenflow.rules.patterns.plan import plan
 from evenflow.rules.world import World
 
 

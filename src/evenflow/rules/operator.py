@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
-from evenflow.rules import syntax as s
-from evenflow.rules.errors import Text
-from evenflow.rules.functions import normalised
-from evenflow.rules.parser import parse
-from evenflow.rules.views import TIME_BATCH
+from evenflow.rules.expressions.functions import normalised
+from evenflow.rules.language import syntax as s
+from evenflow.rules.language.errors import Text
+from evenflow.rules.language.parser import parse
+from evenflow.rules.windows.views import TIME_BATCH
 
 if TYPE_CHECKING:
     from evenflow.rules.engine import Engine
@@ -155,9 +155,9 @@ class RuleOperator(KeyedOperator):
         return {"late": 0 if self._engine is None else self._engine.late}
 
     def warm_up(self, rows: pa.Schema) -> None:
-        from evenflow.rules.warming import warm_up
+        from evenflow.rules.warming import REHEARSAL, warm_up
 
-        warm_up(self._bind(rows), rows)
+        warm_up(self._bind(rows), rows, lambda: RuleOperator(REHEARSAL, key=["k"], time="t", lateness_s=100))
 
     def _begun(self) -> Engine | None:
         """The engine, if there has been anything for it."""

@@ -7,14 +7,14 @@ from functools import partial
 
 import numpy as np
 
-from evenflow.rules import syntax as s
-from evenflow.rules.cells import Cell, Sliding
-from evenflow.rules.clock import Counter, Numbers
-from evenflow.rules.errors import Text
-from evenflow.rules.expressions import compile_condition, compile_group
-from evenflow.rules.frame import Frame, Results
-from evenflow.rules.outputs import canonical, output
-from evenflow.rules.views import LENGTH, TIME, grouping
+from evenflow.rules.expressions.compiling import compile_condition, compile_group
+from evenflow.rules.expressions.frame import Frame, Results
+from evenflow.rules.expressions.outputs import canonical, output
+from evenflow.rules.language import syntax as s
+from evenflow.rules.language.errors import Text
+from evenflow.rules.windows.cells import Cell, Sliding
+from evenflow.rules.windows.clock import Counter, Numbers
+from evenflow.rules.windows.views import LENGTH, TIME, grouping
 from evenflow.rules.world import Side, World, aggregated
 
 

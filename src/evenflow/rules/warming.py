@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 
+from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.slots import Slots
 from evenflow.rules.engine import Engine
-from evenflow.rules.operator import RuleOperator
-from evenflow.rules.patterns import Patterns
+from evenflow.rules.patterns.matching import Patterns
 
 REHEARSAL = {
     "running": "select avg(x), min(x), stddev(x), count(*) from T",
@@ -23,8 +25,8 @@ REHEARSAL = {
 }
 
 
-def warm_up(engine: Engine, rows: pa.Schema) -> None:
-    """Run rules like those of the engine on rows of our own; and the engine's own patterns on none."""
+def warm_up(engine: Engine, rows: pa.Schema, rehearsal: Callable[[], KeyedOperator]) -> None:
+    """Run an operator with the rules of REHEARSAL on rows of our own; and the engine's own patterns on none."""
     for state in engine.world.states:
         if isinstance(state, Patterns):
             state.warm_up(rows)
@@ -42,7 +44,7 @@ def warm_up(engine: Engine, rows: pa.Schema) -> None:
     kinds = [pa.float64()] if not engine.world.exact else [pa.float64(), pa.decimal128(30, 2)]
     for kind in kinds:
         rows = some.set_column(0, "x", some.column(0).cast(kind))
-        actor = RuleOperator(REHEARSAL, key=["k"], time="t", lateness_s=100)
+        actor = rehearsal()
         for keys in (numbers % 2, numbers):
             actor.process(rows, units, keys)
         actor.sizes(np.array([0, 1], np.int32))

@@ -12,17 +12,17 @@ import pyarrow as pa
 from evenflow.errors import nearest
 from evenflow.operators.keyed import Units
 from evenflow.operators.slots import Longs
-from evenflow.rules import syntax as s
-from evenflow.rules.binding import Scope, listed, matching
-from evenflow.rules.cells import Reduced, reduced
-from evenflow.rules.clock import Clock
-from evenflow.rules.errors import Text
-from evenflow.rules.expressions import compile_condition, compile_expression
-from evenflow.rules.frame import Frame, Intake, Results
-from evenflow.rules.functions import Function
-from evenflow.rules.outputs import Output, aggregates, canonical
-from evenflow.rules.printing import show
-from evenflow.rules.views import Window, window
+from evenflow.rules.expressions.binding import Scope, listed, matching
+from evenflow.rules.expressions.compiling import compile_condition, compile_expression
+from evenflow.rules.expressions.frame import Frame, Intake, Results
+from evenflow.rules.expressions.functions import Function
+from evenflow.rules.expressions.outputs import Output, aggregates, canonical
+from evenflow.rules.language import syntax as s
+from evenflow.rules.language.errors import Text
+from evenflow.rules.language.printing import show
+from evenflow.rules.windows.cells import Reduced, reduced
+from evenflow.rules.windows.clock import Clock
+from evenflow.rules.windows.views import Window, window
 
 
 class State(Protocol):

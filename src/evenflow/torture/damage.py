@@ -9,9 +9,10 @@ import base64
 import json
 from pathlib import Path
 
-from evenflow.state.fence import split
-from evenflow.state.manifest import parse
-from evenflow.state.store import Store, open_store
+from evenflow.state.store.base import Store
+from evenflow.state.store.blob_names import parse
+from evenflow.state.store.fence import split
+from evenflow.state.store.opening import open_store
 from evenflow.torture.hooks import Hooks
 from evenflow.torture.schedule import DAMAGES, Fault
 

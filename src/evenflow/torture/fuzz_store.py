@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import CorruptState, StoreError
-from evenflow.state.manifest import Log, Manifest, decode, encode
-from evenflow.state.segments import Rows, SegmentWriter, read_segment
-from evenflow.state.units import load_units, pack_units, read_index
+from evenflow.state.checkpoint.manifest import Log, Manifest, decode, encode
+from evenflow.state.checkpoint.segments import Rows, SegmentWriter, read_segment
+from evenflow.state.checkpoint.unit_snapshots import load_units, pack_units, read_index
 from evenflow.torture.fuzz_wire import Wrong
 from evenflow.torture.mutations import bytes_of
 

@@ -19,20 +19,22 @@ import pyarrow as pa
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened, Tick
-from evenflow.control.tickets import ticket
 from evenflow.errors import HandshakeError, ProtocolError
+from evenflow.model.tickets import ticket
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.last import LastValue
 from evenflow.policy import Hash, RoundRobin
-from evenflow.runtime import driver, mover, worker
-from evenflow.runtime.channel import Channel
-from evenflow.runtime.copies import process
-from evenflow.runtime.eventlog import EventLog
-from evenflow.runtime.frames import Decoder, Encoder, Frame, Kind
-from evenflow.runtime.handshake import NONCE_BYTES, Handshake
-from evenflow.runtime.labels import Label
-from evenflow.runtime.messages import control, packed
-from evenflow.runtime.settings import Settings
+from evenflow.runtime.driver import controller_thread as driver
+from evenflow.runtime.driver.eventlog import EventLog
+from evenflow.runtime.wire.channel import Channel
+from evenflow.runtime.wire.frames import Decoder, Encoder, Frame, Kind
+from evenflow.runtime.wire.handshake import NONCE_BYTES, Handshake
+from evenflow.runtime.wire.messages import control, packed
+from evenflow.runtime.wire.settings import Settings
+from evenflow.runtime.worker import direct_transfer as mover
+from evenflow.runtime.worker import loop as worker
+from evenflow.runtime.worker.instances import process
+from evenflow.runtime.worker.move_label import Label
 from evenflow.torture.mutations import bytes_of, message_of
 
 SECRET = b"of the fuzz".ljust(32)

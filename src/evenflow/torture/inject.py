@@ -16,7 +16,7 @@ from pyspark import SparkContext
 
 from evenflow.errors import EvenflowError, described
 from evenflow.model import WorkerStatus
-from evenflow.runtime.cluster import Cluster
+from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.threads import heard
 from evenflow.torture import processes
 from evenflow.torture.hooks import Hooks, kill

@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from evenflow.errors import EvenflowError, StoreError, StoreInUse
-from evenflow.runtime.cluster import Cluster
-from evenflow.runtime.session import local_session
-from evenflow.runtime.supervise import supervise
+from evenflow.runtime.cluster.cluster import Cluster
+from evenflow.runtime.cluster.restarts import supervise
+from evenflow.runtime.cluster.session import local_session
 from evenflow.runtime.threads import heard
 from evenflow.torture import damage, store
 from evenflow.torture.hooks import BEGUN, DRIVER, ENDED, WORK, Hooks, hooks_of

@@ -19,7 +19,7 @@ from evenflow.torture.rows import WINDOW
 
 AT_ONCE = 25
 """Rows."""
-LOADER = "evenflow.runtime.loader"
+LOADER = "evenflow.runtime.worker.restore"
 
 
 @dataclass(frozen=True, slots=True)

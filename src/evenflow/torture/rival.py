@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from evenflow.errors import StoreInUse
-from evenflow.runtime.vault import Vault
+from evenflow.runtime.driver.checkpoint import Vault
 
 
 def main(where: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from evenflow.errors import SpillError
-from evenflow.state.spill import Part, Segment
+from evenflow.state.paging.spill import Part, Segment
 from evenflow.torture.hooks import Hooks, kill
 from evenflow.torture.schedule import Fault
 

@@ -12,11 +12,12 @@ from typing import Any
 from urllib.parse import urlparse
 
 from evenflow.errors import StoreError
-from evenflow.state.disk import DiskStore
-from evenflow.state.files import FileStore, resolve
-from evenflow.state.layout import TEMPORARY, explained
-from evenflow.state.manifest import MOVES, parse
-from evenflow.state.store import Part, Store, open_store
+from evenflow.state.store.base import Part, Store
+from evenflow.state.store.blob_names import MOVES, parse
+from evenflow.state.store.disk import DiskStore
+from evenflow.state.store.files import FileStore, resolve
+from evenflow.state.store.layout import TEMPORARY, explained
+from evenflow.state.store.opening import open_store
 from evenflow.torture.bucket import address
 from evenflow.torture.hooks import BUCKET, SCHEDULE, STATE, Hooks, hooks_of, kill
 from evenflow.torture.schedule import VOID_S, Fault
@@ -134,8 +135,11 @@ def state_of(folder: Path) -> str:
 
 def install() -> None:
     """Have this process open faulty stores where a schedule lies beside them; silent drivers lose their claims soon."""
-    from evenflow.runtime import depot, journal, loader, vault
-    from evenflow.state import claim
+    from evenflow.runtime.driver import checkpoint as vault
+    from evenflow.runtime.worker import blob_writer as journal
+    from evenflow.runtime.worker import restore as loader
+    from evenflow.runtime.worker import store_transfer as depot
+    from evenflow.state.store import claim
 
     def open_faulty(where: Any, **options: Any) -> Store:
         text = str(getattr(where, "where", where))  # with its key, if it has one

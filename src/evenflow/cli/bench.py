@@ -1,0 +1,204 @@
+"""The command line: `evenflow bench ordered | keyed | cep`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from evenflow.cli.terminal import console, guard, touch, write_figures
+
+bench = typer.Typer(help="Measured runs against the ideal, plain Spark and peers.", no_args_is_help=True)
+
+
+@bench.command("ordered")
+def bench_ordered(
+    workers: Annotated[int, typer.Option(help="Workers.", min=1)] = 8,
+    slow: Annotated[int, typer.Option(help="How many of them are slow.", min=0)] = 4,
+    factor: Annotated[float, typer.Option(help="How many times slower.", min=1)] = 10.0,
+    cost_us: Annotated[float, typer.Option(help="Emulated microseconds a row costs a worker that is not slow.")] = 20.0,
+    seconds: Annotated[float, typer.Option(help="How long rows are fed.", min=1)] = 15.0,
+    also: Annotated[str, typer.Option(help="Further classes, workers:factor, such as 20:5,4:2.")] = "",
+    until: Annotated[float, typer.Option(help="Second at which the slow workers recover; 0: never.", min=0)] = 0.0,
+    since: Annotated[float, typer.Option(help="Second at which the slow workers become slow.", min=0)] = 0.0,
+    period: Annotated[float, typer.Option(help="Seconds between samples and decisions.", min=0.01)] = 1.0,
+    balance: Annotated[str, typer.Option(help="Balances to compare, separated by commas.")] = "round-robin,credits",
+    event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+) -> None:
+    """An ordered region on emulated workers: rows a second over the ideal capacity, order checked in the same run."""
+
+    def work() -> None:
+        from evenflow.bench import ordered, ordered_view
+        from evenflow.runtime.cluster.session import local_session
+
+        classes = tuple(_class(text) for text in also.split(",") if text)
+        if (slowed := slow + sum(count for count, _ in classes)) > workers:
+            raise typer.BadParameter(f"{slowed} slow workers of {workers}", param_hint="--slow and --also")
+        setting = ordered.Setting(workers, slow, factor, cost_us, seconds, until, period, since, classes)
+        balances = [name.strip() for name in balance.split(",")]
+        setting.emulate()
+        for name in balances:
+            setting.balance(name)
+        touch(json_file)
+        with console.status("starting Spark"):
+            spark = local_session(workers, slots=1, conf=ordered.FINE)
+        outcomes = []
+        try:
+            ordered.warm_up(spark)
+            with _progress() as progress:
+                for chosen in balances:
+                    watch = _bar(progress, chosen, setting.ideal(0, seconds) * seconds)
+                    outcomes.append(ordered.run(spark, setting, chosen, _log(event_log, chosen), watch))
+        finally:
+            spark.stop()
+        console.print(ordered_view.table(setting, outcomes))
+        write_figures(json_file, ordered.report(setting, outcomes))
+
+    guard(work)
+
+
+@bench.command("keyed")
+def bench_keyed(
+    workers: Annotated[int, typer.Option(help="Workers.", min=1)] = 4,
+    keys: Annotated[int, typer.Option(help="Distinct keys.", min=1)] = 16_384,
+    zipf: Annotated[float, typer.Option(help="Exponent of Zipf's law for the keys; 0: uniform.", min=0)] = 0.0,
+    rows: Annotated[int, typer.Option(help="Rows.", min=1)] = 5_000_000,
+    units: Annotated[int, typer.Option(help="Units the keys are hashed into.", min=1)] = 1024,
+    cost_us: Annotated[float, typer.Option(help="Emulated microseconds a row; 0: none.", min=0)] = 0.0,
+    slow: Annotated[int, typer.Option(help="How many workers are slow (emulated).", min=0)] = 0,
+    factor: Annotated[float, typer.Option(help="How many times slower.", min=1)] = 1.0,
+    since: Annotated[float, typer.Option(help="Second at which the slow workers become slow.", min=0)] = 0.0,
+    until: Annotated[float, typer.Option(help="Second at which they recover; 0: never.", min=0)] = 0.0,
+    balance: Annotated[str, typer.Option(help="Balances to compare, separated by commas.")] = "hash,flux,flux-auto",
+    event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+) -> None:
+    """A rolling mean by key: rows a second over plain Spark, or over the bound if capacities are emulated."""
+
+    def work() -> None:
+        from evenflow.bench import keyed, keyed_view
+        from evenflow.policy import keyed_balance_named
+        from evenflow.runtime.cluster.session import local_session
+
+        if slow > workers or ((slow or since or until) and not cost_us):
+            raise typer.BadParameter("slow workers need --cost-us, and be no more than --workers", param_hint="--slow")
+        setting = keyed.Setting(workers, keys, zipf, rows, units, cost_us, slow, factor, since, until)
+        balances = [name.strip() for name in balance.split(",")]
+        for name in balances:
+            keyed_balance_named(name)
+        touch(json_file)
+        with console.status("starting Spark"):
+            spark = local_session(workers, slots=2)
+        outcomes = []
+        try:
+            keyed.warm_up(spark)
+            with keyed.data(spark, setting) as made, _progress() as progress:
+                against = keyed.baselines(spark, setting, made.path) if not cost_us else None
+                for chosen in balances:
+                    watch = _bar(progress, chosen, rows)
+                    log = _log(event_log, chosen)
+                    outcomes.append(keyed.run(spark, setting, chosen, made, against, log, watch))
+        finally:
+            spark.stop()
+        console.print(keyed_view.table(setting, outcomes))
+        write_figures(json_file, keyed.report(setting, outcomes, against))
+
+    guard(work)
+
+
+@bench.command("cep")
+def bench_cep(
+    engines: Annotated[int, typer.Option(help="Engines, that is workers.", min=1)] = 5,
+    rows: Annotated[int, typer.Option(help="Texts.", min=1)] = 300_000,
+    workload: Annotated[
+        str, typer.Option(help="default: keys as the texts have them; zipf: by Zipf's law.")
+    ] = "default",
+    exponents: Annotated[str, typer.Option(help="Of Zipf's law, one after the other, twice.")] = "0.2,1.5",
+    cost_us: Annotated[float, typer.Option(help="Emulated microseconds a row.", min=1)] = 400.0,
+    window: Annotated[float, typer.Option(help="Seconds that loads are counted over.", min=0.1)] = 2.0,
+    seed: Annotated[int, typer.Option(help="Of the texts and keys.", min=0)] = 1,
+    balance: Annotated[str, typer.Option(help="Balances to compare.")] = "dlb-l,dlb-h,lptf,pkg,kg",
+    event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Picture of throughput over time.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+) -> None:
+    """First Story Detection on emulated engines, balance by balance; key grouping also on one engine more."""
+
+    def work() -> None:
+        from evenflow.bench import cep, cep_view
+        from evenflow.policy import keyed_balance_named
+        from evenflow.runtime.cluster.session import local_session
+
+        powers = tuple(_number(text, "--exponents") for text in exponents.split(","))
+        setting = cep.Setting(engines, rows, workload, cost_us, window=window, exponents=powers, seed=seed)
+        runs = [(name.strip(), setting) for name in balance.split(",")]
+        runs += [(name, replace(setting, engines=engines + 1)) for name, _ in runs if name == "kg"]
+        for name, _ in runs:
+            keyed_balance_named(name)
+        touch(json_file, picture)
+        with console.status("starting Spark"):
+            spark = local_session(engines + 1, slots=2)
+        try:
+            with console.status("making texts"):
+                cep.warm_up(spark)
+            with cep.data(setting) as made, _progress() as progress:
+                outcomes = cep.compared(
+                    [
+                        cep.run(spark, one, name, made, _log(event_log, name), _bar(progress, name, rows))
+                        for name, one in runs
+                    ]
+                )
+        finally:
+            spark.stop()
+        console.print(cep_view.table(setting, outcomes))
+        write_figures(json_file, cep.report(setting, outcomes))
+        if picture is not None:
+            cep_view.figure(setting, outcomes).savefig(picture, dpi=110)
+            console.print(f"written: {picture}")
+
+    guard(work)
+
+
+def _progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rows]}"), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True)
+
+
+def _bar(progress: Progress, name: str, total: float) -> Callable[[float], None]:
+    """A bar for one run in place of the last one's; tell it how many rows are through."""
+    for old in progress.task_ids:
+        progress.remove_task(old)
+    goal = progress.add_task(name, total=total, rows="")
+
+    def watch(rows: float) -> None:
+        progress.update(goal, completed=rows, rows=f"{rows:,.0f} rows")
+
+    return watch
+
+
+def _log(directory: Path | None, name: str) -> Path | None:
+    """The event log of one run, started afresh."""
+    log = directory / f"{name}.jsonl" if directory else None
+    if log is not None:
+        log.unlink(missing_ok=True)
+    return log
+
+
+def _number(text: str, option: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no number", param_hint=option) from None
+
+
+def _class(text: str) -> tuple[int, float]:
+    count, _, factor = text.partition(":")
+    try:
+        return int(count), float(factor)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not workers:factor, such as 20:5", param_hint="--also") from None

@@ -1,0 +1,174 @@
+"""`evenflow plot LOG`: an event log as figures. Redraws what ordered-regions shows in its Figures 8, 11 and 12."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from evenflow.cli.plot_keyed import KeyedSeries, draw_keyed, keyed_series
+from evenflow.errors import InvalidArgument
+
+MOST_PANELS = 12
+"""More connections than this are drawn as heat maps instead of one panel each."""
+WEIGHT, RATE = "#1f5fa8", "#d1602b"
+
+
+@dataclass(frozen=True)
+class Series:
+    """A region over time: one row a sample, one column a worker. Seconds count from the first sample."""
+
+    region: str
+    balance: str
+    workers: list[int]
+    seconds: np.ndarray
+    weights: np.ndarray
+    """Shares in percent."""
+    rates: np.ndarray
+    """Blocking rates: seconds blocked a second of feeding."""
+    rows_per_s: np.ndarray
+    cluster_seconds: np.ndarray
+    clusters: np.ndarray
+    """Cluster of each worker at each decision; empty if there was no clustering."""
+
+
+def read(path: Path, region: str | None = None) -> Series | KeyedSeries:
+    """One region of an event log; the first if none is named."""
+    events = _events(path)
+    sampled = [event for event in events if event["event"] in ("sample", "keyed-sample")]
+    names = list(dict.fromkeys(event["region"] for event in sampled))
+    if not names:
+        raise InvalidArgument(f"{path} has no samples: was anything fed while it was written?")
+    if region is not None and region not in names:
+        raise InvalidArgument(f"{path} has no region {region!r}: it has {', '.join(names)}")
+    name = region or names[0]
+    if any(event["event"] == "keyed-sample" for event in sampled if event["region"] == name):
+        return keyed_series(name, events)
+    return _ordered_series(name, events)
+
+
+def _ordered_series(name: str, events: list[dict[str, Any]]) -> Series:
+    mine = [event for event in events if event.get("region") == name]
+    samples = [event for event in mine if event["event"] == "sample"]
+    opened = next((event for event in mine if event["event"] == "region-opened"), {})
+    workers = sorted({c["worker"] for event in samples for c in event["connections"]})
+    times = np.array([event["time"] for event in samples])
+    grids = {key: _grid(samples, workers, key) for key in ("weight", "blocked_s")}
+    fed = np.diff([0.0, *(event["feeding_s"] for event in samples)])
+    blocked = np.diff(np.vstack([np.zeros(len(workers)), grids["blocked_s"]]), axis=0)
+    rows = np.diff([0, *(event["rows_out"] for event in samples)])
+    spans = np.diff([times[0] - max(1e-9, fed[0]), *times])
+    decided = [event for event in mine if event["event"] == "weights" and event.get("detail", {}).get("clusters")]
+    clusters = np.array([_ranked(event, workers) for event in decided], dtype=int)
+    return Series(
+        region=name,
+        balance=opened.get("balance", ""),
+        workers=workers,
+        seconds=times - times[0],
+        weights=grids["weight"] / 10,
+        rates=np.clip(blocked, 0, None) / np.maximum(fed, 1e-9)[:, None],
+        rows_per_s=rows / np.maximum(spans, 1e-9),
+        cluster_seconds=np.array([event["time"] for event in decided]) - times[0],
+        clusters=clusters,
+    )
+
+
+def draw(series: Series | KeyedSeries) -> Figure:
+    """Panels like Figure 8 for few connections, heat maps like Figure 12 for many; keyed operators have their own."""
+    if isinstance(series, KeyedSeries):
+        return draw_keyed(series)
+    return _panels(series) if len(series.workers) <= MOST_PANELS else _maps(series)
+
+
+def _panels(series: Series) -> Figure:
+    count = len(series.workers)
+    figure = Figure(figsize=(9, 1.6 * (count + 1) + 0.6), layout="constrained")
+    axes = figure.subplots(count + 1, 1, sharex=True)
+    top = max(5.0, float(series.weights.max()) * 1.08)
+    highest = max(0.05, float(series.rates.max()) * 1.08)
+    for place, worker in enumerate(series.workers):
+        left: Axes = axes[place]
+        left.step(series.seconds, series.weights[:, place], where="post", color=WEIGHT)
+        left.set_ylim(0, top)
+        left.set_ylabel("weight (%)", color=WEIGHT)
+        left.set_title(f"worker {worker}", loc="left", fontsize=9)
+        right = left.twinx()
+        right.plot(series.seconds, series.rates[:, place], color=RATE, linewidth=1)
+        right.set_ylim(0, highest)
+        right.set_ylabel("blocking (s/s)", color=RATE)
+    _throughput(axes[-1], series)
+    figure.suptitle(_title(series))
+    return figure
+
+
+def _maps(series: Series) -> Figure:
+    clustered = series.clusters.size > 0
+    figure = Figure(figsize=(11, 9), layout="constrained")
+    grid = figure.add_gridspec(2, 2 if clustered else 1, height_ratios=[3, 1])
+    left = figure.add_subplot(grid[0, 0])
+    edges = np.append(series.seconds, series.seconds[-1] + 1)
+    image = left.pcolormesh(np.arange(len(series.workers) + 1), edges, series.weights, cmap="viridis")
+    left.invert_yaxis()
+    left.set(xlabel="worker", ylabel="seconds", title="weight (%)")
+    figure.colorbar(image, ax=left)
+    if clustered:
+        right = figure.add_subplot(grid[0, 1])
+        edges = np.append(series.cluster_seconds, series.cluster_seconds[-1] + 1)
+        top = max(1, int(series.clusters.max()))
+        image = right.pcolormesh(
+            np.arange(len(series.workers) + 1), edges, series.clusters, cmap="nipy_spectral", vmin=0, vmax=top
+        )
+        right.invert_yaxis()
+        right.set(xlabel="worker", ylabel="seconds", title="cluster, by its mean weight")
+        figure.colorbar(image, ax=right)
+    _throughput(figure.add_subplot(grid[1, :]), series)
+    figure.suptitle(_title(series))
+    return figure
+
+
+def _ranked(event: dict[str, Any], workers: list[int]) -> list[int]:
+    """Each worker's cluster at one decision, numbered by its mean weight, so that colours keep their meaning."""
+    member = {int(worker): cluster for worker, cluster in event["detail"]["clusters"].items()}
+    shares: dict[int, list[int]] = {}
+    for worker, cluster in member.items():
+        shares.setdefault(cluster, []).append(event["weights"].get(str(worker), 0))
+    order = sorted(shares, key=lambda cluster: sum(shares[cluster]) / len(shares[cluster]))
+    return [order.index(member[worker]) if worker in member else -1 for worker in workers]
+
+
+def _throughput(axes: Axes, series: Series) -> None:
+    axes.plot(series.seconds, series.rows_per_s, color="black")
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel="seconds", ylabel="rows/s")
+
+
+def _title(series: Series) -> str:
+    return f"region {series.region}, balance {series.balance}, {len(series.workers)} workers"
+
+
+def _grid(samples: list[dict[str, Any]], workers: list[int], key: str) -> np.ndarray:
+    found = [{c["worker"]: c[key] for c in event["connections"]} for event in samples]
+    return np.array([[row.get(worker, 0.0) for worker in workers] for row in found], dtype=float)
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        raise InvalidArgument(f"there is no event log {path}: give Cluster an event_log to write one")
+    events: list[dict[str, Any]] = []
+    lines = path.read_text().splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            event = json.loads(line)
+        except ValueError as error:
+            if number == len(lines):  # a driver that was killed leaves half a line
+                break
+            raise InvalidArgument(f"line {number} of {path} is not JSON: {error}") from None
+        if events and event["time"] < events[-1]["time"] - 1:  # another run was appended: the last one counts
+            events.clear()
+        events.append(event)
+    return events

@@ -1,0 +1,147 @@
+"""Tables of what a checkpoint holds, for the terminal."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from evenflow.errors import InvalidArgument
+from evenflow.state.checkpoint.manifest import Manifest
+from evenflow.state.checkpoint.survey import Bad, Query, count_rows, snapshots, survey, unfinished_batches, verify
+from evenflow.state.store.base import Store, shown
+from evenflow.state.store.fence import View
+from evenflow.state.store.opening import open_store
+from evenflow.state.store.sealed import placed
+
+
+def show_queries(console: Console, where: str, key: bytes = b"") -> None:
+    """A line for each operator and query."""
+    with View(open_store(placed(where, key), create=False)) as store:
+        queries = survey(store)
+    table = _table(shown(where), "operator", "query", "epochs", "units", "size", "last write")
+    for query in queries:
+        newest = query.newest
+        table.add_row(
+            query.region,
+            query.query,
+            _ranges(list(query.manifests)),
+            f"{newest.units - 1:,}" if newest else "-",  # beside that of null keys, which nobody asked for
+            _size(query.nbytes),
+            _time(newest.written) if newest else "-",
+        )
+    console.print(table if queries else f"{shown(where)} holds no state yet")
+
+
+def show_query(console: Console, where: str, names: list[str], key: bytes = b"") -> None:
+    """The newest manifest of one query, its snapshots and its log."""
+    with View(open_store(placed(where, key), create=False)) as store:
+        query = _chosen(survey(store), names)
+        newest = query.newest
+        console.print(f"operator {query.region}, query {query.query}", highlight=False, markup=False)
+        if newest is None:
+            console.print(f"no epoch is complete; {len(query.blobs)} blobs, {_size(query.nbytes)}", highlight=False)
+            return
+        _show_manifest(console, query, newest)
+        _show_blobs(console, store, newest)
+
+
+def verify_all(console: Console, where: str, key: bytes = b"") -> bool:
+    """Check every blob; a line for each bad one. Whether all are sound."""
+    columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with (
+        View(open_store(placed(where, key), create=False)) as store,
+        Progress(*columns, console=console, transient=True) as progress,
+    ):
+        names = store.names()
+        task = progress.add_task("", total=sum(nbytes for _, nbytes in names))
+        bad = verify(store, lambda nbytes: progress.advance(task, nbytes))
+        unfinished = [] if bad else unfinished_batches(store)
+    for each in bad:
+        console.print(_line(each), highlight=False, markup=False, soft_wrap=True)
+    if not bad:
+        console.print(f"{len(names)} blobs, {_size(sum(nbytes for _, nbytes in names))}: all sound", highlight=False)
+    for query, name in unfinished:
+        batch = name.rpartition("/")[2].partition(".")[0]
+        console.print(
+            f"batch {batch} of operator {query.region}, query {query.query} has begun and is not whole. If Spark has "
+            f"committed it (commits/{batch} in the query's checkpointLocation), {name} is missing; else Spark runs it "
+            "again",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+    return not bad
+
+
+def _chosen(queries: list[Query], names: list[str]) -> Query:
+    region, query = names[0], names[1] if len(names) > 1 else None
+    found = [each for each in queries if each.region == region and query in (None, each.query)]
+    if len(found) == 1 and len(names) <= 2:
+        return found[0]
+    there = ", ".join(f"{each.region!r} {each.query!r}" for each in found or queries) or "nothing"
+    what = "several queries" if found else "no state"
+    raise InvalidArgument(f"there is {what} for {' '.join(names)}: give operator and query; there are {there}")
+
+
+def _show_manifest(console: Console, query: Query, newest: Manifest) -> None:
+    console.print(
+        f"epochs {_ranges(list(query.manifests))}, the newest attempt {newest.attempt} of {newest.epoch}, "
+        f"{_time(newest.written)}\n"
+        f"{newest.units - 1:,} units of {newest.operator}, {len(newest.partitions)} partitions of input, "
+        f"{len(query.blobs)} blobs, {_size(query.nbytes)}",
+        highlight=False,
+        markup=False,
+    )
+
+
+def _show_blobs(console: Console, store: Store, newest: Manifest) -> None:
+    table = _table("snapshots", "blob", "epoch", "units", "size")
+    for snapshot in snapshots(store, newest):
+        name = snapshot.name.removeprefix(newest.prefix)
+        table.add_row(name, f"{snapshot.epoch}", f"{min(snapshot.units, newest.units - 1):,}", _size(snapshot.nbytes))
+    console.print(table)
+    table = _table("log", "segment", "epoch", "attempt", "rows", "size")
+    for log in newest.logs:
+        for name, nbytes, rows in count_rows(store, log, newest.prefix):
+            short = name.removeprefix(newest.prefix)
+            table.add_row(short, f"{log.epoch}", f"{log.attempt}", f"{rows:,}", _size(nbytes))
+    console.print(table)
+
+
+def _line(bad: Bad) -> str:
+    sound = _ranges(list(bad.restorable))
+    rest = f"epochs {sound} can still be restored" if bad.restorable else "no epoch can be restored"
+    return f"BAD {bad.name} (epoch {bad.epoch}): {bad.why.partition('; `evenflow state verify`')[0]}; {rest}"
+
+
+def _table(title: str, *headings: str) -> Table:
+    table = Table(title=title)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in ("units", "size", "rows", "attempt") else "left")
+    return table
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Such as `3-5, 9`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs) or "-"
+
+
+def _size(nbytes: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if nbytes < 1000:
+            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.1f} GB"
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if seconds else "-"

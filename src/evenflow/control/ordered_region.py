@@ -1,0 +1,191 @@
+"""An ordered region: its balance, its weights, its counters pooled over feeders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from evenflow.control.costs import Costs
+from evenflow.control.events import FeederEvent, FeederJoined, FeederReport, Instruction, Peer, PeerLeft, Record, Tell
+from evenflow.control.workers import Site, listed
+from evenflow.model import RESOLUTION, Connection, SetWeights, Snapshot
+from evenflow.policy.ordered.balance import Balance, even_weights
+
+COUNTERS = ("blocked_s", "rows_sent", "frames_sent", "rows_done", "frames_done", "busy_s")
+
+
+@dataclass
+class Region:
+    """One ordered region. Its model outlives the feeders, which come and go with micro-batches."""
+
+    name: str
+    operator: str
+    balance: Balance
+    feeders: set[Peer] = field(default_factory=set)
+    weights: dict[int, int] = field(default_factory=dict)
+    sites: dict[int, Site] = field(default_factory=dict)
+    totals: dict[int, Connection] = field(default_factory=dict)
+    """By worker, what its present incarnation did; the weights are in `weights`."""
+    costs: Costs = field(default_factory=Costs)
+    feeding_s: float = 0.0
+    rows_out: int = 0
+    resent: int = 0
+    rerouted: int = 0
+    _decided_at: float = 0.0
+
+    @property
+    def in_use(self) -> bool:
+        """Whether anybody feeds it."""
+        return bool(self.feeders)
+
+    def opened(self, time: float) -> Record:
+        """For the event log."""
+        fields = {"region": self.name, "balance": self.balance.name, "splitting": self.balance.splitting}
+        return Record(time, "region-opened", fields)
+
+    def close(self, time: float) -> Iterable[Instruction]:
+        """Nobody has fed it for long."""
+        return ()
+
+    def set_workers(
+        self, time: float, sites: Mapping[int, Site], reasons: Mapping[int, str] | None = None
+    ) -> Iterator[Instruction]:
+        """Take the live workers: newcomers and restarted ones start with no history, those that left lose theirs."""
+        for worker, site in self.sites.items():
+            if sites.get(worker) != site:
+                del self.totals[worker]
+                self.costs.forget(worker)
+        self.sites = dict(sites)
+        self.totals = {w: self.totals.get(w) or Connection(w, site.incarnation, 0) for w, site in sites.items()}
+        known = {worker: weight for worker, weight in self.weights.items() if worker in self.sites}
+        if set(known) != set(self.sites) or not any(known.values()):
+            known = even_weights(list(self.sites)) if self.sites else {}
+        self.weights = known
+        yield from self._rebalance(time, tell=False)
+        for peer in self.feeders:
+            yield self._directory(peer)
+
+    # -- feeders
+
+    def register(self, feeder: FeederJoined) -> str:
+        """Why a feeder may not join, or nothing."""
+        return ""
+
+    def join(self, feeder: FeederJoined) -> Iterator[Instruction]:
+        """A feeder has come."""
+        self.feeders.add(feeder.peer)
+        yield self._directory(feeder.peer)
+
+    def _directory(self, peer: Peer) -> Tell:
+        known = {"type": "directory", "workers": listed(self.sites), "weights": _keys(self.weights)}
+        return Tell(peer, known | self.costs.told())
+
+    def hear(self, feeder: FeederJoined, event: FeederEvent) -> Iterable[Instruction]:
+        """Pool a feeder's report; what it says of workers that are gone is dropped."""
+        if isinstance(event, FeederReport):
+            self.feeding_s += event.feeding_s
+            self.rows_out += event.rows_out
+            self.resent += event.resent
+            self.rerouted += event.rerouted
+            for worker, counts in event.connections.items():
+                site = self.sites.get(worker)
+                if site is not None and counts.get("incarnation", site.incarnation) == site.incarnation:
+                    total = self.totals[worker]
+                    sums = {name: getattr(total, name) + counts.get(name, 0) for name in COUNTERS}
+                    self.totals[worker] = replace(total, **sums)
+                    self.costs.add(worker, counts)
+            self.costs.learn(event.overhead)
+        return ()
+
+    def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterable[Instruction]:
+        """A feeder is gone."""
+        self.feeders.discard(feeder.peer)
+        return ()
+
+    # -- statistics and decisions
+
+    def tick(self, time: float) -> Iterator[Instruction]:
+        """Ask the balance, if anything was fed since it was last asked."""
+        if self.feeding_s != self._decided_at:
+            yield self._sample(time)
+            yield from self._rebalance(time)
+
+    def snapshot(self, time: float) -> Snapshot:
+        """The region now."""
+        connections = tuple(replace(total, weight=self.weights.get(w, 0)) for w, total in self.totals.items())
+        return Snapshot(time, self.name, len(self.feeders), self.feeding_s, connections, self.rows_out)
+
+    def _sample(self, time: float) -> Record:
+        snapshot = self.snapshot(time)
+        return Record(
+            time,
+            "sample",
+            {
+                "region": self.name,
+                "feeders": snapshot.feeders,
+                "feeding_s": round(snapshot.feeding_s, 6),
+                "rows_out": snapshot.rows_out,
+                "resent": self.resent,
+                "rerouted": self.rerouted,
+                "connections": [
+                    {
+                        "worker": c.worker,
+                        "weight": c.weight,
+                        "blocked_s": round(c.blocked_s, 6),
+                        "rows_sent": c.rows_sent,
+                        "rows_done": c.rows_done,
+                        "busy_s": round(c.busy_s, 6),
+                    }
+                    for c in snapshot.connections
+                ],
+            },
+        )
+
+    def _rebalance(self, time: float, tell: bool = True) -> Iterator[Instruction]:
+        """Ask the balance; one that fails costs its own region this round, and nobody else anything."""
+        self._decided_at = self.feeding_s
+        try:
+            moves = list(self.balance.decide(self.snapshot(time))) if self.sites else []
+        except Exception as error:
+            yield balance_failed(time, self.name, self.balance.name, error)
+        else:
+            yield from self._carry_out(time, moves, tell)
+
+    def _carry_out(self, time: float, moves: Iterable[SetWeights], tell: bool) -> Iterator[Instruction]:
+        for move in moves:
+            problem = self._problem(move)
+            fields = {"region": self.name, "weights": _keys(move.weights), "reason": move.reason}
+            if problem:
+                yield Record(time, "weights-refused", fields | {"why": problem})
+                continue
+            self.weights = {worker: int(weight) for worker, weight in move.weights.items()}
+            yield Record(time, "weights", fields | {"balance": self.balance.name, "detail": dict(move.detail)})
+            for peer in self.feeders if tell else ():
+                yield Tell(peer, {"type": "weights", "weights": _keys(self.weights)})
+
+    def _problem(self, move: SetWeights) -> str:
+        """Why a move is refused; empty if it is not."""
+        if set(move.weights) != set(self.sites):
+            return f"workers {sorted(move.weights)} are not the live ones, {sorted(self.sites)}"
+        weights = move.weights.values()
+        if any(weight < 0 or weight % 1 for weight in weights) or sum(weights) != RESOLUTION:
+            given = " + ".join(map(str, weights))
+            return f"weights must be whole numbers of at least 0 and sum to {RESOLUTION}, not {given}"
+        return ""
+
+
+def refused(feeder: FeederJoined, why: str, message: str = "lost") -> Iterator[Instruction]:
+    """A feeder may not go on, in a region of either kind."""
+    yield Record(feeder.time, "feeder-refused", {"region": feeder.region, "reason": why})
+    yield Tell(feeder.peer, {"type": message, "reason": why})
+
+
+def balance_failed(time: float, region: str, balance: str, error: Exception) -> Record:
+    """For the event log: a region of either kind keeps what it has for this round."""
+    fields = {"region": region, "balance": balance, "error": f"{type(error).__name__}: {error}"}
+    return Record(time, "balance-failed", fields)
+
+
+def _keys(weights: Mapping[int, int]) -> dict[str, int]:
+    """As JSON has them; a policy's numbers may be numpy's."""
+    return {str(worker): weight if weight % 1 else int(weight) for worker, weight in weights.items()}

@@ -1,0 +1,1 @@
+"""Placements of operator graphs: which operator runs on which worker."""

@@ -1,0 +1,1 @@
+"""Balances of keyed operators: which unit belongs to which worker."""

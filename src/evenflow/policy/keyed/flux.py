@@ -1,0 +1,122 @@
+"""Flux: the load-balancing policy of flux §5.3, with its three parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.errors import InvalidArgument
+from evenflow.model import KeyedSnapshot, MoveUnits
+from evenflow.policy.keyed.rounds import Rounds
+
+Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
+
+EQUAL = 1e-9
+"""Utilisations that differ by less, relative to them, are equal."""
+
+
+@dataclass
+class Flux(Rounds):
+    """Rounds of a collection phase and a move phase; at most one unit a pair of workers and round.
+
+    After a collection phase of `delta` seconds, worker j has been idle for I_j and unit p has had N_p rows:
+
+        U_j = 1 - I_j / delta          T_j = sum of N_p over the units of j
+
+    Workers are sorted by falling U_j and paired from the ends toward the middle. Pairs are looked at in turn, until one
+    fails the test: U_d is at least the mean, U_d / U_r is at least `th_imb`, U_r is at most `th_util`. Of each pair,
+    the first unit of the donor's, by falling N_p, that makes the imbalance (the ratio of the two) less is moved:
+
+        U'_d = U_d (1 - N_p / T_d)     U'_r = U_r (1 + N_p / T_r)
+
+    unless U'_r > 1. The next `delta` is the length of the move phase; half the last `delta` if nothing moved; never
+    below `delta_min`. Sections and symbols are those of flux §5.3.
+
+    A receiver without rows or without busy time has no rate U_r / T_r of its own, and counts as the average worker,
+    sum of U_j / sum of T_j over those that have one. With no rows at all nothing moves. When workers join, leave or
+    start anew, when owners change or counters go back, the phase is forgotten and another of the same length begins.
+    """
+
+    name: ClassVar[str] = "flux"
+
+    th_imb: float = 1.2
+    th_util: float = 0.9
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_thresholds(self.th_imb, self.th_util)
+
+    def _round(self, before: KeyedSnapshot, now: KeyedSnapshot) -> list[MoveUnits]:
+        return balance_load(before, now, self.th_imb, self.th_util)
+
+
+def check_thresholds(th_imb: float, th_util: float) -> None:
+    """Refuse thresholds that mean nothing."""
+    if not 1 <= th_imb < inf:
+        raise InvalidArgument(f"th_imb is {th_imb}: give a ratio of two utilisations, at least 1")
+    if not 0 < th_util <= 1:
+        raise InvalidArgument(f"th_util is {th_util}: give a utilisation above 0, at most 1")
+
+
+def balance_load(
+    before: KeyedSnapshot, now: KeyedSnapshot, th_imb: float, th_util: float, room: Floats | None = None
+) -> list[MoveUnits]:
+    """The moves of one round; with `room`, in bytes by worker, only units whose state fits (flux §6.4)."""
+    rows = now.unit_rows - before.unit_rows
+    owners, workers = now.table.owners, [consumer.worker for consumer in now.consumers]
+    used = _utilisation(before, now)
+    total = np.array([rows[owners == worker].sum() for worker in workers], np.float64)
+    measured = (used > 0) & (total > 0)
+    if not measured.any():
+        return []
+    average = float(used[measured].sum() / total[measured].sum())
+    rate = np.where(measured, used / np.maximum(total, 1), average)
+    mean = float(used.mean())
+    order = sorted(range(len(workers)), key=lambda j: (-used[j], workers[j]))
+    moves = []
+    for donor, receiver in zip(order[: len(order) // 2], reversed(order), strict=False):
+        u_d, u_r = float(used[donor]), float(used[receiver])
+        if _less(u_d, mean) or _less(u_d, th_imb * u_r) or _less(th_util, u_r):
+            break
+        units = np.flatnonzero((owners == workers[donor]) & (rows > 0))
+        if room is not None:
+            units = units[now.unit_bytes[units] <= room[receiver]]
+        units = units[np.argsort(-rows[units], kind="stable")]
+        found = _first(rows[units], u_d, u_r, float(total[donor]), float(rate[receiver]))
+        if found is not None:
+            reason = f"utilisation {u_d:.2f} and {u_r:.2f}, mean {mean:.2f}"
+            pair = workers[donor], workers[receiver]
+            moves.append(MoveUnits(now.region, (int(units[found]),), *pair, reason))
+    return moves
+
+
+def _first(rows: Counts, u_d: float, u_r: float, total: float, rate: float) -> int | None:
+    """Place of the first unit that makes the ratio less; None if there is none or the receiver would have too much."""
+    if not len(rows):
+        return None
+    donor, receiver = u_d * (1 - rows / total), u_r + rate * rows
+    least, most = np.minimum(donor, receiver), np.maximum(donor, receiver)
+    # most / least < u_d / u_r, without dividing by what may be 0; two ratios that are both infinite are equal.
+    better = (most * u_r < u_d * least * (1 - EQUAL)) & (least > EQUAL)
+    if not better.any():
+        return None
+    place = int(np.argmax(better))
+    return None if _less(1.0, float(receiver[place])) else place
+
+
+def _less(one: float, other: float) -> bool:
+    """Whether one is less than the other, by more than rounding."""
+    return one < other * (1 - EQUAL)
+
+
+def _utilisation(before: KeyedSnapshot, now: KeyedSnapshot) -> Floats:
+    """U_j of each worker, over the time that its own two reports are apart."""
+    idle = [c.idle_s - b.idle_s for b, c in zip(before.consumers, now.consumers, strict=True)]
+    covered = [c.seconds - b.seconds for b, c in zip(before.consumers, now.consumers, strict=True)]
+    apart = now.time - before.time
+    return np.clip([1 - i / (s if s > 0 else apart) for i, s in zip(idle, covered, strict=True)], 0.0, 1.0)

@@ -1,0 +1,90 @@
+"""Flux where memory is short: the memory-based policy of flux §6.2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, isinf
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.errors import InvalidArgument
+from evenflow.model import KeyedSnapshot, MoveUnits
+from evenflow.policy.keyed.rounds import Rounds
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass
+class FluxMemory(Rounds):
+    """The rounds of §5.3, with memory in place of idle time; at most one unit a pair of workers and round.
+
+    Worker j may use M_j bytes and has S_j bytes of state, in memory and on disk, of all operators. Its excess capacity,
+    less than 0 when part of that has to be on disk, is
+
+        E_j = M_j - S_j
+
+    Workers are sorted by rising E_j and paired from the ends toward the middle. Pairs are looked at in turn, until one
+    fails the test: E_d is below the mean, and E_r - E_d is at least `th_mem` of the largest budget. There is no limit
+    on what the receiver has already: where memory is exhausted everywhere, moves even out what is on disk. Of the
+    donor's units, those in memory come before those on disk, which would have to be read and their pending input
+    worked off first, and the larger before the smaller. The first is moved that makes the difference less:
+
+        |E'_r - E'_d| < E_r - E_d          E'_d = E_d + s_p          E'_r = E_r - s_p
+
+    The paper gives no threshold for memory. Ours is there so that small differences do not move state while there is
+    room for all of it, and it is not asked of a donor with E_d < 0. A worker without a budget has E_j = inf: it never
+    gives, and takes only from those with E_d < 0. Moves end by themselves while sizes stay as they are, since each
+    makes the sum of E_j^2 less.
+    """
+
+    name: ClassVar[str] = "flux-memory"
+
+    th_mem: float = 0.02
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_threshold(self.th_mem)
+
+    def _round(self, before: KeyedSnapshot, now: KeyedSnapshot) -> list[MoveUnits]:
+        return balance_memory(now, self.th_mem)
+
+
+def check_threshold(th_mem: float) -> None:
+    """Refuse a threshold that means nothing."""
+    if not 0 <= th_mem <= 1:
+        raise InvalidArgument(f"th_mem is {th_mem}: give a share of a worker's memory, from 0 to 1")
+
+
+def excess(snapshot: KeyedSnapshot) -> Floats:
+    """E_j of each worker, in bytes; infinite where there is no budget."""
+    return np.array(
+        [c.memory - c.resident - c.spilled if c.memory > 0 else inf for c in snapshot.consumers], np.float64
+    )
+
+
+def balance_memory(now: KeyedSnapshot, th_mem: float) -> list[MoveUnits]:
+    """The moves of one round."""
+    free, workers = excess(now), [consumer.worker for consumer in now.consumers]
+    least = th_mem * max((consumer.memory for consumer in now.consumers), default=0)
+    mean = float(free.mean()) if len(free) else 0.0
+    order = sorted(range(len(workers)), key=lambda j: (free[j], workers[j]))
+    moves = []
+    for donor, receiver in zip(order[: len(order) // 2], reversed(order), strict=False):
+        if isinf(free[donor]) or free[donor] >= mean:
+            break
+        apart = float(free[receiver] - free[donor])
+        if free[donor] >= 0 and (apart < least or isinf(apart)):
+            break
+        sizes = now.unit_bytes
+        units = np.flatnonzero((now.table.owners == workers[donor]) & (sizes > 0) & (sizes < apart))
+        if len(units):
+            unit = int(units[np.lexsort((-sizes[units], ~now.unit_resident[units]))[0]])
+            reason = f"excess capacity {_told(free[donor])} and {_told(free[receiver])}, mean {_told(mean)}"
+            moves.append(MoveUnits(now.region, (unit,), workers[donor], workers[receiver], reason))
+    return moves
+
+
+def _told(size: float) -> str:
+    return f"{size / 1e6:.1f} MB"

@@ -1,0 +1,147 @@
+"""What balances by load share (cep-load-balancing §2.2, §3.1): windows, the imbalance score, when to decide.
+
+A key of the paper is a unit here, an engine a worker, keys_map the routing table.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import inf, sqrt
+from numbers import Real
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.errors import InvalidArgument
+from evenflow.model import KeyedSnapshot, MoveUnits
+from evenflow.policy.keyed.flux_auto import moves_between, places
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass
+class Windowed(ABC):
+    """Once a window of `window` seconds is over, and its score is above `theta` percent, keys get new places.
+
+        keys_load[k]  rows of unit k that feeders took in during the window
+        eng_load[e]   sum of keys_load[k] over the units of live worker e
+        imbScore      100 * std(eng_load) / mean(eng_load), with the standard deviation of a population
+
+    Windows follow each other without a gap. None begins before all moves are done, and one begins anew when workers
+    come, go or start anew. A window with fewer than `least_rows` rows a worker on average goes on until it has them:
+    chance alone gives n rows a worker a score of 100 / sqrt(n), 5 % with 400.
+
+    Where one key has more rows than a worker's share, no placement reaches theta, and every window would call for moves
+    that follow chance. So a rebalance that does not reach theta must lower the score by `least_gain`, or is left out.
+    """
+
+    by_content: ClassVar[bool] = True
+    by_arrivals: ClassVar[bool] = True
+
+    theta: float = 15.0
+    window: float = 5.0
+    least_rows: int = 400
+    least_gain: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not _number(self.theta):
+            raise InvalidArgument(f"theta is {self.theta!r}: give the imbalance to put up with, in percent, 0 or above")
+        if not _number(self.window) or not self.window:
+            raise InvalidArgument(f"window is {self.window!r}: give the seconds that loads are counted over, above 0")
+        if not _number(self.least_rows):
+            raise InvalidArgument(f"least_rows is {self.least_rows!r}: give a number of rows a worker, 0 or above")
+        if not _number(self.least_gain):
+            raise InvalidArgument(
+                f"least_gain is {self.least_gain!r}: give points of the score, in percent, 0 or above"
+            )
+        self._began: KeyedSnapshot | None = None
+        self._prepare()
+
+    def decide(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:
+        """The moves of a rebalance, at the end of a window; nothing at other times."""
+        if snapshot.moving:
+            self._began = None
+            return []
+        if self._began is None or not _continues(self._began, snapshot):
+            self._began = snapshot
+            return []
+        if snapshot.time - self._began.time < self.window * (1 - 1e-9):
+            return []
+        load = np.maximum(_arrived(snapshot) - _arrived(self._began), 0)
+        if load.sum() < self.least_rows * len(snapshot.consumers):
+            return []
+        seconds, self._began = snapshot.time - self._began.time, snapshot
+        return self._rebalance(snapshot, load, seconds)
+
+    def _rebalance(self, snapshot: KeyedSnapshot, load: Longs, seconds: float) -> list[MoveUnits]:
+        workers = np.array(sorted(consumer.worker for consumer in snapshot.consumers))
+        owner = places(snapshot.table.owners, workers)
+        load = np.where(owner >= 0, load, 0)  # units that are with nobody now stay so
+        engines = engine_loads(owner, load, len(workers))
+        score = imbalance(engines)
+        if not score > self.theta:
+            return []
+        placed = self._place(owner, load, engines.copy())
+        after = imbalance(engine_loads(placed, load, len(workers)))
+        if after > self.theta and score - after < self.least_gain:
+            return []
+        moved = placed != owner
+        detail = {
+            "score": round(score, 3),
+            "score_after": round(after, 3),
+            "keys": int(moved.sum()),
+            "keys_with_rows": int((load > 0).sum()),
+            "rows": int(load[moved].sum()),
+            "window_rows": int(load.sum()),
+            "window_s": round(seconds, 3),
+        }
+        return moves_between(
+            snapshot.region, owner, placed, workers, f"score {score:.1f} %, then {after:.1f} %", detail
+        )
+
+    def _prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
+        """Compile what decisions need, so that none has to wait for it."""
+
+    @abstractmethod
+    def _place(self, owner: Longs, load: Longs, engines: Longs) -> Longs:
+        """The place among the engines that each key is to have; `engines` are their loads, and may be changed."""
+
+
+def engine_loads(owner: Longs, load: Longs, engines: int) -> Longs:
+    """eng_load; keys without an owner (-1) count for nobody."""
+    totals = np.zeros(engines, np.int64)
+    np.add.at(totals, owner[owner >= 0], load[owner >= 0])
+    return totals
+
+
+def spread(engines: Longs) -> tuple[int, int]:
+    """The n * sum(L^2) - sum(L)^2 and the sum(L) of n engines, exact: the score is 100 * sqrt(the one) / the other."""
+    loads = [int(load) for load in engines]
+    total = sum(loads)
+    return len(loads) * sum(load * load for load in loads) - total * total, total
+
+
+def imbalance(engines: Longs) -> float:
+    """The score; 0 without any load."""
+    deviation, total = spread(engines)
+    return 100 * sqrt(deviation) / total if total else 0.0
+
+
+def _number(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) < inf
+
+
+def _arrived(snapshot: KeyedSnapshot) -> Longs:
+    """Rows of each unit so far: those that came or, where nobody counts these, those that were processed."""
+    return snapshot.unit_rows if snapshot.unit_arrived is None else snapshot.unit_arrived
+
+
+def _continues(before: KeyedSnapshot, now: KeyedSnapshot) -> bool:
+    """Whether a window that began then goes on: same workers, same units, rows not counted anew."""
+    return (
+        len(before.unit_rows) == len(now.unit_rows)
+        and [(c.worker, c.incarnation) for c in before.consumers] == [(c.worker, c.incarnation) for c in now.consumers]
+        and bool(_arrived(before).sum() <= _arrived(now).sum())
+    )

@@ -1,0 +1,1 @@
+"""Balances of ordered regions: shares of rows by worker."""

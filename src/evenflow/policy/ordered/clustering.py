@@ -1,0 +1,53 @@
+"""Clusters of connections that behave alike (ordered-regions §5.3): more data a function, fewer functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenflow.policy.ordered.function import Vector
+
+KNEE = 0.02
+"""A connection blocks from the weight on at which F exceeds this rate: little, since many share one splitter's time."""
+CUT = 1.0
+"""Functions further apart than this are not put into one cluster: a factor of e between their knees."""
+
+
+def traits(curves: Sequence[Vector], delta: float) -> NDArray[np.float64]:
+    """Three numbers for each function: log w_s, alpha log F(w_s), alpha log F(R).
+
+    w_s is the knee, the weight at which blocking begins, and R the largest weight; alpha = log R / |log(R delta)|
+    brings weights and rates, which reach down to R delta, to one scale. A rate is at most 1.
+    """
+    grid = np.minimum(np.asarray(curves), 1.0)
+    most = grid.shape[1] - 1
+    blocks = grid > KNEE
+    knee = np.where(blocks.any(axis=1), np.maximum(blocks.argmax(axis=1), 1), most)
+    least = most * delta
+    alpha = log(most) / abs(log(least))
+    at_knee = np.maximum(grid[np.arange(len(grid)), knee], least)
+    at_most = np.maximum(grid[:, most], least)
+    return np.stack([np.log(knee), alpha * np.log(at_knee), alpha * np.log(at_most)], axis=1)
+
+
+def distance(one: Vector, other: Vector, delta: float) -> float:
+    """max(|log w_s/w_s'|, alpha |log F(w_s)/F'(w_s')|, alpha |log F(R)/F'(R)|): 0 if indistinguishable."""
+    first, second = traits([one, other], delta)
+    return float(np.abs(first - second).max())
+
+
+def clusters(traits: NDArray[np.float64], cut: float = CUT) -> list[list[int]]:
+    """The rows of `traits`, grouped: agglomerative, complete linkage, so no two in a group are further than `cut`."""
+    if len(traits) < 2:
+        return [[place] for place in range(len(traits))]
+    from scipy.cluster.hierarchy import fcluster, linkage  # here: it is slow to import, and only the driver needs it
+
+    # The largest of the three differences is the Chebyshev distance between traits.
+    labels = fcluster(linkage(traits, "complete", metric="chebyshev"), cut, "distance")
+    groups: dict[int, list[int]] = {}
+    for place, label in enumerate(labels.tolist()):
+        groups.setdefault(label, []).append(place)
+    return list(groups.values())

@@ -1,0 +1,45 @@
+"""Credits: whoever has room gets the next frame (ours; the default)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evenflow.model import RESOLUTION, SetWeights, Snapshot
+from evenflow.model.routing import Splitting
+
+
+@dataclass
+class Credits:
+    """Balances by completions, frame by frame, inside each feeder; weights only show what came of it.
+
+    The merger sees every completion. A worker has two frames outstanding: one at work, one at hand when that is done;
+    each completion earns it the next. Frames are sized for their worker, rows = aim / cost, so that a frame takes
+    aim = max(10 ms, N ms) on each of N workers whatever its speed: a worker 100 times slower gets a hundredth of the
+    rows, holds the merge back no longer than any other, and the reorder buffer stays at about two frames a worker. A
+    frame five times later than usual, while results behind it wait, is given to another worker as well.
+
+    There is nothing to decide here: `decide` reports each worker's share of the rows done since it was last asked.
+    """
+
+    name: ClassVar[str] = "credits"
+    splitting: ClassVar[Splitting] = "credits"
+
+    def __post_init__(self) -> None:
+        self._done: dict[tuple[int, int], int] = {}
+
+    def decide(self, snapshot: Snapshot) -> list[SetWeights]:
+        """The shares of the last period as weights, by largest remainder."""
+        done = {(c.worker, c.incarnation): c.rows_done for c in snapshot.connections}
+        news = {key[0]: rows - self._done.get(key, 0) for key, rows in done.items()}
+        self._done = done
+        total = sum(news.values())
+        if not total:
+            return []
+        weights = {worker: rows * RESOLUTION // total for worker, rows in news.items()}
+        rests = sorted(news, key=lambda worker: -(news[worker] * RESOLUTION % total))
+        for worker in rests[: RESOLUTION - sum(weights.values())]:
+            weights[worker] += 1
+        if weights == {c.worker: c.weight for c in snapshot.connections}:
+            return []
+        return [SetWeights(snapshot.region, weights, reason="shares of the rows done")]

@@ -1,0 +1,76 @@
+"""Oracle*: shares by capacities that somebody knows (ordered-regions §6), the best a set of weights can do."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import ClassVar
+
+from evenflow.errors import InvalidArgument
+from evenflow.model import RESOLUTION, SetWeights, Snapshot
+from evenflow.model.routing import Splitting
+from evenflow.policy.ordered.allocation import proportional
+
+Capacities = Mapping[int, float] | Sequence[float]
+Schedule = Sequence[tuple[float, Capacities]]
+
+
+def by_worker(what: str, numbers: Capacities) -> dict[int, float]:
+    """Numbers by worker id, from a mapping or from a list for workers 0, 1, 2, ...; none negative, not all 0."""
+    try:
+        pairs = numbers.items() if isinstance(numbers, Mapping) else enumerate(numbers)
+        found = {int(worker): float(number) for worker, number in pairs}
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"{what} are {numbers!r}: give numbers, as a list or by worker id") from None
+    if min(found, default=0) < 0:
+        raise InvalidArgument(f"{what} name worker {min(found)}: ids start at 0")
+    for worker, number in found.items():
+        if not (isfinite(number) and number >= 0.0):
+            raise InvalidArgument(f"{what} of worker {worker} is {number:g}: give a number that is at least 0")
+    if not any(found.values()):
+        raise InvalidArgument(f"{what} are all 0: at least one worker must get something")
+    return found
+
+
+@dataclass
+class Oracle:
+    """w_j in proportion to capacity c_j, rounded so that max_j w_j / c_j is least; the splitter waits in turn.
+
+    `capacities` maps worker ids to relative speeds, or lists those of workers 0, 1, 2, ... For capacities that change,
+    `schedule` is a list of (second, capacities): each holds from its second on. Second 0 is the first sample at which
+    a feeder is there; before, the first entry holds. Like the paper's, this oracle changes over when it is told to: the
+    rows already sent still meet the old capacities. Live workers it knows nothing of count as the slowest it knows.
+    """
+
+    name: ClassVar[str] = "oracle"
+    splitting: ClassVar[Splitting] = "block"
+
+    capacities: Capacities | None = None
+    schedule: Schedule = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        if (self.capacities is None) == (not self.schedule):
+            raise InvalidArgument("give Oracle either capacities or a schedule of (second, capacities)")
+        steps = [(0.0, self.capacities)] if self.capacities is not None else sorted(self.schedule, key=lambda s: s[0])
+        for second, _ in steps:
+            if not second >= 0.0:
+                raise InvalidArgument(f"the schedule has second {second}: seconds count from 0, the first feeder's")
+        self._seconds = [float(second) for second, _ in steps]
+        self._steps = [by_worker("capacities", capacities) for _, capacities in steps]
+        self._zero: float | None = None
+
+    def decide(self, snapshot: Snapshot) -> list[SetWeights]:
+        """The shares for this second, set again only when they are not in force."""
+        if self._zero is None and snapshot.feeders:
+            self._zero = snapshot.time
+        second = 0.0 if self._zero is None else snapshot.time - self._zero
+        capacities = self._steps[max(0, bisect_right(self._seconds, second) - 1)]
+        present = {connection.worker: connection.weight for connection in snapshot.connections}
+        if not present:
+            return []
+        shares = [capacities.get(worker, min(capacities.values())) for worker in present]
+        weights = proportional(shares if any(shares) else [1.0] * len(shares), RESOLUTION)
+        new = dict(zip(present, weights, strict=True))
+        return [] if new == present else [SetWeights(snapshot.region, new, reason=f"capacities at {second:.1f} s")]

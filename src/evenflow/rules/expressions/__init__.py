@@ -1,0 +1,1 @@
+"""Expressions of rules as code over Arrow arrays."""

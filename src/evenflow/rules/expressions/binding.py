@@ -1,0 +1,98 @@
+"""What the names in a rule stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from evenflow.errors import nearest
+from evenflow.rules.expressions.functions import BUILTINS, Builtin, Function
+from evenflow.rules.language.errors import Text
+from evenflow.rules.language.syntax import AGGREGATES, Call, Column, Node
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The columns and functions that an expression may use."""
+
+    text: Text
+    sources: Mapping[str, pa.Schema]
+    """The columns of each alias (or tag, or stream that has no alias)."""
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    first: str | None = None
+    """The alias in which names without one are looked up before all others, as in a filter."""
+    streams: frozenset[str] = frozenset()
+    """Further names that may stand before the name of a function."""
+    aggregates: Mapping[str, tuple[str, pa.DataType]] = field(default_factory=dict)
+    """Aggregates that have been computed: by their text, the column of alias '' that holds them, and its type."""
+    clause: str = "this condition"
+    """How messages call the place where aggregates are not computed yet."""
+    ansi: bool = True
+    """Whether whole numbers that are too large are an error; they wrap around, if not."""
+
+    def owner(self, name: str, at: Node) -> str:
+        """The alias that is meant."""
+        found = matching(name, self.sources)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise self.text.error(f"'{name}' may be {listed(found)}: write it as one of them", at)
+        raise self.text.error(f"unknown stream or alias '{name}'; {nearest(name, self.sources)}", at)
+
+    def column(self, node: Column) -> tuple[str, str, pa.DataType]:
+        """Alias, name and type of the column that is meant: the one so spelled, else the only one but for its case."""
+        if node.owner is not None:
+            return self._in([self.owner(node.owner, node)], node)
+        if self.first is not None and matching(node.name, self.sources[self.first].names):
+            return self._in([self.first], node)
+        return self._in(list(self.sources), node)
+
+    def _in(self, owners: list[str], node: Column) -> tuple[str, str, pa.DataType]:
+        names = [(owner, name) for owner in owners for name in self.sources[owner].names]
+        found = [pair for pair in names if pair[1] == node.name]
+        found = found or [pair for pair in names if pair[1].lower() == node.name.lower()]
+        if len(found) == 1:
+            owner, name = found[0]
+            return owner, name, self.sources[owner].field(name).type
+        if found:
+            choices = [f"{owner}.{name}" for owner, name in found]
+            raise self.text.error(f"column '{node.name}' may be {listed(choices)}: write it as one of them", node)
+        of = f" of '{owners[0]}'" if node.owner is not None else ""
+        hint = nearest(node.name, (name for _, name in names))
+        raise self.text.error(f"unknown column '{node.name}'{of}; {hint}", node)
+
+    def function(self, node: Call) -> tuple[str, Function | Builtin]:
+        """The function that is meant; what stands before a dot is that of a function's own name, or a stream's."""
+        known: dict[str, Function | Builtin] = {**BUILTINS, **self.functions}
+        if node.owner is not None:
+            whole = f"{node.owner}.{node.name}"
+            if matching(whole, self.functions):
+                return self._one(whole, self.functions, node)
+            if not matching(node.owner, {*self.sources, *self.streams}):
+                hint = nearest(node.owner, {*self.sources, *self.streams})
+                raise self.text.error(f"unknown stream or alias '{node.owner}' before '{node.name}'; {hint}", node)
+        return self._one(node.name, known, node)
+
+    def _one(self, name: str, known: Mapping[str, Function | Builtin], node: Call) -> tuple[str, Function | Builtin]:
+        found = matching(name, known)
+        if len(found) == 1:
+            return found[0], known[found[0]]
+        if found:
+            raise self.text.error(f"function '{name}' may be {listed(found)}: write it as one of them", node)
+        hint = nearest(name, {*known, *AGGREGATES})
+        hint = f"{hint} There are the" if hint.startswith("did") else "there are the"
+        there = f"aggregates {', '.join(AGGREGATES)} and the functions {', '.join(known)}"
+        raise self.text.error(f"unknown function '{name}'; {hint} {there}", node)
+
+
+def matching(name: str, known: Iterable[str]) -> list[str]:
+    """The name itself if it is known, else those that differ from it in case only."""
+    names = list(known)
+    return [name] if name in names else [other for other in names if other.lower() == name.lower()]
+
+
+def listed(names: list[str]) -> str:
+    """Names from which to choose."""
+    return " or ".join(f"'{name}'" for name in names)

@@ -1,0 +1,135 @@
+"""The rows of one call, or the time that has been reached, and what several rules need of them, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.slots import Longs
+from evenflow.rules.expressions.compiling import Compiled, Name
+
+T = TypeVar("T")
+Places = npt.NDArray[np.int64]
+
+
+class Columns(dict[Name, Any]):
+    """The columns of rows at some places, taken when they are asked for; those of alias '' are put in by hand."""
+
+    def __init__(self, rows: Any, index: Places | None = None, called: Callable[[Name], str] = itemgetter(1)) -> None:
+        super().__init__()
+        self._rows, self._index, self._called = rows, index, called
+
+    def __missing__(self, name: Name) -> pa.Array:
+        array = self._rows.column(self._called(name))
+        if isinstance(array, pa.ChunkedArray):
+            array = array.chunk(0) if array.num_chunks == 1 else pa.concat_arrays(array.chunks)
+        array = array if self._index is None else array.take(pa.array(self._index))
+        self[name] = array
+        return array
+
+    def at(self, index: Places) -> Columns:
+        """The same columns at some of the places."""
+        found = Columns(self._rows, index if self._index is None else self._index[index], self._called)
+        where = pa.array(index)
+        found.update({name: array.take(where) for name, array in self.items() if name[0] == ""})
+        return found
+
+    def beside(self, values: Mapping[str, pa.Array]) -> Columns:
+        """These columns, and others of alias ''."""
+        found = Columns(self._rows, self._index, self._called)
+        found.update(self)
+        found.update({("", name): array for name, array in values.items()})
+        return found
+
+
+@dataclass
+class Shared:
+    """What several rules have in common in one call."""
+
+    _done: dict[Hashable, Any] = field(default_factory=dict, kw_only=True)
+
+    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """What `compute` gives, for each key the first time only."""
+        if key not in self._done:
+            self._done[key] = compute()
+        found: T = self._done[key]
+        return found
+
+
+@dataclass
+class Frame(Shared):
+    """Rows that are not late. `latest` is the latest time of a row's key when it came; without a time it is empty."""
+
+    rows: pa.RecordBatch
+    units: Units
+    keys: Keys
+    times: Longs
+    latest: Longs
+    streams: npt.NDArray[np.integer] | None = None
+    """The number of each row's stream, if there are several."""
+
+
+@dataclass
+class Moment(Shared):
+    """Time has reached `now` (microseconds) for these units: no row with an earlier time comes any more."""
+
+    now: int
+    units: Units
+
+
+@dataclass(frozen=True)
+class Intake:
+    """The rows of one stream that pass its filter."""
+
+    stream: int
+    label: str
+    """The same for the same filter."""
+    condition: Compiled | None = None
+
+    def part(self, frame: Frame) -> Part:
+        """Those of a frame."""
+        return frame.once(("part", self.stream, self.label), lambda: self._part(frame))
+
+    def _part(self, frame: Frame) -> Part:
+        index = None if frame.streams is None else np.flatnonzero(frame.streams == self.stream)
+        if self.condition is not None:
+            rows = frame.rows.num_rows if index is None else len(index)
+            holds = np.flatnonzero(self.condition.holds(Columns(frame.rows, index), rows))
+            index = holds if index is None else index[holds]
+        return Part(frame, index)
+
+
+class Part:
+    """Some rows of a frame; `index` is their places, None for all."""
+
+    def __init__(self, frame: Frame, index: Places | None) -> None:
+        self.frame, self.index = frame, index
+        self.count = frame.rows.num_rows if index is None else len(index)
+        self.columns = Columns(frame.rows, index)
+
+    @property
+    def places(self) -> Places:
+        """Where in the frame they are."""
+        return np.arange(self.count) if self.index is None else self.index
+
+    def of(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Those of the rows, of what is given for all rows of the frame."""
+        return values if self.index is None or not len(values) else values[self.index]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a rule made of a frame: its columns, and the place in the frame that each row comes from, not falling.
+
+    Of a moment: instead of a place, the time at which the batch that a row comes of has ended.
+    """
+
+    columns: list[pa.Array]
+    places: Places

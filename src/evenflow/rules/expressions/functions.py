@@ -1,0 +1,173 @@
+"""The functions of a rule: those that every rule has, and the user's own, called with pandas Series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenflow.errors import FunctionError, InvalidArgument, first_line
+from evenflow.rules.expressions.gathered import Gathered
+from evenflow.rules.language.syntax import AGGREGATES
+
+CHUNK = 65_536
+"""Values with which a user's function is called at most."""
+NO_COLUMN = (pd.DataFrame, pa.Table, pa.RecordBatch, Mapping, Set, str, bytes, bytearray)
+"""What has a length, and is no column for all that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A user's function: as many Series in as it has arguments, one Series or array of `type` and their length out.
+
+    In a join the same values come in many pairs. A callable that has `prepare` is given the values of a column once, as
+    an Arrow array; for the pairs `meet` is called, with (what was prepared, places in it) for each argument.
+    """
+
+    callable: Callable[..., Any]
+    type: pa.DataType = pa.float64()  # noqa: RUF009 - types cannot change
+
+
+def normalised(functions: Mapping[str, Any] | None) -> dict[str, Function]:
+    """Functions by name; a plain callable returns doubles."""
+    if not isinstance(functions, Mapping | None):
+        raise InvalidArgument(f"functions={functions!r}: give a dict of functions by their names")
+    found = {}
+    for name, value in (functions or {}).items():
+        function = value if isinstance(value, Function) else Function(value)
+        if not isinstance(name, str) or not name:
+            raise InvalidArgument(f"functions has the name {name!r}: give a string")
+        if name.lower() in AGGREGATES:
+            raise InvalidArgument(f"functions has '{name}', the name of an aggregate: give it another name")
+        if not callable(function.callable):
+            raise InvalidArgument(f"functions has {name}={value!r}: give something that can be called")
+        found[name] = function
+    return found
+
+
+def call(name: str, rule: str, function: Function, arguments: Sequence[Any], rows: int) -> pa.Array:
+    """What a user's function makes of its arguments, each a Series or one value for all rows."""
+    parts = [
+        _chunk(name, rule, function, [_slice(each, start, min(CHUNK, rows - start)) for each in arguments])
+        for start in range(0, rows, CHUNK)
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return pa.concat_arrays(parts) if parts else pa.array([], function.type)
+
+
+def _slice(argument: Any, start: int, length: int) -> pd.Series:
+    if isinstance(argument, np.ndarray):
+        return pd.Series(argument[start : start + length])
+    return pd.Series(np.full(length, argument) if not isinstance(argument, str | None) else [argument] * length)
+
+
+def call_pairs(name: str, rule: str, function: Function, arguments: Sequence[Gathered]) -> pa.Array:
+    """The same for columns of pairs, of a function that prepares their values."""
+    actor: Any = function.callable
+    rows = len(arguments[0].index)
+    return _checked(
+        name, rule, function, rows, lambda: actor.meet(*((each.made(actor.prepare), each.index) for each in arguments))
+    )
+
+
+def _chunk(name: str, rule: str, function: Function, series: list[pd.Series]) -> pa.Array:
+    return _checked(name, rule, function, len(series[0]), lambda: function.callable(*series))
+
+
+def _checked(name: str, rule: str, function: Function, rows: int, work: Callable[[], Any]) -> pa.Array:
+    try:
+        result = work()
+    except Exception as error:
+        raise FunctionError(
+            f"function '{name}' of {rule} raised {type(error).__name__}: {first_line(error)}"
+        ) from error
+    if isinstance(result, NO_COLUMN) or not hasattr(result, "__len__"):
+        raise FunctionError(
+            f"function '{name}' of {rule} returned {type(result).__name__}: return a Series or an array, one value for "
+            "each row"
+        )
+    if len(result) != rows:
+        raise FunctionError(
+            f"function '{name}' of {rule} returned {len(result)} values for {rows} rows: return one for each"
+        )
+    try:
+        array = result if isinstance(result, pa.Array) else pa.array(result, from_pandas=True)
+        if array.type != function.type:
+            array = array.cast(function.type, safe=not pa.types.is_floating(function.type))  # large ones are rounded
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise FunctionError(
+            f"function '{name}' of {rule} returned what is no {function.type}: {first_line(error)}"
+        ) from None
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    return array
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """A function that every rule has; `takes` is the family of its arguments, any if empty."""
+
+    apply: Callable[..., Any]
+    least: int = 1
+    most: int = 1
+    takes: str = ""
+    common: bool = False
+    """Whether all arguments are cast to one type."""
+
+
+def _double(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *values: function(*(pc.cast(value, pa.float64(), safe=False) for value in values))
+
+
+def _join(*values: Any) -> Any:
+    return pc.binary_join_element_wise(*values, "")
+
+
+def _null_if(value: Any, other: Any) -> Any:
+    return pc.if_else(pc.fill_null(pc.equal(value, other), False), pa.scalar(None, value.type), value)
+
+
+def _fraction(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Whole numbers have no fraction."""
+    return lambda value: value if pa.types.is_integer(value.type) else function(value)
+
+
+def rounded(value: Any, digits: int = 0) -> Any:
+    """To so many digits behind the point, half away from zero. Where a double has no more digits it stays as it is."""
+    kind = value.type
+    if pa.types.is_integer(kind) and digits >= 0:
+        return value
+    if not pa.types.is_floating(kind):
+        return pc.round(value, digits, round_mode="half_towards_infinity")
+    double = pc.cast(value, pa.float64())
+    exact = pc.greater_equal(pc.multiply(pc.abs(double), 10.0**digits), 2.0**53) if digits >= 0 else pa.scalar(False)
+    found = pc.round(pc.if_else(exact, 0.0, double), digits, round_mode="half_towards_infinity")
+    return pc.cast(pc.if_else(exact, double, found), kind, safe=False)
+
+
+BUILTINS: Mapping[str, Builtin] = {
+    "abs": Builtin(pc.abs, takes="number"),
+    "ceil": Builtin(_fraction(pc.ceil), takes="number"),
+    "floor": Builtin(_fraction(pc.floor), takes="number"),
+    "round": Builtin(rounded, 1, 2, takes="number"),
+    "sqrt": Builtin(_double(pc.sqrt), takes="number"),
+    "exp": Builtin(_double(pc.exp), takes="number"),
+    "ln": Builtin(_double(pc.ln), takes="number"),
+    "log10": Builtin(_double(pc.log10), takes="number"),
+    "power": Builtin(_double(pc.power), 2, 2, takes="number"),
+    "length": Builtin(pc.utf8_length, takes="text"),
+    "lower": Builtin(pc.utf8_lower, takes="text"),
+    "upper": Builtin(pc.utf8_upper, takes="text"),
+    "trim": Builtin(pc.utf8_trim_whitespace, takes="text"),
+    "concat": Builtin(_join, 1, 100, takes="text", common=True),
+    "coalesce": Builtin(pc.coalesce, 1, 100, common=True),
+    "greatest": Builtin(pc.max_element_wise, 2, 100, takes="number", common=True),
+    "least": Builtin(pc.min_element_wise, 2, 100, takes="number", common=True),
+    "nullif": Builtin(_null_if, 2, 2, common=True),
+}

@@ -1,0 +1,1 @@
+"""The text of rules: grammar, parser, syntax tree, errors with their place."""

@@ -1,0 +1,229 @@
+"""What the grammar finds, as nodes of the syntax tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lark import Token, Transformer, v_args
+from lark.tree import Meta
+
+from evenflow.rules.language import syntax as s
+from evenflow.rules.language.errors import Text
+
+SECONDS = {"ms": 1e-3, "mi": 60, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True, slots=True)
+class _Name(s.Node):
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Duration:
+    seconds: float
+
+
+def _at(meta: Meta) -> dict[str, Any]:
+    return {} if meta.empty else {"line": meta.line, "column": meta.column}
+
+
+def _pair(kind: Callable[..., Any]) -> Callable[..., Any]:
+    """A node with a left and a right side, placed where its left side begins."""
+    return lambda self, meta, parts: kind(*parts, **_at(meta))
+
+
+def _constant(value: object) -> Callable[..., Any]:
+    return lambda self, meta, parts: s.Literal(value, **_at(meta))  # type: ignore[arg-type]
+
+
+@v_args(meta=True)
+class Builder(Transformer[Token, Any]):
+    """A method for each rule of the grammar."""
+
+    def __init__(self, source: Text) -> None:
+        super().__init__()
+        self._source = source
+
+    def start(self, meta: Meta, parts: list[Any]) -> Any:
+        return parts[0]
+
+    def rule(self, meta: Meta, parts: list[Any]) -> s.Rule:
+        select, source, where, group, having = parts
+        given: dict[str, Any] = {"sources": source} if isinstance(source, tuple) else {"pattern": source}
+        return s.Rule(select, **given, where=where, group=group or (), having=having, **_at(meta))
+
+    def bare(self, meta: Meta, parts: list[Any]) -> s.Rule:
+        return s.Rule((s.Star(**_at(meta)),), pattern=parts[0], **_at(meta))
+
+    def name(self, meta: Meta, parts: list[Any]) -> _Name:
+        text = str(parts[0])
+        return _Name(text[1:-1].replace("``", "`") if text.startswith("`") else text, **_at(meta))
+
+    # FROM and SELECT
+
+    def select(self, meta: Meta, parts: list[Any]) -> tuple[Any, ...]:
+        return tuple(parts)
+
+    values = sources = select
+
+    def star(self, meta: Meta, parts: list[Any]) -> s.Star:
+        owner = next((part.text for part in parts if isinstance(part, _Name)), None)
+        return s.Star(owner, **_at(meta))
+
+    def item(self, meta: Meta, parts: list[Any]) -> s.Item:
+        return s.Item(parts[0], parts[1] and parts[1].text, **_at(meta))
+
+    from_pattern = start
+
+    def source(self, meta: Meta, parts: list[Any]) -> s.Source:
+        stream, condition, *views, alias = parts
+        return s.Source(stream.text, condition, tuple(views), alias and alias.text, **_at(meta))
+
+    def view(self, meta: Meta, parts: list[Any]) -> s.View:
+        space, name, *arguments = (part for part in parts if part is not None)
+        timed = any(isinstance(argument, _Duration) for argument in arguments)
+        if timed and len(arguments) > 1:
+            raise self._source.error(f"{space.text}:{name.text} takes one time", space)
+        given = tuple(_argument(argument) for argument in arguments)
+        return s.View(space.text, name.text, given, timed, line=space.line, column=space.column)
+
+    def whole(self, meta: Meta, parts: list[Any]) -> int:
+        return int(parts[0])
+
+    def fraction(self, meta: Meta, parts: list[Any]) -> float:
+        return float(parts[0])
+
+    def duration(self, meta: Meta, parts: list[Any]) -> _Duration:
+        seconds = 0.0
+        for amount, unit in zip(parts[::2], parts[1::2], strict=True):
+            seconds += amount * _seconds(str(unit).lower())
+        return _Duration(seconds)
+
+    # Patterns
+
+    either, both = _pair(s.Or), _pair(s.And)
+    every, never = _pair(s.Every), _pair(s.Not)
+
+    def followed(self, meta: Meta, parts: list[Any]) -> s.Followed:
+        return s.Followed(parts[0], parts[-1], **_at(meta))
+
+    def within(self, meta: Meta, parts: list[Any]) -> s.Within:
+        return s.Within(parts[0], parts[-1].seconds, **_at(meta))
+
+    def repeat(self, meta: Meta, parts: list[Any]) -> s.Repeat:
+        least, most, pattern = parts
+        low = int(least)
+        high = low if most is None else int(most)
+        if high < max(low, 1):
+            raise self._source.error_at(
+                f"[{low}:{high}] repeats nothing: give a number from 1 on, the second not below the first",
+                least.line,
+                least.column,
+            )
+        return s.Repeat(pattern, low, high, **_at(meta))
+
+    def atom(self, meta: Meta, parts: list[Any]) -> s.Atom:
+        tag, stream, condition = parts
+        return s.Atom(tag and tag.text, stream.text, condition, **_at(meta))
+
+    # Expressions
+
+    def disjunction(self, meta: Meta, parts: list[Any]) -> s.Expression:
+        return s.chained("or", parts, **_at(meta))
+
+    def conjunction(self, meta: Meta, parts: list[Any]) -> s.Expression:
+        return s.chained("and", parts, **_at(meta))
+
+    def negation(self, meta: Meta, parts: list[Any]) -> s.Unary:
+        return s.Unary("not", parts[-1], **_at(meta))
+
+    def binary(self, meta: Meta, parts: list[Any]) -> s.Binary:
+        left, operator, right = parts
+        return s.Binary("!=" if operator == "<>" else str(operator), left, right, **_at(meta))
+
+    def minus(self, meta: Meta, parts: list[Any]) -> s.Unary:
+        return s.Unary("-", parts[-1], **_at(meta))
+
+    def in_(self, meta: Meta, parts: list[Any]) -> s.In:
+        operand, no, options = parts
+        return s.In(operand, options, no is not None, **_at(meta))
+
+    def between(self, meta: Meta, parts: list[Any]) -> s.Between:
+        operand, no, low, high = parts
+        return s.Between(operand, low, high, no is not None, **_at(meta))
+
+    def like(self, meta: Meta, parts: list[Any]) -> s.Like:
+        operand, no, pattern = parts
+        return s.Like(operand, pattern, no is not None, **_at(meta))
+
+    def is_null(self, meta: Meta, parts: list[Any]) -> s.IsNull:
+        return s.IsNull(parts[0], parts[1] is not None, **_at(meta))
+
+    def when(self, meta: Meta, parts: list[Any]) -> tuple[Any, ...]:
+        return tuple(parts)
+
+    def case(self, meta: Meta, parts: list[Any]) -> s.Case:
+        *whens, otherwise = parts
+        return s.Case(tuple(whens), otherwise, **_at(meta))
+
+    def call(self, meta: Meta, parts: list[Any]) -> s.Call | s.Aggregate:
+        name: str = parts[0].text
+        arguments: tuple[Any, ...] = parts[1] or ()
+        if name.lower() not in s.AGGREGATES:
+            return s.Call(None, name, arguments, **_at(meta))
+        if len(arguments) != 1:
+            raise self._source.error(f"{name} takes one argument, here are {len(arguments)}", parts[0])
+        return s.Aggregate(name.lower(), arguments[0], **_at(meta))
+
+    def count(self, meta: Meta, parts: list[Any]) -> s.Aggregate:
+        if parts[0].text.lower() != "count":
+            raise self._source.error(f"{parts[0].text}(*) does not exist: only count(*) does", parts[0])
+        return s.Aggregate("count", None, **_at(meta))
+
+    def distinct(self, meta: Meta, parts: list[Any]) -> s.Aggregate:
+        name, argument = parts
+        if name.text.lower() not in s.AGGREGATES:
+            raise self._source.error(f"'{name.text}' is no aggregate: distinct cannot stand in it", name)
+        return s.Aggregate(name.text.lower(), argument, True, **_at(meta))
+
+    def dotted_call(self, meta: Meta, parts: list[Any]) -> s.Call:
+        owner, name, arguments = parts
+        return s.Call(owner.text, name.text, arguments or (), **_at(meta))
+
+    def bare_column(self, meta: Meta, parts: list[Any]) -> s.Column:
+        return s.Column(None, parts[0].text, **_at(meta))
+
+    def column(self, meta: Meta, parts: list[Any]) -> s.Column:
+        return s.Column(parts[0].text, parts[1].text, **_at(meta))
+
+    def indexed(self, meta: Meta, parts: list[Any]) -> s.Column:
+        return s.Column(f"{parts[0].text}[{int(parts[1])}]", parts[2].text, **_at(meta))
+
+    def integer(self, meta: Meta, parts: list[Any]) -> s.Literal:
+        if len(parts[0]) > 30:
+            raise self._source.error_at("this number is too long", meta.line, meta.column)
+        return s.Literal(int(parts[0]), **_at(meta))
+
+    def decimal(self, meta: Meta, parts: list[Any]) -> s.Literal:
+        return s.Literal(float(parts[0]), str(parts[0]), **_at(meta))
+
+    def string(self, meta: Meta, parts: list[Any]) -> s.Literal:
+        text = str(parts[0])
+        return s.Literal(text[1:-1].replace(text[0] * 2, text[0]), **_at(meta))
+
+    true, false, null = _constant(True), _constant(False), _constant(None)
+
+
+def _seconds(unit: str) -> float:
+    for start in ("ms", "milli", "mi", "m", "s", "h", "d"):
+        if unit.startswith(start):
+            return SECONDS["ms" if start == "milli" else start]
+    raise AssertionError(unit)
+
+
+def _argument(value: Any) -> int | float | str:
+    if isinstance(value, _Duration):
+        return value.seconds
+    return value.text if isinstance(value, _Name) else value

@@ -1,0 +1,123 @@
+"""Text to a syntax tree; what is wrong with the text, said in words."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from lark import Lark, UnexpectedCharacters, UnexpectedInput
+from lark.exceptions import VisitError
+
+from evenflow.rules.language import syntax as s
+from evenflow.rules.language.building import Builder
+from evenflow.rules.language.errors import TOO_DEEP, RuleError, Text
+
+DEEPEST = 200
+"""Nodes of a rule that may stand one below the other."""
+
+
+def parse(text: str | Text) -> s.Rule:
+    """The syntax tree of a rule; RuleError if it is none."""
+    source = text if isinstance(text, Text) else Text(text)
+    if not isinstance(source.text, str):
+        raise RuleError(f"a rule is {type(source.text).__name__}: give its text")
+    try:
+        rule: s.Rule = Builder(source).transform(_parser().parse(source.text))
+    except UnexpectedInput as error:
+        raise _unexpected(source, error) from None
+    except (VisitError, RecursionError) as error:
+        cause = error.orig_exc if isinstance(error, VisitError) else error
+        if isinstance(cause, RecursionError):
+            raise source.error_at(TOO_DEEP, 0, 0) from None
+        raise cause from None
+    if s.depth(rule) > DEEPEST:
+        raise source.error_at(TOO_DEEP, 0, 0)
+    return rule
+
+
+@cache
+def _parser() -> Lark:
+    grammar = files("evenflow.rules.language").joinpath("grammar.lark").read_text("utf-8")
+    return Lark(grammar, parser="lalr", lexer="contextual", propagate_positions=True, maybe_placeholders=True)
+
+
+def _unexpected(source: Text, error: UnexpectedInput) -> RuleError:
+    expected, more = _expected(error), ""
+    if re.search(r"\bfrom\b", source.text, re.I) and not re.search(r"\bselect\b", source.text, re.I):
+        more = ": a rule starts with SELECT, or is a pattern"
+    if isinstance(error, UnexpectedCharacters):
+        place = error.pos_in_stream or 0
+        at = source.text[place]
+        if at.isdecimal():
+            return source.error_at("a number runs into a name: put a space or an operator between", *_place(error))
+        found = {"'": "a string that does not end", '"': "a string that does not end", "`": "a name that does not end"}
+        return source.error_at(f"{found.get(at, repr(at))} where {expected} was expected{more}", *_place(error))
+    token = getattr(error, "token", None)
+    if token is None or token.type == "$END":
+        lines = source.text.rstrip().split("\n")
+        end = len(lines), len(lines[-1]) + 1
+        return source.error_at(f"the rule ends where {expected} was expected", *end)
+    if token.type == "JOINED":
+        return source.error_at("a number runs into a name: put a space or an operator between", *_place(error))
+    if token.type == "EQUAL" and source.text[: error.pos_in_stream].endswith("="):
+        more += ": write = instead of =="
+    return source.error_at(f"'{token}' where {expected} was expected{more}", *_place(error))
+
+
+def _place(error: Any) -> tuple[int, int]:
+    return error.line, error.column
+
+
+_GROUPS = (
+    ({"INT", "FLOAT", "STRING", "IDENT", "_CASE", "LPAR"}, "an expression"),
+    ({"EQUAL", "LESS", "PLUS", "STAR", "_IN", "_IS"}, "an operator"),
+    ({"PLUS", "MINUS", "STAR", "SLASH"}, "an operator"),
+)
+_COVERED = {
+    "an expression": {"INT", "FLOAT", "STRING", "IDENT", "QUOTED", "_CASE", "LPAR", "MINUS", "PLUS", "_NOT", "_TRUE"}
+    | {"_FALSE", "_NULL"},
+    "an operator": {"EQUAL", "UNEQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL", "PLUS", "MINUS", "CONCAT"}
+    | {"STAR", "SLASH", "PERCENT", "_IN", "_IS", "_LIKE", "_BETWEEN", "NOT"},
+}
+_WORDS = {
+    "IDENT": "a name",
+    "QUOTED": "a name",
+    "INT": "a number",
+    "FLOAT": "a number",
+    "STRING": "a string",
+    "UNIT": "a unit of time (msec, sec, min, hour, day)",
+    "TIMER": "timer:within(...)",
+    "$END": "the end of the rule",
+    "SEMICOLON": "the end of the rule",
+    "EQUAL": "'='",
+    "ARROW": "'->'",
+    "STAR": "'*'",
+    "PLUS": "'+'",
+    "MINUS": "'-'",
+}
+
+
+def _expected(error: UnexpectedInput) -> str:
+    """What could have come instead."""
+    left = set(
+        getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", ()) or ()
+    )
+    words = []
+    for needed, word in _GROUPS:
+        if needed <= left:
+            words.append(word)
+            left -= _COVERED[word]
+    words += [_word(name) for name in left]
+    words = sorted(set(words), key=lambda word: (word == "the end of the rule", not word.startswith("a"), word))
+    return ", ".join(words[:-1]) + " or " + words[-1] if len(words) > 1 else "".join(words) or "something else"
+
+
+def _word(terminal: str) -> str:
+    if terminal in _WORDS:
+        return _WORDS[terminal]
+    if terminal.startswith("_") or terminal == "NOT":
+        return terminal.strip("_")
+    pattern = next((each.pattern.value for each in _parser().terminals if each.name == terminal), terminal)
+    return f"'{pattern}'"

@@ -1,0 +1,1 @@
+"""Sequence patterns: what the keys of a rule wait for."""

@@ -1,0 +1,241 @@
+"""The operators of a pattern, as written: `start` gives the state of a run through one, `thaw` that of a frozen run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
+
+from evenflow.rules.patterns.states import (
+    Again,
+    All,
+    Chain,
+    Count,
+    Either,
+    Env,
+    Hold,
+    Key,
+    Leaf,
+    Renewed,
+    State,
+    Timer,
+    Unless,
+)
+
+
+class Part(Protocol):
+    """An operator of a pattern."""
+
+    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+        """Begin, at time `now`, after the match `env`; rows at or after time `until` are too late."""
+
+    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+        """The state that was frozen."""
+
+    def begins(self) -> list[Atom]:
+        """The atoms that wait from the start."""
+
+    def rooted(self) -> bool:
+        """Whether it matters when it starts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Atom:
+    """A row of a stream. `place` is where the row goes in a match, `first` where the first of repeated ones goes."""
+
+    index: int
+    place: int | None
+    first: int | None
+
+    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+        leaf = Leaf(self, parent, until)
+        leaf.env, leaf.age = env, -1
+        key.wait(leaf)
+        return leaf
+
+    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+        leaf = Leaf(self, parent, until)
+        env, leaf.age = frozen
+        leaf.env = hold(env)
+        key.wait(leaf)
+        return leaf
+
+    def begins(self) -> list[Atom]:
+        return [self]
+
+    def rooted(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class _One:
+    """An operator with one operand."""
+
+    pattern: Part
+
+    def begins(self) -> list[Atom]:
+        return self.pattern.begins()
+
+    def rooted(self) -> bool:
+        return self.pattern.rooted()
+
+
+@dataclass(frozen=True, eq=False)
+class _Several:
+    """An operator with several operands, which begin together."""
+
+    patterns: Sequence[Part]
+
+    def begins(self) -> list[Atom]:
+        return [atom for pattern in self.patterns for atom in pattern.begins()]
+
+    def rooted(self) -> bool:
+        return any(pattern.rooted() for pattern in self.patterns)
+
+
+@dataclass(frozen=True, eq=False)
+class _Renewed(_One):
+    """An operator that begins its operand again and again."""
+
+    state: ClassVar[type[Renewed]]
+
+    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+        state = self.state(self, parent, until)
+        state.env = env
+        state.child = self.pattern.start(key, state, env, now, until)
+        return state
+
+    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+        state = self.state(self, parent, until)
+        env, child = frozen
+        state.env = hold(env)
+        state.child = self.pattern.thaw(key, state, child, hold, until)
+        return state
+
+
+@dataclass(frozen=True, eq=False)
+class Every(_Renewed):
+    """`every pattern`."""
+
+    state = Again
+
+
+@dataclass(frozen=True, eq=False)
+class Followed(_Several):
+    """`first -> second -> ...`."""
+
+    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+        state = Chain(self, parent, until)
+        state.links = {self.patterns[0].start(key, state, env, now, until): 0}
+        return state
+
+    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+        state = Chain(self, parent, until)
+        state.links = {self.patterns[at].thaw(key, state, each, hold, until): at for at, each in frozen}
+        return state
+
+    def begins(self) -> list[Atom]:
+        return self.patterns[0].begins()
+
+    def rooted(self) -> bool:
+        return self.patterns[0].rooted()
+
+
+@dataclass(frozen=True, eq=False)
+class And(_Several):
+    """`first and second and ...`; `places` are those that each operand fills."""
+
+    places: Sequence[Sequence[int]]
+
+    @cached_property
+    def wanted(self) -> list[int]:
+        """The operands that must match."""
+        return [number for number, pattern in enumerate(self.patterns) if not isinstance(pattern, Not)]
+
+    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+        state = All(self, parent, until)
+        state.env, state.found = env, [[] for _ in self.patterns]
+        state.children = [pattern.start(key, state, env, now, until) for pattern in self.patterns]
+        return state
+
+    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+        state = All(self, parent, until)
+        env, found, children = frozen
+        state.env, state.found = hold(env), [[hold(each) for each in kept] for kept in found]
+        key.stored += sum(map(len, state.found))
+        state.children = _thawed(self.patterns, key, state, children, hold, until)
+        return state
+
+
+@dataclass(frozen=True, eq=False)
+class Or(_Several):
+    """`first or second or ...`."""
+
+    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+        state = Either(self, parent, until)
+        state.children = [pattern.start(key, state, env, now, until) for pattern in self.patterns]
+        return state
+
+    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+        state = Either(self, parent, until)
+        state.children = _thawed(self.patterns, key, state, frozen, hold, until)
+        return state
+
+
+@dataclass(frozen=True, eq=False)
+class Not(_Renewed):
+    """`not pattern`, an operand of `and`."""
+
+    state = Unless
+
+
+@dataclass(frozen=True, eq=False)
+class Repeat(_One):
+    """`[least:most] pattern`; the pattern gives one match a run."""
+
+    least: int
+    most: int
+
+    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+        state = Count(self, parent, until)
+        state.count, state.child = 0, self.pattern.start(key, state, env, now, until)
+        return state
+
+    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+        state = Count(self, parent, until)
+        state.count, child = frozen
+        state.child = self.pattern.thaw(key, state, child, hold, until)
+        return state
+
+
+@dataclass(frozen=True, eq=False)
+class Within(_One):
+    """`pattern where timer:within(span)`, in microseconds."""
+
+    span: int
+
+    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+        state = Timer(self, parent, min(until, now + self.span))
+        state.deadline, state.age = now + self.span, -1
+        key.remind(state)
+        state.child = self.pattern.start(key, state, env, now, state.until)
+        return state
+
+    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+        deadline, age, child = frozen
+        state = Timer(self, parent, min(until, deadline))
+        state.deadline, state.age = deadline, age
+        key.remind(state)
+        state.child = self.pattern.thaw(key, state, child, hold, state.until)
+        return state
+
+    def rooted(self) -> bool:
+        return True
+
+
+def _thawed(
+    patterns: Sequence[Part], key: Key, state: State, frozen: Sequence[Any], hold: Hold, until: int
+) -> list[State | None]:
+    pairs = zip(patterns, frozen, strict=True)
+    return [None if each is None else pattern.thaw(key, state, each[0], hold, until) for pattern, each in pairs]

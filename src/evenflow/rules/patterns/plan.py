@@ -1,0 +1,265 @@
+"""A pattern, checked and prepared: its operators, its atoms' filters as code, and the place of each tag in a match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.errors import nearest
+from evenflow.rules.expressions.binding import Scope, matching
+from evenflow.rules.expressions.compiling import Compiled, Name, compile_condition
+from evenflow.rules.expressions.functions import Function
+from evenflow.rules.language import syntax as s
+from evenflow.rules.language.errors import Text
+from evenflow.rules.patterns.parts import And, Atom, Every, Followed, Not, Or, Part, Repeat, Within
+
+Mask = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
+Physical = Callable[[str, str], str]
+"""The name that a column (second) of a stream (first) has among those of all streams."""
+
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A comparison of numbers, `own operator tag.column`."""
+
+    own: str
+    operator: str
+    tag: str
+    column: str
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which rows an atom takes: those of the stream that pass `local`, and `cross` with the tags that came before."""
+
+    stream: str
+    own: frozenset[str]
+    """What the row itself is called."""
+    local: Compiled | None
+    cross: Compiled | None
+    bounds: list[Bound]
+    """The comparisons among what `cross` says."""
+    simple: bool
+    """Whether it says nothing else."""
+    physical: Physical
+
+    @property
+    def reads(self) -> list[Name]:
+        """The tags and columns that `cross` compares with."""
+        return [] if self.cross is None else [name for name in self.cross.columns if name[0] not in self.own]
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns of the stream that the filter reads."""
+        codes = [code for code in (self.local, self.cross) if code is not None]
+        return {column for code in codes for owner, column in code.columns if owner in self.own}
+
+    def passing(self, rows: pa.RecordBatch, at: Rows | None = None) -> Mask:
+        """Which rows pass as far as they alone tell; only those at the given places are of the stream."""
+        if at is not None:
+            passing = np.zeros(rows.num_rows, np.bool_)
+            passing[at] = True if self.local is None else self.local.holds(self._own(self.local, rows, at), len(at))
+            return passing
+        if self.local is None:
+            return np.ones(rows.num_rows, np.bool_)
+        return self.local.holds(self._own(self.local, rows), rows.num_rows)
+
+    def matching(self, rows: pa.RecordBatch, at: Rows, fetch: Callable[[str, str], pa.Array]) -> Mask:
+        """Which of the rows at these places pass, each with the match that `fetch` knows."""
+        assert self.cross is not None
+        values = self._own(self.cross, rows, at)
+        values.update({name: fetch(*name) for name in self.reads})
+        return self.cross.holds(values, len(at))
+
+    def _own(self, code: Compiled, rows: pa.RecordBatch, at: Rows | None = None) -> dict[Name, Any]:
+        names = [name for name in code.columns if name[0] in self.own]
+        columns = [rows.column(self.physical(self.stream, column)) for _, column in names]
+        if at is not None:
+            index = pa.array(at)
+            columns = [column.take(index) for column in columns]
+        return dict(zip(names, columns, strict=True))
+
+
+@dataclass
+class Plan:
+    """What a pattern is made of."""
+
+    root: Part
+    filters: list[Filter]
+    places: dict[str, int]
+    """Where in a match the row of a tag stands: `tag` is the last of repeated ones, `tag[0]` the first."""
+    sources: dict[str, pa.Schema]
+    """The columns of each of these, for the select list."""
+    streams: dict[str, str]
+    """The stream of each of these."""
+
+
+def plan(
+    pattern: s.Pattern,
+    streams: Mapping[str, pa.Schema],
+    text: Text,
+    functions: Mapping[str, Function] | None = None,
+    physical: Physical = lambda stream, column: column,
+) -> Plan:
+    """Check a pattern; RuleError at the place of what cannot work."""
+    planner = _Planner(streams, text, functions or {}, physical)
+    try:
+        root = planner.part(pattern, {}, _Inside())
+    except RecursionError:
+        raise text.error("the pattern is nested too deeply: split it", pattern) from None
+    return Plan(root, planner.filters, planner.places, planner.sources, planner.stream_of)
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """Where in a pattern a node stands."""
+
+    every: bool = False
+    repeat: bool = False
+    never: bool = False
+    conjunct: bool = False
+
+
+@dataclass
+class _Planner:
+    streams: Mapping[str, pa.Schema]
+    text: Text
+    functions: Mapping[str, Function]
+    physical: Physical
+    filters: list[Filter] = field(default_factory=list)
+    places: dict[str, int] = field(default_factory=dict)
+    sources: dict[str, pa.Schema] = field(default_factory=dict)
+    stream_of: dict[str, str] = field(default_factory=dict)
+
+    def part(self, node: s.Pattern, known: dict[str, pa.Schema], inside: _Inside) -> Part:
+        """The operator for a node; `known` are the tags that its filters may read, to which its own are added."""
+        below = _Inside(inside.every, inside.repeat, inside.never)
+        match node:
+            case s.Atom():
+                return self._atom(node, known, inside)
+            case s.Every():
+                if inside.every or inside.repeat:
+                    outer = "every" if inside.every else "a repetition"
+                    raise self.text.error(f"every cannot stand inside {outer}: write one every, before all of it", node)
+                return Every(self.part(node.pattern, known, _Inside(True, False, inside.never)))
+            case s.Followed():
+                return Followed([self.part(each, known, below) for each in _chained(node)])
+            case s.And():
+                return self._and(node, known, below)
+            case s.Or():
+                return Or(self._beside(_chained(node), known, below)[0])
+            case s.Not():
+                if not inside.conjunct:
+                    raise self.text.error("not needs something to wait for beside it: write `b and not c`", node)
+                return Not(self.part(node.pattern, dict(known), _Inside(inside.every, inside.repeat, True)))
+            case s.Repeat():
+                return self._repeat(node, known, inside)
+            case s.Within():
+                span = round(node.seconds * 1e6)
+                if not 1 <= span < 1 << 62:
+                    raise self.text.error(f"timer:within({node.seconds:g} sec) is no span of time to wait for", node)
+                return Within(self.part(node.pattern, known, below), span)
+
+    def _atom(self, node: s.Atom, known: dict[str, pa.Schema], inside: _Inside) -> Part:
+        found = matching(node.stream, self.streams)
+        if len(found) != 1:
+            raise self.text.error(f"unknown stream '{node.stream}'; {nearest(node.stream, self.streams)}", node)
+        schema = self.streams[found[0]]
+        self.filters.append(self._filter(node, found[0], schema, known))
+        index, place, first = len(self.filters) - 1, None, None
+        if node.tag is not None:
+            if matching(node.tag, self.places):
+                raise self.text.error(f"tag '{node.tag}' is given twice: give each its own", node)
+            self.places[node.tag] = place = len(set(self.places.values()))
+            if inside.repeat:
+                self.places[f"{node.tag}[0]"] = first = place + 1
+            names = [node.tag, f"{node.tag}[0]"] if inside.repeat else [node.tag]
+            known.update(dict.fromkeys(names, schema))
+            self.stream_of.update(dict.fromkeys(names, found[0]))
+            if not inside.never:
+                self.sources.update(dict.fromkeys(names, schema))
+        return Atom(index, place, first)
+
+    def _filter(self, node: s.Atom, stream: str, schema: pa.Schema, known: dict[str, pa.Schema]) -> Filter:
+        own = node.tag or stream
+        sources = {**known, own: schema}
+        if not matching(stream, sources):
+            sources[stream] = schema
+        calls = frozenset(self.streams)
+        scope = Scope(self.text, sources, self.functions, own, calls, clause="a filter")
+        names = frozenset({own, stream}) - known.keys()
+        alone: list[s.Expression] = []
+        together: list[s.Expression] = []
+        for condition in s.conjuncts(node.filter):
+            columns = compile_condition(condition, scope).columns
+            (alone if all(owner in names for owner, _ in columns) else together).append(condition)
+        bounds = [bound for bound in (_bound(condition, scope, names) for condition in together) if bound is not None]
+        simple = len(bounds) == len(together)
+        return Filter(stream, names, _joined(alone, scope), _joined(together, scope), bounds, simple, self.physical)
+
+    def _and(self, node: s.And, known: dict[str, pa.Schema], inside: _Inside) -> Part:
+        nodes = _chained(node)
+        if all(isinstance(each, s.Not) for each in nodes):
+            raise self.text.error("not needs something to wait for beside it: write `b and not c`", node)
+        parts, tags = self._beside(nodes, known, _Inside(inside.every, inside.repeat, inside.never, True))
+        return And(parts, [[self.places[tag] for tag in each] for each in tags])
+
+    def _beside(
+        self, nodes: list[s.Pattern], known: dict[str, pa.Schema], inside: _Inside
+    ) -> tuple[list[Part], list[list[str]]]:
+        """Operands that do not see each other's tags, and the tags that each of them gives."""
+        parts, tags, given = [], [], dict(known)
+        for node in nodes:
+            seen = dict(known)
+            parts.append(self.part(node, seen, inside))
+            tags.append([tag for tag in seen if tag not in known])
+            given.update(seen)
+        known.update(given)
+        return parts, tags
+
+    def _repeat(self, node: s.Repeat, known: dict[str, pa.Schema], inside: _Inside) -> Part:
+        if inside.repeat and node.least != node.most:
+            raise self.text.error(f"[{node.least}:{node.most}] cannot stand inside a repetition: give one number", node)
+        if not 1 <= node.least <= node.most:
+            raise self.text.error(f"[{node.least}:{node.most}] repeats nothing: count from 1, and upwards", node)
+        return Repeat(self.part(node.pattern, known, _Inside(inside.every, True, inside.never)), node.least, node.most)
+
+
+def _chained(node: s.Followed | s.And | s.Or) -> list[s.Pattern]:
+    """The operands of a chain of one operator, which leans to the left."""
+    operands, left = [node.right], node.left
+    while isinstance(left, s.Followed | s.And | s.Or) and type(left) is type(node):
+        operands.append(left.right)
+        left = left.left
+    return [left, *reversed(operands)]
+
+
+def _bound(condition: s.Expression, scope: Scope, own: frozenset[str]) -> Bound | None:
+    """The comparison of numbers that a condition is, if it is one."""
+    if not isinstance(condition, s.Binary) or condition.operator not in _TURNED:
+        return None
+    if not isinstance(condition.left, s.Column) or not isinstance(condition.right, s.Column):
+        return None
+    operator, sides = condition.operator, [scope.column(condition.left), scope.column(condition.right)]
+    if sides[0][0] not in own:
+        operator, sides = _TURNED[operator], sides[::-1]
+    (owner, column, one), (tag, other, two) = sides
+    number = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (one, two)]
+    if owner not in own or tag in own or not all(number):
+        return None
+    return Bound(column, operator, tag, other)
+
+
+def _joined(conditions: list[s.Expression], scope: Scope) -> Compiled | None:
+    if not conditions:
+        return None
+    return compile_condition(s.chained("and", conditions), scope)

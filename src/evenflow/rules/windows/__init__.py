@@ -1,0 +1,1 @@
+"""The windows of rules, and aggregates over them."""

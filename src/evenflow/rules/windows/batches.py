@@ -1,0 +1,221 @@
+"""Windows whose rows come out all at a time: so many rows, or those of one stretch of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.operators.compiled import compiled, grown, readable
+from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.pairs import EVER
+from evenflow.operators.slots import Longs
+from evenflow.rules.windows.memory import Rows
+
+NEVER = np.iinfo(np.int64).max
+"""The number of a batch that there is none of; and the time at which everything has ended."""
+
+
+@dataclass(frozen=True)
+class Released:
+    """Rows of batches that ended; the batch of each, from 0 on, and what ended each batch: a row's place, or a time."""
+
+    table: pa.Table
+    batch: Longs
+    ends: Longs
+
+
+class Batches(Rows):
+    """The rows of each key's batches that have not ended.
+
+    A batch of time is known by its number, which is the row's time here: batch n holds the rows from n * span on, less
+    than span later. `oldest` is the number of each slot's first open one, and none in a unit is before its `soonest`:
+    nothing is looked at where nothing is due. `latest`, of which there is no other use for batches of rows, counts
+    the rows of a batch.
+    """
+
+    def __init__(self, rows: int, span: int) -> None:
+        super().__init__(0, 1 if span else 0)
+        self.length, self.stretch = rows, span
+        self.oldest = np.full(self.slots.capacity, NEVER, np.int64)
+        self.soonest = np.full(1, NEVER, np.int64)
+
+    def enter(
+        self, units: Units, keys: Keys, rows: pa.RecordBatch, index: Any, times: Longs, marks: Longs
+    ) -> Released | None:
+        """Take rows in; those of batches that end with them. `marks` are the times before which no row will come."""
+        slots = self.slots.find(units, keys)
+        self._fit()
+        if not len(slots):
+            return None
+        base = self.keep(rows, index)
+        closed = np.empty(0, np.int64)
+        if self.stretch:
+            closed = marks // self.stretch
+            self.clock[base : base + len(slots)] = np.maximum(times, marks) // self.stretch
+        out = np.empty((self.store.length, 2), np.int64)
+        ends = np.empty(self.store.length, np.int64)
+        lists = self.newest, self.latest, self.older, self.clock, self.oldest, self.soonest, self.slots.unit
+        used, batches = _release(slots, base, self.length, readable(closed, np.int64), *lists, out, ends)
+        if not used:
+            return None
+        self.gone += used
+        return Released(self.table(out[:used, 0].copy()), out[:used, 1].copy(), ends[:batches].copy())
+
+    def leave(self, units: Units, now: int) -> Released | None:
+        """Give out the batches of time of all keys of these units that have ended by `now`, in the order of their ends.
+
+        Those that end together are in the order of units and keys: whoever owns them, the order is the same.
+        """
+        limit = NEVER if now == NEVER else now // self.stretch
+        known = units[units < len(self.soonest)]
+        known = known[self.soonest[known] < limit]
+        slots = self.slots.of(known)
+        slots = slots[self.oldest[slots] < limit]
+        if not len(slots):
+            self._count_units(known)  # what was the first has come out with a row
+            return None
+        out = np.empty((self.store.length, 2), np.int64)
+        used = _expire(slots, limit, self.newest, self.older, self.clock, self.oldest, out)
+        rows, owners = out[:used, 0].copy(), out[:used, 1].copy()
+        numbers = self.clock[rows]
+        order = np.lexsort((self.slots.key[owners], self.slots.unit[owners], numbers))
+        rows, owners, numbers = rows[order], owners[order], numbers[order]
+        first = np.append(True, (np.diff(numbers) != 0) | (np.diff(owners) != 0))
+        found = Released(self.table(rows), np.cumsum(first) - 1, (numbers[first] + 1) * self.stretch)
+        self.gone += used
+        gone = slots[self.newest[slots, 0] < 0]
+        if len(gone):
+            self.latest[gone] = EVER
+            self.slots.forget(gone)
+        self._count_units(known)
+        return found
+
+    def extract(self, unit: int) -> Any:
+        slots = self.slots.of(np.array([unit]))
+        state = super().extract(unit)
+        self.oldest[slots] = NEVER
+        if unit < len(self.soonest):
+            self.soonest[unit] = NEVER
+        return state
+
+    def install(self, unit: int, state: Any) -> None:
+        super().install(unit, state)
+        if self.stretch:
+            units = np.array([unit], np.int32)
+            slots = self.slots.of(units)
+            _date(slots, self.newest, self.older, self.clock, self.oldest)
+            self._count_units(units)
+
+    def _count_units(self, units: Units) -> None:
+        """Find the first open batch of each of these units."""
+        slots = self.slots.of(units)
+        self.soonest[units] = NEVER
+        np.minimum.at(self.soonest, self.slots.unit[slots], self.oldest[slots])
+
+    def _fit(self) -> None:
+        super()._fit()
+        if len(self.oldest) < self.slots.capacity:
+            self.oldest = grown(self.oldest, self.slots.capacity, NEVER)
+        if len(self.soonest) < len(self.slots.first):
+            self.soonest = grown(self.soonest, len(self.slots.first), NEVER)
+
+    def tidy(self) -> None:
+        """Let go of rows that have been given out."""
+        self._compact()
+
+
+@compiled
+def _release(slots, base, length, closed, newest, latest, older, clock, oldest, soonest, unit_of, out, ends):  # type: ignore[no-untyped-def]
+    """Enter rows; list (row, batch) of those given out, and the place that ended each batch. How many of both."""
+    used, batches = 0, 0
+    for row in range(len(slots)):
+        slot, number = slots[row], base + row
+        if len(closed):
+            if oldest[slot] < closed[row]:
+                place = _cut_off(slot, closed[row], newest, older, clock, oldest)
+                used, batches = _give(place, row, older, clock, out, ends, used, batches)
+            if clock[number] < oldest[slot]:
+                oldest[slot] = clock[number]
+                soonest[unit_of[slot]] = min(soonest[unit_of[slot]], clock[number])
+            newer, place = -1, newest[slot, 0]
+            while place >= 0 and clock[place] > clock[number]:
+                newer, place = place, older[place]
+            older[number] = place
+            if newer < 0:
+                newest[slot, 0] = number
+            else:
+                older[newer] = number
+        else:
+            older[number] = newest[slot, 0]
+            newest[slot, 0] = number
+            latest[slot] = max(latest[slot], 0) + 1
+            if latest[slot] == length:
+                newest[slot, 0], latest[slot] = -1, 0
+                used, batches = _give(number, row, older, clock, out, ends, used, batches)
+    return used, batches
+
+
+@compiled
+def _cut_off(slot, limit, newest, older, clock, oldest):  # type: ignore[no-untyped-def]
+    """Take the batches before `limit` out of a slot's list; the newest of their rows."""
+    newer, place = -1, newest[slot, 0]
+    while place >= 0 and clock[place] >= limit:
+        newer, place = place, older[place]
+    if newer < 0:
+        newest[slot, 0], oldest[slot] = -1, NEVER
+    else:
+        older[newer], oldest[slot] = -1, clock[newer]
+    return place
+
+
+@compiled
+def _expire(slots, limit, newest, older, clock, oldest, out):  # type: ignore[no-untyped-def]
+    """List (row, slot) of all batches before `limit`, the rows of a slot oldest first; how many."""
+    used = 0
+    for slot in slots:
+        start = used
+        place = _cut_off(slot, limit, newest, older, clock, oldest)
+        while place >= 0:
+            out[used, 0], out[used, 1] = place, slot
+            used += 1
+            place = older[place]
+        low, high = start, used - 1
+        while low < high:
+            out[low, 0], out[high, 0] = out[high, 0], out[low, 0]
+            low += 1
+            high -= 1
+    return used
+
+
+@compiled
+def _date(slots, newest, older, clock, oldest):  # type: ignore[no-untyped-def]
+    """Find the first open batch of each slot."""
+    for slot in slots:
+        place, oldest[slot] = newest[slot, 0], NEVER
+        while place >= 0:
+            oldest[slot] = clock[place]
+            place = older[place]
+
+
+@compiled
+def _give(place, row, older, clock, out, ends, used, batches):  # type: ignore[no-untyped-def]
+    """List the rows from `place` back, oldest first, in batches by their times."""
+    start = used
+    while place >= 0:
+        out[used, 0] = place
+        used += 1
+        place = older[place]
+    low, high = start, used - 1
+    while low < high:
+        out[low, 0], out[high, 0] = out[high, 0], out[low, 0]
+        low += 1
+        high -= 1
+    for which in range(start, used):
+        if which == start or (len(clock) and clock[out[which, 0]] != clock[out[which - 1, 0]]):
+            ends[batches] = row
+            batches += 1
+        out[which, 1] = batches - 1
+    return used, batches

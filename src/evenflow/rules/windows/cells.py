@@ -1,0 +1,149 @@
+"""Aggregates over the rows of one stream: the last ones of a key, or all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.operators.columns import locked, validity
+from evenflow.operators.combining import COUNT, MAX, MEAN, MIN, STD, SUM
+from evenflow.operators.compiled import readable
+from evenflow.operators.measures import Measure, measure
+from evenflow.operators.rings import Rings, Totals
+from evenflow.rules.expressions.compiling import Compiled
+from evenflow.rules.expressions.frame import Intake, Part
+from evenflow.rules.windows.clock import Counter, Numbers
+from evenflow.rules.windows.grouped import Grouped
+from evenflow.rules.windows.groups import mixed
+from evenflow.rules.windows.views import EVERYTHING, LENGTH, Window
+
+NO_TIMES = locked(np.empty(0, np.int64))
+HOW = {"count": COUNT, "sum": SUM, "mean": MEAN, "min": MIN, "max": MAX, "std": STD}
+NAMES = {"avg": "mean", "stddev": "std"}
+"""What aggregates are called elsewhere, where that differs."""
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """An aggregate: how it is made, and what of; of rows, if there is no value."""
+
+    measure: Measure
+    value: Compiled | None
+
+    @property
+    def how(self) -> int:
+        """Its number in compiled code."""
+        return HOW[self.measure.name]
+
+    def argument(
+        self, columns: Any, rows: int, where: npt.NDArray[np.bool_] | None
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """The values that it is of, and which count; all if empty."""
+        array = pa.nulls(rows) if self.value is None else self.value.evaluate(columns, rows)
+        valid = locked(np.empty(0, np.bool_)) if self.value is None else validity(array)
+        if where is not None:
+            valid = locked(where & valid if len(valid) else where)
+        return self.measure.values(array), valid
+
+
+def reduced(name: str, what: str, value: Compiled | None, ansi: bool) -> Reduced | None:
+    """The aggregate of this name; None if there is none of values of this type."""
+    found = measure(NAMES.get(name, name), pa.null() if value is None else value.type, what, ansi)
+    return None if found is None else Reduced(found, value)
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """The rows that aggregates are over, and how they are kept apart."""
+
+    intake: Intake
+    window: Window
+    label: str
+    where: Compiled | None
+    inner: tuple[Compiled, ...]
+    """What std:groupwin splits the window by."""
+    groups: tuple[Compiled, ...]
+    """What GROUP BY splits its rows by."""
+    alone: bool
+    """Whether all rows of a key come here: then its latest time is known without a clock."""
+    reached: Numbers | None
+    """How far each key's window has come, where it is split into groups that come and go."""
+
+    def passing(self, part: Part) -> npt.NDArray[np.bool_] | None:
+        """Which rows pass WHERE; None for all."""
+        if self.where is None:
+            return None
+        condition = self.where
+        return part.frame.once(("where", self.label), lambda: locked(condition.holds(part.columns, part.count)))
+
+    def keys(self, part: Part, grouped: bool) -> npt.NDArray[np.int64]:
+        """The keys of the windows, or of the groups in them."""
+        by = [*self.inner, *self.groups] if grouped else self.inner
+        return part.frame.once(
+            ("keys", self.label, grouped),
+            lambda: mixed(part.of(part.frame.keys), [each.evaluate(part.columns, part.count) for each in by]),
+        )
+
+    def homes(self, part: Part) -> npt.NDArray[np.int64]:
+        """The keys by which it is known how far the windows have come."""
+        return self.keys(part, False) if self.window.kind == LENGTH else part.of(part.frame.keys)
+
+    def times(self, part: Part) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The times of the rows, and the latest of their keys; their numbers, if rows leave by these."""
+        frame, counter = part.frame, self.reached
+        if self.window.kind != LENGTH:
+            times = locked(part.of(frame.times))
+            return times, times if self.alone else part.of(frame.latest)
+        if not isinstance(counter, Counter):
+            return NO_TIMES, NO_TIMES
+        units = part.of(frame.units)
+        numbers = frame.once(("number", self.label), lambda: locked(counter.push(units, self.homes(part))))
+        return numbers, numbers
+
+
+class Cell:
+    """One aggregate of a window, for each of its groups."""
+
+    def __init__(self, aggregate: Reduced, rows: Sliding) -> None:
+        self.aggregate, self.rows = aggregate, rows
+        how, window = aggregate.how, rows.window
+        self.state: Any
+        if window.kind == EVERYTHING:
+            self.state = Totals(how)
+        elif rows.reached is not None:  # in a window of rows, a group loses them by their numbers: these are the times
+            self.state = Grouped(how, window.span or window.rows, rows.reached)
+        else:
+            self.state = Rings(how, window.rows, window.span)
+
+    def push(self, part: Part) -> pa.Array:
+        """The aggregate after each row."""
+        frame, rows, measure = part.frame, self.rows, self.aggregate.measure
+        values, valid = self.aggregate.argument(part.columns, part.count, rows.passing(part))
+        self.state.use(measure.of, measure.words)
+        units, keys = part.of(frame.units), rows.keys(part, True)
+        if isinstance(self.state, Totals):
+            return measure.column(*self.state.push(units, keys, values, valid))
+        given = [units, keys, values]
+        push = self.state.push
+        if isinstance(self.state, Grouped):
+            given, push = [*given, rows.homes(part)], self.state.enter
+        times, latest = rows.times(part)
+        behind = latest is not times and not np.array_equal(latest, times)
+        if behind:
+            given, valid = _doubled(given, valid)
+            times = readable(np.stack([latest, times], axis=1).ravel(), np.int64)
+        out, known = push(*given, valid, times)
+        if behind:
+            out, known = np.ascontiguousarray(out[1::2]), known[1::2]
+        return measure.column(out, known)
+
+
+def _doubled(given: list[npt.NDArray[Any]], valid: npt.NDArray[np.bool_]) -> tuple[list[npt.NDArray[Any]], Any]:
+    """Where rows are behind the latest time of their key: before each comes one without a value, which tells it."""
+    present = np.zeros((len(given[0]), 2), np.bool_)
+    present[:, 1] = valid if len(valid) else True
+    return [locked(np.repeat(each, 2, axis=0)) for each in given], locked(present.ravel())

@@ -1,0 +1,73 @@
+"""Windows that GROUP BY or std:groupwin split: a group is kept while it has rows in the window of its key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.operators.compiled import grown
+from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.rings import LATEST, Rings
+from evenflow.operators.rings import Numbers as Values
+from evenflow.operators.slots import Longs
+from evenflow.rules.windows.clock import EVER, Numbers
+
+FEW = 1024
+"""Rows after which groups are looked through, at least."""
+
+
+class Grouped(Rings):
+    """A ring for each group; `reached` tells how far the window that it is in has come, which `home` names.
+
+    Every row of a group finds it with the latest time of its window, so one whose own is a span behind holds nothing
+    that any later row could see. Such groups are looked for after as many rows as there were groups left the last time.
+    """
+
+    def __init__(self, how: int, span: int, reached: Numbers) -> None:
+        super().__init__(how, span=span)
+        self.reached = reached
+        self.home = np.zeros(self.slots.capacity, np.int64)
+        self.pushed, self.left = 0, 0
+
+    def enter(
+        self, units: Units, keys: Keys, values: Values, homes: Keys, valid: npt.NDArray[np.bool_], times: Longs
+    ) -> tuple[Values, npt.NDArray[np.bool_]]:
+        """As `push`, with the key of the window of each row."""
+        slots = self.slots.find(units, keys)
+        self._fit()
+        self.home[slots] = homes
+        self.pushed += len(slots)
+        return self._pushed(slots, values, valid, times)
+
+    def tidy(self) -> None:
+        """Let groups go that have no rows in their windows any more."""
+        if self.pushed < max(FEW, self.left):
+            return
+        slots = self.slots.of(np.flatnonzero(self.slots.count))
+        homes = self.reached.find(self.slots.unit[slots], self.home[slots])  # there may be more of them than before
+        latest = self.reached.values[homes]
+        cut = np.where(latest > EVER + self.span, latest - self.span, EVER)
+        gone = slots[self.rings[slots, LATEST] <= cut]
+        if len(gone):
+            self.forget(gone)
+        self.pushed, self.left = 0, len(self.slots)
+
+    def extract(self, unit: int) -> Any:
+        homes = self.home[self.slots.of(np.array([unit]))]
+        state = super().extract(unit)
+        return None if state is None else (homes, state)
+
+    def install(self, unit: int, state: Any) -> None:
+        homes, rings = state
+        super().install(unit, rings)
+        self.home[self.slots.of(np.array([unit]))] = homes
+
+    def sizes(self, units: Units) -> Longs:
+        return super().sizes(units) + 2 * 8 * self.slots.counts(units)
+
+    def _fit(self) -> None:
+        super()._fit()
+        if len(self.home) < self.slots.capacity:
+            self.home = grown(self.home, self.slots.capacity)

@@ -1,0 +1,67 @@
+"""What is let go when time has passed: windows in time that hold nothing any more, and what is known of their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from evenflow.operators.compiled import grown
+from evenflow.operators.keyed import Units
+from evenflow.operators.rings import LATEST, Rings
+from evenflow.rules.windows.clock import EVER, Clock, Counter
+from evenflow.rules.windows.grouped import Grouped
+from evenflow.rules.windows.memory import Memory
+
+SHARE = 4
+"""Windows are looked through when time has moved on by this part of their span: they stay for so much longer."""
+MINUTE = 60_000_000
+
+
+class Lapsing:
+    """Lets go of what no later row can see, of keys that get no rows any more.
+
+    Rows come in the order of their times, and none before the time that has been reached: a window whose latest row is
+    a span behind it is as good as none, and so is the latest time of a key. Results are the same with and without.
+    """
+
+    def __init__(self, states: Iterable[Any]) -> None:
+        spans = {state: _span(state) for state in states}
+        longest = max((span for span in spans.values() if span), default=MINUTE)
+        self._steps = {state: (span or longest) // SHARE for state, span in spans.items() if span is not None}
+        self._seen = {state: np.full(1, EVER, np.int64) for state in self._steps}
+
+    def pass_time(self, units: Units, now: int) -> None:
+        """Time has reached `now`, in microseconds, for these units."""
+        reach = int(units.max(initial=0)) + 1
+        for state, step in self._steps.items():
+            seen = self._seen[state]
+            if len(seen) < reach:
+                seen = self._seen[state] = grown(seen, 2 * reach, EVER)
+            due = units[seen[units] < now - step]
+            if len(due):
+                seen[due] = now
+                _lapse(state, due, now)
+
+
+def _span(state: Any) -> int | None:
+    """How long a state's windows hold rows, in microseconds; 0 if it knows of times only, None if it does not."""
+    if isinstance(state, Clock):
+        return 0
+    if isinstance(state, Grouped) and isinstance(state.reached, Counter):
+        return None  # its rows leave by their numbers
+    if isinstance(state, Rings | Memory) and state.span:
+        return state.span
+    return None
+
+
+def _lapse(state: Any, units: Units, now: int) -> None:
+    if isinstance(state, Memory):
+        state.lapse(units, now)
+        return
+    slots = state.slots.of(units)
+    over = state.values[slots] <= now if isinstance(state, Clock) else state.rings[slots, LATEST] <= now - state.span
+    gone = slots[over]
+    if len(gone):
+        state.forget(gone)

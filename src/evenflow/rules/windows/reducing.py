@@ -1,0 +1,36 @@
+"""Aggregates of values that come in groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.operators.combining import add_groups, tell_all, width
+from evenflow.operators.compiled import readable
+from evenflow.rules.windows.cells import Reduced
+
+Groups = npt.NDArray[np.int64]
+
+
+class Reduction:
+    """One aggregate for each of `count` groups, to which values come bit by bit."""
+
+    def __init__(self, aggregate: Reduced, count: int) -> None:
+        self.aggregate = aggregate
+        words = aggregate.measure.words
+        self.totals = np.zeros((count, width(aggregate.how, words)), np.int64 if words else np.float64)
+
+    def add(self, groups: Groups, columns: Any, rows: int) -> None:
+        """Take in rows, each of the group that is told."""
+        values, valid = self.aggregate.argument(columns, rows, None)
+        add_groups(self.aggregate.how, readable(groups, np.int64), values, valid, self.totals)
+
+    def result(self) -> pa.Array:
+        """The aggregates of the groups."""
+        count, known = len(self.totals), np.empty(len(self.totals), np.bool_)
+        out = np.empty_like(self.totals) if self.aggregate.measure.words else np.empty(count)
+        tell_all(self.aggregate.how, self.totals, out, known)
+        return self.aggregate.measure.column(out, known)

@@ -1,0 +1,217 @@
+"""What users give to `Cluster`, checked: one clear error that names the value and the remedy."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType, StructType
+
+from evenflow.errors import InvalidArgument, first_line
+from evenflow.model.routing import MOST_UNITS, Splitting
+from evenflow.operators.hosted import Hosted
+from evenflow.operators.keyed import KeyedOperator
+from evenflow.operators.map import MapOperator
+from evenflow.policy import BALANCES, KEYED_BALANCES, Balance, KeyedBalance, balance_named, keyed_balance_named
+from evenflow.runtime.wire.frames import MAX_BODY
+from evenflow.state.store.layout import check_scheme
+
+LEAST_MEMORY = 64 * 1024
+LONGEST_NAME = 80
+
+
+def check_dataframe(df: DataFrame) -> None:
+    """Refuse what is no DataFrame."""
+    if not hasattr(df, "mapInArrow"):
+        kind = f"{type(df).__module__.split('.')[0]}.{type(df).__qualname__}".removeprefix("builtins.")
+        remedy = "spark.createDataFrame makes one of it" if kind == "pandas.DataFrame" else "give one"
+        raise InvalidArgument(f"df is a {kind}, not a DataFrame of Spark: {remedy}")
+
+
+def check_operator(operator: KeyedOperator) -> None:
+    """Refuse what is no keyed operator."""
+    if not isinstance(operator, KeyedOperator):
+        raise InvalidArgument(f"the operator is {operator!r}: give an object of a subclass of KeyedOperator")
+
+
+def check_sharing(operator: KeyedOperator, balance: KeyedBalance, split_keys: bool) -> None:
+    """Refuse a balance under which an operator does not see all rows of a key, unless that is wanted."""
+    if not balance.by_content and operator.content_sensitive and not split_keys:
+        raise InvalidArgument(
+            f"balance {balance.name!r} sends rows of one key to several workers, and {type(operator).__name__} is "
+            "content sensitive: use another balance, set content_sensitive = False if rows need not meet by key, "
+            "or give split_keys=True if each worker's own, wrong results are wanted"
+        )
+
+
+def check_units(units: int, workers: int) -> None:
+    """Refuse what is no number of units for so many workers."""
+    if not isinstance(units, int) or isinstance(units, bool) or not workers <= units <= MOST_UNITS:
+        raise InvalidArgument(f"units={units!r}: give a number from {workers} (the workers) to {MOST_UNITS:,}")
+
+
+def where_of(checkpoint: str | Path | None) -> str:
+    """The checkpoint as every process is told it; a path is made absolute, since executors start elsewhere."""
+    if checkpoint is None:
+        return ""
+    text = str(checkpoint)
+    if not isinstance(checkpoint, str | Path):
+        raise InvalidArgument(f"checkpoint={checkpoint!r}: give a directory or a URI, or leave it out")
+    if not text:
+        raise InvalidArgument("checkpoint is empty: give a directory or a URI, or leave it out")
+    check_scheme(text)
+    return text if "://" in text else str(Path(text).absolute())
+
+
+def weights_of(qos: Mapping[str, float] | None) -> dict[str, float]:
+    """Weights by the names of operators."""
+    if not isinstance(qos, Mapping | None):
+        raise InvalidArgument(f"qos={qos!r}: give a dict of weights by the names of operators")
+    for name, weight in (qos or {}).items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+            raise InvalidArgument(f"qos of {name!r} is {weight!r}: give a weight above 0; 1 is that of all others")
+    return dict(qos or {})
+
+
+def check_move(units: Any, target: Any, most: int, workers: int) -> list[int]:
+    """The units to be moved; refuse what are no units, and a target that is no worker."""
+    fit = isinstance(units, Iterable) and not isinstance(units, str) and all(_among(unit, most) for unit in units)
+    if not fit or not _among(target, workers):
+        raise InvalidArgument(
+            f"units {units!r:.100} to worker {target!r:.100}: give a list of units from 0 to {most - 1}, and a worker "
+            f"from 0 to {workers - 1}"
+        )
+    return [int(unit) for unit in units]
+
+
+def _among(number: Any, count: int) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and bool(0 <= number < count)
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot be the name of a region."""
+    if not isinstance(name, str) or len(name) > LONGEST_NAME:
+        raise InvalidArgument(f"name={name!r:.60}: give a string of at most {LONGEST_NAME} characters")
+
+
+def bytes_of(memory: str | int | None) -> int:
+    """A budget in bytes, given as Spark gives memory; 0 for none."""
+    if memory is None:
+        return 0
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", str(memory).strip().lower())
+    size = (
+        int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match and not isinstance(memory, bool) else 0
+    )
+    if size < LEAST_MEMORY:
+        raise InvalidArgument(f'memory={memory!r}: give bytes, or a string like "512m", from 64k up')
+    return size
+
+
+def check_numbers(workers: int, **seconds: float) -> None:
+    """Refuse numbers of workers and seconds that make no sense."""
+    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+        raise InvalidArgument(f"workers={workers!r}: a cluster needs at least 1 worker")
+    check_seconds(**seconds)
+
+
+def check_seconds(**seconds: float) -> None:
+    """Refuse what is no time."""
+    for name, value in seconds.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise InvalidArgument(f"{name}={value!r}: give seconds, above 0")
+
+
+def classic_context(spark: SparkSession) -> Any:
+    """The SparkContext of a session that has one and runs."""
+    try:
+        context = spark.sparkContext
+    except Exception as error:
+        raise InvalidArgument(
+            f"{type(spark).__name__} has no SparkContext (Spark Connect?): Cluster needs a classic SparkSession"
+        ) from error
+    if context._jsc is None:
+        raise InvalidArgument("the Spark session is stopped: start one first")
+    return context
+
+
+def balance_of(balance: str | Balance, options: dict[str, Any]) -> Balance:
+    """The region's own balance: what it learns must not mix with what another region's learns."""
+    if isinstance(balance, str):
+        return balance_named(balance, **options)
+    if isinstance(balance, type) or getattr(balance, "splitting", None) not in get_args(Splitting):
+        raise InvalidArgument(
+            f"balance={balance!r}: give one of {', '.join(sorted(BALANCES))}, or an object of evenflow.policy"
+        )
+    if options:
+        raise InvalidArgument(f"{', '.join(options)}: give these to {type(balance).__name__}(...) itself")
+    return copy.deepcopy(balance)
+
+
+def keyed_balance_of(balance: str | KeyedBalance, options: dict[str, Any]) -> KeyedBalance:
+    """The operator's own balance."""
+    if isinstance(balance, str):
+        return keyed_balance_named(balance, **options)
+    if isinstance(balance, type) or not isinstance(getattr(balance, "by_content", None), bool):
+        raise InvalidArgument(
+            f"balance={balance!r}: give one of {', '.join(sorted(KEYED_BALANCES))}, or an object of evenflow.policy"
+        )
+    if options:
+        raise InvalidArgument(f"{', '.join(options)}: give these to {type(balance).__name__}(...) itself")
+    return copy.deepcopy(balance)
+
+
+def schema_of(schema: StructType | str) -> StructType:
+    """The declared schema; a wrong string is one clear error, not a Java stack trace."""
+    parsed: DataType = schema if isinstance(schema, StructType) else _parsed(schema)
+    if not isinstance(parsed, StructType):
+        raise InvalidArgument(f"schema {schema!r} is a {parsed.simpleString()}, not columns: write 'name type, ...'")
+    if not parsed.fields:
+        raise InvalidArgument(f"schema {schema!r} declares no columns: Spark would lose the rows. Declare at least one")
+    return parsed
+
+
+def _parsed(schema: str) -> DataType:
+    try:
+        return StructType.fromDDL(schema)
+    except (PySparkException, Py4JError, ValueError, TypeError, AttributeError) as error:
+        raise InvalidArgument(f"schema {schema!r} is not one: {first_line(error)}") from None
+
+
+def arrow_schema(spark: SparkSession, schema: StructType) -> Any:
+    """The schema as Spark hands it to Python."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(
+        schema,
+        timezone=spark.conf.get("spark.sql.session.timeZone"),
+        prefers_large_types=spark.conf.get("spark.sql.execution.arrow.useLargeVarTypes") == "true",
+    )
+
+
+def case_sensitive(spark: SparkSession) -> bool:
+    """Whether the session tells names apart that differ in case only."""
+    return spark.conf.get("spark.sql.caseSensitive") == "true"
+
+
+def pickled(operator: MapOperator | Hosted) -> bytes:
+    """An operator as it travels to the workers."""
+    what = "the operator" if isinstance(operator, Hosted) else "the function"
+    from pyspark import cloudpickle
+
+    try:
+        code: bytes = cloudpickle.dumps(operator)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise InvalidArgument(f"{what} cannot be shipped to the workers: {error}") from error
+    if len(code) > MAX_BODY:
+        raise InvalidArgument(
+            f"{what} pickles to {len(code)} bytes, over {MAX_BODY}: load what it holds on the worker instead"
+        )
+    return code

@@ -1,0 +1,210 @@
+"""Keys to 64-bit hashes, as Spark's xxhash64 has them: the same on every machine, whatever the type of the key.
+
+The engine adds columns to the rows that go through Spark, and each costs 4 to 20 % of an identity `mapInArrow`. So
+where the key is one number, date or timestamp, the feeder computes its hash from the column that is there anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VariantType,
+)
+
+from evenflow.errors import InvalidArgument, first_line, nearest
+from evenflow.runtime.feeder.hashing import KEY
+
+MOST_PARTITIONS = 1_000_000
+"""More than any DataFrame has."""
+SPREADS = ("hash", "modulo")
+"""How keys fall on units: by their hashes, or, whole numbers, by themselves; modulo the number of units."""
+
+AS_JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Every value to the last digit: Spark's own format stops at milliseconds."""
+SHORT = (ByteType, ShortType, IntegerType, DateType)
+WHOLE = (ByteType, ShortType, IntegerType, LongType)
+LONG = (LongType, TimestampType, TimestampNTZType)
+
+Key = str | Column | Sequence[str | Column]
+
+
+@dataclass(frozen=True)
+class Routed:
+    """Rows on their way through Spark."""
+
+    rows: DataFrame
+    """Columns c0, c1, ...: `mapInArrow` resolves names, and stumbles over those with dots in them."""
+    names: list[str]
+    """What workers know the columns by, the hash of the key last."""
+    key_place: int | None
+    """The place of the key if feeders are to hash it themselves."""
+
+
+def routed(df: DataFrame, key: Key, hashed: Sequence[str], spread: str = "hash") -> Routed:
+    """`df` with the columns the engine adds.
+
+    Added are the hashes an operator wants, the hash of the key if Spark is to compute it, null where the key is null,
+    and last the partition of the input, by which a row that comes twice is told from one that comes once: in a union
+    of a DataFrame with itself, or after coalesce, that is not the task's own number.
+
+    With spread "modulo", the key must be one whole number, and stands for its hash.
+    """
+    columns = _columns(df, key)
+    if spread not in SPREADS:
+        raise InvalidArgument(f"spread={spread!r}: one of {', '.join(map(repr, SPREADS))}")
+    if spread == "modulo":
+        _check_whole(df, key, columns)
+    place = _plain(df, key)
+    wanted = [F.coalesce(hash_of(df, [_column(df, name)], f"column {name!r}"), F.lit(0)) for name in hashed]
+    if place is not None:
+        own = []
+    elif spread == "modulo":
+        own = [columns[0].cast(LongType())]
+    else:
+        own = [hash_of(df, columns, f"key {key!r}")]
+    names = [*df.columns, *(f"xxhash64({name})" for name in hashed), KEY]
+    try:
+        rows = _unfolded(df).select("*", *wanted, *own, F.spark_partition_id())
+    except PySparkException as error:
+        raise InvalidArgument(f"key {key!r} cannot be hashed: {first_line(error)}") from None
+    return Routed(rows.toDF(*(f"c{number}" for number in range(len(rows.columns)))), names, place)
+
+
+def _unfolded(df: DataFrame) -> DataFrame:
+    """`df`, in a way that Spark does not work out its columns on the driver, where every partition is number 0.
+
+    It does so for rows that it was given as they are, in createDataFrame. A coalesce that joins nothing stops it.
+    """
+    leaves = df._jdf.queryExecution().analyzed().collectLeaves()
+    given = all(leaves.apply(place).nodeName() == "LocalRelation" for place in range(leaves.size()))
+    return df.coalesce(MOST_PARTITIONS) if given else df
+
+
+def hash_of(df: DataFrame, columns: list[Column], what: str) -> Column:
+    """xxhash64 of the columns, null if all are null; two keys in 2 ** 64 are taken for one.
+
+    xxhash64 skips nulls and knows no borders: (null, a) and (a, null) are told apart by flags, values in arrays and
+    structs by hashing their JSON. What is hashed is the same for values that Spark takes for equal: -0.0 and 0.0 (all
+    NaN are one already), strings that are equal by their collation.
+    """
+    nulls = [column.isNull() for column in columns]
+    kinds = [df.select(column).schema[0].dataType for column in columns]
+    if any(_holds(kind, MapType) for kind in kinds):
+        raise InvalidArgument(f"{what} cannot be hashed: maps have no order, so equal ones may look different")
+    if any(_holds(kind, VariantType) for kind in kinds):
+        raise InvalidArgument(
+            f"{what} cannot be hashed: Spark does not compare variants; cast it, or take a part of it"
+        )
+    if any(_holds(kind, (ArrayType, StructType)) for kind in kinds):
+        columns = [F.to_json(F.struct(*map(_alike, columns, kinds)), AS_JSON)]
+    else:
+        columns = [_collation_key(one) if _collated(kind) else one for one, kind in zip(columns, kinds, strict=True)]
+        columns += nulls if len(columns) > 1 else []
+    return F.when(~reduce(Column.__and__, nulls), F.xxhash64(*columns))
+
+
+def _alike(column: Column, kind: DataType) -> Column:
+    """A column whose JSON is the same for values that are equal, and for no others."""
+    match kind:
+        case StringType():  # as bytes: what is no UTF-8 would all look the same
+            return _collation_key(column) if _collated(kind) else column.cast("binary")
+        case DoubleType() | FloatType():
+            return F.when(column == 0, F.lit(0).cast(kind)).otherwise(column)
+        case ArrayType():
+            return F.transform(column, lambda member: _alike(member, kind.elementType))
+        case StructType():
+            fields = [_alike(column.getField(field.name), field.dataType).alias(field.name) for field in kind.fields]
+            return F.when(column.isNotNull(), F.struct(*fields)) if fields else column
+    return column
+
+
+def _collated(kind: DataType) -> bool:
+    """Whether strings may be equal that are not the same bytes."""
+    return isinstance(kind, StringType) and not kind.isUTF8BinaryCollation()
+
+
+def _collation_key(column: Column) -> Column:
+    """The bytes by which Spark itself joins strings with a collation. It has no function of that name."""
+    java: Any = SparkContext._jvm
+    sql = java.org.apache.spark.sql
+    expressions = sql.classic.ExpressionUtils
+    return Column(expressions.column(sql.catalyst.expressions.CollationKey(expressions.expression(column._jc))))
+
+
+def _plain(df: DataFrame, key: Key) -> int | None:
+    """The place of the key's column, if the key is one column that `hashes` can take."""
+    only = key if isinstance(key, str | Column) or len(key) != 1 else key[0]
+    if not isinstance(only, str) or df.columns.count(only) != 1:
+        return None
+    place = df.columns.index(only)
+    return place if isinstance(df.schema[place].dataType, SHORT + LONG) else None
+
+
+def _check_whole(df: DataFrame, key: Key, columns: list[Column]) -> None:
+    """Refuse a key that is not one whole number."""
+    kinds = [df.select(column).schema[0].dataType for column in columns]
+    if len(kinds) != 1 or not isinstance(kinds[0], WHOLE):
+        what = " and ".join(kind.simpleString() for kind in kinds)
+        raise InvalidArgument(
+            f'spread="modulo" needs a key that is one whole number, and {key!r} is {what}: give a column of type '
+            'tinyint, smallint, int or bigint, or leave it at spread="hash"'
+        )
+
+
+def _holds(kind: DataType, what: Any) -> bool:
+    """Whether a type is, or has inside it, one of these."""
+    if isinstance(kind, what):
+        return True
+    if isinstance(kind, ArrayType):
+        return _holds(kind.elementType, what)
+    return isinstance(kind, StructType) and any(_holds(field.dataType, what) for field in kind.fields)
+
+
+def _columns(df: DataFrame, key: Key) -> list[Column]:
+    if isinstance(key, str | Column):
+        return [_column(df, key)]
+    if not isinstance(key, Sequence):
+        raise InvalidArgument(f"key {key!r} is neither a column's name nor a Column, nor a list of them")
+    if not key:
+        raise InvalidArgument("key is empty: name at least one column")
+    return [_column(df, one) for one in key]
+
+
+def _column(df: DataFrame, one: str | Column) -> Column:
+    if isinstance(one, str) and one in df.columns:
+        return F.col("`" + one.replace("`", "``") + "`")
+    if not isinstance(one, str | Column):
+        raise InvalidArgument(f"key {one!r} is neither a column's name nor a Column")
+    column = F.col(one) if isinstance(one, str) else one
+    try:
+        df.select(column)
+    except PySparkException:
+        raise InvalidArgument(f"there is no column {one!r}; {nearest(str(one), df.columns)}") from None
+    return column

@@ -1,0 +1,116 @@
+"""What users give as `order_by` and `lateness`, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StringType
+
+from evenflow.errors import InvalidArgument
+from evenflow.operators.columns import require_time
+from evenflow.operators.declared import fitting
+from evenflow.operators.keyed import KeyedOperator
+from evenflow.operators.ordering import require_sortable
+from evenflow.policy import KeyedBalance
+from evenflow.runtime.cluster.arguments import case_sensitive
+from evenflow.runtime.cluster.detect import seconds_of
+
+LONGEST_S = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """By which columns rows are ordered, and how long they wait."""
+
+    names: tuple[str, ...]
+    places: tuple[int, ...]
+    """Of the columns in the DataFrame."""
+    lateness: int | None
+    """Microseconds; None if rows are ordered within their micro-batch only."""
+
+    def __str__(self) -> str:
+        """What state depends on: not how long rows wait, but whether they do."""
+        return f" ordered by {', '.join(self.names)}{' as time' if self.lateness is not None else ''}"
+
+
+def ordering_of(
+    df: DataFrame,
+    order_by: str | Sequence[str] | None,
+    lateness: str | float | timedelta | None,
+    ordered: bool,
+    balance: KeyedBalance,
+) -> Ordering | None:
+    """How rows are to be ordered; None if they are not."""
+    if order_by is None:
+        if lateness is not None:
+            raise InvalidArgument(f"lateness={lateness!r} and no order_by: name the column that holds the time")
+        return None
+    if ordered:
+        raise InvalidArgument(
+            "order_by and ordered=True: with order_by, results come when their time has come, not in the order in "
+            "which Spark has their rows: leave out one of them"
+        )
+    if not balance.by_content:
+        raise InvalidArgument(
+            f"order_by and balance {balance.name!r}, which sends rows of one key to several workers: there is no one "
+            "place where they could be put in order; use another balance"
+        )
+    given: Any = [order_by] if isinstance(order_by, str) else order_by
+    if not isinstance(given, Sequence) or not given or not all(isinstance(name, str) for name in given):
+        raise InvalidArgument(f"order_by={order_by!r}: give the name of a column, or a list of names")
+    places = tuple(_place(df, name) for name in given)
+    if len(set(places)) < len(places):
+        raise InvalidArgument(f"order_by={order_by!r} names a column twice: name each once")
+    _check_types(df, places, lateness is not None)
+    return Ordering(tuple(df.columns[place] for place in places), places, _micros(lateness))
+
+
+def warning_of(operator: KeyedOperator, ordering: Ordering | None, name: str) -> str:
+    """What to say where rows of several partitions meet as they come; nothing where that does not matter."""
+    if ordering is not None or not operator.order_sensitive or not operator.content_sensitive:
+        return ""
+    return (
+        f"{name}: rows of one key that are in several Spark partitions reach {type(operator).__name__} in the order of "
+        "arrival, which may be another each time, and so may its results. Give order_by=, the column to order rows by "
+        "(detect: time=, or order_by=; order='arrival' says that any order will do). If all rows of a key are in one "
+        "partition, or order does not matter, set order_sensitive = False on the operator"
+    )
+
+
+def _place(df: DataFrame, name: str) -> int:
+    """The place of a column, whose name may be in another case if only one fits."""
+    there = df.columns
+    fit = fitting(name, there, case_sensitive(df.sparkSession))
+    if len(fit) != 1:
+        wrong = "there is more than once" if fit else "does not exist"
+        raise InvalidArgument(f"order_by: column {name!r} {wrong}; the columns are {', '.join(there)}")
+    return fit[0]
+
+
+def _check_types(df: DataFrame, places: Sequence[int], timed: bool) -> None:
+    for place in places:
+        name, kind = df.columns[place], df.schema[place].dataType
+        if isinstance(kind, StringType) and getattr(kind, "collation", "UTF8_BINARY") != "UTF8_BINARY":
+            raise InvalidArgument(
+                f"order_by: column {name!r} is a {kind.simpleString()}, and rows are ordered by the bytes of strings: "
+                "order by another column, or cast it to string"
+            )
+        require_sortable(name, to_arrow_type(kind, timezone="UTC"))
+    if timed:
+        name = df.columns[places[0]]
+        require_time("lateness=", name, to_arrow_type(df.schema[places[0]].dataType, timezone="UTC"))
+
+
+def _micros(lateness: str | float | timedelta | None) -> int | None:
+    if lateness is None:
+        return None
+    seconds = seconds_of(lateness)
+    if not 0 <= seconds <= LONGEST_S or math.isnan(seconds):
+        raise InvalidArgument(f"lateness={lateness!r}: give seconds from 0 on")
+    return round(seconds * 1e6)

@@ -1,0 +1,90 @@
+"""The regions of a cluster: opened with the controller, and found again by their names."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+
+from evenflow.control.events import RegionOpened, Transfer
+from evenflow.control.keyed_region import KeyedRegion
+from evenflow.control.ordered_region import Region
+from evenflow.errors import InvalidArgument
+from evenflow.policy import Balance, KeyedBalance
+from evenflow.runtime.driver.checkpoint import Kept, Vault
+from evenflow.runtime.driver.controller_thread import Driver
+
+PREPARE_S = 60.0
+
+
+class Regions:
+    """One for each use of an operator, or for each name under which state is stored."""
+
+    def __init__(self, driver: Driver, vault: Vault | None) -> None:
+        self._driver = driver
+        self._vault = vault
+        self._opening = threading.Lock()
+
+    def open(
+        self,
+        code: bytes,
+        name: str,
+        balance: Balance | KeyedBalance,
+        units: int = 0,
+        transfer: Transfer = "direct",
+        order_warning: str = "",
+    ) -> tuple[str, str]:
+        """Open a region; its name, and its operator's."""
+        operator = _digest(code)
+        with self._opening:  # one at a time: until its region is open, a name is free and an operator unused
+            self._driver.add_code(operator, code)
+            region = self._driver.ask(lambda controller: controller.free_name(name))
+            opened = RegionOpened(
+                self._driver.now(), region, operator, balance, units, transfer=transfer, order_warning=order_warning
+            )
+            self._driver.open_region(opened)
+        return region, operator
+
+    def open_stored(
+        self, code: bytes, name: str, kept: Kept, balance: KeyedBalance, transfer: Transfer, order_warning: str = ""
+    ) -> tuple[str, str]:
+        """Open a region whose state is stored, or go on with it if it is there: state is found again by the name."""
+        assert self._vault is not None
+        digest = _digest(code)
+        with self._opening:
+            before = self._vault.keeps(name)
+            if before is not None and before != kept:
+                raise InvalidArgument(
+                    f"name {name!r} is that of {before.operator} with {before.units - 1} units already, and this is "
+                    f"{kept.operator} with {kept.units - 1}: give keyed another name"
+                )
+            self._vault.add(name, kept)
+            self._driver.add_code(digest, code)
+            opened = RegionOpened(self._driver.now(), name, digest, balance, kept.units, True, transfer, order_warning)
+            self._driver.open_region(opened)
+        return name, digest
+
+    def await_operator(self, operator: str) -> None:
+        """Wait until the workers have compiled what the operator needs; if that takes long, rows wait for the rest."""
+        deadline = time.monotonic() + PREPARE_S
+        while not self._driver.ask(lambda controller: controller.ready(operator)) and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def find(self, name: str) -> Region | KeyedRegion:
+        """A region by its name."""
+        try:
+            return self._driver.ask(lambda controller: controller.region(name))
+        except KeyError:
+            raise InvalidArgument(f"this cluster has no region {name!r}") from None
+
+    def find_keyed(self, name: str) -> KeyedRegion:
+        """A keyed operator's region by its name."""
+        known = self.find(name)
+        if not isinstance(known, KeyedRegion):
+            raise InvalidArgument(f"region {name} is not keyed: it has no units")
+        return known
+
+
+def _digest(code: bytes) -> str:
+    """The name of an operator: the same code has the same."""
+    return hashlib.sha256(code).hexdigest()[:16]

@@ -1,0 +1,90 @@
+"""Keeping a query running: started again, with a pause, whenever it fails for a reason that may pass."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.errors import StreamingQueryException
+
+from evenflow.errors import SEVERAL_ACTIONS, ClusterStartError, InvalidArgument, first_line
+from evenflow.runtime.cluster.arguments import check_seconds
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from evenflow.runtime.cluster.cluster import Cluster
+
+LONGEST_S = 60.0
+"""Between two starts, at most."""
+POLL_S = 1
+
+logger = logging.getLogger("evenflow")
+
+
+def supervise(
+    start_query: Callable[[], StreamingQuery],
+    cluster: Cluster | None = None,
+    *,
+    restarts: int | None = None,
+    backoff: float = 1.0,
+    healthy: float = 60.0,
+) -> StreamingQuery:
+    """Start a query and start it again whenever it fails; gives the query that ended by itself or was stopped.
+
+    `start_query` makes the query anew each time, from the same `checkpointLocation`, and returns what `start()` gives.
+    Waits `backoff` seconds before the first restart and twice as long before each further one, up to a minute; a run
+    of `healthy` seconds counts as a new beginning. After `restarts` restarts in a row (no limit if None) the failure
+    is raised, and so is at once one that says what to change in the program. Before each restart, all workers of
+    `cluster` are waited for, a minute at most; then it goes on with those that are back, as soon as there are any.
+    """
+    if not callable(start_query):
+        raise InvalidArgument(f"start_query is {start_query!r:.100}: give a function that starts the query")
+    if cluster is not None and not hasattr(cluster, "await_workers"):
+        raise InvalidArgument(f"cluster is {cluster!r:.100}: give a Cluster, or leave it out")
+    if restarts is not None and (isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 0):
+        raise InvalidArgument(f"restarts={restarts!r}: give a number of at least 0, or None for no limit")
+    check_seconds(backoff=backoff, healthy=healthy)
+    failures = 0
+    while True:
+        began = time.monotonic()
+        try:
+            query = start_query()
+            _await(query)
+            return query
+        except StreamingQueryException as error:
+            if SEVERAL_ACTIONS in str(error):
+                raise
+            failures = 1 if time.monotonic() - began >= healthy else failures + 1
+            if restarts is not None and failures > restarts:
+                logger.error("query failed %d times in a row, giving up: %s", failures, first_line(error))
+                raise
+            pause = min(LONGEST_S, backoff * 2 ** (failures - 1))
+            logger.warning(
+                "query failed, starting it again in %.1f s (failure %d): %s", pause, failures, first_line(error)
+            )
+            time.sleep(pause)
+            if cluster is not None:
+                _await_workers(cluster)
+
+
+def _await_workers(cluster: Cluster) -> None:
+    """Wait for all workers for a while, and for one of them for as long as it takes."""
+    while True:
+        try:
+            cluster.await_workers(LONGEST_S)
+            return
+        except ClusterStartError as error:
+            if any(worker.state == "live" for worker in cluster.workers()):
+                logger.warning("the query goes on with the workers that are back: %s", first_line(error))
+                return
+            logger.warning("no worker is back yet, waiting on: %s", first_line(error))
+            time.sleep(POLL_S)
+
+
+def _await(query: StreamingQuery) -> None:
+    """Wait for the end in small steps, so that Ctrl-C is heard."""
+    while not query.awaitTermination(POLL_S):
+        pass

@@ -1,0 +1,118 @@
+"""Spark sessions: an embedded one, and what must be known of any."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from evenflow.errors import InvalidArgument, described
+from evenflow.runtime.cluster.slots import slot_count
+from evenflow.runtime.threads import heard
+
+logger = logging.getLogger("evenflow")
+
+QUERY_SLOTS = 2
+"""Slots beside the workers', for the query's own tasks."""
+
+
+def local_session(
+    workers: int = 4, *, slots: int = QUERY_SLOTS, name: str = "evenflow", conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """An embedded Spark with slots for `workers` workers and `slots` tasks of the query itself.
+
+    Tasks are tried up to four times, as on a cluster. `conf` adds Spark settings or replaces the ones made here.
+    """
+    if workers < 1 or slots < 1:
+        raise InvalidArgument(f"local_session(workers={workers}, slots={slots}): both must be at least 1")
+    active = SparkSession.getActiveSession()
+    needed = workers + slots
+    if active is not None:
+        have = slot_count(active.sparkContext)
+        if have < needed:
+            raise InvalidArgument(
+                f"a session with {have} slots is active, {workers} workers and {slots} query tasks need {needed}: "
+                "stop it first, or give its master more slots"
+            )
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    quiet = Path(__file__).with_name("log4j2.properties").as_uri()
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(slots),
+        "spark.default.parallelism": str(slots),
+        **(conf or {}),
+    }
+    builder = SparkSession.builder.master(f"local[{needed},4]").appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def use_this_python(context: SparkContext) -> None:
+    """Have tasks run by the driver's own interpreter where nobody said which, and all is on one machine.
+
+    Spark takes the first python3 on the PATH otherwise: from a virtual environment that is not activated that is
+    another one, without this package.
+    """
+    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
+    if not chosen and (context.master or "").startswith("local"):
+        context.pythonExec = sys.executable
+
+
+def missing_package(reason: str) -> str:
+    """What to do if executors run an interpreter that lacks this package, told from why a worker ended; else empty."""
+    if "No module named 'evenflow" not in reason:
+        return ""
+    return (
+        "the executors' Python has no evenflow: set PYSPARK_PYTHON (or spark.pyspark.python) to an interpreter that "
+        f"has it on every executor, before the session is made; the driver's is {sys.executable}"
+    )
+
+
+def driver_host(context: SparkContext) -> tuple[str, str]:
+    """The address to listen on, and the one by which executors reach it."""
+    if (context.master or "").startswith("local"):
+        return "127.0.0.1", "127.0.0.1"
+    host = context.getConf().get("spark.driver.host", "127.0.0.1")
+    return context.getConf().get("spark.driver.bindAddress", host), host
+
+
+def cancel_stage(context: SparkContext, stage: str, reason: str) -> None:
+    """Have a stage given up, and its job with it, which says why; if it is over, nothing happens. Returns at once."""
+    _cancel(context, f"stage {stage}", lambda: context._jsc.sc().cancelStage(int(stage), reason))
+
+
+def cancel_tagged(context: SparkContext, tag: str) -> None:
+    """Have the jobs with a tag given up. Returns at once."""
+    _cancel(context, f"job {tag}", lambda: context.cancelJobsWithTag(tag))
+
+
+def _cancel(context: SparkContext, what: str, cancel: Callable[[], None]) -> None:
+    def failed(error: BaseException) -> None:
+        if context._jsc is not None:  # or the session was stopped, and what comes to nothing ends with it
+            logger.warning("%s could not be cancelled, and goes on in vain: %s", what, described(error))
+
+    threading.Thread(target=heard, args=(cancel, failed), name="evenflow-cancel", daemon=True).start()
+
+
+def executor_of(context: SparkContext, task: tuple[int, int]) -> str:
+    """The id of the executor that runs a task, by its stage and task attempt; empty if Spark has forgotten it."""
+    stage, attempt = task
+    tasks = context._jsc.sc().statusStore().taskList(stage, 0, 10)
+    for number in range(tasks.size()):
+        data = tasks.apply(number)
+        if data.taskId() == attempt:
+            return str(data.executorId())
+    return ""

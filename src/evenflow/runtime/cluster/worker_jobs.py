@@ -1,0 +1,122 @@
+"""Keeps workers running: one Spark job per worker, submitted again whenever it ends before its time.
+
+A job of its own for each worker, because Spark cancels all tasks of a job when one of them fails for good (in local
+mode at the first failure): a lost worker must not take the others with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from evenflow.errors import EvenflowError, described
+from evenflow.runtime.cluster.session import cancel_tagged
+from evenflow.runtime.threads import heard
+from evenflow.runtime.wire.settings import Settings
+from evenflow.runtime.worker.loop import WorkerTask
+
+logger = logging.getLogger("evenflow")
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+LONG_LIFE_S = 30.0
+"""A worker that lived this long starts again without delay."""
+
+
+class Supervisor:
+    """Owns one thread per worker; each blocks in a one-task Spark job."""
+
+    def __init__(
+        self, context: SparkContext, settings: Settings, workers: int, ended: Callable[[int, str], None]
+    ) -> None:
+        self._context = context
+        self._settings = settings
+        self._group = f"evenflow-{settings.cluster}"
+        self._ended = ended
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(
+                target=heard,
+                args=(partial(self._keep, worker), partial(self._failed, worker)),
+                name=f"evenflow-worker-{worker}",
+                daemon=True,
+            )
+            for worker in range(workers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, patience: float) -> None:
+        """Wait for the jobs to end; after half of `patience` cancel them. The workers have been told to stop."""
+        self._stopping.set()
+        if self._join(patience / 2):
+            return
+        self._cancel()
+        if not self._join(patience / 2):
+            stuck = [thread.name for thread in self._threads if thread.is_alive()]
+            raise EvenflowError(f"Spark did not end the jobs of {', '.join(stuck)} within {patience:.0f} s")
+
+    def replace(self, worker: int) -> None:
+        """Have the job of a worker ended, whose process answers nothing, so that it is submitted again."""
+        if not self._stopping.is_set():
+            cancel_tagged(self._context, self._tag(worker))
+
+    def _tag(self, worker: int) -> str:
+        return f"{self._group}-{worker}"
+
+    def release(self) -> None:
+        """Start no more jobs: the cluster is about to be stopped."""
+        self._stopping.set()
+
+    def _join(self, patience: float) -> bool:
+        deadline = time.monotonic() + patience
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _cancel(self) -> None:
+        try:
+            self._context.cancelJobGroup(self._group)
+        except (Py4JError, OSError):  # the session is gone, and its jobs with it
+            return
+
+    def _failed(self, worker: int, error: BaseException) -> None:
+        """Nobody starts this worker any more."""
+        logger.error("evenflow's worker %d is not started again", worker, exc_info=error)
+        self._ended(worker, f"it is not started again, since its thread on the driver has failed: {described(error)}")
+
+    def _keep(self, worker: int) -> None:
+        pause = FIRST_PAUSE_S
+        while not self._stopping.is_set():
+            started = time.monotonic()
+            reason = self._run(worker)
+            if self._stopping.is_set() or self._context._jsc is None:
+                return
+            self._ended(worker, reason)
+            pause = FIRST_PAUSE_S if time.monotonic() - started > LONG_LIFE_S else min(pause * 2, LONGEST_PAUSE_S)
+            self._stopping.wait(pause)
+
+    def _run(self, worker: int) -> str:
+        """Run the worker's job to its end; why it ended."""
+        try:
+            # not interruptOnCancel: a task that is interrupted while its Python process starts makes Spark end all
+            # Python processes of the executor, those of other clusters as well; so Spark ends this one, seconds later
+            self._context.setJobGroup(self._group, f"evenflow worker {worker}")
+            self._context.addJobTag(self._tag(worker))
+            rows = self._context.parallelize([worker], 1)
+            return str(rows.mapPartitions(WorkerTask(self._settings, worker)).collect()[0])
+        except Exception as error:  # Spark's failures come in many classes; all of them mean: start it again
+            return _first_lines(str(error))
+
+
+def _first_lines(text: str) -> str:
+    """What matters of a Spark failure: the first lines and the Python error, if one is in there."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line for line in lines if "Error:" in line and not line.startswith(("at ", ":"))]
+    return " | ".join(dict.fromkeys(lines[:2] + causes[-1:]))[:2000]

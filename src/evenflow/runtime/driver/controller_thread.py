@@ -1,0 +1,398 @@
+"""The controller's I/O: a thread on the driver that turns messages into events and instructions into messages."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from evenflow.control.controller import Controller
+from evenflow.control.events import (
+    Cancel,
+    CheckpointTaken,
+    Event,
+    FeederJoined,
+    Instruction,
+    MoveAsked,
+    PeerLeft,
+    Record,
+    RegionOpened,
+    Replace,
+    Save,
+    Stop,
+    Stored,
+    Tell,
+    Tick,
+    Unpersisted,
+    Warn,
+)
+from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError, described
+from evenflow.model import MoveUnits
+from evenflow.runtime.driver.checkpoint import Unpassing, Vault
+from evenflow.runtime.driver.eventlog import EventLog, Quota
+from evenflow.runtime.driver.queries import Queries
+from evenflow.runtime.driver.reports import event_of
+from evenflow.runtime.driver.stages import Stages
+from evenflow.runtime.threads import heard
+from evenflow.runtime.wire.channel import Channel, PeerGone
+from evenflow.runtime.wire.frames import Frame, Kind
+from evenflow.runtime.wire.messages import Message, control, parse
+from evenflow.runtime.wire.poller import Lost, Received, Switchboard
+
+logger = logging.getLogger("evenflow")
+T = TypeVar("T")
+OPEN_S = 10.0
+EARLY = 10_000
+"""Messages of one task that are kept, at most, while the store is asked: a patient one sends one a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the store has of a query."""
+
+    query: tuple[str, str]
+    """The region, and the query's id."""
+    saved: Any
+
+
+class _Reply(threading.Event):
+    """Set once an event has been handled."""
+
+    error = ""
+
+
+class Driver:
+    """Owns the controller, its thread, its sockets and the event log.
+
+    Other threads hand it events through `post` and read it through `ask`; only its own thread touches sockets.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        secret: bytes,
+        host: str,
+        period: float,
+        log: EventLog,
+        untouched: Callable[[str, int], bool] = lambda query, epoch: False,
+        vault: Vault | None = None,
+        cancel: Callable[[str, str], None] = lambda stage, reason: None,
+        queries: Queries | None = None,
+        stages: Stages | None = None,
+        replace_worker: Callable[[int], None] = lambda worker: None,
+    ) -> None:
+        self._stages = stages
+        self._replace_worker = replace_worker
+        self._untouched = untouched
+        self._vault = vault
+        self._cancel = cancel
+        self._queries = queries
+        self._controller = controller
+        self._log = log
+        self._period = period
+        self._board = Switchboard(secret)
+        self.port = self._board.listen(host)
+        self._zero = time.monotonic()
+        self._lock = threading.RLock()
+        self._peers: dict[Channel, int] = {}
+        self._channels: dict[int, Channel] = {}
+        self._numbers = itertools.count(1)
+        self._looking: dict[tuple[str, str], list[tuple[Channel, FeederJoined]]] = {}
+        """By region and query, tasks that wait until it is known what the store has of it."""
+        self._early: dict[Channel, list[Frame]] = {}
+        """What these tasks have said meanwhile."""
+        self._quota, self._errors = Quota(), Quota(10)
+        self._code: dict[str, bytes] = {}
+        self._posted: queue.SimpleQueue[tuple[Event | _Found, _Reply | None]] = queue.SimpleQueue()
+        self._closing = False
+        self.failure = ""
+        """Why the thread has ended, if it should not have."""
+        if vault is not None:
+            vault.on_lost = lambda why: self.post(CheckpointTaken(self.now(), why))
+        self._thread = threading.Thread(
+            target=heard, args=(self._run, self._failed), name="evenflow-controller", daemon=True
+        )
+        self._thread.start()
+
+    def now(self) -> float:
+        """Seconds since the cluster started."""
+        return time.monotonic() - self._zero
+
+    def ask(self, question: Callable[[Controller], T]) -> T:
+        """Read from, or set up, the controller."""
+        self._check()
+        with self._lock:
+            return question(self._controller)
+
+    def post(self, event: Event | _Found, done: _Reply | None = None) -> None:
+        """Give the controller an event from another thread; `done` is set when it has been handled, or went wrong."""
+        self._posted.put((event, done))
+        self._board.wake()
+
+    def add_code(self, operator: str, code: bytes) -> None:
+        """Make an operator available to the workers; operators that no region uses any more are dropped."""
+        with self._lock:
+            used = self._controller.operators()
+            self._code = {name: kept for name, kept in self._code.items() if name in used} | {operator: code}
+
+    def events(self) -> list[dict[str, Any]]:
+        """The latest entries of the event log."""
+        with self._lock:
+            return self._log.tail()
+
+    def open_region(self, event: RegionOpened) -> None:
+        """Open a region; when this returns, feeders may join it."""
+        self._check()
+        done = _Reply()
+        self.post(event, done)
+        if not done.wait(OPEN_S):
+            self._check()
+            raise ClusterStopped(f"the controller did not open region {event.region} within {OPEN_S:.0f} s")
+        self._check()
+        if done.error:
+            raise EvenflowError(f"region {event.region} could not be opened: {done.error}")
+
+    def move(self, move: MoveUnits) -> None:
+        """Have units moved."""
+        self.post(MoveAsked(self.now(), move))
+
+    def stop(self) -> None:
+        """Tell everyone to stop; connections stay until `close`."""
+        self.post(Stop(self.now()))
+
+    def close(self) -> None:
+        """End the thread and close all connections and the log."""
+        self._closing = True
+        self._board.wake()
+        self._thread.join(timeout=10)
+        if self._thread.is_alive():
+            raise EvenflowError("the controller's thread did not end within 10 s")
+        try:
+            if self._vault is not None:  # first: what it has done yet it tells by way of the board
+                self._vault.close()
+        finally:
+            self._board.close()
+            self._tell_left_out(closing=True)
+            self._log.close()
+
+    def _check(self) -> None:
+        if self.failure:
+            raise ClusterStopped(f"the controller of this cluster has failed, {self.failure}: start a new Cluster")
+
+    def _failed(self, error: BaseException) -> None:
+        """The thread has ended before its time: whoever waits for it is told why, and all connections are closed."""
+        self.failure = described(error)
+        logger.error("evenflow's controller has failed", exc_info=error)
+        reason = f"the controller has failed: {self.failure}"
+        with suppress(Exception), self._lock:
+            self._log.write(Record(self.now(), "controller-failed", {"error": self.failure}))
+            for peer, channel in self._channels.items():
+                kind = "stop" if self._controller.is_worker(peer) else "refused"
+                self._tell(channel, control({"type": kind, "reason": reason}))
+        with suppress(Exception):
+            self._board.close()
+        while not self._posted.empty():
+            done = self._posted.get()[1]
+            if done is not None:
+                done.set()
+
+    def _run(self) -> None:
+        due = self.now() + self._period
+        while not self._closing:
+            for happening in self._board.poll(max(0.0, due - self.now())):
+                with self._lock:
+                    match happening:
+                        case Received(channel=channel, frame=frame):
+                            self._received(channel, frame)
+                        case Lost(channel=channel, reason=reason, known=known):
+                            self._lost(channel, reason, known)
+            if self.now() >= due:
+                due = max(due + self._period, self.now())
+                self._posted.put((Tick(self.now()), None))
+                self._look_for_unpersisted()
+                with self._lock:
+                    self._tell_left_out()
+                    if self._vault is not None and self._vault.failure:
+                        raise EvenflowError(f"the thread for the checkpoint has failed: {self._vault.failure}")
+            while not self._posted.empty():
+                event, done = self._posted.get()
+                with self._lock:
+                    error = self._handle(event)
+                if done is not None:
+                    done.error = error
+                    done.set()
+
+    def _look_for_unpersisted(self) -> None:
+        kept = self._controller.kept()
+        gone = self._stages.unpersisted(kept) if kept and self._stages is not None else None
+        if gone:
+            self._posted.put((Unpersisted(self.now(), gone), None))
+
+    def _handle(self, event: Event | _Found) -> str:
+        """Handle an event; what went wrong. It must not end the thread that serves all others, but is heard."""
+        try:
+            self._do(event)
+        except Exception as error:
+            fields = {"on": type(event).__name__, "error": repr(error)}
+            self._log.write(Record(self.now(), "controller-error", fields))
+            if self._errors.admits():
+                logger.error("evenflow's controller could not handle %s", fields["on"], exc_info=error)
+            waiting = self._channels.get(event.save.peer) if isinstance(event, Stored) else None
+            if waiting is not None:
+                self._turn_out(waiting, f"the controller could not handle its note: {described(error)}")
+            return described(error)
+        return ""
+
+    def _do(self, event: Event | _Found) -> None:
+        if not isinstance(event, _Found):
+            self._carry_out(self._controller.handle(event))
+            return
+        for channel, feeder in self._looking.pop(event.query):
+            if channel in self._early:  # or it has gone meanwhile
+                self._welcome(channel, replace(feeder, time=self.now(), saved=event.saved))
+                for frame in self._early.pop(channel, ()):
+                    self._received(channel, frame)
+
+    def _welcome(self, channel: Channel, feeder: FeederJoined) -> None:
+        try:
+            self._carry_out(self._controller.handle(feeder))
+        except Exception as error:  # it costs this task, which is told, and no other
+            self._turn_out(channel, f"the controller could not let {channel.peer} in: {described(error)}")
+
+    def _received(self, channel: Channel, frame: Frame) -> None:
+        try:
+            self._hear(channel, frame)
+        except Exception as error:  # whatever a message runs into costs its sender the connection, and nobody else
+            self._turn_out(channel, f"{channel.peer} sent a message that makes no sense: {described(error)}")
+
+    def _turn_out(self, channel: Channel, reason: str) -> None:
+        """Tell a peer why, and hang up."""
+        self._refuse("peer-refused", reason)
+        peer = self._peers.get(channel)
+        kind = "stop" if peer is not None and self._controller.is_worker(peer) else "refused"
+        self._tell(channel, control({"type": kind, "reason": reason}))
+        self._board.drop(channel)
+        self._lost(channel, reason, True)
+
+    def _hear(self, channel: Channel, frame: Frame) -> None:
+        if channel in self._early:
+            if len(self._early[channel]) >= EARLY:
+                raise ProtocolError(f"it said {EARLY} things before it was known what the store has of its query")
+            self._early[channel].append(frame)
+        else:
+            self._take(channel, parse(frame))
+
+    def _take(self, channel: Channel, message: Message) -> None:
+        now = self.now()
+        peer = self._peers.get(channel)
+        kind = message.text("type")
+        if kind in ("worker", "feeder"):
+            if peer is not None:
+                raise ProtocolError("it has said before who it is")
+            peer = next(self._numbers)
+            joined = event_of(now, peer, message)
+            if self._queries is not None and isinstance(joined, FeederJoined):
+                self._queries.meet(joined.query, joined.run)
+            if self._stages is not None and isinstance(joined, FeederJoined) and message.text("mark", ""):
+                stage, mark = joined.own_stage or joined.stage, message.text("mark")
+                told = self._stages.facts(stage, mark, message.text("execution", ""))
+                joined = replace(joined, facts=told)
+            self._peers[channel], self._channels[peer] = peer, channel
+            if isinstance(joined, FeederJoined) and self._controller.unknown(joined):
+                self._introduce(channel, joined)
+            else:
+                self._carry_out(self._controller.handle(joined))
+        elif peer is None:
+            raise ProtocolError(f"'{kind}' came before the peer said who it is")
+        elif kind == "code":
+            self._send_code(channel, peer, message.text("operator"))
+        else:
+            self._carry_out(self._controller.handle(event_of(now, peer, message)))
+
+    def _introduce(self, channel: Channel, feeder: FeederJoined) -> None:
+        """The first tasks of a query come with what is known of the batches before, as soon as the store has said."""
+        if feeder.epoch:
+            feeder = replace(feeder, untouched=self._untouched(feeder.query, feeder.epoch))
+        if self._vault is None or not self._vault.keeps(feeder.region):
+            self._carry_out(self._controller.handle(feeder))
+            return
+        query = feeder.region, feeder.query
+        self._early[channel] = []
+        if query not in self._looking:
+            self._looking[query] = []
+            self._vault.look(*query, feeder.epoch, feeder.first, lambda saved: self.post(_Found(query, saved)))
+        self._looking[query].append((channel, feeder))
+
+    def _send_code(self, channel: Channel, peer: int, operator: str) -> None:
+        if operator in self._code:
+            self._tell(channel, Frame(Kind.CODE, operator.encode() + b"\n" + self._code[operator]))
+        elif self._controller.is_worker(peer):  # the region was dropped since the worker was told to prepare for it
+            self._tell(channel, control({"type": "no-code", "operator": operator}))
+        else:
+            raise ProtocolError(f"there is no operator {operator}")
+
+    def _lost(self, channel: Channel, reason: str, known: bool) -> None:
+        self._early.pop(channel, None)
+        peer = self._peers.pop(channel, None)
+        if peer is not None:
+            del self._channels[peer]
+            run = self._controller.run_of(peer)
+            stopped = self._queries is not None and bool(run) and self._queries.stopped(run)
+            self._handle(PeerLeft(self.now(), peer, reason, stopped))
+        elif not known:
+            self._refuse("stranger-refused", reason)
+
+    def _refuse(self, event: str, reason: str) -> None:
+        """Somebody was turned out, which is written down; but no crowd can fill the log."""
+        if self._quota.admits():
+            self._log.write(Record(self.now(), event, {"reason": reason}))
+
+    def _tell_left_out(self, closing: bool = False) -> None:
+        left = self._quota.left_out(self.now(), closing)
+        if left:
+            self._log.write(Record(self.now(), "refusals-left-out", {"count": left}))
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Tell(peer=peer, message=message):
+                    channel = self._channels.get(peer)
+                    if channel is not None:
+                        self._tell(channel, control(message))
+                case Record(event="worker-trouble") if not self._quota.admits():
+                    continue  # counted with the others that are left out
+                case Record():
+                    self._log.write(instruction)
+                case Warn(text=text):
+                    logger.warning(text)
+                case Cancel(stage=stage, reason=reason):
+                    self._cancel(stage, reason)
+                case Replace(peer=peer, worker=worker, reason=reason):
+                    self._replace(peer, worker, reason)
+                case Save() if self._vault is not None:
+                    self._vault.save(instruction, self._saved)
+
+    def _replace(self, peer: int, worker: int, reason: str) -> None:
+        """Hang up on a worker, which ends when it notices, and have another started."""
+        channel = self._channels.pop(peer, None)
+        if channel is not None:
+            del self._peers[channel]
+            self._tell(channel, control({"type": "stop", "reason": reason}))
+            self._board.drop(channel)
+        self._replace_worker(worker)
+
+    def _saved(self, save: Save, error: str) -> None:
+        """On the vault's thread: something is durable, or cannot be."""
+        self.post(Stored(self.now(), save, error, isinstance(error, Unpassing)))
+
+    def _tell(self, channel: Channel, frame: Frame) -> None:
+        try:
+            channel.send(frame)
+        except PeerGone:
+            channel.reading = True  # the poller will find it gone and tell us in its own time

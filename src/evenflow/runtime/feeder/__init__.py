@@ -1,0 +1,1 @@
+"""Splitter and merger, inside the user's own query task."""

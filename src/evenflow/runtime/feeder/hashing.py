@@ -1,0 +1,74 @@
+"""Hashes of keys that are numbers, dates or timestamps, as Spark's xxhash64 has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+KEY = "__evenflow_key"
+"""The column that holds the hash of the key."""
+SEED = 42
+"""Spark's."""
+P1, P2, P3, P4, P5 = (
+    np.uint64(prime)
+    for prime in (
+        0x9E3779B185EBCA87,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5,
+    )
+)
+
+Hashes = npt.NDArray[np.uint64]
+
+
+def with_hashes(batch: pa.RecordBatch, names: Sequence[str], place: int | None, modulo: bool = False) -> pa.RecordBatch:
+    """The batch as workers get it: by name, without the partition, the hash of the key (or the key) as last column."""
+    columns = batch.columns[:-1]
+    if place is not None:
+        columns.append(columns[place].cast(pa.int64()) if modulo else hashes(columns[place]))
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def partition_of(batch: pa.RecordBatch) -> int:
+    """The partition of the input that a batch with rows is from."""
+    return int(batch.column(batch.num_columns - 1)[0].as_py())
+
+
+def hashes(column: pa.Array) -> pa.Array:
+    """Spark's xxhash64 of a column of whole numbers, dates or timestamps; null where it is null."""
+    short = pa.types.is_date32(column.type) or column.type.bit_width < 64
+    plain = column.cast(pa.int32()) if short else column.cast(pa.int64())
+    values = (plain.fill_null(0) if plain.null_count else plain).to_numpy()
+    found = _hash_ints(values) if short else _hash_longs(values)
+    mask = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    return pa.array(found.view(np.int64), mask=mask)
+
+
+def _hash_longs(values: npt.NDArray[np.int64]) -> Hashes:
+    mixed = _rotated(values.view(np.uint64) * P2, 31) * P1
+    mixed ^= np.uint64(SEED) + P5 + np.uint64(8)
+    return _finished(_rotated(mixed, 27) * P1 + P4)
+
+
+def _hash_ints(values: npt.NDArray[np.int32]) -> Hashes:
+    mixed = values.view(np.uint32).astype(np.uint64) * P1
+    mixed ^= np.uint64(SEED) + P5 + np.uint64(4)
+    return _finished(_rotated(mixed, 23) * P2 + P3)
+
+
+def _rotated(values: Hashes, bits: int) -> Hashes:
+    return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
+
+
+def _finished(mixed: Hashes) -> Hashes:
+    mixed ^= mixed >> np.uint64(33)
+    mixed *= P2
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= P3
+    mixed ^= mixed >> np.uint64(32)
+    return mixed

@@ -1,0 +1,228 @@
+"""A channel: one framed, authenticated, non-blocking TCP connection, and the meter of its blocking time."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+
+from evenflow.errors import ProtocolError
+from evenflow.runtime.wire.frames import Decoder, Encoder, Frame
+from evenflow.runtime.wire.handshake import Handshake
+
+SOCKET_BUFFER = 32 * 1024
+"""SO_SNDBUF and SO_RCVBUF: deep kernel buffers would hide imbalance (ordered-regions §4.4)."""
+DEEP_BUFFER = 1024 * 1024
+"""The same where frames are counted out, so that nothing hides in the kernel: fewer wake-ups a frame."""
+KEEPALIVE = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3}
+"""A host that vanishes without a word is noticed in 5 s; a process that is merely busy is not disturbed."""
+READ_BYTES = 1024 * 1024
+"""After this much, others are served before more is read from the same peer."""
+
+_IOV = 16
+
+
+class PeerGone(ConnectionError):
+    """The other side closed, or the network between is gone."""
+
+
+class Meter:
+    """Cumulative blocking time of one connection (ordered-regions §3.1).
+
+    The clock runs from the send that would block until the socket takes bytes again.
+    """
+
+    __slots__ = ("_paused", "_since", "_total")
+
+    def __init__(self) -> None:
+        self._total = 0.0
+        self._since: float | None = None
+        self._paused = False
+
+    def block(self, now: float) -> None:
+        """A send would have blocked at `now`."""
+        if self._since is None:
+            self._since = now
+
+    def release(self, now: float) -> None:
+        """The socket can take bytes again."""
+        if self._since is not None:
+            self._total += now - self._since
+            self._since = None
+
+    def pause(self, now: float) -> None:
+        """The sender turns to something else: from here on it is not this connection that keeps it."""
+        self._paused = self._since is not None
+        self.release(now)
+
+    def resume(self, now: float) -> None:
+        """The sender is back; if the connection was full, it is taken to be full still."""
+        if self._paused:
+            self._paused = False
+            self.block(now)
+
+    def blocked_s(self, now: float) -> float:
+        """The total so far, the wait under way included."""
+        return self._total + (now - self._since if self._since is not None else 0.0)
+
+
+def configure(sock: socket.socket, buffer: int = SOCKET_BUFFER) -> None:
+    """The options every connection of ours has."""
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, seconds in KEEPALIVE.items():
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        sock.setsockopt(socket.SOL_SOCKET, option, buffer)
+
+
+class Channel:
+    """Sends and receives frames once the handshake is done; owns its socket.
+
+    Nothing here waits. `flush` and `receive` do what the kernel allows at once and raise `PeerGone` when the
+    connection is over, `ProtocolError` when the peer is not one of ours.
+    """
+
+    def __init__(
+        self, sock: socket.socket, handshake: Handshake, *, peer: str, patience: float, clock: Callable[[], float]
+    ) -> None:
+        self.peer = peer
+        self.patience = patience
+        self.deadline = clock() + patience
+        """When the next message of the handshake must be here; we may have been busy, so each gets the full time."""
+        self.meter = Meter()
+        self.reading = True
+        """Whether the owner wants to hear more from this peer now: switched off for backpressure."""
+        self.unsent = 0
+        self._sock = sock
+        self._clock = clock
+        self._handshake: Handshake | None = handshake
+        self._greeting = bytearray()
+        self._encoder = Encoder()
+        self._decoder = Decoder()
+        self._early: list[Frame] = []
+        self.failure: PeerGone | ProtocolError | None = None
+        """What `receive` held back until the frames before it are handed out; the poller may never mention it."""
+        self._out: deque[memoryview] = deque()
+        self._push(handshake.start())
+
+    def fileno(self) -> int:
+        """The socket's descriptor, for the poller."""
+        return self._sock.fileno()
+
+    @property
+    def open(self) -> bool:
+        """Whether the handshake is done."""
+        return self._handshake is None
+
+    @property
+    def address(self) -> str:
+        """The address of this side, by which the peer reached us or we it."""
+        return str(self._sock.getsockname()[0])
+
+    def send(self, frame: Frame) -> None:
+        """Queue a frame and send what the kernel takes at once; before the handshake is done frames wait for it."""
+        if self._handshake is not None:
+            self._early.append(frame)
+            return
+        for part in self._encoder.encode(frame):
+            self._push(part)
+        self.flush()
+
+    def flush(self) -> bool:
+        """Send what is queued; whether all of it went."""
+        if not self._out:
+            return True
+        self.meter.release(self._clock())
+        while self._out:
+            try:
+                sent = self._sock.sendmsg(list(islice(self._out, _IOV)))
+            except BlockingIOError:
+                self.meter.block(self._clock())
+                return False
+            except OSError as error:
+                raise PeerGone(f"{self.peer} is gone: {error}") from None
+            self._advance(sent)
+        return True
+
+    def receive(self, most: int) -> list[Frame]:
+        """At most `most` frames that have arrived whole; an error only once all before it have been handed out."""
+        frames: list[Frame] = []
+        read = 0
+        if self.failure is not None:
+            raise self.failure
+        try:
+            while len(frames) < most and read < READ_BYTES:
+                if self._handshake is not None and not self._greet(self._handshake):
+                    break
+                count = self._read(self._decoder.target())
+                if count == 0:
+                    break
+                read += count
+                frame = self._decoder.received(count)
+                if frame is not None:
+                    frames.append(frame)
+        except (PeerGone, ProtocolError) as error:
+            if not frames:
+                raise
+            self.failure = error
+        return frames
+
+    def close(self) -> None:
+        """Close the socket; safe to call twice."""
+        self._sock.close()
+        self._out.clear()
+        self.unsent = 0
+
+    def _greet(self, handshake: Handshake) -> bool:
+        """Carry the handshake on with what has arrived; whether it is done."""
+        while not handshake.done:
+            missing = bytearray(handshake.expects - len(self._greeting))
+            count = self._read(memoryview(missing))
+            if count == 0:
+                return False
+            self._greeting += missing[:count]
+            if len(self._greeting) == handshake.expects:
+                answer = handshake.receive(bytes(self._greeting))
+                self.deadline = self._clock() + self.patience
+                self._greeting.clear()
+                self._push(answer)
+        sending, receiving = handshake.seeds()
+        self._encoder, self._decoder = Encoder(sending), Decoder(receiving)
+        self._handshake = None
+        for frame in self._early:
+            self.send(frame)
+        self._early.clear()
+        self.flush()
+        return True
+
+    def _read(self, target: memoryview) -> int:
+        try:
+            count = self._sock.recv_into(target)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise PeerGone(f"{self.peer} is gone: {error}") from None
+        if count == 0:
+            where = "" if self._decoder.clean else ", in the middle of a frame"
+            raise PeerGone(f"{self.peer} closed the connection{where}")
+        return count
+
+    def _push(self, data: bytes | memoryview) -> None:
+        view = memoryview(data)
+        if view.nbytes:
+            self._out.append(view)
+            self.unsent += view.nbytes
+
+    def _advance(self, sent: int) -> None:
+        self.unsent -= sent
+        while sent:
+            head = self._out[0]
+            if head.nbytes > sent:
+                self._out[0] = head[sent:]
+                return
+            sent -= head.nbytes
+            self._out.popleft()

@@ -1,0 +1,1 @@
+"""A long-lived Spark task: operators, the state of units, their movements and checkpoints."""

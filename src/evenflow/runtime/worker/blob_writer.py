@@ -1,0 +1,116 @@
+"""The journal: a worker's third thread, which puts segments and snapshots into the store.
+
+What was put, or could not be, waits in `inbox` for the worker's loop, which is woken. A store that fails is tried again
+a few times; what has not been put by then is reported, and never dropped in silence, whatever the reason.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evenflow.errors import EvenflowError, StoreError, described
+from evenflow.runtime.threads import heard
+from evenflow.state.store.base import Part, Store
+from evenflow.state.store.opening import open_store
+from evenflow.state.store.retry import PAUSE_S, TRIES
+from evenflow.state.store.sealed import Place
+
+UNSAVED_BYTES = 64 * 1024 * 1024
+"""With more than this waiting to be put, no rows are taken."""
+CLOSE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A blob to be put."""
+
+    name: str
+    parts: Sequence[Part]
+    about: Any
+    """What whoever asked for it wants to hear when it is done."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(memoryview(part).nbytes for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a put."""
+
+    about: Any
+    error: str = ""
+
+
+class Journal:
+    """Owns a thread and a store."""
+
+    def __init__(self, where: str | Place, wake: Callable[[], None]) -> None:
+        self.inbox: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        self.unsaved = 0
+        """Bytes still to be put; changed by the worker's loop only."""
+        self._where = where
+        self._wake = wake
+        self._outbox: queue.SimpleQueue[Put | None] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self.failure = ""
+        """Why the thread has ended, if it should not have."""
+        self._thread = threading.Thread(
+            target=heard, args=(self._run, self._failed), name="evenflow-journal", daemon=True
+        )
+        self._thread.start()
+
+    def put(self, name: str, parts: Sequence[Part], about: Any) -> None:
+        """Have a blob put, after those asked for before."""
+        order = Put(name, parts, (about, sum(memoryview(part).nbytes for part in parts)))
+        self.unsaved += order.about[1]
+        self._outbox.put(order)
+
+    def collect(self) -> list[Outcome]:
+        """What has become of puts since the last call."""
+        found = []
+        while not self.inbox.empty():
+            outcome = self.inbox.get()
+            about, size = outcome.about
+            self.unsaved -= size
+            found.append(Outcome(about, outcome.error))
+        return found
+
+    def close(self) -> None:
+        """End the thread; what was not put by now is not needed by anybody."""
+        self._closing.set()
+        self._outbox.put(None)
+        self._thread.join(CLOSE_S)
+        if self._thread.is_alive():
+            raise EvenflowError(f"the journal's thread did not end within {CLOSE_S:g} s: the store hangs")
+
+    def _failed(self, error: BaseException) -> None:
+        self.failure = described(error)
+        self._wake()
+
+    def _run(self) -> None:
+        store: Store | None = None
+        while (order := self._outbox.get()) is not None and not self._closing.is_set():
+            error = ""
+            for attempt in range(TRIES):
+                try:
+                    store = store or open_store(self._where)
+                    store.put(order.name, order.parts)
+                    error = ""
+                    break
+                except (StoreError, OSError) as failure:
+                    error = f"{failure}"
+                    if attempt + 1 < TRIES and self._closing.wait(PAUSE_S * 2**attempt):
+                        break
+                except BaseException as failure:  # no memory, or anything else: whoever waits for this blob is told
+                    error = described(failure)
+                    break
+            self.inbox.put(Outcome(order.about, error))
+            self._wake()
+        if store is not None:
+            store.close()

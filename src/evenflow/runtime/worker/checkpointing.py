@@ -1,0 +1,261 @@
+"""The keeper: what a worker does so that the state of queries outlives it. Ledgers, the journal, and loading."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.errors import ProtocolError
+from evenflow.operators.hosted import Hosted
+from evenflow.operators.keyed import Units
+from evenflow.runtime.worker.blob_writer import UNSAVED_BYTES, Journal
+from evenflow.runtime.worker.instances import Copies, State, let_go
+from evenflow.runtime.worker.query_log import Ledger, Segment, Snapshot, query_of
+from evenflow.runtime.worker.restore import Loaded, Loader, Order
+from evenflow.state.store.blob_names import prefix_of
+from evenflow.state.store.sealed import Place
+
+ALIVE_S = 1.0
+
+Tell = Callable[[dict[str, Any]], None]
+Answer = Callable[[Any, dict[str, Any]], None]
+"""Tells a feeder that its rows are durable, or why not."""
+
+
+class Keeper:
+    """All of one worker that has to do with the store."""
+
+    def __init__(
+        self, where: str | Place, worker: int, wake: Callable[[], None], tell: Tell, answer: Answer, copies: Copies
+    ) -> None:
+        self._writer = f"{worker}.{secrets.randbits(48)}"
+        self._tell = tell
+        self._answer = answer
+        self._journal = Journal(where, wake)
+        self._loader = Loader(where, wake, copies)
+        self._loader.progress = self._alive
+        self._told = 0.0
+        self._ledgers: dict[tuple[str, str], Ledger] = {}
+        self._orders: dict[tuple[str, str], Order] = {}
+        """Loads that are asked for, the latest of each; they begin when the operator's code is here."""
+        self._begun: set[tuple[str, str, int]] = set()
+        self._dropped: set[tuple[str, str]] = set()
+        """Queries whose state was dropped and is not loaded yet: rows that still come for them must not be taken."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the store is so far behind that no rows should be taken."""
+        return self._journal.unsaved >= UNSAVED_BYTES
+
+    @property
+    def failure(self) -> str:
+        """Why a thread has ended, if it should not have."""
+        return getattr(self._journal, "failure", "")
+
+    def close(self) -> None:
+        """End all threads."""
+        try:
+            self._loader.close()
+        finally:
+            self._journal.close()
+
+    # -- rows
+
+    def enter(
+        self,
+        region: str,
+        evaluation: str,
+        units: int,
+        stamp: tuple[int, int],
+        copy: State,
+        away: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Rows of an attempt are about to be applied; if they are the first of a batch, save what was before.
+
+        Units that are `away` have left this worker: their state is not here to be saved.
+        """
+        if (region, evaluation) in self._dropped:
+            raise ProtocolError(f"rows of region {region} came for {evaluation}, whose state was dropped")
+        ledger = self._ledger(region, evaluation, units)
+        if ledger.enter(*stamp):
+            ledger.save(copy, stamp[0] - 1, away)
+
+    def log(self, region: str, evaluation: str, body: Any, schema: pa.Schema, units: Units) -> None:
+        """Rows were applied."""
+        self._ledgers[region, evaluation].log(body, schema, units)
+
+    def idle(
+        self, region: str, evaluation: str, stamp: tuple[int, int], copy: State, away: npt.NDArray[np.bool_] | None
+    ) -> None:
+        """A task of an attempt ends; if no rows of it came here, save what was before all the same.
+
+        Or the logs that hold the rows of units that get no more would be needed for good.
+        """
+        ledger = self._ledgers.get((region, evaluation))
+        if ledger is None or (region, evaluation) in self._dropped or stamp <= (ledger.epoch, ledger.attempt):
+            return
+        if ledger.enter(*stamp):
+            ledger.save(copy, stamp[0] - 1, away)
+
+    def end(self, region: str, evaluation: str, stamp: tuple[int, int], who: Any) -> None:
+        """A feeder wants to know when its rows are durable; one that sent none here is told at once."""
+        ledger = self._ledgers.get((region, evaluation))
+        if ledger is None or (ledger.epoch, ledger.attempt) != stamp:
+            self._answer(who, {"writer": self._writer, "segments": 0})
+            return
+        ledger.end(who)
+        self._acknowledge(ledger)
+
+    def _acknowledge(self, ledger: Ledger) -> None:
+        for who in ledger.acknowledged():
+            answer = {"error": ledger.error} if ledger.error else {}
+            self._answer(who, answer | {"writer": self._writer, "segments": ledger.durable})
+
+    def _ledger(self, region: str, evaluation: str, units: int) -> Ledger:
+        known = self._ledgers.get((region, evaluation))
+        if known is None:
+            known = self._ledgers[region, evaluation] = Ledger(region, evaluation, self._writer, self._journal, units)
+        return known
+
+    # -- moves
+
+    def touched(self, region: str, evaluations: list[str], units: list[int]) -> dict[str, npt.NDArray[np.int64]]:
+        """What has to be known of units that leave."""
+        known = {name: self._ledgers.get((region, name)) for name in evaluations}
+        return {name: ledger.touched[units] for name, ledger in known.items() if ledger is not None}
+
+    def arrived(self, region: str, count: int, move: int, units: list[int], touched: dict[str, Any]) -> None:
+        """Units have come from elsewhere."""
+        for evaluation, batches in touched.items():
+            self._ledger(region, evaluation, count).arrived(move, units, batches)
+
+    def gone(self, region: str, units: list[int]) -> None:
+        """Units that had come are taken back: they must not be saved from here, not even those without state."""
+        for (name, _), ledger in self._ledgers.items():
+            if name == region:
+                ledger.touched[units] = -1
+
+    # -- loading
+
+    def load(self, message: dict[str, Any]) -> None:
+        """State is to be loaded; an earlier order for the same has had its day."""
+        region, evaluation = str(message["region"]), str(message["evaluation"])
+        self.drop(region, evaluation)
+        self._orders[region, evaluation] = Order(
+            region,
+            evaluation,
+            str(message["operator"]),
+            int(message["load"]),
+            int(message["epoch"]),
+            int(message["attempt"]),
+            int(message["count"]),
+            message["units"],
+            prefix_of(region, query_of(evaluation)),
+            message["snapshots"],
+            message["logs"],
+        )
+
+    def drop(self, region: str, evaluation: str) -> None:
+        """State is let go of until it is loaded: nothing of what is here then may be saved as that of a batch."""
+        self._dropped.add((region, evaluation))
+
+    def unsaved(self, message: dict[str, Any]) -> None:
+        """A snapshot was reported too late, and is not used: its units are to be saved again."""
+        ledger = self._ledgers.get((str(message["region"]), str(message["evaluation"])))
+        if ledger is not None:
+            ledger.not_saved(message["units"], int(message["epoch"]))
+
+    def forget(self, region: str, evaluation: str) -> None:
+        """An evaluation is over."""
+        self._ledgers.pop((region, evaluation), None)
+        self._orders.pop((region, evaluation), None)
+        self._dropped.discard((region, evaluation))
+
+    def collect(self, code: Callable[[str], Any]) -> list[Loaded]:
+        """Pass on what the journal has done; state that has been loaded and is still wanted."""
+        for outcome in self._journal.collect():
+            match outcome.about:
+                case Segment(ledger=ledger, attempt=attempt):
+                    ledger.put(attempt, outcome.error)
+                    self._acknowledge(ledger)
+                case Snapshot(ledger=ledger) as snapshot:
+                    if outcome.error:
+                        ledger.not_saved(snapshot.units, snapshot.epoch)
+                        what = f"snapshot {snapshot.name}"
+                        self._tell({"type": "trouble", "what": what, "reason": outcome.error, "ends": False})
+                    else:
+                        self._report_saved(snapshot)
+        self._begin_loads(code)
+        return list(self._loaded())
+
+    def _alive(self) -> None:
+        """Loading takes its time, and the controller waits: once a second it hears that this goes on."""
+        now = time.monotonic()
+        if now - self._told >= ALIVE_S:
+            self._told = now
+            self._tell({"type": "alive"})
+
+    def _begin_loads(self, code: Callable[[str], Any]) -> None:
+        for key, order in self._orders.items():
+            if (*key, order.load) in self._begun:
+                continue
+            hosted = code(order.operator)
+            if isinstance(hosted, Hosted):
+                self._begun.add((*key, order.load))
+                self._loader.start(order, hosted)
+            elif hosted is not None:
+                self._begun.add((*key, order.load))
+                self._report_loaded(Loaded(order, error="the operator could not be loaded on this worker"))
+
+    def _loaded(self) -> list[Loaded]:
+        wanted = []
+        while not self._loader.inbox.empty():
+            loaded = self._loader.inbox.get()
+            order = loaded.order
+            key = order.region, order.evaluation
+            self._begun.discard((*key, order.load))
+            if self._orders.get(key) is not order:
+                let_go(loaded.copy)
+                continue
+            del self._orders[key]
+            if not loaded.error:
+                self._dropped.discard(key)
+                ledger = self._ledger(*key, order.count)
+                ledger.resume(order.epoch, order.attempt, loaded.saved, loaded.touched)
+                wanted.append(loaded)
+            self._report_loaded(loaded)
+        return wanted
+
+    def _report_loaded(self, loaded: Loaded) -> None:
+        order = loaded.order
+        self._tell(
+            {
+                "type": "loaded",
+                "region": order.region,
+                "evaluation": order.evaluation,
+                "load": order.load,
+                "error": loaded.error,
+                "bytes": loaded.bytes,
+                "rows": loaded.rows,
+                "seconds": loaded.seconds,
+            }
+        )
+
+    def _report_saved(self, snapshot: Snapshot) -> None:
+        self._tell(
+            {
+                "type": "saved",
+                "region": snapshot.ledger.region,
+                "evaluation": snapshot.ledger.evaluation,
+                "epoch": snapshot.epoch,
+                "name": snapshot.name,
+                "units": snapshot.units,
+                "bytes": snapshot.size,
+            }
+        )

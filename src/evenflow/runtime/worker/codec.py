@@ -1,0 +1,132 @@
+"""What is in the frames between feeders and a worker, as the worker sees it: rows come; results and errors go.
+
+pyarrow is imported by those who need it: a worker without an operator stays small.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from evenflow.errors import FunctionError, ProtocolError, described
+from evenflow.runtime.wire.frames import MAX_BODY, Frame
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from evenflow.runtime.worker.instances import Answer
+
+RESULT_BYTES = 8 * 1024 * 1024
+"""Larger results are sent in parts."""
+
+
+def read_schema(frame: Frame) -> pa.Schema:
+    """The schema of a feeder's rows."""
+    import pyarrow as pa
+
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(frame.body))
+    except Exception as error:  # Arrow has no one class for bytes it cannot read
+        raise ProtocolError(f"a SCHEMA frame holds no schema: {error}") from None
+
+
+def read_batch(frame: Frame, schema: pa.Schema) -> pa.RecordBatch:
+    """A feeder's rows."""
+    import pyarrow as pa
+
+    try:
+        batch = pa.ipc.read_record_batch(pa.py_buffer(frame.body), schema)
+        batch.validate()
+        for column in batch.columns:
+            _check(column)
+    except Exception as error:
+        raise ProtocolError(f"frame {frame.sequence} is no record batch of its schema: {error}") from None
+    return batch
+
+
+def _check(column: pa.Array) -> None:
+    """Refuse a column that would be read beyond its bytes. Numbers cannot be; texts cost 1 ns a row here."""
+    import pyarrow.types as pt
+
+    kind = column.type
+    if pt.is_primitive(kind) or pt.is_null(kind) or pt.is_decimal(kind) or pt.is_fixed_size_binary(kind):
+        return
+    wide = pt.is_large_string(kind) or pt.is_large_binary(kind)
+    if pt.is_nested(kind):
+        column.view(_as_bytes(kind)).validate(full=True)
+    elif not wide and not pt.is_string(kind) and not pt.is_binary(kind):
+        column.validate(full=True)
+    elif len(column):
+        import numpy as np
+
+        edges: Any = np.frombuffer(column.buffers()[1], np.int64 if wide else np.int32)
+        edges = edges[column.offset : column.offset + len(column) + 1]
+        if (edges[1:] < edges[:-1]).any():
+            raise ValueError("the places of its texts are not in order")
+
+
+def _as_bytes(kind: pa.DataType) -> pa.DataType:
+    """A type of the same layout, with bytes for texts: those of Spark may be no UTF-8."""
+    import pyarrow as pa
+
+    if pa.types.is_string(kind):
+        return pa.binary()
+    if pa.types.is_large_string(kind):
+        return pa.large_binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_as_bytes(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_as_bytes(kind.key_type), kind.item_field.with_type(_as_bytes(kind.item_type)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_as_bytes(kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_as_bytes(kind.value_type)))
+    return kind
+
+
+def parts_of(answer: Answer) -> list[memoryview]:
+    """Results, with their places if these are told, as bodies of about RESULT_BYTES at most, one at least."""
+    if answer.origin is None:
+        return list(_parts(answer.batch))
+    import pyarrow as pa
+
+    from evenflow.operators.hosted import ORIGIN
+
+    return list(_parts(answer.batch.append_column(ORIGIN, pa.array(answer.origin))))
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[memoryview]:
+    count = max(1, -(-batch.nbytes // RESULT_BYTES))
+    step = max(1, -(-batch.num_rows // count))
+    for start in range(0, max(1, batch.num_rows), step):
+        piece = batch if count == 1 else batch.slice(start, step)
+        body = memoryview(piece.serialize())
+        if body.nbytes > MAX_BODY:
+            raise FunctionError(
+                f"{piece.num_rows} rows of the result take {body.nbytes} bytes, over the {MAX_BODY} bytes a frame can "
+                "hold: return smaller values"
+            )
+        yield body
+
+
+def error_body(worker: int, error: BaseException, where: str) -> bytes:
+    """What went wrong, and which row it seems to come from."""
+    trace = "".join(traceback.format_exception(type(error), error, _without_ours(error.__traceback__)))
+    said = {"error": _printable(described(error)), "traceback": _printable(trace[-20_000:])}
+    return json.dumps({"worker": worker, "where": where} | said).encode()
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """Where the user's own code begins; all of it if there is none."""
+    rest = trace
+    while rest is not None and str(rest.tb_frame.f_globals.get("__name__", "")).startswith("evenflow."):
+        rest = rest.tb_next
+    return rest or trace
+
+
+def _printable(text: str) -> str:
+    """Without lone surrogates, which Spark cannot pass on."""
+    return text.encode("utf-8", "backslashreplace").decode()

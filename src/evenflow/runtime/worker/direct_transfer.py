@@ -1,0 +1,210 @@
+"""The mover: a worker's second thread, which sends units to other workers and receives theirs (flux §5.1, StateMover).
+
+State goes over connections of its own with deep buffers, so that rows are processed meanwhile. What has arrived, or
+could not be delivered, waits in `inbox` for the worker's loop, which is woken. What the controller has not announced is
+refused by its label, unread.
+"""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from evenflow.errors import EvenflowError, ProtocolError, described
+from evenflow.runtime.threads import heard
+from evenflow.runtime.wire.channel import Channel, PeerGone
+from evenflow.runtime.wire.frames import Frame, Kind
+from evenflow.runtime.wire.poller import Lost, Received, Switchboard
+from evenflow.runtime.worker.move_label import Label, Part, remember
+
+BUFFER = 4 * 1024 * 1024
+"""SO_SNDBUF and SO_RCVBUF of these connections."""
+PART_BYTES = 64 * 1024 * 1024
+"""State is cut into frames of this size; a unit may be larger than any frame."""
+SWITCH_S = 0.0005
+"""The mover must not wait for the interpreter each time it has read a little: with Python's own 5 ms, a move of 10 MB
+took twice as long on a busy machine (median 176 ms against 83)."""
+REMEMBERED = 1000
+"""Movements sent over one connection that are reported undelivered when it breaks: the latest of them."""
+LABEL_BYTES = 32 * 1024 * 1024
+"""What is kept, at most, of a parcel that was not let in yet."""
+CONNECT_S = 10.0
+CLOSE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """The units of one movement, in parts: what they are (`Label`), a pickle, then the buffers it speaks of."""
+
+    move: int
+    parts: list[Part]
+    host: str = ""
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """The target of a movement could not be reached, or went away."""
+
+    move: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Somebody brought what was not announced; nothing of it was read."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class _Arriving:
+    """A parcel that is on its way in."""
+
+    move: int
+    parts: list[Part]
+    admitted: bool = False
+
+
+class Mover:
+    """Owns a thread, a listener and the connections to the other movers."""
+
+    def __init__(self, secret: bytes, wake: Callable[[], None]) -> None:
+        self.inbox: queue.SimpleQueue[Parcel | Undelivered | Refused] = queue.SimpleQueue()
+        self.port = 0
+        self.key = secrets.token_hex(16)
+        """Of this worker in this life: only the controller is told."""
+        self.failure = ""
+        """Why the thread has ended, if it should not have."""
+        self._wake = wake
+        self._board = Switchboard(secret, buffer=BUFFER)
+        self._outbox: queue.SimpleQueue[Parcel] = queue.SimpleQueue()
+        self._channels: dict[tuple[str, int], Channel] = {}
+        self._sent: dict[Channel, deque[int]] = {}
+        self._arriving: dict[Channel, _Arriving] = {}
+        self._admitted: dict[int, None] = {}
+        """Movements that came: none comes twice."""
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def start(self, host: str) -> None:
+        """Listen on `host`."""
+        sys.setswitchinterval(SWITCH_S)
+        self.port = self._board.listen(host)
+        self._thread = threading.Thread(
+            target=heard, args=(self._run, self._failed), name="evenflow-mover", daemon=True
+        )
+        self._thread.start()
+
+    def send(self, parcel: Parcel) -> None:
+        """Send a parcel in the background."""
+        self._outbox.put(parcel)
+        self._board.wake()
+
+    def close(self) -> None:
+        """End the thread and close its connections."""
+        self._closing = True
+        if self._thread is not None:
+            self._board.wake()
+            self._thread.join(CLOSE_S)
+            if self._thread.is_alive():
+                raise EvenflowError(f"the mover's thread did not end within {CLOSE_S:g} s")
+        self._board.close()
+
+    def _failed(self, error: BaseException) -> None:
+        self.failure = described(error)
+        self._wake()
+
+    def _run(self) -> None:
+        while not self._closing:
+            for happening in self._board.poll(1.0):
+                match happening:
+                    case Received(channel=channel, frame=frame):
+                        self._received(channel, frame)
+                    case Lost(channel=channel, reason=reason):
+                        self._lost(channel, reason)
+            while not self._outbox.empty():
+                self._dispatch(self._outbox.get())
+
+    def _dispatch(self, parcel: Parcel) -> None:
+        try:
+            channel = self._channel(parcel.host, parcel.port)
+            self._sent[channel].append(parcel.move)
+            pieces = [(number, piece) for number, part in enumerate(parcel.parts) for piece in _cut(part)]
+            for place, (number, piece) in enumerate(pieces, 1):
+                channel.send(Frame(Kind.STATE, piece, parcel.move, unit=number, more=place < len(pieces)))
+        except PeerGone as error:
+            self._deliver(Undelivered(parcel.move, str(error)))
+        except Exception as error:  # it costs this movement, which is taken back, and no other
+            self._deliver(Undelivered(parcel.move, described(error)))
+
+    def _channel(self, host: str, port: int) -> Channel:
+        channel = self._channels.get((host, port))
+        if channel is None:
+            channel = self._board.connect(host, port, "another worker's mover", CONNECT_S)
+            self._channels[host, port] = channel
+            self._sent[channel] = deque(maxlen=REMEMBERED)
+        return channel
+
+    def _received(self, channel: Channel, frame: Frame) -> None:
+        try:
+            parcel = self._take(channel, frame)
+        except Exception as error:  # its sender notices, and the movement is taken back
+            reason = f"{channel.peer}: {error if isinstance(error, ProtocolError) else described(error)}"
+            self._board.drop(channel)
+            self._lost(channel, reason)
+            self._deliver(Refused(reason))
+            return
+        if parcel is not None:
+            self._deliver(parcel)
+
+    def _take(self, channel: Channel, frame: Frame) -> Parcel | None:
+        """Put the next frame of a parcel to the others; the parcel, once it is whole."""
+        if frame.kind is not Kind.STATE:
+            raise ProtocolError(f"a worker's mover sent a {frame.kind.name} frame")
+        arriving = self._arriving.setdefault(channel, _Arriving(frame.sequence, []))
+        parts = arriving.parts
+        if frame.sequence != arriving.move or frame.unit not in (len(parts), max(0, len(parts) - 1)):
+            raise ProtocolError(f"part {frame.unit} of movement {frame.sequence} came out of turn")
+        if frame.unit and not arriving.admitted:
+            self._admit(arriving)
+        if frame.unit < len(parts):  # the part was cut; unpickled arrays are to be written to, so not bytes
+            parts[frame.unit] = bytearray().join((parts[frame.unit], frame.body))
+        else:
+            parts.append(frame.body)
+        if not arriving.admitted and len(parts[0]) > LABEL_BYTES:
+            raise ProtocolError(f"the label of movement {frame.sequence} has more than {LABEL_BYTES} bytes")
+        if frame.more:
+            return None
+        if not arriving.admitted:
+            self._admit(arriving)
+        del self._arriving[channel]
+        return Parcel(arriving.move, parts)
+
+    def _admit(self, arriving: _Arriving) -> None:
+        """Refuse a parcel of which no more than its label is here, if nobody announced it."""
+        Label.read(arriving.parts[0]).check(self.key, arriving.move)
+        if arriving.move in self._admitted:
+            raise ProtocolError(f"movement {arriving.move} comes again")
+        remember(self._admitted, arriving.move)
+        arriving.admitted = True
+
+    def _lost(self, channel: Channel, reason: str) -> None:
+        self._arriving.pop(channel, None)
+        self._channels = {address: other for address, other in self._channels.items() if other is not channel}
+        for move in self._sent.pop(channel, ()):  # those that have long arrived do not mind
+            self._deliver(Undelivered(move, reason))
+
+    def _deliver(self, news: Parcel | Undelivered | Refused) -> None:
+        self.inbox.put(news)
+        self._wake()
+
+
+def _cut(part: Part) -> list[memoryview]:
+    view = memoryview(part).cast("B")
+    return [view[start : start + PART_BYTES] for start in range(0, max(1, view.nbytes), PART_BYTES)]

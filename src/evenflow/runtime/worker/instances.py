@@ -1,0 +1,80 @@
+"""Copies of keyed operators on a worker: each with its state in memory, or within the worker's budget (`state.paging`).
+
+A budget makes answers come in parts: rows of units that are on disk wait there, and are answered when their units are
+brought back, which happens at the latest when their feeder asks for it (`drain`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from evenflow.operators.hosted import Hosted
+from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
+from evenflow.state.paging.paged import Done, Paged
+from evenflow.state.paging.pool import Pool
+from evenflow.state.paging.spill import sweep
+
+State = KeyedOperator | Paged
+"""What has the state of one evaluation: both take units out and in alike."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """Results of a frame, or of some of its rows."""
+
+    tag: Any
+    """The frame."""
+    batch: pa.RecordBatch
+    origin: Origin | None
+    """For each result the place in the frame of the row it comes from; None where that is plain or nobody cares."""
+    last: bool
+    """Whether these are the last of the frame."""
+
+
+class Copies:
+    """Makes copies of operators, and has the pool they share.
+
+    What does not fit goes to the directory for temporary files; what killed workers left there is removed first.
+    """
+
+    def __init__(self, budget: int | None = None) -> None:
+        self.pool = Pool(budget) if budget else None
+        if budget:
+            sweep(tempfile.gettempdir())
+            pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps a third of a budget of freed rows
+
+    def fresh(self, hosted: Hosted) -> State:
+        """A copy without state."""
+        if self.pool is None:
+            return hosted.fresh()
+        return Paged(hosted, self.pool, tempfile.gettempdir(), time.monotonic, ordered=hosted.ordered)
+
+
+def process(state: State, hosted: Hosted, tag: Any, rows: pa.RecordBatch, units: Units, keys: Keys) -> list[Answer]:
+    """Apply the rows of a frame; the answers there are, to this frame and to earlier ones."""
+    if isinstance(state, Paged):
+        return answers(hosted, state.process(tag, rows, units, keys))
+    out, origin = hosted.process(state, rows, units, keys, hosted.ordered)
+    return [Answer(tag, out, origin, True)]
+
+
+def answers(hosted: Hosted, done: list[Done]) -> list[Answer]:
+    """What paged state gives, as feeders want to know it."""
+    told = hosted.ordered or hosted.adds
+    return [
+        Answer(
+            each.tag, each.batch, (each.places if each.origin is None else each.origin) if told else None, not each.left
+        )
+        for each in done
+    ]
+
+
+def let_go(state: State | None) -> None:
+    """Forget state, and its files."""
+    if isinstance(state, Paged):
+        state.close()

@@ -1,0 +1,193 @@
+"""What a worker holds of keyed operators: copies with their state, which units have left, and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.errors import EvenflowError, ProtocolError
+from evenflow.operators.hosted import Hosted
+from evenflow.operators.keyed import Units
+from evenflow.runtime.worker.instances import Answer, Copies, State, answers, let_go
+from evenflow.state.paging.paged import Paged
+
+SIZES_S = 1.0
+"""State is measured this often."""
+SIZED = 4096
+"""Units whose state is measured at a time, at most."""
+
+
+@dataclass(slots=True)
+class Region:
+    """One keyed operator on this worker."""
+
+    operator: str
+    units: int
+    feeders: int = 0
+    copies: dict[str, State] = field(default_factory=dict)
+    away: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+    """By evaluation, marks units that have left: rows of theirs must not come here."""
+    active: npt.NDArray[np.bool_] = field(init=False)
+    """Units that had rows, or came from elsewhere, since their state was measured."""
+    seen: list[Units] = field(default_factory=list)
+    busy_s: float = 0.0
+    rows: int = 0
+    bytes: int = 0
+    reported: float = 0.0
+    waited_s: float = 0.0
+    measured: float = 0.0
+    counted: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By evaluation, what the operator had counted when that was last told."""
+
+    def __post_init__(self) -> None:
+        self.active = np.zeros(self.units, np.bool_)
+
+    @property
+    def paged(self) -> list[Paged]:
+        """The copies whose state may be on disk."""
+        return [state for state in self.copies.values() if isinstance(state, Paged)]
+
+    def mark_away(self, evaluation: str, units: int | list[int]) -> None:
+        """These units have left."""
+        if evaluation not in self.away:
+            self.away[evaluation] = np.zeros(self.units, np.bool_)
+        self.away[evaluation][units] = True
+
+    def mark_here(self, units: list[int]) -> None:
+        """These units have come back."""
+        for gone in self.away.values():
+            gone[units] = False
+
+    def news(self, now: float, waited_s: float) -> dict[str, Any]:
+        """What was done since this was last asked; state is measured now and then, and after the last feeder."""
+        counts = np.bincount(np.concatenate(self.seen)) if self.seen else np.zeros(0, np.int64)
+        units = np.flatnonzero(counts).astype(np.int32)
+        self.active[units] = True
+        sized = self._due(now) if now - self.measured >= SIZES_S or not self.feeders else units[:0]
+        news = {
+            "seconds": now - self.reported,
+            "idle_s": waited_s - self.waited_s,
+            "busy_s": self.busy_s,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "units": units,
+            "unit_rows": counts[units],
+            "on_disk": self._on_disk(),
+            "sized": sized,
+            "sizes": self._sizes(sized),
+            "counts": self._newly_counted(),
+        }
+        self.seen, self.busy_s, self.rows, self.bytes = [], 0.0, 0, 0
+        self.reported, self.waited_s = now, waited_s
+        return news
+
+    def _due(self, now: float) -> Units:
+        """The units whose state is to be measured now."""
+        for gone in self.away.values():
+            self.active[gone] = False
+        sized = np.flatnonzero(self.active)[:SIZED].astype(np.int32)
+        self.active[sized] = False
+        self.measured = now
+        return sized
+
+    def _sizes(self, units: Units) -> npt.NDArray[np.int64]:
+        sizes = np.zeros(len(units), np.int64)
+        for copy in self.copies.values():
+            try:
+                sizes += copy.sizes(units)
+            except BaseException:  # the user's code: a size that cannot be told must not end a worker full of state
+                return np.zeros(len(units), np.int64)
+        return np.maximum(sizes, 0)
+
+    def _on_disk(self) -> Units:
+        """The units whose state is on disk."""
+        away = np.zeros(self.units, np.bool_)
+        for state in self.paged:
+            away |= ~state.resident
+        return np.flatnonzero(away).astype(np.int32)
+
+    def _newly_counted(self) -> dict[str, int]:
+        """What the copies have counted since this was last asked."""
+        sums: dict[str, int] = {}
+        before, self.counted = self.counted, {}
+        for evaluation, state in self.copies.items():
+            operator = state.operator if isinstance(state, Paged) else state
+            self.counted[evaluation] = {name: int(count) for name, count in operator.tallies().items()}
+            for name, count in self.counted[evaluation].items():
+                sums[name] = sums.get(name, 0) + count - before.get(evaluation, {}).get(name, 0)
+        return sums
+
+
+class Holdings(dict[str, Region]):
+    """The regions of one worker, by name."""
+
+    def __init__(
+        self, code: Callable[[str], Hosted | None], copies: Copies, give: Callable[[list[Answer]], None]
+    ) -> None:
+        super().__init__()
+        self.code = code
+        self.give = give
+        """Sends answers to the feeders they are for."""
+        self.forgotten: dict[tuple[str, str], None] = {}
+        """Regions and evaluations that are over."""
+        self._copies = copies
+
+    def hosted(self, region: Region) -> Hosted:
+        """Its operator's code, which must be here."""
+        hosted = self.code(region.operator)
+        if hosted is None:
+            raise ProtocolError(f"operator {region.operator} is not here yet")
+        self.check_units(region.operator, region.units)
+        return hosted
+
+    def check_units(self, operator: str, units: int) -> None:
+        """Refuse a number of units that is not the operator's own, if its code is here to say so."""
+        hosted = self.code(operator)
+        if isinstance(hosted, Hosted) and hosted.units != units:
+            raise ProtocolError(f"a feeder of operator {operator} speaks of {units} units: it has {hosted.units}")
+
+    def copy_of(self, region: Region, evaluation: str) -> State:
+        """The copy that has the state of an evaluation."""
+        copy = region.copies.get(evaluation)
+        if copy is None:
+            copy = region.copies[evaluation] = self._copies.fresh(self.hosted(region))
+        return copy
+
+    def receiving(self, name: str, operator: str) -> Region:
+        """A region of which units come here, known or not; the operator's code is here."""
+        if name not in self:
+            hosted = self.code(operator)
+            if not isinstance(hosted, Hosted):
+                raise EvenflowError(f"operator {operator} could not be loaded on this worker")
+            self[name] = Region(operator, hosted.units)
+        if not self[name].copies:
+            self[name].operator = operator
+        return self[name]
+
+    def settle(self, name: str, units: list[int]) -> None:
+        """Answer the rows that wait for some units, before these leave."""
+        for state in self[name].paged if name in self else ():
+            if state.pending_rows:
+                self.give(answers(self.hosted(self[name]), state.settle(units)))
+
+    def drop(self, name: str, evaluation: str) -> None:
+        """Let go of an evaluation's state."""
+        region = self.get(name)
+        if region is not None:
+            let_go(region.copies.pop(evaluation, None))
+            region.away.pop(evaluation, None)
+            if not region.copies and not region.feeders:
+                del self[name]
+
+    def memory(self) -> dict[str, int]:
+        """What all of them take of the worker's budget, and what is on disk."""
+        pool = self._copies.pool
+        return {
+            "memory": pool.budget or 0 if pool is not None else 0,
+            "resident": pool.held if pool is not None else 0,
+            "spilled": sum(state.spilled_bytes for region in self.values() for state in region.paged),
+        }

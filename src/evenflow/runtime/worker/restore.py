@@ -1,0 +1,177 @@
+"""Loading state from the store: on a thread of its own, into a fresh copy of the operator.
+
+For each unit its newest snapshot, then its rows in the logs since, batch by batch. Nothing else touches the copy until
+it is whole: no feeder is let in before all workers have said that they have their part.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.errors import EvenflowError, described
+from evenflow.operators.hosted import Hosted, units_of
+from evenflow.runtime.threads import heard
+from evenflow.runtime.worker.instances import Copies, State, let_go, process
+from evenflow.state.checkpoint.manifest import Log
+from evenflow.state.checkpoint.replay import replay
+from evenflow.state.checkpoint.unit_snapshots import load_units, read_index
+from evenflow.state.paging.paged import Paged
+from evenflow.state.store.base import Store
+from evenflow.state.store.opening import open_store
+from evenflow.state.store.retry import Patient
+from evenflow.state.store.sealed import Place
+
+CLOSE_S = 30.0
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Order:
+    """What is to be loaded."""
+
+    region: str
+    evaluation: str
+    operator: str
+    load: int
+    epoch: int
+    attempt: int
+    """That start from this state."""
+    count: int
+    """Of units in all."""
+    units: npt.NDArray[np.int32]
+    """Those this worker owns."""
+    prefix: str
+    snapshots: list[dict[str, Any]]
+    logs: list[dict[str, Any]]
+
+
+@dataclass(slots=True, eq=False)
+class Loaded:
+    """What came of it."""
+
+    order: Order
+    copy: State | None = None
+    saved: Longs = field(default_factory=lambda: np.empty(0, np.int64))
+    """By unit, the batch of the snapshot it came from; -1 without one."""
+    touched: Longs = field(default_factory=lambda: np.empty(0, np.int64))
+    """By unit, the latest batch in which it may have had rows."""
+    bytes: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    error: str = ""
+
+
+class Loader:
+    """Owns the threads that load; there is one for each order under way."""
+
+    def __init__(self, where: str | Place, wake: Callable[[], None], copies: Copies) -> None:
+        self._copies = copies
+        self.inbox: queue.SimpleQueue[Loaded] = queue.SimpleQueue()
+        self._where = where
+        self._wake = wake
+        self._closing = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self.progress: Callable[[], None] = lambda: None
+        """Called now and then while state is loaded in the worker's own loop, which says nothing else meanwhile."""
+
+    def start(self, order: Order, hosted: Hosted) -> None:
+        """Load in the background; with a budget of memory, which is counted in the worker's loop, at once."""
+        if self._copies.pool is not None:
+            self._run(order, hosted)
+            return
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        thread = threading.Thread(
+            target=heard,
+            args=(partial(self._run, order, hosted), partial(self._failed, order)),
+            name="evenflow-loader",
+            daemon=True,
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # there are too many threads
+            self._failed(order, error)
+        else:
+            self._threads.append(thread)
+
+    def close(self) -> None:
+        """Stop loading; what was loaded is not needed."""
+        self._closing.set()
+        for thread in self._threads:
+            thread.join(CLOSE_S)
+            if thread.is_alive():
+                raise EvenflowError(f"a loader's thread did not end within {CLOSE_S:g} s: the store hangs")
+
+    def _failed(self, order: Order, error: BaseException) -> None:
+        """Whatever it is, the controller is told that this load has come to nothing."""
+        self.inbox.put(Loaded(order, error=described(error)))
+        self._wake()
+
+    def _run(self, order: Order, hosted: Hosted) -> None:
+        began = time.perf_counter()
+        loaded = Loaded(order)
+        copy = None
+        try:
+            loaded.saved, loaded.touched = (np.full(order.count, -1, np.int64) for _ in range(2))
+            with Patient(open_store(self._where), self._closing.wait) as store:
+                copy = self._copies.fresh(hosted)
+                self._install(store, loaded, copy)
+                self._replay(store, loaded, copy, hosted)
+            loaded.copy = copy
+        except BaseException as error:  # the store's, or the user's code
+            let_go(copy)
+            loaded.error = described(error)
+        loaded.seconds = time.perf_counter() - began
+        self.inbox.put(loaded)
+        self._wake()
+
+    def _install(self, store: Store, loaded: Loaded, copy: State) -> None:
+        order = loaded.order
+        missing = set(order.units.tolist())
+        for snapshot in reversed(order.snapshots):
+            self._check_open()
+            name = str(snapshot["name"])
+            get = partial(store.get, name)
+            index = read_index(get, name)
+            mine = missing & index.entries.keys()
+            for unit, state in load_units(get, mine, name, index).items():
+                self._check_open()
+                if state is not None:
+                    copy.install(unit, state)
+            loaded.bytes += sum(index.entries[unit].nbytes for unit in mine)
+            loaded.saved[list(mine)] = int(snapshot["epoch"])
+            missing -= mine
+
+    def _replay(self, store: Store, loaded: Loaded, copy: State, hosted: Hosted) -> None:
+        order = loaded.order
+        owned = np.zeros(order.count, np.bool_)
+        owned[order.units] = True
+        for log in order.logs:
+            epoch = int(log["epoch"])
+            wanted = owned & (loaded.saved < epoch)
+            if not wanted.any():
+                continue
+            names = Log(epoch, int(log["attempt"]), log["segments"]).names(order.prefix)
+            for batch in replay(store, names, wanted, units_of):
+                self._check_open()
+                process(copy, hosted, None, *hosted.unpacked(batch))
+                loaded.rows += batch.num_rows
+                loaded.bytes += batch.nbytes
+            loaded.touched[wanted] = epoch
+        if isinstance(copy, Paged):
+            copy.drain()
+
+    def _check_open(self) -> None:
+        if self._closing.is_set():
+            raise EvenflowError("the worker is stopping")
+        if self._copies.pool is not None:
+            self.progress()

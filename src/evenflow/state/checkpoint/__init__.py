@@ -1,0 +1,1 @@
+"""What the blobs of a checkpoint hold: manifests, logs, snapshots of units."""

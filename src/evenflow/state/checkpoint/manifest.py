@@ -1,0 +1,160 @@
+"""Manifests: which blobs make up an attempt at an epoch, or the state at the end of one.
+
+`begun`, `whole` and `epoch` (`evenflow.state.store.blob_names`) each name the one they follow: `begun` and `whole` the
+state that their attempt started from, `epoch` the manifest that was put before it. `chain` follows them, so that what
+is missing is missed. Drivers put all three, with the claim they are put under (`evenflow.state.store.fence`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import xxhash
+
+from evenflow.errors import StoreError
+from evenflow.state.store.base import Store, corrupt
+from evenflow.state.store.blob_names import begun_name, epoch_name, log_name, parse, prefix_of, whole_name
+from evenflow.state.store.layout import FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """All segments of one attempt at one epoch."""
+
+    epoch: int
+    attempt: int
+    segments: Mapping[str, int]
+    """By worker and incarnation, "W.I": how many."""
+
+    def names(self, prefix: str) -> list[list[str]]:
+        """The names of the segments, a list for each worker, in order: what `replay` takes."""
+        return [
+            [log_name(prefix, self.epoch, self.attempt, writer, segment) for segment in range(count)]
+            for writer, count in sorted(self.segments.items())
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What is durable: of one attempt (`whole/E.A`: no snapshots, one log), or of all up to an epoch (`epoch/E`).
+
+    In `begun/E.A` it only names an attempt.
+    """
+
+    region: str
+    query: str
+    operator: str
+    """Tells whether the state is that of the operator which is to go on with it."""
+    units: int
+    """How many there are."""
+    epoch: int
+    attempt: int
+    partitions: tuple[int, ...]
+    """Of the input, that had rows and are through."""
+    snapshots: tuple[str, ...] = ()
+    """Names of blobs; of a unit that is in several, the one of the latest epoch counts."""
+    logs: tuple[Log, ...] = ()
+    """Ascending by epoch."""
+    kind: str = "epoch"
+    """Or whole, or begun."""
+    expected: int = 0
+    """Of a whole attempt: how many partitions there were, with rows or without."""
+    before: tuple[int, int] | None = None
+    """Epoch and attempt of what it follows; None: it is the first."""
+    run: str = ""
+    """Which start of the query the attempt was made by."""
+    format: int = FORMAT
+    written: float = field(default=0.0, compare=False)
+    """Seconds since 1970; `put_manifest` fills it in."""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Which state, or which attempt, it is about."""
+        return self.epoch, self.attempt
+
+    @property
+    def name(self) -> str:
+        """The name of its blob."""
+        match self.kind:
+            case "begun":
+                return begun_name(self.prefix, *self.key)
+            case "whole":
+                return whole_name(self.prefix, *self.key)
+            case _:
+                return epoch_name(self.prefix, self.epoch)
+
+    @property
+    def prefix(self) -> str:
+        """What the names of all its blobs begin with."""
+        return prefix_of(self.region, self.query)
+
+    def blobs(self) -> Iterator[str]:
+        """All blobs it needs."""
+        yield from self.snapshots
+        for log in self.logs:
+            for names in log.names(self.prefix):
+                yield from names
+
+
+def put_manifest(store: Store, manifest: Manifest) -> str:
+    """Write it; gives the name of the blob."""
+    store.put(manifest.name, [encode(replace(manifest, written=time.time()))])
+    return manifest.name
+
+
+def read_manifest(store: Store, name: str) -> Manifest:
+    """The manifest in a blob; `CorruptState` if it is another's."""
+    found = decode(bytes(store.get(name)), name)
+    if found.name != name:
+        raise corrupt(name, 0, f"it holds what belongs in {found.name}")
+    return found
+
+
+def epochs(store: Store, prefix: str) -> list[int]:
+    """The epochs that have a manifest, newest first."""
+    parsed = (parse(name) for name, _ in store.names(f"{prefix}epoch/"))
+    return sorted((name.epoch for name in parsed if name is not None), reverse=True)
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The manifest as JSON, with a checksum of itself."""
+    fields = asdict(replace(manifest, logs=()))
+    fields["logs"] = [
+        {"epoch": log.epoch, "attempt": log.attempt, "segments": dict(log.segments)} for log in manifest.logs
+    ]
+    return sealed(fields)
+
+
+def decode(content: bytes, name: str = "") -> Manifest:
+    """The reverse of `encode`; `CorruptState` if any byte has changed."""
+    fields = unsealed(content, name)
+    if fields["format"] != FORMAT:
+        other = "a newer one" if fields["format"] > FORMAT else "that one, or start anew in another directory"
+        raise StoreError(f"blob {name} has format {fields['format']}, this evenflow reads {FORMAT}: install {other}")
+    known = {key: fields[key] for key in Manifest.__dataclass_fields__ if key in fields}
+    known["logs"] = tuple(Log(log["epoch"], log["attempt"], log["segments"]) for log in fields["logs"])
+    known["before"] = tuple(fields["before"]) if fields["before"] is not None else None
+    return Manifest(**known | {key: tuple(fields[key]) for key in ("partitions", "snapshots")})
+
+
+def sealed(fields: Any) -> bytes:
+    """JSON with a checksum of itself; in one way only, so that equal values are equal bytes."""
+    body = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    checksum = xxhash.xxh3_64_hexdigest(body.encode())
+    return f'{{"checksum":"{checksum}","manifest":{body}}}\n'.encode()
+
+
+def unsealed(content: bytes, name: str) -> dict[str, Any]:
+    """The reverse of `sealed`; `CorruptState` if any byte has changed."""
+    try:
+        fields: dict[str, Any] = json.loads(content)["manifest"]
+        intact = sealed(fields) == content
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise corrupt(name, 0, f"it is no manifest: {type(error).__name__}: {error}") from None
+    if not intact:
+        raise corrupt(name, 0, "it fails its checksum")
+    return fields

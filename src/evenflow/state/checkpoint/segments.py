@@ -1,0 +1,167 @@
+"""Log segments: what a worker was given, in the order in which it was applied.
+
+A segment is a series of records: the schema, then rows and tenures as they came, then the end. A record is a header
+(magic, kind, version, bytes of the body, a number), a checksum, and a body padded with zeros to a multiple of 32, so
+that Arrow can use the rows where they lie. The record's place in the segment seeds its checksum: records that were
+dropped, doubled or swapped do not pass, and the last record tells how many there are. Its seed has the blob's name in
+it, too: a segment under the name of another does not pass either.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from evenflow.errors import InvalidArgument, StoreError
+from evenflow.state.store.base import Part, corrupt, mark_of
+
+MAGIC = b"EVLG"
+VERSION = 1
+HEADER = struct.Struct("<4sBB2xQQ")
+"""magic, kind, version, bytes of the body, number; the checksum of it all follows."""
+CHECKSUM = struct.Struct("<Q")
+HEADER_BYTES = HEADER.size + CHECKSUM.size
+ALIGN = 32
+
+
+class Kind(IntEnum):
+    """What a record holds."""
+
+    SCHEMA = 1
+    """The Arrow schema of the rows."""
+    ROWS = 2
+    """An Arrow record batch without its schema."""
+    TENURE = 3
+    """Units, 64 bits each, that arrived by a movement; the header's number says which."""
+    END = 4
+    """Nothing; the header's number says how many records came before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that were applied."""
+
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """From here on rows of these units are those that came after movement `move`."""
+
+    move: int
+    units: list[int]
+
+
+class SegmentWriter:
+    """Collects the records of one segment. Bodies are kept as they are, not copied: they must not change until put."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.nbytes = 0
+        """Of the segment so far."""
+        self.records = 0
+        """Rows and tenures so far."""
+        self._parts: list[Part] = []
+        self._count = 0
+        self._finished = False
+        self._add(Kind.SCHEMA, memoryview(schema.serialize()))
+
+    def rows(self, body: Part) -> None:
+        """Append a record batch, as `RecordBatch.serialize` gives it."""
+        self._add(Kind.ROWS, body)
+        self.records += 1
+
+    def tenure(self, move: int, units: list[int]) -> None:
+        """Append that these units have arrived by movement `move`, which is over 0."""
+        if move < 1:
+            raise InvalidArgument(f"move is {move}: movements are numbered from 1")
+        self._add(Kind.TENURE, np.asarray(units, "<i8").tobytes(), move)
+        self.records += 1
+
+    def finish(self, name: str = "") -> list[Part]:
+        """All parts of the segment, for `Store.put` under a name; nothing can be appended any more."""
+        if not self._finished:
+            self._add(Kind.END, b"", self._count, mark_of(name))
+            self._finished = True
+        return self._parts
+
+    def _add(self, kind: Kind, body: Part, number: int = 0, mark: int = 0) -> None:
+        if self._finished:
+            raise InvalidArgument("the segment is finished: start another")
+        view = memoryview(body).cast("B")
+        head = HEADER.pack(MAGIC, kind, VERSION, view.nbytes, number)
+        padding = -view.nbytes % ALIGN
+        self._parts += [head + CHECKSUM.pack(_checksum(head, view, self._count ^ mark)), view]
+        if padding:
+            self._parts.append(bytes(padding))
+        self._count += 1
+        self.nbytes += HEADER_BYTES + view.nbytes + padding
+
+
+def read_segment(content: Part, name: str = "") -> tuple[pa.Schema, Iterator[Rows | Tenure]]:
+    """The schema, and the records one by one; rows use the memory of `content`.
+
+    `CorruptState` names the blob and the byte, at the latest when the iterator comes to the damage; only one that has
+    come to its end has seen the whole segment.
+    """
+    records = _records(memoryview(content).cast("B"), name)
+    offset, kind, _, body = next(records, (0, Kind.END, 0, memoryview(b"")))
+    if kind != Kind.SCHEMA:
+        raise corrupt(name, offset, f"the first record is of kind {kind}, not a schema")
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(body))
+    except (pa.ArrowException, OSError) as error:
+        raise corrupt(name, offset, f"its schema cannot be read: {error}") from error
+    return schema, _contents(records, schema, name)
+
+
+def _contents(
+    records: Iterator[tuple[int, int, int, memoryview]], schema: pa.Schema, name: str
+) -> Iterator[Rows | Tenure]:
+    for offset, kind, number, body in records:
+        if kind == Kind.ROWS:
+            try:
+                yield Rows(pa.ipc.read_record_batch(pa.py_buffer(body), schema))
+            except (pa.ArrowException, OSError) as error:
+                raise corrupt(name, offset, f"its rows cannot be read: {error}") from error
+        elif kind == Kind.TENURE:
+            yield Tenure(number, np.frombuffer(body, "<i8").tolist())
+        else:
+            raise corrupt(name, offset, f"there is no kind {kind} of records, or not here")
+
+
+def _records(view: memoryview, name: str) -> Iterator[tuple[int, int, int, memoryview]]:
+    """Offset, kind, number and body of each record, checked, but for the last."""
+    offset = count = 0
+    while True:
+        body_at = offset + HEADER_BYTES
+        if body_at > view.nbytes:
+            raise corrupt(name, offset, f"it ends in the middle: record {count} is missing")
+        magic, kind, version, length, number = HEADER.unpack_from(view, offset)
+        if magic != MAGIC:
+            raise corrupt(name, offset, f"record {count} starts with {bytes(magic)!r}, not {MAGIC!r}")
+        end = body_at + length + -length % ALIGN
+        if end > view.nbytes:
+            raise corrupt(name, offset, f"of record {count} {view.nbytes - body_at} bytes of {length} are there")
+        body, padding = view[body_at : body_at + length], view[body_at + length : end]
+        head = view[offset : offset + HEADER.size]
+        sums = {_checksum(head, body, count ^ mark) for mark in ({0, mark_of(name)} if kind == Kind.END else {0})}
+        if CHECKSUM.unpack_from(view, offset + HEADER.size)[0] not in sums or any(padding):
+            raise corrupt(name, offset, f"record {count} fails its checksum, or is of another blob")
+        if version > VERSION:
+            raise StoreError(f"blob {name} has version {version}, this evenflow reads up to {VERSION}: install a newer")
+        if kind == Kind.END:
+            break
+        yield offset, kind, number, body
+        offset, count = end, count + 1
+    if number != count or end != view.nbytes:
+        raise corrupt(name, offset, f"it ends after {count} records of {number}, {view.nbytes - end} bytes too early")
+
+
+def _checksum(head: bytes | memoryview, body: memoryview, number: int) -> int:
+    return xxhash.xxh3_64_intdigest(body, seed=xxhash.xxh3_64_intdigest(head, seed=number))

@@ -1,0 +1,151 @@
+"""What is in a store, and whether it is sound: the figures behind `evenflow state`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from evenflow.errors import BlobMissing, CorruptState, StoreError
+from evenflow.state.checkpoint.chain import QUERIES, latest, missing, unfinished, vanished
+from evenflow.state.checkpoint.manifest import Log, Manifest, read_manifest
+from evenflow.state.checkpoint.segments import Rows, read_segment
+from evenflow.state.checkpoint.unit_snapshots import check_units, read_index
+from evenflow.state.store.base import Store
+from evenflow.state.store.blob_names import BlobName, parse
+
+
+@dataclass(slots=True)
+class Query:
+    """All blobs of one operator and query."""
+
+    region: str
+    query: str
+    prefix: str
+    blobs: dict[str, int] = field(default_factory=dict)
+    """Bytes by name."""
+    manifests: dict[int, Manifest] = field(default_factory=dict)
+    """Those that can be read, by epoch."""
+
+    @property
+    def newest(self) -> Manifest | None:
+        """The manifest of the latest epoch."""
+        return self.manifests[max(self.manifests)] if self.manifests else None
+
+    @property
+    def nbytes(self) -> int:
+        """Of all its blobs."""
+        return sum(self.blobs.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One blob of unit states."""
+
+    name: str
+    epoch: int
+    units: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A blob that is damaged or missing."""
+
+    name: str
+    why: str
+    epoch: int
+    restorable: tuple[int, ...]
+    """Epochs of the same operator and query whose state can still be rebuilt."""
+
+
+def survey(store: Store) -> list[Query]:
+    """Every operator and query that has something in the store."""
+    found: dict[str, Query] = {}
+    for name, nbytes in store.names():
+        blob = parse(name)
+        if blob is None:
+            continue
+        query = found.setdefault(blob.prefix, Query(blob.region, blob.query, blob.prefix))
+        query.blobs[name] = nbytes
+        if blob.kind == "epoch":
+            try:
+                query.manifests[blob.epoch] = read_manifest(store, name)
+            except (CorruptState, BlobMissing):  # `verify` says why
+                continue
+    return [found[prefix] for prefix in sorted(found)]
+
+
+def snapshots(store: Store, manifest: Manifest) -> Iterator[Snapshot]:
+    """How many units each snapshot of a manifest has, and how large they are."""
+    for name in manifest.snapshots:
+        index = read_index(partial(store.get, name), name)
+        blob = parse(name)
+        nbytes = sum(entry.nbytes for entry in index.entries.values())
+        yield Snapshot(name, blob.epoch if blob else -1, len(index.entries), nbytes)
+
+
+def count_rows(store: Store, log: Log, prefix: str) -> Iterator[tuple[str, int, int]]:
+    """Name, bytes and rows of each segment of a log; reads them all."""
+    for names in log.names(prefix):
+        for name in names:
+            content = store.get(name)
+            _, records = read_segment(content, name)
+            yield name, content.nbytes, sum(record.batch.num_rows for record in records if isinstance(record, Rows))
+
+
+def verify(store: Store, watch: Callable[[int], None] = lambda nbytes: None) -> list[Bad]:
+    """Read every blob, check every checksum and that nothing is missing; tells `watch` how many bytes are done."""
+    queries = survey(store)
+    found = []
+    there = {query.prefix for query in queries}
+    for name, nbytes in store.names(QUERIES):
+        found += [Bad(*gone, -1, ()) for gone in vanished(store, name, there)]
+        watch(nbytes)
+    for query in queries:
+        faults: dict[str, str] = {}
+        for name, nbytes in query.blobs.items():
+            if why := _fault(store, name):
+                faults[name] = why
+            watch(nbytes)
+        for manifest in query.manifests.values():
+            for name in manifest.blobs():
+                if name not in query.blobs:
+                    faults[name] = f"it is missing; the manifest of epoch {manifest.epoch} needs it"
+        for name, why in missing(store, query.prefix, query.region, query.query):
+            faults.setdefault(name, why)
+        sound = tuple(sorted(epoch for epoch, it in query.manifests.items() if not faults.keys() & set(it.blobs())))
+        for name, why in sorted(faults.items()):
+            blob = parse(name)
+            found.append(Bad(name, why, blob.epoch if blob else -1, sound))
+    return found
+
+
+def unfinished_batches(store: Store) -> list[tuple[Query, str]]:
+    """Queries whose last batch has begun and has no note that it is whole, and the name which that would have."""
+    notes = ((query, unfinished(latest(store, query.prefix), sys.maxsize)) for query in survey(store))
+    return [(query, name) for query, name in notes if name]
+
+
+def _fault(store: Store, name: str) -> str:
+    """Why the blob is bad; empty if it is not, or was deleted meanwhile."""
+    blob = parse(name)
+    try:
+        if blob is not None:
+            _check(store, name, blob)
+    except BlobMissing:
+        return ""
+    except (CorruptState, StoreError) as error:
+        return str(error)
+    return ""
+
+
+def _check(store: Store, name: str, blob: BlobName) -> None:
+    if blob.kind == "units":
+        check_units(partial(store.get, name), name)
+    elif blob.kind == "log":
+        for _ in read_segment(store.get(name), name)[1]:
+            pass
+    else:
+        read_manifest(store, name)

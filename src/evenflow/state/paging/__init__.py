@@ -1,0 +1,1 @@
+"""Keyed state within a memory budget: units on disk, and their pending input."""

@@ -1,0 +1,166 @@
+"""Units on disk, in groups: what went to disk together is in one file, and has its pending input side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.errors import SpillError
+from evenflow.state.paging.pending import Pending
+from evenflow.state.paging.spill import Part, Segment
+
+FEW = 16
+"""Files that are no reason to make fewer, larger ones of them."""
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Some units in one file."""
+
+    number: int
+    segment: Segment
+    units: list[int] = field(default_factory=list)
+    weight: int = 0
+    """What they weigh in memory."""
+
+
+class Groups:
+    """The queue of groups, in the order in which they went to disk. Units are added to the last until it is full."""
+
+    def __init__(
+        self, of: npt.NDArray[np.int32], weight: Longs, pending: Pending, segment: Callable[[], Segment]
+    ) -> None:
+        self.of = of
+        """The number of each unit's group; -1 if it is not on disk."""
+        self._weight = weight
+        self._pending = pending
+        self._segment = segment
+        self._groups: dict[int, Group] = {}
+        self._open: Group | None = None
+        self._made = 0
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(list(self._groups.values()))
+
+    def holding(self, unit: int) -> Group:
+        """The group of a unit on disk."""
+        return self._groups[int(self.of[unit])]
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The files."""
+        return list({id(group.segment): group.segment for group in self}.values())
+
+    def add(self, items: list[tuple[int, list[Part]]], full: int) -> None:
+        """Write units to the last group, or to a new one if that weighs `full`; all or, with a SpillError, none."""
+        if self._open is None or self._open.weight >= full:
+            with suppress(SpillError):  # no space for larger files: then there are many small ones
+                self._tidy(full)
+        group = self._with_room(full)
+        group.segment.append(items)
+        self._enter(group, [unit for unit, _ in items])
+
+    def heavier(self, unit: int, by: int) -> None:
+        """A unit that was added weighs more than was thought."""
+        self.holding(unit).weight += by
+
+    def read(self, unit: int) -> list[Any]:
+        """The parts of a unit."""
+        ((_, parts),) = self.holding(unit).segment.read([unit])
+        return parts
+
+    def leave(self, group: Group, units: list[int]) -> None:
+        """Units of a group are no longer on disk."""
+        group.segment.drop(units)
+        gone = set(units)
+        group.units = [unit for unit in group.units if unit not in gone]
+        group.weight -= int(self._weight[units].sum())
+        self.of[units] = -1
+        if not group.units:
+            del self._groups[group.number]
+            self.seal(group)
+
+    def seal(self, group: Group) -> None:
+        """Add nothing more to a group."""
+        if self._open is group:
+            self._open = None
+
+    def waiting(self, group: Group) -> Longs:
+        """The group's units that have rows pending."""
+        units = np.array(group.units, np.int64)
+        return units[self._pending.waiting[units] > 0]
+
+    def first(self, window: int, fit: Callable[[Longs], bool], now: float) -> list[Group]:
+        """Groups with pending input whose units with rows weigh up to `window` together and `fit`; first come first."""
+        found: list[Group] = []
+        room = window
+        for group in self:
+            units = self.waiting(group)
+            if not len(units) or not fit(units):
+                continue
+            weight = int(self._weight[units].sum())
+            if weight > window and len(units) > 1:
+                return found or [self._split(group, units, window, now)]
+            if found and weight > room:
+                break
+            found.append(group)
+            room -= weight
+        return found
+
+    def _split(self, group: Group, units: Longs, window: int, now: float) -> Group:
+        """Groups that fit, in place of one that does not, which have its file in common; the first of them."""
+        pieces = self._pending.gather([group.number], units)
+        made: list[Group] = []
+        for unit in units.tolist():
+            weight = int(self._weight[unit])
+            if not made or made[-1].weight + weight > window:
+                made.append(self._new(group.segment))
+            made[-1].units.append(unit)
+            made[-1].weight += weight
+            self.of[unit] = made[-1].number
+        group.units = [unit for unit in group.units if self.of[unit] == group.number]
+        group.weight -= sum(each.weight for each in made)
+        self.seal(group)
+        rest = {number: each for number, each in self._groups.items() if each.units}
+        self._groups = {each.number: each for each in made} | rest
+        for piece in pieces:
+            self._pending.add(piece.load(), now)
+        return made[0]
+
+    def _tidy(self, full: int) -> None:
+        """If there are many files with little in them: write what nobody waits for into new ones."""
+        segments = self.segments
+        if len(segments) <= FEW + 2 * sum(segment.live for segment in segments) // full:
+            return
+        for group in self:
+            if group is self._open or 2 * group.weight >= full or len(self.waiting(group)):
+                continue
+            target, units = self._with_room(full), list(group.units)
+            target.segment.append(list(group.segment.read(units)))
+            self.leave(group, units)
+            self._enter(target, units)
+
+    def _with_room(self, full: int) -> Group:
+        if self._open is None or self._open.weight >= full:
+            self._open = self._new(self._segment())
+        return self._open
+
+    def _enter(self, group: Group, units: list[int]) -> None:
+        self._groups[group.number] = group
+        group.units += units
+        group.weight += int(self._weight[units].sum())
+        self.of[units] = group.number
+
+    def _new(self, segment: Segment) -> Group:
+        self._made += 1
+        return Group(self._made, segment)

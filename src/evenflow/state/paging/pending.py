@@ -1,0 +1,274 @@
+"""Rows of units that are on disk, until the units are back (flux §6.1: runs of pending input).
+
+Rows are kept as they come until somebody asks for some or they take too much memory. Then they are sorted into a run,
+in which the rows of each group of units lie together, oldest first. Runs on disk are older than those in memory, so to
+go through the runs in turn is to go through a unit's rows in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.errors import SpillError
+from evenflow.state.paging.operator import Keys, Units
+from evenflow.state.paging.spill import Segment
+
+RUNS = 8
+"""Runs in memory beyond which they are made one."""
+
+Longs = npt.NDArray[np.int64]
+Bounds = tuple[int, int]
+"""Where rows begin and end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows, and for each its unit, its key, the number of the batch it came in and its place there."""
+
+    batch: pa.RecordBatch
+    units: Units
+    keys: Keys
+    tags: Longs
+    places: Longs
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.batch.nbytes) + 28 * len(self)
+
+    def where(self, mask: npt.NDArray[np.bool_]) -> Rows:
+        """Those of the rows for which `mask` is true, in their order."""
+        some = np.flatnonzero(mask)
+        batch = self.batch.take(pa.array(some))
+        return Rows(batch, self.units[some], self.keys[some], self.tags[some], self.places[some])
+
+    def part(self, start: int, stop: int) -> Rows:
+        """Consecutive rows; nothing is copied."""
+        some = slice(start, stop)
+        batch = self.batch.slice(start, stop - start)
+        return Rows(batch, self.units[some], self.keys[some], self.tags[some], self.places[some])
+
+    def packed(self) -> pa.RecordBatch:
+        """All of it as one batch."""
+        columns = [pa.array(each) for each in (self.units, self.keys, self.tags, self.places)]
+        fields = [pa.field("", column.type) for column in columns]
+        return pa.RecordBatch.from_arrays(
+            [*self.batch.columns, *columns], schema=pa.schema([*self.batch.schema, *fields])
+        )
+
+    @staticmethod
+    def unpacked(batch: pa.RecordBatch) -> Rows:
+        """The reverse of `packed`."""
+        width = batch.num_columns - 4
+        return Rows(batch.select(list(range(width))), *(batch.column(width + i).to_numpy() for i in range(4)))
+
+
+class _Run:
+    """Packed rows, sorted by group; in memory, or in a file with an entry for each group."""
+
+    def __init__(self, batch: pa.RecordBatch, bounds: dict[int, Bounds]) -> None:
+        self.batch: pa.RecordBatch | None = batch
+        self.schema = batch.schema
+        self.nbytes = int(batch.nbytes)
+        self.bounds = bounds
+        """Of the groups that nobody has asked for yet."""
+        self.lent = 0
+        """Pieces that are still to be read."""
+        self.segment: Segment | None = None
+
+    def move(self, segment: Segment) -> None:
+        """Go to disk; with a SpillError nothing has changed."""
+        assert self.batch is not None
+        plain = _is_plain(self.schema)
+        try:
+            for group, (start, stop) in self.bounds.items():
+                piece = self.batch.slice(start, stop - start)
+                content = piece.serialize() if plain else _stream(piece)
+                segment.append([(group, [content])])
+        except SpillError:
+            segment.drop(list(segment.entries))
+            raise
+        self.batch, self.segment = None, segment
+
+    def read(self, bounds: dict[int, Bounds]) -> pa.RecordBatch:
+        """The rows of some groups, one group after the other."""
+        if self.segment is None:
+            assert self.batch is not None
+            return self.batch.take(pa.array(np.concatenate([np.arange(*each) for each in bounds.values()])))
+        buffers = [pa.py_buffer(content) for _, (content,) in self.segment.read(bounds)]
+        if _is_plain(self.schema):
+            return _joined([pa.ipc.read_record_batch(buffer, self.schema) for buffer in buffers])
+        return _joined([_one(pa.ipc.open_stream(buffer).read_all()) for buffer in buffers])
+
+
+class Piece:
+    """Rows of some groups in one run, not read yet."""
+
+    def __init__(self, pending: Pending, run: _Run, groups: Iterable[int]) -> None:
+        self._pending, self._run = pending, run
+        self._bounds = {group: run.bounds.pop(group) for group in groups}
+        run.lent += 1
+
+    def load(self) -> Rows:
+        """The rows in the order in which they came; they are in nobody else's hands any more."""
+        batch = self._run.read(self._bounds)
+        if len(self._bounds) > 1:
+            tags = batch.column(batch.num_columns - 2).to_numpy()
+            batch = batch.take(pa.array(_order(tags)))
+        self._pending.release(self._run, self._bounds)
+        return Rows.unpacked(batch)
+
+
+class Pending:
+    """All pending input of one evaluation. `group_of` tells the group of each unit."""
+
+    def __init__(self, units: int, group_of: npt.NDArray[np.int32], segment: Callable[[], Segment]) -> None:
+        self.waiting = np.zeros(units, np.int64)
+        """Rows of each unit."""
+        self.since = np.zeros(units)
+        """When they began to wait."""
+        self.rows = 0
+        self.memory = 0
+        """Bytes in memory."""
+        self._bytes = 0.0
+        self._group_of = group_of
+        self._segment = segment
+        self._fresh: list[Rows] = []
+        self._runs: list[_Run] = []
+        self._lent: list[_Run] = []
+        """Runs of which nothing is left but pieces that are still to be read."""
+
+    def add(self, rows: Rows, now: float) -> None:
+        """Rows that come after all others of their units."""
+        if not len(rows):
+            return
+        counts = np.bincount(rows.units, minlength=len(self.waiting))
+        self.since[(counts > 0) & (self.waiting == 0)] = now
+        self.waiting += counts
+        self._fresh.append(rows)
+        self.memory += rows.nbytes
+        self._bytes += rows.nbytes
+        self.rows += len(rows)
+
+    @property
+    def row_bytes(self) -> float:
+        """Bytes of a row, on average."""
+        return self._bytes / max(1, self.rows)
+
+    @property
+    def disk(self) -> int:
+        """Bytes on disk."""
+        return sum(run.segment.live for run in {*self._runs, *self._lent} if run.segment is not None)
+
+    @property
+    def files(self) -> int:
+        """How many there are."""
+        return sum(run.segment is not None for run in {*self._runs, *self._lent})
+
+    def gather(self, groups: Iterable[int], units: Longs) -> list[Piece]:
+        """All rows of some groups, oldest first; `units` are those of the groups' units that have any."""
+        wanted = set(groups)
+        self._sort()
+        pieces = [
+            Piece(self, run, found)
+            for run in self._runs
+            if (found := [group for group in run.bounds if group in wanted])
+        ]
+        gone = int(self.waiting[units].sum())
+        self._bytes -= self.row_bytes * gone
+        self.rows -= gone
+        self.waiting[units] = 0
+        self._lent += [run for run in self._runs if not run.bounds]
+        self._runs = [run for run in self._runs if run.bounds]
+        return pieces
+
+    def release(self, run: _Run, groups: Iterable[int]) -> None:
+        """Rows of a run have been read, and are not needed again."""
+        run.lent -= 1
+        if run.segment is not None:
+            run.segment.drop(groups)
+        if not run.bounds and not run.lent:
+            self._lent.remove(run)
+            if run.segment is None:
+                self.memory -= run.nbytes
+
+    def to_disk(self) -> None:
+        """Write all that is in memory to a file; with a SpillError it stays where it is."""
+        self._sort(merge=True)
+        for run in self._runs:
+            if run.segment is None:
+                run.move(self._segment())
+                self.memory -= run.nbytes
+
+    def _sort(self, merge: bool = False) -> None:
+        mine = [run for run in self._runs if run.segment is None]
+        some = len(mine) + bool(self._fresh) > 1 or any(run.lent for run in mine)
+        merge = (merge and some) or len(mine) >= RUNS
+        if not self._fresh and not merge:
+            return
+        batches = [rows.packed() for rows in self._fresh]
+        if merge:
+            batches = [run.read(run.bounds) for run in mine] + batches
+            self._runs = [run for run in self._runs if run.segment is not None]
+            for run in mine:
+                run.bounds = {}
+            self._lent += [run for run in mine if run.lent]
+            self.memory -= sum(run.nbytes for run in mine if not run.lent)
+        self.memory -= sum(rows.nbytes for rows in self._fresh)
+        self._fresh = []
+        batch = _joined(batches)
+        groups = self._group_of[batch.column(batch.num_columns - 4).to_numpy()]
+        order = _order(groups)
+        groups = groups[order]
+        run = _Run(batch.take(pa.array(order)), {int(groups[start]): (start, stop) for start, stop in runs(groups)})
+        self.memory += run.nbytes
+        self._runs.append(run)
+
+
+def _order(values: npt.NDArray[np.integer[Any]]) -> Longs:
+    """What sorts the values, equal ones in their order; numbers close to each other are sorted in linear time."""
+    least = int(values.min())
+    if int(values.max()) - least < 1 << 16:
+        return np.argsort((values - least).astype(np.uint16), kind="stable")
+    return np.argsort(values, kind="stable")
+
+
+def runs(values: npt.NDArray[np.integer[Any]]) -> list[Bounds]:
+    """Where equal values that lie side by side begin and end."""
+    starts = np.flatnonzero(np.diff(values, prepend=values[:1] - 1)).tolist()
+    return list(zip(starts, [*starts[1:], len(values)], strict=True)) if starts else []
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else _one(pa.Table.from_batches(batches))
+
+
+def _one(table: pa.Table) -> pa.RecordBatch:
+    columns = table.unify_dictionaries().columns
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in columns], schema=table.schema)
+
+
+def _stream(batch: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def _is_plain(schema: pa.Schema) -> bool:
+    """Whether a batch can be written without dictionaries."""
+    return not any(_has_dictionary(field.type) for field in schema)
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return True
+    return any(_has_dictionary(kind.field(i).type) for i in range(kind.num_fields))

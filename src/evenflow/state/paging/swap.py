@@ -1,0 +1,271 @@
+"""Between an operator's memory and the local disk: units go out in groups, oldest first, and come back (flux §6.1)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.errors import FunctionError, MemoryBudget, SpillError
+from evenflow.state.paging.disk_groups import Group, Groups
+from evenflow.state.paging.operator import Operator, Parted
+from evenflow.state.paging.pending import Pending, Piece, Rows
+from evenflow.state.paging.pool import Pool
+from evenflow.state.paging.residents import Residents
+from evenflow.state.paging.spill import Part, Segment, Spill, pack, unpack
+
+GROUPS = 16
+"""A group of units is a budget divided by this; so is what goes to disk at a time."""
+SMALLEST = 64 * 1024
+"""Bytes of a group where the budget is small, but a quarter of it at most."""
+SHELVED = 8
+"""Blocks of what an operator keeps aside are a budget divided by this, at most."""
+PENDING = 8
+"""Pending input takes a budget divided by this in memory; what is more goes to disk."""
+BUFFER = 1 << 20
+"""Bytes of state written at a time."""
+
+
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+"""glibc's; others give memory back by themselves, or not at all."""
+
+
+def release() -> None:
+    """Have Arrow and the C library give back what is on disk now, or processed: by themselves they keep it for later.
+
+    Of blocks that are freed here and there the process would otherwise keep half a budget and more.
+    """
+    pa.default_memory_pool().release_unused()
+    if _trim is not None:
+        _trim(0)
+
+
+class Swap:
+    """What one evaluation holds in memory and on disk. A member of the pool."""
+
+    def __init__(
+        self, operator: Operator, units: int, pool: Pool, directory: str | Path, clock: Callable[[], float]
+    ) -> None:
+        self.parted = operator if isinstance(operator, Parted) else None
+        """If it keeps some of its state aside; then only the rest is paged."""
+        self.operator: Operator = operator if self.parted is None else self.parted.inner
+        self.used = clock()
+        self.memory = Residents(self.operator, units)
+        of = np.full(units, -1, np.int32)
+        self.pending = Pending(units, of, self._segment)
+        self.groups = Groups(of, self.memory.weight, self.pending, self._segment)
+        self.loads = self.evictions = 0
+        self._pool, self._directory, self._clock = pool, directory, clock
+        self._spill: Spill | None = None
+        pool.join(self)
+
+    @property
+    def batch(self) -> int:
+        """Bytes of a group."""
+        budget = self._pool.budget or 0
+        return max(min(SMALLEST, budget // 4), budget // GROUPS)
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory."""
+        return self.memory.total + int(self.memory.expected) + self.pending.memory + self.aside
+
+    @property
+    def aside(self) -> int:
+        """Bytes of memory that the operator keeps aside."""
+        return 0 if self.parted is None else self.parted.aside
+
+    def tell(self) -> None:
+        """Let the pool know what we hold."""
+        if self._pool.budget is not None:
+            self._pool.holds(self, self.held)
+
+    def measure(self) -> None:
+        """Find out what we hold."""
+        self.memory.measure()
+        self.tell()
+
+    def wait(self, rows: Rows) -> None:
+        """Keep rows of units on disk. What was in hand already is not counted before it is known that it stays."""
+        self.pending.add(rows, self._clock())
+        if self.pending.memory > self._pool.limit(self) // PENDING:
+            self._pending_to_disk()
+        self.tell()
+        self.make_room(0)
+
+    def close(self) -> None:
+        """Let go of everything, and remove the files."""
+        self._pool.leave(self)
+        if self._spill is not None:
+            self._spill.close()
+
+    # -- out
+
+    def give_up(self, amount: int) -> None:
+        """Put state on disk, at least `amount` bytes if there is so much; then pending input."""
+        wanted = self.held - amount
+        self.shelve(amount)
+        self.evict(self.held - wanted)
+        if self.held > wanted:
+            self.shelve(self.held - wanted, little=True)
+        if self.held > wanted:
+            self._pending_to_disk()
+
+    def make_fit(self) -> None:
+        """After state has grown: measure it if need be, and put on disk what is too much."""
+        if self._pool.budget is None:
+            return
+        self.tell()
+        if self._pool.over() or not self.memory.known or self.memory.due(self._pool.budget):
+            self.measure()
+            self._check([int(self.memory.weight.argmax())])
+            self.make_room(0)
+
+    def make_room(self, amount: int) -> None:
+        """Put on disk what it takes for `amount` bytes more to fit."""
+        pool = self._pool
+        if not pool.over(amount):
+            return
+        pool.ask(self, pool.over(amount))
+        if over := pool.over(amount):
+            self.shelve(max(over, self.batch))
+        while (over := pool.over(amount)) and self.evict(max(over, self.batch)):
+            pass
+        if over := pool.over(amount):
+            self.shelve(over, little=True)
+        if pool.over(amount):
+            self._pending_to_disk()
+        if over := pool.over(amount):
+            pool.ask(self, over, everything=True)
+
+    def shelve(self, amount: int, little: bool = False) -> None:
+        """Have the operator put `amount` bytes of what it keeps aside on disk, if there is so much.
+
+        Not if there is less than a group, unless `little` will do, too: that would make many files with little in them.
+        """
+        least = 1 if little else self.batch
+        if self.parted is not None and self._pool.budget is not None and self.parted.aside >= least:
+            self.parted.shelve(amount, max(SMALLEST, self._pool.budget // SHELVED), self._segment)
+            release()
+            self.tell()
+
+    def evict(self, amount: int, but: Iterable[int] = ()) -> bool:
+        """Put the units that have been in memory longest on disk, `amount` bytes of them; whether there were any."""
+        found = amount > 0 and self._put_out(amount, but)
+        if found:
+            release()
+        return found
+
+    def _put_out(self, amount: int, but: Iterable[int]) -> bool:
+        self.measure()
+        units = self.memory.oldest(amount, but)
+        batch: list[tuple[int, Any, list[Part]]] = []
+        size = 0
+        for unit in units:
+            state = self.operator.extract(unit)
+            if state is None:
+                self.memory.gone(unit)
+                continue
+            try:
+                parts = pack(state)
+            except BaseException as error:  # whatever the user's state runs into when it is pickled
+                self._put_back([*batch, (unit, state, [])])
+                raise FunctionError(
+                    f"the state of unit {unit} of {type(self.operator).__name__} cannot be pickled, so it cannot be "
+                    f"put on disk: {type(error).__name__}: {error}"
+                ) from error
+            batch.append((unit, state, parts))
+            size += sum(memoryview(part).nbytes for part in parts)
+            if size >= min(BUFFER, self.batch):
+                self._write(batch)
+                batch, size = [], 0
+        self._write(batch)
+        self.tell()
+        return bool(units)
+
+    def accept(self, unit: int, parts: list[Part], weight: int) -> None:
+        """Put a unit on disk that was not in memory here."""
+        self.memory.weight[unit] = weight
+        try:
+            self.groups.add([(unit, parts)], self.batch)
+        except SpillError:
+            self.memory.weight[unit] = 0
+            raise
+        self.memory.here[unit] = False
+
+    def _write(self, batch: list[tuple[int, Any, list[Part]]]) -> None:
+        if not batch:
+            return
+        try:
+            self.groups.add([(unit, parts) for unit, _, parts in batch], self.batch)
+        except SpillError:
+            self._put_back(batch)
+            raise
+        for unit, state, parts in batch:
+            before = int(self.memory.weight[unit])
+            self.memory.gone(unit, parts, state)
+            self.memory.here[unit] = False
+            self.groups.heavier(unit, int(self.memory.weight[unit]) - before)
+        self.evictions += len(batch)
+
+    def _put_back(self, batch: list[tuple[int, Any, list[Part]]]) -> None:
+        for unit, state, _ in batch:
+            self.operator.install(unit, state)
+        self.tell()
+
+    def _pending_to_disk(self) -> None:
+        self.pending.to_disk()
+        release()
+        self.tell()
+
+    def _segment(self) -> Segment:
+        if self._spill is None:
+            self._spill = Spill(self._directory)
+        return self._spill.segment()
+
+    # -- in
+
+    def bring(self, chosen: list[tuple[Group, list[int]]]) -> list[Piece]:
+        """Read units of groups into memory, among them all that have rows; those rows are to be processed next."""
+        units = [unit for _, some in chosen for unit in some]
+        self._check(units)
+        for group, _ in chosen:
+            self.groups.seal(group)
+        done: list[int] = []
+        try:
+            for group, some in chosen:
+                self.make_room(int(self.memory.weight[done + some].sum()))
+                for unit, parts in group.segment.read(some):
+                    self.operator.install(unit, unpack(parts))
+                    done.append(unit)
+        except BaseException:
+            for unit in done:
+                self.operator.extract(unit)  # it is still on disk
+            raise
+        pieces = self.pending.gather([group.number for group, _ in chosen], np.array(units, np.int64))
+        for group, some in chosen:
+            self.groups.leave(group, some)
+        self.memory.landed(units)
+        self.loads += len(units)
+        self.tell()
+        return pieces
+
+    def forget(self, unit: int) -> None:
+        """A unit on disk is wanted no more."""
+        self.groups.leave(self.groups.holding(unit), [unit])
+        self.memory.weight[unit] = 0
+        self.memory.here[unit] = True
+        self.tell()
+
+    def _check(self, units: list[int]) -> None:
+        for unit in units:
+            if self._pool.budget is not None and self.memory.weight[unit] > self._pool.budget:
+                raise MemoryBudget(
+                    f"unit {unit} of {type(self.operator).__name__} has {self.memory.weight[unit]} bytes of state, "
+                    f"more than the memory budget of {self._pool.budget} bytes: give more memory, or more units so "
+                    "that each is smaller"
+                )

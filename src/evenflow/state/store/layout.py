@@ -1,0 +1,90 @@
+"""What every directory with a store has in it, and what is said when it cannot be used."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterable
+
+from evenflow._version import __version__
+from evenflow.errors import InvalidArgument, StoreError
+from evenflow.state.store.base import FORMAT_FILE, shown
+
+FORMAT = 2
+"""Of the whole: names, segments, snapshots, manifests. Format 1 had a note of each task, and none of whole attempts."""
+TEMPORARY = ".tmp-"
+"""What files are called until they are whole."""
+HDFS = ("hdfs", "viewfs")
+"""Schemes that are refused: a rename there does not replace a file, and no test has ever run against it."""
+
+
+def needs_format(entries: Iterable[str], where: str, create: bool) -> bool:
+    """Whether the format file is still to be written, given what is in the directory."""
+    seen = set(entries)
+    if FORMAT_FILE in seen:
+        return False
+    if foreign := sorted(entry for entry in seen if not entry.startswith(".")):
+        raise StoreError(
+            f"{where} holds {foreign[0]!r} and no {FORMAT_FILE}: it is not a checkpoint of Evenflow; "
+            "give a directory of its own"
+        )
+    if not create:
+        raise StoreError(f"{where} is empty: there is no state here")
+    return True
+
+
+def format_bytes() -> bytes:
+    """The content of the format file."""
+    return json.dumps({"format": FORMAT, "evenflow": __version__}).encode() + b"\n"
+
+
+def check_format(content: bytes, where: str) -> None:
+    """Refuse what another version has written in another way."""
+    try:
+        about = json.loads(content)
+        found, by = int(about["format"]), about.get("evenflow", "?")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise StoreError(
+            f"{where}/{FORMAT_FILE} holds {content[:40]!r}, not the format of a checkpoint: "
+            f'if the rest is sound, write {{"format": {FORMAT}}} to it'
+        ) from None
+    if found != FORMAT:
+        remedy = "install a newer evenflow"
+        if 1 <= found < FORMAT:
+            remedy = (
+                "what it notes does not tell whether all of a batch is there, so nothing goes on from it: start the "
+                "query with a new checkpoint and a new checkpointLocation, or install that evenflow"
+            )
+        raise StoreError(
+            f"{where} has format {found}, written by evenflow {by}; this is evenflow {__version__}, which reads "
+            f"format {FORMAT}: {remedy}"
+        )
+
+
+def explained(error: OSError, doing: str, path: str) -> StoreError:
+    """The same failure with the path and a remedy."""
+    match errno.ENOENT if isinstance(error, FileNotFoundError) else error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            why = "there is no space left: free some, or put the checkpoint elsewhere"
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            why = f"{error.strerror}: give this user the right to it, or put the checkpoint elsewhere"
+        case errno.ENOTDIR | errno.EEXIST | errno.EISDIR:
+            why = "something on the way is a file and not a directory, or the reverse: give another path"
+        case errno.ENOENT:
+            why = "it does not exist: check the path"
+        case errno.ENAMETOOLONG:
+            why = "the name is too long for this file system: give the operator or the query a shorter one"
+        case errno.EMFILE | errno.ENFILE:
+            why = "too many files are open: raise `ulimit -n`"
+        case _:
+            why = f"{type(error).__name__}: {error}"
+    return StoreError(f"cannot {doing} {path}: {why}")
+
+
+def check_scheme(where: str) -> None:
+    """Refuse what cannot be a checkpoint."""
+    if where.partition("://")[0].lower() in HDFS:
+        raise InvalidArgument(
+            f"{shown(where)}: HDFS is not supported for checkpoints: give a directory that all hosts share, a bucket "
+            "(s3://, gs://, abfss://), or a database (postgresql://)"
+        )

@@ -1,0 +1,64 @@
+"""Which store an address means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenflow.errors import InvalidArgument, StoreError
+from evenflow.state.store.base import Store, shown
+from evenflow.state.store.disk import DiskStore
+from evenflow.state.store.files import FileStore, resolve
+from evenflow.state.store.layout import check_scheme
+from evenflow.state.store.sealed import Place, SealedStore, refuse_sealed
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+DATABASES = ("postgresql://", "postgres://")
+
+
+def open_store(where: str | Path | tuple[FileSystem, str] | Place, *, create: bool = True) -> Store:
+    """The store at a local path, at a URI (`file://`, `s3://`, `gs://`), or in a directory of a pyarrow file system.
+
+    A local path and `file://` mean the disk, with all that makes writes durable there; `postgresql://` is a schema of a
+    database. A `Place` has a key as well. With `create=False` a place without a store is refused, and nothing is
+    written; a store with a key is refused without it.
+    """
+    key = where.key if isinstance(where, Place) else b""
+    inner = where.where if isinstance(where, Place) else where
+    text = shown(inner) if isinstance(inner, str | Path) else f"{inner[0].type_name}:{inner[1]}"
+    store = _plain(inner, create)
+    try:
+        if key:
+            return SealedStore(store, key, text, create=create)
+        refuse_sealed(store, text)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _plain(where: str | Path | tuple[FileSystem, str], create: bool) -> Store:
+    """The store itself."""
+    if isinstance(where, tuple):
+        return FileStore(*where, create=create)
+    if isinstance(where, str) and where.startswith(DATABASES):
+        return _database(where, create)
+    if isinstance(where, str) and "://" in where:
+        check_scheme(where)
+        filesystem, base = resolve(where)
+        if filesystem.type_name != "local":
+            return FileStore(filesystem, base, create=create)
+        where = base
+    if not str(where):
+        raise InvalidArgument("the checkpoint directory is an empty string: give a path or a URI")
+    return DiskStore(Path(where), create=create)
+
+
+def _database(where: str, create: bool) -> Store:
+    try:
+        from evenflow.state.store.postgres import PostgresStore
+    except ImportError as error:
+        raise StoreError(f"{shown(where)}: {error}; run `pip install evenflow[postgres]`, on all hosts") from error
+    return PostgresStore(where, create=create)

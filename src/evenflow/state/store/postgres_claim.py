@@ -1,0 +1,89 @@
+"""The claim on a checkpoint in a PostgreSQL database."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+from evenflow.errors import StoreError
+from evenflow.state.store.base import OWN, Store
+from evenflow.state.store.fence import said_by, taken
+from evenflow.state.store.postgres_link import Connection, Link, answering
+
+CLAIM_BLOB = f"{OWN}claim"
+"""Who has the lock, for people to read."""
+
+
+class SessionLock:
+    """A lock of the session: the server frees it when its holder is gone.
+
+    It is lost with its connection. Before each put the store has it taken again if need be (`beat`); if that cannot be,
+    the checkpoint has become somebody else's.
+    """
+
+    def __init__(self, store: Store, where: str, link: Link, key: int, mine: dict[str, Any]) -> None:
+        self._store, self._where, self._link, self._key = store, where, link, key
+        self._connection: Connection | None = None
+        self._released = False
+        self._guard = threading.Lock()
+        self.beat()
+        try:
+            store.put(CLAIM_BLOB, [json.dumps(mine).encode()])
+        except BaseException:
+            self.drop()
+            raise
+
+    def beat(self) -> None:
+        """Take the lock again if it was lost."""
+        with self._guard:
+            if self._released or self._answers():
+                return
+            self.drop()
+            self._connection = self._link.retry("claim the checkpoint", self._take)
+        if self._connection is None:
+            raise taken(self._where, said_by(self._holder()))
+
+    def release(self) -> None:
+        """Let others have it."""
+        if not self._released:
+            self._released = True
+            with suppress(StoreError):  # the server is gone, and the lock with it
+                self._store.delete([CLAIM_BLOB])
+            self.drop()
+
+    def _answers(self) -> bool:
+        with suppress(psycopg.Error):
+            if self._connection is not None:
+                with answering(self._connection):
+                    self._connection.execute("SELECT 1")
+                return True
+        return False
+
+    def _take(self) -> Connection | None:
+        """A connection that has the lock; None if another has."""
+        connection = self._link.connect()
+        try:
+            with answering(connection):
+                found = connection.execute("SELECT pg_try_advisory_lock(%s)", [self._key]).fetchone()
+            if found is not None and found[0]:
+                return connection
+        except BaseException:
+            connection.close()
+            raise
+        connection.close()
+        return None
+
+    def _holder(self) -> bytes:
+        with suppress(StoreError):
+            return bytes(self._store.get(CLAIM_BLOB))
+        return b""
+
+    def drop(self) -> None:
+        """Let go of the connection, and so of the lock."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
