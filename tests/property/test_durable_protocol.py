@@ -12,12 +12,12 @@ import pytest
 from evenflow.control.attempts import Attempt, Log
 from evenflow.control.epochs import Epochs
 from evenflow.control.history import History
-from evenflow.runtime.driver import checkpoint as vault
-from evenflow.runtime.driver.checkpoint import Vault
-from evenflow.runtime.worker.direct_transfer import Mover
-from evenflow.runtime.worker.query_log import Ledger
-from evenflow.runtime.worker.restore import Loader
-from evenflow.runtime.worker.store_transfer import Depot
+from evenflow.runtime.driver import checkpoint as checkpoint_thread
+from evenflow.runtime.driver.checkpoint import CheckpointThread
+from evenflow.runtime.worker.direct_transfer import DirectTransfer
+from evenflow.runtime.worker.loader import Loader
+from evenflow.runtime.worker.query_log import QueryLog
+from evenflow.runtime.worker.store_transfer import StoreTransfer
 from evenflow.state.checkpoint import chain
 from tests.support.durable_invariants import check, history
 from tests.support.durable_plan import DurablePlan
@@ -71,7 +71,7 @@ def test_each_kind_of_fault(faults, transfer):
 
 def test_units_move_by_way_of_the_store(monkeypatch):
     """And no other: workers that cannot reach each other do not mind."""
-    monkeypatch.setattr(Mover, "_dispatch", None)
+    monkeypatch.setattr(DirectTransfer, "_dispatch", None)
     moved = failed = 0
     for seed in range(4):
         world = history(seed, by_store(store_fails=0.4 * (seed == 3)))
@@ -82,7 +82,7 @@ def test_units_move_by_way_of_the_store(monkeypatch):
 
 
 def test_movements_left_in_the_store_show(monkeypatch):
-    monkeypatch.setattr(Depot, "_delete", lambda *_: None)
+    monkeypatch.setattr(StoreTransfer, "_delete", lambda *_: None)
     with pytest.raises(AssertionError, match="movements are left in the store"):
         history(0, by_store())
 
@@ -150,7 +150,7 @@ def _unacknowledged(self):
     return [each.who for each in done]
 
 
-SAVE = Ledger.save
+SAVE = QueryLog.save
 
 
 def _choose_last(self, _wanted=None):
@@ -168,20 +168,24 @@ def _all_that_has_begun(self):
 
 WRONG = {
     "units that have left are saved": (
-        Ledger,
+        QueryLog,
         "save",
         lambda self, operator, epoch, away=None: SAVE(self, operator, epoch),
     ),
-    "durable before it is": (Ledger, "acknowledged", _unacknowledged),
+    "durable before it is": (QueryLog, "acknowledged", _unacknowledged),
     "rows after the snapshot are not replayed": (Loader, "_replay", lambda *_: None),
-    "tenures are not noted": (Ledger, "arrived", lambda self, _move, units, touched: self.touched.put(units, touched)),
+    "tenures are not noted": (
+        QueryLog,
+        "arrived",
+        lambda self, _move, units, touched: self.touched.put(units, touched),
+    ),
     "logs are dropped that are needed": (History, "_needed", lambda self, _epoch: self._newest > 1 << 30),
     "what is in memory is always good": (Epochs, "current", property(lambda _self: True)),
     "the last attempt counts, whole or not": (Epochs, "_choose", _choose_last),
     "an attempt is whole when what it began is": (Attempt, "complete", property(_all_that_has_begun)),
-    "movements share a blob": (Depot, "_name", lambda _self, region, _move: f"{region}/moves"),
+    "movements share a blob": (StoreTransfer, "_name", lambda _self, region, _move: f"{region}/moves"),
     "what a manifest needs is deleted": (
-        Vault,
+        CheckpointThread,
         "_clean",
         lambda self, manifest, *_: self._store.delete(manifest.blobs()),
     ),
@@ -206,7 +210,7 @@ def _many(count, **plan):
     ("where", "name", "wrong"),
     [
         (chain, "_missing", lambda *_: ()),
-        (vault, "unfinished", lambda *_: ""),
+        (checkpoint_thread, "unfinished", lambda *_: ""),
     ],
     ids=["what is named is not looked for", "what has begun is not missed"],
 )

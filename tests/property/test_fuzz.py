@@ -82,9 +82,9 @@ def test_any_frame_hurts_only_its_own_connection_to_a_worker(a_worker, kind, bod
 @given(BODIES, st.integers(0, 2**64 - 1), st.sampled_from(Kind))
 def test_no_label_gets_in_without_a_ticket(body, move, kind):
     target, line = Movements(), Line()
-    target._mover._received(line, Frame(kind, body, move))
+    target._direct._received(line, Frame(kind, body, move))
     assert line.dropped
-    assert isinstance(target._mover.inbox.get(), fuzz_wire.mover.Refused)
+    assert isinstance(target._direct.inbox.get(), fuzz_wire.direct_transfer.Refused)
 
 
 # -- what is wrong shows

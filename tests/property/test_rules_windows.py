@@ -168,7 +168,7 @@ def check_in_time(text, rows, units, seed, lateness, end, plain=None, functions=
     """Against rows in the order of their times, however they come and whatever time passes between them."""
     batch, keys, times = table(rows)
     operator = RuleOperator(text, functions, key=["k"], time="t", lateness_s=lateness, in_order=True)
-    driver = rules_time.Driver(operator, batch, keys, units, lateness=lateness, seed=seed)
+    driver = rules_time.Moving(operator, batch, keys, units, lateness=lateness, seed=seed)
     at = 0
     while at < batch.num_rows:
         size = batch.num_rows if lateness is None else int(driver.random.choice([1, 2, 5, 30]))

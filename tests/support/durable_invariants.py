@@ -5,7 +5,7 @@ import re
 from evenflow.control.epochs import LATE
 from evenflow.errors import ClusterStopped, StateLost, StoreError
 from evenflow.runtime.driver.checkpoint import KEPT
-from evenflow.runtime.worker import query_log as ledger
+from evenflow.runtime.worker import query_log
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
 from evenflow.state.store.blob_names import MOVES, epoch_name, parse, prefix_of
 from tests.support.durable_world import DurableWorld
@@ -115,8 +115,8 @@ def _check_state(world, query):
 def check_moves(world):
     """If nobody died, nothing is left of movements in the store but what is about to be deleted."""
     left = [name for name in world.store.blobs if name.startswith(MOVES)]
-    depots = [process.worker._depot for process in world.live()]
-    if len(left) > sum(len(depot._jobs) for depot in depots if depot is not None):
+    transfers = [process.worker._via_store for process in world.live()]
+    if len(left) > sum(len(store_transfer._jobs) for store_transfer in transfers if store_transfer is not None):
         raise Broken(f"seed {world.seed}: movements are left in the store: {left}")
 
 
@@ -129,8 +129,8 @@ def check_blobs(world):
         manifests = [read_manifest(world.store, epoch_name(prefix, epoch)) for epoch in kept]
         if len(kept) > KEPT:
             raise Broken(f"seed {world.seed}: there are manifests of batches {kept}")
-        if len(manifests[0].logs) > ledger.CYCLE + 4 and ledger.SLICE_BYTES > 1000:
-            raise Broken(f"seed {world.seed}: {len(manifests[0].logs)} logs are needed, and CYCLE is {ledger.CYCLE}")
+        if len(manifests[0].logs) > query_log.CYCLE + 4 and query_log.SLICE_BYTES > 1000:
+            raise Broken(f"seed {world.seed}: {len(manifests[0].logs)} logs are needed, and CYCLE is {query_log.CYCLE}")
         needed = {name for manifest in manifests for name in manifest.blobs()}
         for name, _ in world.store.names(prefix):
             parsed = parse(name)
@@ -175,7 +175,7 @@ def _history(world):
     world.harm = harm
     check(world)
     world.kill_driver()
-    go_on(world, ledger.CYCLE + 4)
+    go_on(world, query_log.CYCLE + 4)
     world.harm = harm | {"driver"}
     check(world)
     check_blobs(world)

@@ -1,7 +1,7 @@
-"""A store in memory on simulated time, and the threads around it as actors: journals, loaders and the driver's vault.
+"""A store in memory on simulated time, and the threads around it as actors: blob writers, loaders, the driver's.
 
-The real `Journal.collect`, `Loader` and `Vault` code runs; only their threads and their waits are replaced. Puts take
-time, fail now and then, and when a process dies in the middle of one it may or may not have been done.
+The real `BlobWriter.collect`, `Loader` and `CheckpointThread` run; only their threads and their waits are replaced.
+Puts take time, fail now and then, and when a process dies in the middle of one it may or may not have been done.
 """
 
 from collections import deque
@@ -9,12 +9,12 @@ from queue import SimpleQueue
 
 from evenflow.control.events import Save
 from evenflow.errors import BlobMissing, StoreError
-from evenflow.runtime.driver.checkpoint import Vault
-from evenflow.runtime.worker.blob_writer import Journal, Outcome, Put
-from evenflow.runtime.worker.restore import Loader
-from evenflow.runtime.worker.store_transfer import Depot
+from evenflow.runtime.driver.checkpoint import CheckpointThread
+from evenflow.runtime.worker.blob_writer import BlobWriter, Outcome, Put
+from evenflow.runtime.worker.loader import Loader
+from evenflow.runtime.worker.store_transfer import StoreTransfer
 from evenflow.state.store.base import Store, checked
-from evenflow.state.store.retry import PAUSE_S, TRIES, Patient
+from evenflow.state.store.retry import PAUSE_S, TRIES, RetryingStore
 
 DELAYS = (0.0, 0.0, 0.01, 0.2, 1.5)
 """How long the store takes."""
@@ -74,7 +74,7 @@ class Helper:
     """A thread of some process: things it is to do, each not before its time."""
 
     number = None
-    board = None
+    poller = None
 
     def __init__(self, world, name):
         self.world, self.name = world, name
@@ -101,9 +101,9 @@ class Helper:
 
 
 class SimJournal:
-    """Stands in for `Journal`."""
+    """Stands in for `Blob writer`."""
 
-    collect = Journal.collect
+    collect = BlobWriter.collect
 
     def __init__(self, world, wake):
         self.inbox = SimpleQueue()
@@ -111,7 +111,7 @@ class SimJournal:
         self._world, self._wake = world, wake
         self._orders = deque()
         self._tries = 0
-        self.helper = world.helper("journal", self)
+        self.helper = world.helper("blob writer", self)
 
     def put(self, name, parts, about):
         order = Put(name, parts, (about, sum(memoryview(part).nbytes for part in parts)))
@@ -166,15 +166,15 @@ class SimLoader(Loader):
     die = close
 
 
-class SimDepot(Depot):
-    """The real depot; what its thread does is done at once, some time later, one thing after the other."""
+class SimDepot(StoreTransfer):
+    """The real store transfer; what its thread does is done at once, some time later, one thing after the other."""
 
     def __init__(self, world, cluster, wake):
         super().__init__("sim", cluster, wake)
         self._closing.wait = lambda _seconds: False
         self._jobs = deque()
         self._world = world
-        self.helper = world.helper("depot", self)
+        self.helper = world.helper("store transfer", self)
 
     def _begin(self, job):
         self._jobs.append(job)
@@ -199,17 +199,17 @@ class SimDepot(Depot):
         self.helper.alive = False
 
 
-class SimVault(Vault):
-    """The real vault without its thread and its claim."""
+class SimVault(CheckpointThread):
+    """The real checkpoint thread without its thread and its claim."""
 
     def __init__(self, world):
         self._store = world.store
-        self._patient = Patient(world.store, lambda _seconds: None)
+        self._patient = RetryingStore(world.store, lambda _seconds: None)
         self._kept, self._stale = {}, {}
         self._world = world
         self._waiting = deque()
         self._tries = 0
-        self.helper = Helper(world, "vault")
+        self.helper = Helper(world, "checkpoint")
 
     def save(self, order, done):
         self._wait((order, done))

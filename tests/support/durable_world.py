@@ -21,17 +21,14 @@ from evenflow.operators.hosted import Hosted
 from evenflow.runtime.driver.checkpoint import KEPT, Kept
 from evenflow.runtime.feeder.keyed import KeyedFeed
 from evenflow.runtime.wire.settings import Settings
-from evenflow.runtime.worker import checkpointing as keeper
-from evenflow.runtime.worker import query_log as ledger
-from evenflow.runtime.worker import restore as loader
-from evenflow.runtime.worker import store_transfer as depot
+from evenflow.runtime.worker import checkpointer, loader, query_log, store_transfer
 from evenflow.runtime.worker.instances import Copies
-from evenflow.runtime.worker.restore import Loaded, Loader, Order
+from evenflow.runtime.worker.loader import Loaded, Loader, Order
 from evenflow.state.checkpoint.chain import latest
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
 from evenflow.state.checkpoint.replay import replay
 from evenflow.state.store.blob_names import epoch_name, parse, prefix_of
-from evenflow.state.store.retry import Patient
+from evenflow.state.store.retry import RetryingStore
 from tests.support.durable_losses import Losses
 from tests.support.durable_plan import DurablePlan, Query, Stage
 from tests.support.durable_store import Helper, MemoryStore, SimDepot, SimJournal, SimLoader, SimVault
@@ -70,18 +67,18 @@ class DurableWorld(World):
     def _begin(self):
         rng = self.rng
         self.store = MemoryStore(self)
-        self._patch(keeper, "Journal", lambda _where, wake: SimJournal(self, wake))
-        self._patch(keeper, "Loader", lambda _where, wake, copies: SimLoader(self, wake, copies))
-        self._patch(depot, "Depot", lambda _where, cluster, wake: SimDepot(self, cluster, wake))
-        self._patch(depot, "open_store", lambda _where: self.store)
-        self._patch(keeper, "secrets", SimpleNamespace(randbits=rng.getrandbits))
-        self._patch(keeper, "UNSAVED_BYTES", rng.choice((1, 2000, 1 << 20)))
-        self._patch(ledger, "SEGMENT_BYTES", rng.choice(((1,), (700, 1000), (1 << 20,))))
-        self._patch(ledger, "CYCLE", rng.choice((1, 2, 3)))
-        self._patch(ledger, "SLICE_BYTES", rng.choice((1, 300, 1 << 20)))
+        self._patch(checkpointer, "BlobWriter", lambda _where, wake: SimJournal(self, wake))
+        self._patch(checkpointer, "Loader", lambda _where, wake, copies: SimLoader(self, wake, copies))
+        self._patch(store_transfer, "StoreTransfer", lambda _where, cluster, wake: SimDepot(self, cluster, wake))
+        self._patch(store_transfer, "open_store", lambda _where: self.store)
+        self._patch(checkpointer, "secrets", SimpleNamespace(randbits=rng.getrandbits))
+        self._patch(checkpointer, "UNSAVED_BYTES", rng.choice((1, 2000, 1 << 20)))
+        self._patch(query_log, "SEGMENT_BYTES", rng.choice(((1,), (700, 1000), (1 << 20,))))
+        self._patch(query_log, "CYCLE", rng.choice((1, 2, 3)))
+        self._patch(query_log, "SLICE_BYTES", rng.choice((1, 300, 1 << 20)))
         self._patch(control_epochs, "LATE", Random(f"late {self.seed}").choice((0, 1)))
         self._patch(loader, "open_store", lambda _where: self.store)
-        self._patch(loader, "Patient", lambda store, _pause: Patient(store, lambda _seconds: None))
+        self._patch(loader, "RetryingStore", lambda store, _pause: RetryingStore(store, lambda _seconds: None))
         self._patch(loader, "time", SimpleNamespace(perf_counter=lambda: self.now))
         self._patch(loader, "replay", partial(replay, held=rng.choice((100, 1 << 20))))
         self._operator = Ordered(padding=rng.choice((0, 0, 1000)))
@@ -98,10 +95,10 @@ class DurableWorld(World):
         self.log = Log()
         self.logs.append(self.log)
         self.controller = Controller(self.plan.workers)
-        self.vault = SimVault(self)
-        self.processes.append(self.vault.helper)
+        self.checkpoint_thread = SimVault(self)
+        self.processes.append(self.checkpoint_thread.helper)
         untouched = self._untouched
-        asked = {"vault": self.vault, "stages": SimpleNamespace(facts=self._facts)}
+        asked = {"checkpoint_thread": self.checkpoint_thread, "stages": SimpleNamespace(facts=self._facts)}
         self.driver = StrictDriver(self.controller, b"secret", "sim", PERIOD_S, self.log, untouched, **asked)
         self.driver._zero = 0.0
         cluster = f"sim{len(self.logs)}"
@@ -110,7 +107,7 @@ class DurableWorld(World):
             self.start_worker(number)
         code = pickle.dumps(Hosted(self._operator, pa.schema([ROWS.field(0)]), OUT, UNITS))
         for name in (f"r{number}" for number in range(self.plan.regions)):
-            self.vault.add(name, Kept("Nth", UNITS))
+            self.checkpoint_thread.add(name, Kept("Nth", UNITS))
             self.driver.add_code(f"op-{name}", code)
             self.driver._code[f"op-{name}"] = code
             opened = RegionOpened(self.now, name, f"op-{name}", Stub(self, name), UNITS, True, self.plan.transfer)
@@ -150,12 +147,12 @@ class DurableWorld(World):
         """Everybody is killed, and a new driver goes on with what is in the store."""
         self.note("kill the driver")
         self.harm.add("driver")
-        self.vault.die()
+        self.checkpoint_thread.die()
         for process in self.live():
             self.kill_worker(process)
         for fiber in self.fibers:
             fiber.kill()
-        self.driver._board.die()
+        self.driver._poller.die()
         self.plan = replace(self.plan, workers=workers or self.rng.choice((1, 2, 3, 4)), late=0)
         for query in self.jobs:
             query.stage = query.actions = None

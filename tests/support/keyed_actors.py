@@ -4,7 +4,7 @@ import contextlib
 import threading
 from dataclasses import dataclass
 
-from evenflow.runtime.driver.controller_thread import Driver
+from evenflow.runtime.driver.controller_thread import ControllerThread
 from tests.support.keyed_network import Turn
 from tests.support.keyed_rig import Nth
 
@@ -76,11 +76,11 @@ class Fragile(Nth):
 
 
 class Process:
-    """A process whose loop keeps nothing in local variables: a worker, or a worker's mover."""
+    """A process whose loop keeps nothing in local variables: a worker, or a worker's direct transfer."""
 
     def __init__(self, world, name, number=None):
         self.world, self.name, self.number = world, name, number
-        self.board = None
+        self.poller = None
         self.run = None
         self.until = 0.0
         self.alive = True
@@ -94,7 +94,7 @@ class Process:
 
     @property
     def ready(self):
-        return self.alive and (self.board.news or self.world.now >= self.until)
+        return self.alive and (self.poller.news or self.world.now >= self.until)
 
     def step(self):
         self._polled = False
@@ -109,7 +109,7 @@ class Fiber:
 
     def __init__(self, world, name, body):
         self.world, self.name = world, name
-        self.board = None
+        self.poller = None
         self.until = 0.0
         self.alive, self.killed = True, False
         self._go, self._back = threading.Lock(), threading.Lock()
@@ -121,7 +121,7 @@ class Fiber:
 
     @property
     def ready(self):
-        return self.alive and (self.world.now >= self.until or (self.board is not None and self.board.news))
+        return self.alive and (self.world.now >= self.until or (self.poller is not None and self.poller.news))
 
     def step(self):
         self.world.current = self
@@ -141,8 +141,8 @@ class Fiber:
     def kill(self):
         if self.alive:
             self.killed = True
-            if self.board is not None:
-                self.board.die()
+            if self.poller is not None:
+                self.poller.die()
             self.step()
 
     def _run(self):
@@ -152,7 +152,7 @@ class Fiber:
         self._back.release()
 
 
-class StrictDriver(Driver):
+class StrictDriver(ControllerThread):
     """The real driver, without its thread, that lets no error pass."""
 
     def _received(self, channel, frame):

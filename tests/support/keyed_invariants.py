@@ -143,9 +143,9 @@ def _check_leaks(world):
         if any(known.feeders for known in host._regions.values()):
             _fail(world, f"worker {number} thinks that feeders are there")
     for process in world.live():
-        moving = process.worker._mover
+        moving = process.worker._direct
         if moving._arriving or not moving._outbox.empty() or not moving.inbox.empty():
-            _fail(world, f"the mover of {process.name} keeps {moving._arriving}")
+            _fail(world, f"the direct transfer of {process.name} keeps {moving._arriving}")
     controller = world.controller
     left = (controller._feeders, controller._ended, *(r.feeders for r in world.regions.values()))
     if any(left) or any(region._begun for region in world.regions.values()):

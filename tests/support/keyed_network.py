@@ -1,6 +1,6 @@
 """A simulated network: ordered pipes instead of sockets, whose every delivery is the scheduler's choice.
 
-`Board` and `Line` stand in for `Switchboard` and `Channel`. A frame is first with its sender (`out`, while the pipe is
+`Board` and `Line` stand in for `Poller` and `Channel`. A frame is first with its sender (`out`, while the pipe is
 full), then in flight, then arrived; only `Pipe.carry` brings it on. Who dies leaves behind some of what was in flight.
 """
 
@@ -141,16 +141,16 @@ class Network:
         self.listeners = {}
         self._ports = count(1000)
 
-    def listen(self, board):
+    def listen(self, poller):
         port = next(self._ports)
-        self.listeners[port] = board
+        self.listeners[port] = poller
         return port
 
-    def connect(self, board, port, peer):
+    def connect(self, poller, port, peer):
         server = self.listeners.get(port)
         if server is None and self.rng.random() < 0.5:
             raise PeerGone(f"{peer} cannot be reached")
-        there, back = self._pipe(f"{board.name} > {port}"), self._pipe(f"{port} > {board.name}")
+        there, back = self._pipe(f"{poller.name} > {port}"), self._pipe(f"{port} > {poller.name}")
         line = Line(f"{peer} at sim:{port}", there, back)
         if server is None:
             there.die()
@@ -158,7 +158,7 @@ class Network:
         else:
             there.put(SHAKE)
             back.put(SHAKE)
-            server.lines.append(Line(board.name, back, there))
+            server.lines.append(Line(poller.name, back, there))
         return line
 
     def _pipe(self, name):
@@ -248,5 +248,5 @@ class Board:
 
     def _silence(self):
         listeners = self._network.listeners
-        for port in [port for port, board in listeners.items() if board is self]:
+        for port in [port for port, poller in listeners.items() if poller is self]:
             del listeners[port]

@@ -62,7 +62,7 @@ class Job:
     """Stages of it that have not been started."""
     resumes: float = 0.0
     """When the next of them may."""
-    keeper: int = 0
+    checkpointer: int = 0
     """The persisted RDD, if there is one."""
     tidy: bool = False
     """Whether that is unpersisted in the end."""

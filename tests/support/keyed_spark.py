@@ -86,12 +86,12 @@ class Spark:
         """Actions on what is persisted, the last of which reads all of it."""
         rng = self.world.rng
         self.rdds += 1
-        job.keeper, job.tidy = self.rdds, not job.streaming and rng.random() < 0.5
+        job.checkpointer, job.tidy = self.rdds, not job.streaming and rng.random() < 0.5
         reads = [self._subset(job, True) for _ in range(rng.randint(0, 3))]
         made = []
         for number, partitions in enumerate([*reads, range(job.partitions)]):
             self.rdds += 1
-            facts = replace(some.facts, rdd=self.rdds, kept=job.keeper, execution=self._execution())
+            facts = replace(some.facts, rdd=self.rdds, kept=job.checkpointer, execution=self._execution())
             wait = rng.choice((0.0, 3.0, 0.0 if job.streaming else SLOW_S)) if number else 0.0
             name = f"{job.name}.{job.epoch}.{number}"
             made.append(replace(some, id=name, partitions=tuple(partitions), facts=facts, wait=wait))

@@ -1,9 +1,9 @@
-"""A whole cluster in one thread of control: the real driver, workers, movers and keyed feeders on a simulated network.
+"""A whole cluster in one thread of control: the real controller, workers and keyed feeders on a simulated network.
 
 Exactly one actor runs at any time, and a seeded scheduler decides which, what the network delivers, when time passes,
-who dies and who is slow: one seed, one history. Workers and movers have loops without local state, so their turn ends
-by an exception out of `poll` and the loop is entered afresh. Feeders are generators deep inside a task, so each has a
-thread, which runs only while the scheduler waits for it.
+who dies and who is slow: one seed, one history. Workers and direct transfers have loops without local state, so their
+turn ends by an exception out of `poll` and the loop is entered afresh. Feeders are generators deep inside a task, so
+each has a thread, which runs only while the scheduler waits for it.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from evenflow.runtime.feeder.frame_size import FrameSize
 from evenflow.runtime.feeder.keyed import KeyedFeed
 from evenflow.runtime.wire.poller import Lost, Received
 from evenflow.runtime.wire.settings import Settings
-from evenflow.runtime.worker import direct_transfer as mover
+from evenflow.runtime.worker import direct_transfer
 from evenflow.runtime.worker import loop as worker
 from evenflow.runtime.worker.loop import Worker
 from tests.support.keyed_actors import Fails, Fiber, Fragile, Killed, Log, NoThread, Process, StrictDriver
@@ -103,17 +103,17 @@ class World:
         no_threads = SimpleNamespace(Thread=NoThread, RLock=threading.RLock, Event=threading.Event)
         for module in (feeding, keyed_feeder, worker, driver):
             self._patch(module, "time", clock)
-        for module in (driver, mover):
+        for module in (driver, direct_transfer):
             self._patch(module, "threading", no_threads)
-        self._patch(driver, "Switchboard", lambda *_a, **_k: Board(self.network, "driver", lambda _t: None))
-        self._patch(worker, "Switchboard", self._actor_board)
-        self._patch(mover, "Switchboard", self._mover_board)
-        self._patch(feeding, "Switchboard", self._actor_board)
+        self._patch(driver, "Poller", lambda *_a, **_k: Board(self.network, "driver", lambda _t: None))
+        self._patch(worker, "Poller", self._actor_board)
+        self._patch(direct_transfer, "Poller", self._mover_board)
+        self._patch(feeding, "Poller", self._actor_board)
         self._patch(feeding, "identity", lambda: self.current.identity)
         self._patch(keyed_feeder, "FrameSize", self._frame_size)
         self._patch(worker, "KEYED_POLL_S", PERIOD_S)
         self._patch(worker, "OUTBOX_BYTES", 300)
-        self._patch(mover, "PART_BYTES", 200)
+        self._patch(direct_transfer, "PART_BYTES", 200)
         self._patch(keyed_feeder, "SKEW_BYTES", 20 * self.rng.choice((5, 20, 1000)))
         self._begin()
         return self
@@ -128,14 +128,14 @@ class World:
         setattr(module, name, value)
 
     def _actor_board(self, *_args, **_options):
-        self.current.board = Board(self.network, self.current.name, self.current.turn)
-        return self.current.board
+        self.current.poller = Board(self.network, self.current.name, self.current.turn)
+        return self.current.poller
 
     def _mover_board(self, *_args, **_options):
-        process = Process(self, f"mover of {self.current.name}")
-        process.board = Board(self.network, process.name, process.turn)
+        process = Process(self, f"direct transfer of {self.current.name}")
+        process.poller = Board(self.network, process.name, process.turn)
         self.processes.append(process)
-        return process.board
+        return process.poller
 
     def _frame_size(self, *args):
         size = FrameSize(*args)
@@ -185,17 +185,17 @@ class World:
         process = self.current = Process(self, f"worker {number} #{copy}", number)
         made = Worker(self.settings, number, (0, 0))
         process.worker, process.run = made, made.run
-        process.mover = self.processes[-1]
-        process.mover.run = made._mover._run
+        process.direct_transfer = self.processes[-1]
+        process.direct_transfer.run = made._direct._run
         self.processes.append(process)
         self.note(f"start {process.name}")
 
     def kill_worker(self, process):
         self.note(f"kill {process.name}")
         self.harm.add("worker")
-        process.alive = process.mover.alive = False
-        process.board.die()
-        process.mover.board.die()
+        process.alive = process.direct_transfer.alive = False
+        process.poller.die()
+        process.direct_transfer.poller.die()
 
     def live(self):
         """The worker processes that are running, two copies of one worker among them."""
@@ -251,7 +251,7 @@ class World:
     def _unpersist(self, job):
         job.unpersisted = True
         self.note(f"unpersist {job.evaluation}")
-        self.driver._handle(Unpersisted(self.now, frozenset({job.keeper})))
+        self.driver._handle(Unpersisted(self.now, frozenset({job.checkpointer})))
 
     def _settled(self, task):
         """Whether all a task had to say has been heard: Spark takes a while before it starts the next."""
@@ -342,24 +342,24 @@ class World:
             self.harm.add("feeder")
             fiber.kill()
         elif kind == "cut":
-            self._cut([*live, *feeders, *(process.mover for process in live)])
+            self._cut([*live, *feeders, *(process.direct_transfer for process in live)])
         elif kind == "freeze" and live:
             self._freeze(live, feeders)
 
     def _cut(self, actors):
-        """Break a connection; between movers that costs nothing but a move."""
-        lines = [(actor, line) for actor in actors if actor.board is not None for line in actor.board.lines]
+        """Break a connection; between direct transfers that costs nothing but a move."""
+        lines = [(actor, line) for actor in actors if actor.poller is not None for line in actor.poller.lines]
         if lines:
             actor, line = self.rng.choice(lines)
             line.cut(self.rng)
-            if not actor.name.startswith("mover"):
+            if not actor.name.startswith("direct transfer"):
                 self.harm.add("cut")
             self.note(f"cut {actor.name} - {line.peer}")
 
     def _freeze(self, live, feeders):
         seconds = self.rng.choice((4.0, 29.0, 31.0, 62.0, 100.0))
-        movers = [process.mover for process in live]
-        what = self.rng.choice([*live, *feeders, *movers, *self.network.pipes])
+        direct_transfers = [process.direct_transfer for process in live]
+        what = self.rng.choice([*live, *feeders, *direct_transfers, *self.network.pipes])
         self.frozen[what] = self.now + seconds
         if seconds > 5:
             self.harm.add("slow")
@@ -382,7 +382,7 @@ class World:
 
     def _unread(self):
         """Whether something waits for a worker that does not read for now, because its own answers are not taken."""
-        return any(line.incoming.arrived for process in self.live() for line in process.board.lines)
+        return any(line.incoming.arrived for process in self.live() for line in process.poller.lines)
 
     def _moving(self):
         return any(region.movements.moving for region in self.regions.values())
@@ -431,7 +431,7 @@ class World:
         """Something that can happen now: an actor, or a delivery; None if there is nothing but to wait."""
         actors = [actor for actor in (*self.processes, *self.fibers) if actor.ready and self._thawed(actor)]
         pipes = [pipe for pipe in self.network.deliverable() if self._thawed(pipe)]
-        if self.driver._board.news:
+        if self.driver._poller.news:
             actors.append(self._run_driver)
         if self.now >= self._ticked + PERIOD_S:
             actors.append(self._tick)
@@ -453,11 +453,11 @@ class World:
             raise Broken(f"seed {self.seed}: {actor.name} died of {error!r}") from error
         if isinstance(actor, Process) and not alive:
             self.note(f"{actor.name} ends: {actor.worker._stopped}")
-            actor.mover.alive = False
+            actor.direct_transfer.alive = False
             actor.worker.close()
 
     def _run_driver(self):
-        for happening in self.driver._board.happenings(8):
+        for happening in self.driver._poller.happenings(8):
             match happening:
                 case Received(channel=channel, frame=frame):
                     self.driver._received(channel, frame)

@@ -26,7 +26,7 @@ class Clock:
         return self.now
 
 
-class Ledger(KeyedOperator):
+class Accounts(KeyedOperator):
     """All values of each key in a dict, as a user would write it; it does not tell sizes."""
 
     def __init__(self):
@@ -51,7 +51,7 @@ class Ledger(KeyedOperator):
         self.values[unit] = state
 
 
-class Thirds(Ledger):
+class Thirds(Accounts):
     """Tells every third row of a key and nothing of others, nor where they come from."""
 
     def schema(self, rows):
@@ -78,7 +78,7 @@ OPERATORS = {
     "last": lambda: LastValue("name"),
     "distinct": lambda: DistinctCount("v"),
     "join": lambda: WindowJoin("side", "L", "R", rows=3),
-    "ledger": Ledger,
+    "accounts": Accounts,
 }
 
 

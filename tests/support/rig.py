@@ -18,13 +18,13 @@ from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened
 from evenflow.operators.map import MapOperator
 from evenflow.policy import RoundRobin
-from evenflow.runtime.driver.controller_thread import Driver
+from evenflow.runtime.driver.controller_thread import ControllerThread
 from evenflow.runtime.driver.eventlog import EventLog
 from evenflow.runtime.feeder.ordered import Feed
 from evenflow.runtime.wire.frames import Decoder, Encoder, Kind
 from evenflow.runtime.wire.handshake import Handshake
 from evenflow.runtime.wire.messages import control, parse
-from evenflow.runtime.wire.poller import Lost, Opened, Received, Switchboard
+from evenflow.runtime.wire.poller import Lost, Opened, Poller, Received
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker.loop import Worker
 
@@ -75,7 +75,7 @@ class Rig:
     def __init__(self, workers=2, *, processes=False, start=True, period=0.05, stall_timeout=PATIENCE_S, emulate=None):
         self.size = workers
         self.log = EventLog(None)
-        self.driver = Driver(Controller(workers), SECRET, HOST, period, self.log)
+        self.driver = ControllerThread(Controller(workers), SECRET, HOST, period, self.log)
         self.settings = Settings("rig", HOST, self.driver.port, SECRET, period, stall_timeout, emulate)
         self.threads, self.processes = {}, {}
         self.ended = {}
@@ -200,8 +200,8 @@ class Impostor:
 
     def __init__(self, rig, number, answer):
         self.rig, self.number, self.answer = rig, number, answer
-        self.board = Switchboard(SECRET)
-        self.control = self.board.connect(HOST, rig.settings.port, "the controller")
+        self.poller = Poller(SECRET)
+        self.control = self.poller.connect(HOST, rig.settings.port, "the controller")
         self.stopped = threading.Event()
         self.posted = queue.SimpleQueue()
         rig.threads[number] = threading.Thread(target=self.run, name=f"impostor-{number}")
@@ -210,17 +210,17 @@ class Impostor:
     def run(self):
         try:
             while not self.stopped.is_set():
-                for happening in self.board.poll(0.05):
+                for happening in self.poller.poll(0.05):
                     self.take(happening)
                 while not self.posted.empty():
                     self.posted.get()()
         finally:
-            self.board.close()
+            self.poller.close()
 
     def take(self, happening):
         match happening:
             case Opened(channel=channel) if channel is self.control:
-                port = self.board.listen(HOST)
+                port = self.poller.listen(HOST)
                 hello = {"type": "worker", "worker": self.number, "host": HOST, "port": port, "pid": 0, "task": [0, 0]}
                 channel.send(control(hello))
             case Received(channel=channel, frame=frame) if channel is self.control:
@@ -234,9 +234,9 @@ class Impostor:
     def post(self, action):
         """Do something from the impostor's own thread, which owns the channels."""
         self.posted.put(action)
-        self.board.wake()
+        self.poller.wake()
 
     def die(self):
         """Go away as a killed process does: every connection at once."""
         self.stopped.set()
-        self.board.wake()
+        self.poller.wake()

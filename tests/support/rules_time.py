@@ -8,7 +8,7 @@ import pyarrow as pa
 SECOND = 1_000_000
 
 
-class Driver:
+class Moving:
     """Copies of an operator whose rows come in frames, of any keys, and whose units move; `results` are what came out.
 
     What is due is what is more than `lateness` seconds (None: without an end) behind the latest of all rows; a row
@@ -88,7 +88,7 @@ class Driver:
 
 def run(operator, rows, keys, *, units=4, frame=None, lateness=None, seed=0, end=True):
     """All results of rows in frames of one size, of random sizes if that is 0, or in one; and the late rows' places."""
-    driver = Driver(operator, rows, keys, units, lateness=lateness, seed=seed)
+    driver = Moving(operator, rows, keys, units, lateness=lateness, seed=seed)
     at = 0
     while at < rows.num_rows:
         size = rows.num_rows if frame is None else frame or int(driver.random.choice([1, 2, 5, 30]))

@@ -14,12 +14,12 @@ from evenflow.control.events import CheckpointTaken, FeederJoined, Record, Regio
 from evenflow.errors import BlobMissing, StoreError, StoreInUse
 from evenflow.policy import Hash
 from evenflow.runtime.driver import checkpoint as vault_module
-from evenflow.runtime.driver.checkpoint import Kept, Vault
+from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
 from evenflow.state.store.blob_names import epoch_name, log_name, parse, prefix_of
 from evenflow.state.store.claim import VOID_S, claim
 from evenflow.state.store.fence import CLAIMS, Fence, Holding, Mark, View, marks, split
-from evenflow.state.store.retry import Patient
+from evenflow.state.store.retry import RetryingStore
 from evenflow.state.store.sealed import SealedStore, key_of
 from tests.support.state_memory import Memory
 
@@ -249,33 +249,33 @@ def test_claims_do_not_pile_up():
     assert held.mark.generation == 5
 
 
-# -- the vault
+# -- the checkpoint thread
 
 
-class Still(Vault):
+class Still(CheckpointThread):
     """Without its thread; what it is asked for is done at once."""
 
     def __init__(self, store, owner, now):
         self._claim = claim(store, owner, now)
         self._store = self._claim.store
-        self._patient = Patient(self._store, lambda _seconds: None)
+        self._patient = RetryingStore(self._store, lambda _seconds: None)
         self._kept, self._stale = {"r": Kept("op", 4)}, {}
         self.told = []
         self.on_lost = self.told.append
 
 
-def batch(vault, store, epoch, writer, logs):
+def batch(checkpoint_thread, store, epoch, writer, logs):
     """One batch of query q: rows in a log, and the manifest that needs it and the one before; what went wrong."""
     name = log_name(PREFIX, epoch, 1, f"0.{writer}", 0)
     store.put(name, [b"rows"])
     logs.append(Log(epoch, 1, {f"0.{writer}": 1}, (0,)))
     while len(logs) > 2:
         logs.popleft()
-    return vault._tried(Save("r", "q", "epoch", Base(epoch, 1, (), tuple(logs))))
+    return checkpoint_thread._tried(Save("r", "q", "epoch", Base(epoch, 1, (), tuple(logs))))
 
 
-def newest(vault):
-    return read_manifest(vault._store, epoch_name(PREFIX, epochs(vault._store, PREFIX)[0]))
+def newest(checkpoint_thread):
+    return read_manifest(checkpoint_thread._store, epoch_name(PREFIX, epochs(checkpoint_thread._store, PREFIX)[0]))
 
 
 @pytest.mark.parametrize("at", range(24))

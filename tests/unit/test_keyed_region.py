@@ -42,7 +42,7 @@ class Scene:
             (self.told if isinstance(each, Tell) else self.events).append(each)
 
     def join(self, worker, incarnation=1):
-        self.do(WorkerJoined(0.0, 10 * incarnation + worker, worker, "h", 1, 1, mover=900 + worker))
+        self.do(WorkerJoined(0.0, 10 * incarnation + worker, worker, "h", 1, 1, transfer_port=900 + worker))
 
     def lose(self, peer):
         self.do(PeerLeft(0.0, peer, "killed"))

@@ -225,7 +225,7 @@ def test_regions_number_their_movements_apart():
 
     controller = Controller(2)
     for worker in range(2):
-        controller.handle(WorkerJoined(0.0, 10 + worker, worker, "h", 1, 1, mover=900 + worker))
+        controller.handle(WorkerJoined(0.0, 10 + worker, worker, "h", 1, 1, transfer_port=900 + worker))
     numbers = []
     for region in ("a", "b"):
         controller.handle(RegionOpened(0.0, region, "op", Hash(), 4))

@@ -334,7 +334,7 @@ def test_a_file_cut_off_is_found_and_named(tmp_path, files):
 
 
 def test_state_that_cannot_be_pickled_stays(tmp_path):
-    class Locked(model.Ledger):
+    class Locked(model.Accounts):
         def extract(self, unit):
             state = super().extract(unit)
             return state if state is None else (lambda: 0, state)

@@ -11,7 +11,7 @@ import pytest
 from evenflow.policy.ordered.blocking_rate import BlockingRate
 from evenflow.policy.ordered.oracle import Oracle
 from evenflow.policy.ordered.round_robin import RoundRobin
-from tests.support.splitter_model import drive, half
+from tests.support.blocking_model import drive, half
 
 
 def speeds(slowdown):

@@ -9,7 +9,7 @@ from evenflow.errors import InvalidArgument
 from evenflow.operators.timed import END
 from evenflow.rules.operator import RuleOperator
 from tests.support import timed_model
-from tests.support.rules_time import SECOND, Driver, run
+from tests.support.rules_time import SECOND, Moving, run
 
 BATCH = "select k, count(*) n, sum(x) s from T.win:time_batch(10 sec) group by k"
 
@@ -72,7 +72,7 @@ def test_every_window_comes_out_of_every_key(frame, lateness):
 
 def test_windows_come_out_when_time_has_passed_and_not_before():
     rows = rows_of([1, 2, 3, 1], [3, 12, 30, 31])
-    driver = Driver(timed(BATCH, lateness_s=5), rows, rows["k"], 4, lateness=5)
+    driver = Moving(timed(BATCH, lateness_s=5), rows, rows["k"], 4, lateness=5)
     driver.frame([0, 1])
     assert driver.results == []  # time is 7
     driver.frame([2])

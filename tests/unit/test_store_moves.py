@@ -7,11 +7,11 @@ import pytest
 from evenflow.control.movement import PATIENCE_S
 from evenflow.model.tickets import ticket
 from evenflow.runtime.worker.direct_transfer import Parcel, Undelivered
-from evenflow.runtime.worker.store_transfer import Depot, Stored, Unfetched
+from evenflow.runtime.worker.store_transfer import Stored, StoreTransfer, Unfetched
 from tests.support.keyed_rig import Nth
 from tests.support.state_memory import Memory
-from tests.unit.test_host import KEY, Site
 from tests.unit.test_movement import FEEDERS, ask, brief, move, movements
+from tests.unit.test_worker_keyed import KEY, Site
 
 
 def by_store():
@@ -53,8 +53,8 @@ def test_the_target_cannot_fetch():
     assert brief(moves.failed(2.0, 1, 2, "the store is gone", False)) == [(12, "discard", 1)]
 
 
-class Depots(Depot):
-    """A depot that does things at once, in a store in memory."""
+class Transfers(StoreTransfer):
+    """A store transfer that does things at once, in a store in memory."""
 
     def __init__(self, store):
         super().__init__("nowhere", "c", lambda: None)
@@ -74,7 +74,7 @@ def store():
 def sites(store):
     made = [Site(Nth()) for _ in range(2)]
     for site in made:
-        site.host.moves._depot = Depots(store)
+        site.host.moves._via_store = Transfers(store)
         site.open()
     return made
 
@@ -127,9 +127,9 @@ def test_what_was_discarded_is_not_fetched(sites):
 
 def test_news_of_movements_that_are_over(sites):
     source, _ = sites
-    source.host.moves._depot.inbox = queue.SimpleQueue()
+    source.host.moves._via_store.inbox = queue.SimpleQueue()
     for news in (Stored(7), Undelivered(7, "no")):
-        source.host.moves._depot.inbox.put(news)
+        source.host.moves._via_store.inbox.put(news)
     source.host.collect()
     assert source.outcomes() == []
 
@@ -149,12 +149,12 @@ def test_a_damaged_blob_is_not_taken(sites, store):
 
 
 def test_parts_come_back_as_they_were(store):
-    depot = Depots(store)
+    store_transfer = Transfers(store)
     parts = [b"label", b"", bytearray(b"x" * 100), memoryview(bytearray(b"abc"))]
-    depot.put("r", Parcel(3, parts))
-    depot.get("r", 3)
-    depot.get("r", 4)
-    stored, parcel, missing = (depot.inbox.get() for _ in range(3))
+    store_transfer.put("r", Parcel(3, parts))
+    store_transfer.get("r", 3)
+    store_transfer.get("r", 4)
+    stored, parcel, missing = (store_transfer.inbox.get() for _ in range(3))
     assert stored == Stored(3)
     assert [bytes(part) for part in parcel.parts] == [bytes(part) for part in parts]
     assert [memoryview(part).readonly for part in parcel.parts] == [True, True, False, False]

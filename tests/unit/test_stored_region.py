@@ -45,7 +45,7 @@ class Scene:
         self.slow = ()
         """What the store takes long to keep: kinds of saves."""
         self.do(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
-        self.do(WorkerJoined(0.0, 10, 0, "h", 1, 1, mover=900))
+        self.do(WorkerJoined(0.0, 10, 0, "h", 1, 1, transfer_port=900))
 
     def do(self, event):
         found = self.controller.handle(event)
@@ -100,7 +100,7 @@ def test_a_stage_that_cannot_count_any_more_is_given_up_once(scene):
     scene.batch(0)
     scene.do(PeerLeft(0.0, 10, "killed"))
     assert not [each for each in scene.out if isinstance(each, Cancel)]  # all of it is noted: it may count
-    scene.do(WorkerJoined(0.0, 11, 0, "h", 1, 1, mover=900))
+    scene.do(WorkerJoined(0.0, 11, 0, "h", 1, 1, transfer_port=900))
     scene.feeder(201, 1, 0, of=2)
     scene.feeder(202, 1, 1, of=2)
     scene.do(PeerLeft(0.0, 201, "broke off"))
@@ -126,10 +126,10 @@ def loading(stall_timeout):
     scene.controller = Controller(2, stall_timeout=stall_timeout)
     scene.do(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
     for worker in range(2):
-        scene.do(WorkerJoined(0.0, 10 + worker, worker, "h", 1, 1, mover=900))
+        scene.do(WorkerJoined(0.0, 10 + worker, worker, "h", 1, 1, transfer_port=900))
     scene.batch(0)
     scene.do(PeerLeft(1.0, 10, "killed"))
-    scene.do(WorkerJoined(1.0, 12, 0, "h", 1, 1, mover=900))
+    scene.do(WorkerJoined(1.0, 12, 0, "h", 1, 1, transfer_port=900))
     scene.do(FeederJoined(1.0, 101, "r", 0, 0, "q", 1, "s1", run="1", facts=StageFacts(1, 1, inputs=1)))
     scene.do(FeederBegan(1.0, 101, 0))
     scene.out.clear()
@@ -157,7 +157,7 @@ def test_a_worker_that_answers_nothing_while_its_state_is_needed_is_replaced():
     scene.do(Tick(20.0))
     scene.do(WorkerReport(21.0, 11, 5, 5, 0.0))  # it wakes, and is nobody any more
     scene.do(StateLoaded(21.0, 11, "r", "query q", 1))
-    scene.do(WorkerJoined(22.0, 13, 1, "h", 1, 1, mover=900))
+    scene.do(WorkerJoined(22.0, 13, 1, "h", 1, 1, transfer_port=900))
     assert [(worker.state, worker.incarnation) for worker in scene.controller.workers(22.0)] == [
         ("live", 2),
         ("live", 2),
@@ -179,7 +179,7 @@ def test_a_worker_that_is_merely_busy_is_left_alone():
     scene = Scene()
     scene.controller = Controller(1, stall_timeout=5.0)
     scene.do(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
-    scene.do(WorkerJoined(0.0, 10, 0, "h", 1, 1, mover=900))
+    scene.do(WorkerJoined(0.0, 10, 0, "h", 1, 1, transfer_port=900))
     scene.feeder(101, 0)
     scene.do(Tick(1000.0))
     assert not [each for each in scene.out if isinstance(each, Replace)]

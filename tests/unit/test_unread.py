@@ -30,7 +30,7 @@ class Scene:
         self.controller = Controller(1)
         self.out = []
         self.do(RegionOpened(0.0, "r", "op", Hash(), 6, durable=True))
-        self.do(WorkerJoined(0.0, WORKER, 0, "h", 1, 1, mover=900))
+        self.do(WorkerJoined(0.0, WORKER, 0, "h", 1, 1, transfer_port=900))
 
     def do(self, event):
         found = self.controller.handle(event)

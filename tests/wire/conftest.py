@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from evenflow.runtime.wire import poller as switchboard
+from evenflow.runtime.wire import poller
 from tests.support.rig import PATIENCE_S, Rig, until
 
 
@@ -33,7 +33,7 @@ def _no_leaks():
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch):
     """Our own get to shake hands on a busy machine; tests of strangers have less patience."""
-    monkeypatch.setattr(switchboard, "HANDSHAKE_S", PATIENCE_S)
+    monkeypatch.setattr(poller, "HANDSHAKE_S", PATIENCE_S)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from evenflow.model.tickets import ticket
 from evenflow.runtime.wire.frames import Frame, Kind
-from evenflow.runtime.worker import direct_transfer as mover
+from evenflow.runtime.worker import direct_transfer
 from evenflow.runtime.worker.move_label import Label
 from tests.support.keyed_rig import Keyed, check, rows
 from tests.support.rig import Peer, until
@@ -41,7 +41,7 @@ def parcel(move, states, **changed):
 
 def bring(cluster, frames):
     """Bring frames to worker 0 as another worker would; whether that cost the connection."""
-    with Peer(key_of(cluster, 0).mover).shake() as peer:
+    with Peer(key_of(cluster, 0).transfer_port).shake() as peer:
         peer.send(*frames)
         return peer.is_dropped()
 
@@ -66,7 +66,7 @@ def test_what_nobody_announced_is_not_read(cluster, forged, monkeypatch):
 
 
 def test_little_is_kept_of_what_was_not_let_in(cluster, monkeypatch):
-    monkeypatch.setattr(mover, "LABEL_BYTES", 1000)
+    monkeypatch.setattr(direct_transfer, "LABEL_BYTES", 1000)
     cut = [Frame(Kind.STATE, bytes(400), 7, unit=0, more=True) for _ in range(100)]
     assert bring(cluster, cut)
     assert bring(cluster, [Frame(Kind.STATE, b"{}", 7, unit=3)])
@@ -82,7 +82,7 @@ def test_no_movement_comes_twice_or_brings_more_than_was_announced(cluster, monk
     given = {"region": keyed.region, "operator": keyed.feed.operator}
     honest = ticket(site.key, 900, keyed.region, 1, [1], ["e"])
     frames = parcel(900, {"e": {2: ({}, b"")}}, ticket=honest, **given)
-    with Peer(site.mover).shake() as peer:
+    with Peer(site.transfer_port).shake() as peer:
         peer.send(*frames)
         peer.send(*frames)
         assert peer.is_dropped()

@@ -11,8 +11,8 @@ import pytest
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened, StageFacts
 from evenflow.errors import StateLost
-from evenflow.runtime.driver.checkpoint import Kept, Vault
-from evenflow.runtime.driver.controller_thread import Driver
+from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
+from evenflow.runtime.driver.controller_thread import ControllerThread
 from tests.support import keyed_rig
 from tests.support.keyed_rig import UNITS, Keyed, check, rows
 from tests.support.rig import HOST, PATIENCE_S, SECRET, Rig, until
@@ -26,18 +26,27 @@ def cluster(tmp_path, monkeypatch):
     """Two processes, a checkpoint, and somebody who starts another process when he is asked to."""
     rig = Rig(2, start=False)
     rig.driver.close()
-    vault = Vault(str(tmp_path), "a test")
+    checkpoint_thread = CheckpointThread(str(tmp_path), "a test")
     controller = Controller(2, stall_timeout=STALL_S)
     replaced = rig.start_process
     stages = Told(StageFacts(1, 1, inputs=1))
-    rig.driver = Driver(controller, SECRET, HOST, 0.05, rig.log, vault=vault, stages=stages, replace_worker=replaced)
+    rig.driver = ControllerThread(
+        controller,
+        SECRET,
+        HOST,
+        0.05,
+        rig.log,
+        checkpoint_thread=checkpoint_thread,
+        stages=stages,
+        replace_worker=replaced,
+    )
     rig.settings = replace(rig.settings, port=rig.driver.port, checkpoint=str(tmp_path))
     for number in range(2):
         rig.start_process(number)
     rig.await_live(2)
     monkeypatch.setattr(keyed_rig, "RegionOpened", partial(RegionOpened, durable=True))
     rig.keyed = Keyed(rig, monkeypatch, mark="nth")
-    vault.add(rig.keyed.region, Kept("Nth", UNITS + 1))
+    checkpoint_thread.add(rig.keyed.region, Kept("Nth", UNITS + 1))
     yield rig
     rig.close()
 

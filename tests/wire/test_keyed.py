@@ -38,13 +38,13 @@ def test_units_move_while_rows_flow(rig, monkeypatch):
             time.sleep(0.002)
 
     flow = Flow(rows, lambda: keyed.known().movements.moved > 20)
-    mover = threading.Thread(target=shuffle)
-    mover.start()
+    shuffling = threading.Thread(target=shuffle)
+    shuffling.start()
     try:
         made = keyed.run(flow)
     finally:
         stop.set()
-        mover.join()
+        shuffling.join()
     assert sum(check(made, flow.count).values()) == flow.count
 
 

@@ -4,13 +4,13 @@ import time
 
 from evenflow.runtime.wire.channel import PeerGone
 from evenflow.runtime.wire.messages import control, parse
-from evenflow.runtime.wire.poller import Lost, Opened, Received, Switchboard
+from evenflow.runtime.wire.poller import Lost, Opened, Poller, Received
 
 SECRET = b"s" * 32
 
 
 def test_frames_before_the_end_are_handed_out_though_sending_failed():
-    here, there = Switchboard(SECRET), Switchboard(SECRET)
+    here, there = Poller(SECRET), Poller(SECRET)
     try:
         channel = there.connect("127.0.0.1", here.listen("127.0.0.1"), "here")
         met = []

@@ -11,8 +11,8 @@ from evenflow.control.events import RegionOpened, StageFacts
 from evenflow.errors import StoreError, StoreInUse
 from evenflow.policy import Hash
 from evenflow.runtime.driver import checkpoint as vault_module
-from evenflow.runtime.driver.checkpoint import Kept, Vault
-from evenflow.runtime.driver.controller_thread import Driver
+from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
+from evenflow.runtime.driver.controller_thread import ControllerThread
 from evenflow.runtime.driver.eventlog import EventLog
 from evenflow.state.store import retry as patience
 from evenflow.state.store.claim import claim
@@ -23,7 +23,7 @@ from tests.support.rig import HOST, PATIENCE_S, SECRET, Peer, until
 UNITS = 4
 
 
-class SlowVault(Vault):
+class SlowVault(CheckpointThread):
     """Reads only when it is let."""
 
     def __init__(self, where):
@@ -57,10 +57,12 @@ def feeder(partition, query="q"):
 
 def test_a_slow_store_does_not_stop_the_controller(tmp_path):
     log = EventLog(None)
-    vault = SlowVault(str(tmp_path))
-    vault.add("r", Kept("Nth", UNITS))
+    checkpoint_thread = SlowVault(str(tmp_path))
+    checkpoint_thread.add("r", Kept("Nth", UNITS))
     told = StageFacts(3, 3, inputs=3)
-    driver = Driver(Controller(1), SECRET, HOST, 0.05, log, vault=vault, stages=Told(told))
+    driver = ControllerThread(
+        Controller(1), SECRET, HOST, 0.05, log, checkpoint_thread=checkpoint_thread, stages=Told(told)
+    )
     links = []
     try:
         driver.open_region(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
@@ -68,7 +70,7 @@ def test_a_slow_store_does_not_stop_the_controller(tmp_path):
             links.append(Peer(driver.port).shake())
             links[-1].say(**feeder(partition))
             links[-1].say(type="begin", partition=partition)
-        until(lambda: vault.reads, "a look at the store")
+        until(lambda: checkpoint_thread.reads, "a look at the store")
         began = time.monotonic()
         driver.open_region(RegionOpened(0.0, "other", "op", Hash(), UNITS))  # waits for the controller
         assert time.monotonic() - began < PATIENCE_S / 3
@@ -78,16 +80,16 @@ def test_a_slow_store_does_not_stop_the_controller(tmp_path):
         links.pop().sock.close()  # it does not wait for the answer
         until(lambda: len(driver._early) == 2, "one that is gone")
         assert not [entry for entry in driver.events() if entry["event"] == "feeder-joined"]
-        vault.let.set()
+        checkpoint_thread.let.set()
         joined = until(lambda: [e for e in driver.events() if e["event"] == "feeder-joined"][1:], "both to join")
         assert len(joined) == 1
         region = driver.ask(lambda controller: controller.region("r"))
         until(lambda: len(region._begun) == 2, "both to begin: what they said meanwhile is not forgotten")
-        assert vault.reads == 1
+        assert checkpoint_thread.reads == 1
         assert not driver._early
         assert not driver._looking
     finally:
-        vault.let.set()
+        checkpoint_thread.let.set()
         for link in links:
             link.sock.close()
         driver.close()
@@ -103,28 +105,28 @@ def test_a_store_that_cannot_be_opened_at_first(tmp_path, monkeypatch):
         return open_store(where)
 
     monkeypatch.setattr(vault_module, "open_store", open_when_it_can)
-    vault = Vault(str(tmp_path), "a test")
+    checkpoint_thread = CheckpointThread(str(tmp_path), "a test")
     with pytest.raises(StoreInUse, match="is in use by a test"):
         claim(open_store(str(tmp_path)), "another")
-    vault.close()
+    checkpoint_thread.close()
 
 
 def test_a_busy_vault_renews_its_claim(tmp_path, monkeypatch):
     monkeypatch.setattr(vault_module, "BEAT_S", 0.02)
-    vault = Vault(str(tmp_path), "a test")
+    checkpoint_thread = CheckpointThread(str(tmp_path), "a test")
     beats, rounds = [], 0
-    monkeypatch.setattr(vault._claim, "beat", lambda: beats.append(rounds))
+    monkeypatch.setattr(checkpoint_thread._claim, "beat", lambda: beats.append(rounds))
 
     def busy():
         nonlocal rounds
         rounds += 1
         time.sleep(0.005)
         if len(beats) < 3 and rounds < 1000:
-            vault._orders.put(busy)
+            checkpoint_thread._orders.put(busy)
 
-    vault._orders.put(busy)
+    checkpoint_thread._orders.put(busy)
     until(lambda: len(beats) >= 3 or rounds >= 1000)
-    vault.close()
+    checkpoint_thread.close()
     assert len(beats) >= 3
 
 
@@ -148,7 +150,7 @@ def test_a_store_that_fails_now_and_then_can_be_claimed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(vault_module, "open_store", lambda _where: Failing(tmp_path))
     for _ in range(20):
-        Vault(str(tmp_path), "a test").close()
+        CheckpointThread(str(tmp_path), "a test").close()
     claims = [name for name, _ in DiskStore(tmp_path).names("evenflow.claims/")]
     newest = max(int(name.split("/")[1].split(".")[0]) for name in claims)
     assert newest >= 20, "each had one of its own"

@@ -125,8 +125,8 @@ def test_time_passes_for_all_keys_across_batches_while_units_move(rig, monkeypat
             ordered.move([turn % UNITS, (turn + 5) % UNITS], turn % 3)
             time.sleep(0.005)
 
-    mover = threading.Thread(target=shuffle)
-    mover.start()
+    shuffling = threading.Thread(target=shuffle)
+    shuffling.start()
     made, latest = [], 0
     try:
         for epoch in range(10):
@@ -138,7 +138,7 @@ def test_time_passes_for_all_keys_across_batches_while_units_move(rig, monkeypat
             assert set(over) <= set(made) <= set(want)
     finally:
         stop.set()
-        mover.join()
+        shuffling.join()
     assert len(made) > 0.8 * len(want)
 
 

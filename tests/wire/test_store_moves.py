@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from evenflow.errors import StoreError
-from evenflow.runtime.driver.checkpoint import Vault
+from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.wire.channel import PeerGone
-from evenflow.runtime.worker import store_transfer as depot
-from evenflow.runtime.worker.direct_transfer import Mover
+from evenflow.runtime.worker import store_transfer
+from evenflow.runtime.worker.direct_transfer import DirectTransfer
 from evenflow.state.store.blob_names import MOVES, move_name
 from evenflow.state.store.disk import DiskStore
 from evenflow.state.store.fence import View
@@ -44,7 +44,7 @@ def keyed(monkeypatch):
     def unreachable(_self, _host, _port):
         raise PeerGone("this worker reaches no other")
 
-    monkeypatch.setattr(Mover, "_channel", unreachable)
+    monkeypatch.setattr(DirectTransfer, "_channel", unreachable)
     rigs = []
 
     def make(where, operator=None, workers=3):
@@ -163,8 +163,8 @@ class Failing(DiskStore):
 @pytest.mark.parametrize("what", ["put", "get"])
 def test_a_store_that_fails(keyed, tmp_path, monkeypatch, what):
     """Units stay where they are, and no row is lost."""
-    monkeypatch.setattr(depot, "PAUSE_S", 0.01)
-    monkeypatch.setattr(depot, "open_store", lambda _where: Failing(tmp_path / "failing", what))
+    monkeypatch.setattr(store_transfer, "PAUSE_S", 0.01)
+    monkeypatch.setattr(store_transfer, "open_store", lambda _where: Failing(tmp_path / "failing", what))
     made = keyed(str(tmp_path / "state"))
     flow = Flow(rows, lambda: made.rig.events("move-undone"), pause_s=0.005)
     with Shuffling(made):
@@ -182,7 +182,7 @@ def test_what_a_killed_cluster_has_left_is_removed(where):
     with open_store(where) as store:
         store.put(move_name("r", "dead", 7), [b"x"])
         store.put("r/q/epoch/7", [b"x"])
-        Vault(where, "the next").close()
+        CheckpointThread(where, "the next").close()
         assert View(store).names() == [("r/q/epoch/7", 1)]
 
 

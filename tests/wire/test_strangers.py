@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from evenflow.runtime.driver import eventlog
-from evenflow.runtime.wire import poller as switchboard
+from evenflow.runtime.wire import poller
 from evenflow.runtime.wire.frames import Frame, Kind
 from tests.support.rig import IDS, PATIENCE_S, SECRET, Peer, batches, ids, until
 
@@ -77,7 +77,7 @@ STRANGERS = [
 def patience(seconds):
     """With all who connect meanwhile, ours too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(switchboard, "HANDSHAKE_S", seconds)
+        patch.setattr(poller, "HANDSHAKE_S", seconds)
         yield
 
 

@@ -15,32 +15,29 @@ from evenflow.control.attempts import Base, Log
 from evenflow.control.events import RegionOpened, Save
 from evenflow.errors import ClusterStopped, EvenflowError
 from evenflow.policy import Hash
-from evenflow.runtime.cluster import session
-from evenflow.runtime.cluster import worker_jobs as supervisor
+from evenflow.runtime.cluster import session, worker_jobs
 from evenflow.runtime.cluster.interrupts import Interrupts
-from evenflow.runtime.driver.checkpoint import Kept, Unpassing, Vault
-from evenflow.runtime.wire import poller as switchboard
-from evenflow.runtime.worker import blob_writer as journal
-from evenflow.runtime.worker import restore as loader
-from evenflow.runtime.worker import store_transfer as depot
-from evenflow.runtime.worker.blob_writer import Journal, Outcome
-from evenflow.runtime.worker.direct_transfer import Mover, Parcel, Undelivered
+from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept, Unpassing
+from evenflow.runtime.wire import poller
+from evenflow.runtime.worker import blob_writer, loader, store_transfer
+from evenflow.runtime.worker.blob_writer import BlobWriter, Outcome
+from evenflow.runtime.worker.direct_transfer import DirectTransfer, Parcel, Undelivered
 from evenflow.runtime.worker.instances import Copies
-from evenflow.runtime.worker.restore import Loader, Order
-from evenflow.runtime.worker.store_transfer import Depot, Unfetched
+from evenflow.runtime.worker.loader import Loader, Order
+from evenflow.runtime.worker.store_transfer import StoreTransfer, Unfetched
 from tests.support.keyed_rig import Keyed, rows
 from tests.support.rig import ids, until
 
 THREADS = {
-    "runtime/depot.py": "evenflow-depot",
-    "runtime/driver.py": "evenflow-controller",
-    "runtime/interrupts.py": "evenflow-interrupt",
-    "runtime/journal.py": "evenflow-journal",
-    "runtime/loader.py": "evenflow-loader",
-    "runtime/mover.py": "evenflow-mover",
-    "runtime/session.py": "evenflow-cancel",
-    "runtime/supervisor.py": "evenflow-worker-{worker}",
-    "runtime/vault.py": "evenflow-vault",
+    "runtime/worker/store_transfer.py": "evenflow-store-transfer",
+    "runtime/driver/controller_thread.py": "evenflow-controller",
+    "runtime/cluster/interrupts.py": "evenflow-interrupt",
+    "runtime/worker/blob_writer.py": "evenflow-blob-writer",
+    "runtime/worker/loader.py": "evenflow-loader",
+    "runtime/worker/direct_transfer.py": "evenflow-direct-transfer",
+    "runtime/cluster/session.py": "evenflow-cancel",
+    "runtime/cluster/worker_jobs.py": "evenflow-worker-{worker}",
+    "runtime/driver/checkpoint.py": "evenflow-checkpoint",
     "torture/inject.py": "evenflow-torture",
     "torture/job.py": "evenflow-torture-parent",
 }
@@ -77,21 +74,21 @@ def test_a_mover_that_fails_ends_its_worker_which_says_why(rig, monkeypatch):
     cluster = rig(2)
     keyed = Keyed(cluster, monkeypatch)
     keyed.run(rows(200), query="q")
-    original = Mover._dispatch
+    original = DirectTransfer._dispatch
 
     def fails(self, parcel):
         monkeypatch.setattr(self, "_deliver", boom)
         original(self, parcel)
         boom()
 
-    monkeypatch.setattr(Mover, "_dispatch", fails)
+    monkeypatch.setattr(DirectTransfer, "_dispatch", fails)
     began = time.monotonic()
     owners = keyed.table().owners
     keyed.move([1], 1 - int(owners[1]))
     told = until(lambda: cluster.events("worker-trouble"), "that the worker says why it ends")
-    assert "the mover's thread has failed: MemoryError: on purpose" in told[0]["reason"]
+    assert "the direct transfer's thread has failed: MemoryError: on purpose" in told[0]["reason"]
     ended = until(lambda: cluster.events("evaluation-ended"), "that the query hears of it")
-    assert "the mover's thread has failed: MemoryError: on purpose" in ended[0]["why"]
+    assert "the direct transfer's thread has failed: MemoryError: on purpose" in ended[0]["why"]
     assert time.monotonic() - began < 30
     source = until(lambda: [number for number, why in cluster.ended.items() if "MemoryError" in str(why)])
     assert source == [int(owners[1])]
@@ -99,10 +96,10 @@ def test_a_mover_that_fails_ends_its_worker_which_says_why(rig, monkeypatch):
 
 def test_a_mover_without_descriptors_loses_a_movement_and_nothing_else(monkeypatch):
     woken = []
-    made = Mover(b"s" * 32, lambda: woken.append(1))
+    made = DirectTransfer(b"s" * 32, lambda: woken.append(1))
     made.start("127.0.0.1")
     try:
-        monkeypatch.setattr(switchboard.socket, "socket", partial(_no_files))
+        monkeypatch.setattr(poller.socket, "socket", partial(_no_files))
         made.send(Parcel(1, [b"state"], "127.0.0.1", 9))
         found = made.inbox.get(timeout=30)
         assert isinstance(found, Undelivered)
@@ -119,8 +116,8 @@ def _no_files(*_args, **_kwargs):
 
 def test_a_movers_thread(monkeypatch):
     woken = []
-    monkeypatch.setattr(Mover, "_run", boom)
-    made = Mover(b"s" * 32, lambda: woken.append(1))
+    monkeypatch.setattr(DirectTransfer, "_run", boom)
+    made = DirectTransfer(b"s" * 32, lambda: woken.append(1))
     made.start("127.0.0.1")
     until(lambda: woken, "that the worker is woken")
     assert made.failure == "MemoryError: on purpose"
@@ -137,9 +134,9 @@ class Store:
 
 
 def test_a_blob_that_cannot_be_written(monkeypatch):
-    monkeypatch.setattr(journal, "open_store", lambda _where: Store())
+    monkeypatch.setattr(blob_writer, "open_store", lambda _where: Store())
     woken = []
-    made = Journal("nowhere", lambda: woken.append(1))
+    made = BlobWriter("nowhere", lambda: woken.append(1))
     made.put("a", [b"x"], "first")
     made.put("b", [b"x"], "second")
     found = until(lambda: made.inbox.qsize() == 2 and made.collect(), "both outcomes")
@@ -151,16 +148,16 @@ def test_a_blob_that_cannot_be_written(monkeypatch):
 
 def test_a_journals_thread(monkeypatch):
     woken = []
-    monkeypatch.setattr(Journal, "_run", boom)
-    made = Journal("nowhere", lambda: woken.append(1))
+    monkeypatch.setattr(BlobWriter, "_run", boom)
+    made = BlobWriter("nowhere", lambda: woken.append(1))
     until(lambda: woken, "that the worker is woken")
     assert made.failure == "MemoryError: on purpose"
     made.close()
 
 
 def test_units_that_cannot_be_stored_or_fetched(monkeypatch):
-    monkeypatch.setattr(depot, "open_store", lambda _where: Store())
-    made = Depot("nowhere", "c", lambda: None)
+    monkeypatch.setattr(store_transfer, "open_store", lambda _where: Store())
+    made = StoreTransfer("nowhere", "c", lambda: None)
     made.put("r", Parcel(1, [b"x"]))
     made.get("r", 2)
     made.delete("r", 1)
@@ -172,9 +169,9 @@ def test_units_that_cannot_be_stored_or_fetched(monkeypatch):
 
 
 def test_a_depots_thread(monkeypatch):
-    monkeypatch.setattr(Depot, "_do", boom)
+    monkeypatch.setattr(StoreTransfer, "_do", boom)
     woken = []
-    made = Depot("nowhere", "c", lambda: woken.append(1))
+    made = StoreTransfer("nowhere", "c", lambda: woken.append(1))
     made.get("r", 2)
     until(lambda: woken, "that the worker is woken")
     assert made.failure == "MemoryError: on purpose"
@@ -208,7 +205,7 @@ def _no_threads(_self):
 
 @pytest.fixture
 def kept(tmp_path):
-    made = Vault(str(tmp_path), "a test")
+    made = CheckpointThread(str(tmp_path), "a test")
     made.add("r", Kept("op", 9))
     yield made
     with suppress(EvenflowError):
@@ -238,13 +235,13 @@ def test_what_is_not_the_stores_fault_is_named_at_once(kept, monkeypatch):
 
 def test_a_vaults_thread_fails_and_the_controller_with_it(rig, kept, monkeypatch):
     cluster = rig(1)
-    monkeypatch.setattr(cluster.driver, "_vault", kept)
+    monkeypatch.setattr(cluster.driver, "_checkpoint_thread", kept)
     monkeypatch.setattr(kept, "_tried", boom)
     kept.save(Save("r", "q", "epoch", Base()), boom)
     until(lambda: cluster.driver.failure, "that the controller hears of it")
     with pytest.raises(ClusterStopped, match=r"checkpoint has failed: MemoryError: on purpose: start a new Cluster"):
         cluster.workers()
-    cluster.driver._vault = None
+    cluster.driver._checkpoint_thread = None
 
 
 def test_a_controller_that_fails_tells_everybody(rig, monkeypatch, caplog):
@@ -284,8 +281,8 @@ def test_an_event_that_goes_wrong_is_told_to_whoever_waits(rig, monkeypatch, cap
 
 def test_a_supervisors_thread(monkeypatch, caplog):
     ended = []
-    monkeypatch.setattr(supervisor.Supervisor, "_run", boom)
-    made = supervisor.Supervisor(None, SimpleNamespace(cluster="c"), 2, lambda *why: ended.append(why))
+    monkeypatch.setattr(worker_jobs.WorkerJobs, "_run", boom)
+    made = worker_jobs.WorkerJobs(None, SimpleNamespace(cluster="c"), 2, lambda *why: ended.append(why))
     until(lambda: len(ended) == 2, "that both are told")
     assert {worker for worker, _ in ended} == {0, 1}
     assert all("is not started again" in why and "MemoryError: on purpose" in why for _, why in ended)

@@ -34,7 +34,7 @@ from evenflow.control.history import History
 from evenflow.errors import SEVERAL_ACTIONS
 
 LATE = 1
-"""A report of a snapshot older than this many batches before the settled one is not taken: the vault may delete it."""
+"""A report of a snapshot this many batches older than the settled one is not taken: its blob may be deleted."""
 
 SHOWN = 4
 """Attempts at a batch that a message tells of."""

@@ -31,7 +31,7 @@ class WorkerJoined:
     pid: int
     task: tuple[int, int] = (0, 0)
     """Spark's stage id and task attempt id, by which its executor is found."""
-    mover: int = 0
+    transfer_port: int = 0
     """The port on which other workers bring it units."""
     deep: int = 0
     """The port for feeders of keyed operators, whose connections have deep buffers."""

@@ -254,7 +254,7 @@ class Movements:
             for peer in sorted(told):
                 yield Tell(peer, {"type": "pause", "source": move.source} | message)
             target = self.sites[move.target]
-            to = {"target": move.target, "host": target.host, "port": target.mover, "feeders": sorted(told)}
+            to = {"target": move.target, "host": target.host, "port": target.transfer_port, "feeders": sorted(told)}
             evaluations = list(self.evaluations())
             announced = ticket(target.key, number, self.region, move.source, move.units, evaluations)
             to |= {"source": move.source, "evaluations": evaluations, "ticket": announced}

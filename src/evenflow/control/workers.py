@@ -16,7 +16,7 @@ class Site:
 
     peer: Peer
     host: str
-    mover: int
+    transfer_port: int
     """The port on which other workers bring it units."""
     port: int = 0
     deep: int = 0
@@ -67,7 +67,9 @@ class Workers:
         before = self._all[event.worker].site
         self._live.pop(before.peer, None)
         incarnation = before.incarnation + 1
-        site = Site(event.peer, event.host, event.mover, event.port, event.deep, event.pid, incarnation, event.key)
+        site = Site(
+            event.peer, event.host, event.transfer_port, event.port, event.deep, event.pid, incarnation, event.key
+        )
         self._all[event.worker] = self._live[event.peer] = Worker(event.worker, "live", site, event.task, event.time)
         return site
 

@@ -31,7 +31,7 @@ from evenflow.runtime.wire.frames import Decoder, Encoder, Frame, Kind
 from evenflow.runtime.wire.handshake import NONCE_BYTES, Handshake
 from evenflow.runtime.wire.messages import control, packed
 from evenflow.runtime.wire.settings import Settings
-from evenflow.runtime.worker import direct_transfer as mover
+from evenflow.runtime.worker import direct_transfer
 from evenflow.runtime.worker import loop as worker
 from evenflow.runtime.worker.instances import process
 from evenflow.runtime.worker.move_label import Label
@@ -64,7 +64,7 @@ class Line:
 
 
 class Board:
-    """Stands in for a switchboard: nobody is there but those whom a case sends."""
+    """Stands in for a poller: nobody is there but those whom a case sends."""
 
     def __init__(self, *_args: Any, **_options: Any) -> None:
         self.waited_s = 0.0
@@ -88,7 +88,7 @@ class Board:
         """Nothing is open."""
 
 
-class StillDriver(driver.Driver):
+class StillDriver(driver.ControllerThread):
     """Without its thread."""
 
     def _run(self) -> None:
@@ -97,15 +97,15 @@ class StillDriver(driver.Driver):
 
 @contextmanager
 def _without_sockets(*modules: Any) -> Iterator[None]:
-    """Whoever is made meanwhile has a `Board` for a switchboard."""
-    before = [module.Switchboard for module in modules]
+    """Whoever is made meanwhile has a `Board` for a poller."""
+    before = [module.Poller for module in modules]
     for module in modules:
-        module.Switchboard = Board
+        module.Poller = Board
     try:
         yield
     finally:
-        for module, board in zip(modules, before, strict=True):
-            module.Switchboard = board
+        for module, poller in zip(modules, before, strict=True):
+            module.Poller = poller
 
 
 def _mutated(draw: random.Random, frame: Frame, message: dict[str, Any] | None = None) -> Frame:
@@ -275,7 +275,7 @@ class ToWorker:
         self._begin()
 
     def _begin(self) -> None:
-        with _without_sockets(worker, mover):
+        with _without_sockets(worker, direct_transfer):
             self._worker = worker.Worker(Settings("fuzz", "nowhere", 1, SECRET, 1.0, 1.0), 0, (0, 0))
         self._schema = pa.schema([("x", pa.float64()), ("s", pa.string()), ("key", pa.int64())])
         self._out = pa.schema([("x", pa.float64()), ("s", pa.string()), ("x_last", pa.float64())])
@@ -365,8 +365,8 @@ class Movements:
     """Movements that nobody announced, or not so, are refused unread."""
 
     def __init__(self) -> None:
-        with _without_sockets(mover):
-            self._mover = mover.Mover(SECRET, lambda: None)
+        with _without_sockets(direct_transfer):
+            self._direct = direct_transfer.DirectTransfer(SECRET, lambda: None)
         self._move = 0
 
     def case(self, draw: random.Random) -> str:
@@ -374,7 +374,7 @@ class Movements:
         self._move += 1
         about = (self._move, "r", 1, [1, 2], ["query q"])
         move, region, source, units, evaluations = about
-        announced = ticket(self._mover.key, *about)
+        announced = ticket(self._direct.key, *about)
         label = Label(move, region, "op", source, units, evaluations, announced, {"query q": np.arange(2)})
         parts = [label.packed(), pickle.dumps(Bomb()), draw.randbytes(40)]
         honest = [Frame(Kind.STATE, part, move, unit=at, more=at < 2) for at, part in enumerate(parts)]
@@ -387,15 +387,15 @@ class Movements:
         line = Line()
         for frame in frames:
             if not line.dropped:
-                self._mover._received(cast(Channel, line), frame)
-        self._mover._lost(cast(Channel, line), "it is over")
+                self._direct._received(cast(Channel, line), frame)
+        self._direct._lost(cast(Channel, line), "it is over")
         return self._outcome(line, label, parts)
 
     def _outcome(self, line: Line, label: Label, parts: list[bytes]) -> str:
         brought = []
-        while not self._mover.inbox.empty():
-            news = self._mover.inbox.get()
-            if isinstance(news, mover.Parcel):
+        while not self._direct.inbox.empty():
+            news = self._direct.inbox.get()
+            if isinstance(news, direct_transfer.Parcel):
                 brought.append(news)
         for parcel in brought:
             found = Label.read(parcel.parts[0])

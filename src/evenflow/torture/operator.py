@@ -19,7 +19,7 @@ from evenflow.torture.rows import WINDOW
 
 AT_ONCE = 25
 """Rows."""
-LOADER = "evenflow.runtime.worker.restore"
+LOADER = "evenflow.runtime.worker.loader"
 
 
 @dataclass(frozen=True, slots=True)

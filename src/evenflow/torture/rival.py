@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 
 from evenflow.errors import StoreInUse
-from evenflow.runtime.driver.checkpoint import Vault
+from evenflow.runtime.driver.checkpoint import CheckpointThread
 
 
 def main(where: str) -> int:
     """What the process ends with."""
     try:
-        vault = Vault(where, "a rival")
+        checkpoint_thread = CheckpointThread(where, "a rival")
     except StoreInUse as error:
         print(error)
         return 0
-    vault.close()
+    checkpoint_thread.close()
     print("it got the checkpoint of a driver that was at work")
     return 1
 

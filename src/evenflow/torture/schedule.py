@@ -21,11 +21,11 @@ RESTORE = ("restore",)
 """Point: state is loaded."""
 COMMIT = ("begun", "whole", "epoch")
 """Points, on the driver: the note that an attempt has begun or is whole, or the manifest of a batch, is put."""
-DEPOT = ("move",)
+BY_STORE = ("move",)
 """Point, where units move by way of the store: those of a movement are put."""
 SPILL = ("spill", "unspill")
 """Points, with a budget of memory: state is written to the local disk, or read from it."""
-WORKER_POINTS = (*MOVE, *SAVE, *RESTORE, *DEPOT, *SPILL)
+WORKER_POINTS = (*MOVE, *SAVE, *RESTORE, *BY_STORE, *SPILL)
 MOMENTS = ("before", "half", "after")
 """Of a put: nothing of it, half of a temporary file, or all of it is on the disk."""
 DAMAGES = ("vanish", "cut", "stale")
@@ -180,10 +180,10 @@ def draw(seed: int) -> Schedule:
         faults.append(_at_spill(source))
     for _ in range(source.randint(1, 3)):
         faults += source.choice(_DRAWS)(source, job)
-    aside = random.Random(f"{seed} {DEPOT}")  # so that nothing else of a schedule depends on it
+    aside = random.Random(f"{seed} {BY_STORE}")  # so that nothing else of a schedule depends on it
     if aside.random() < 0.25:
         job = replace(job, transfer="store")
-        faults.append(_aimed(aside, aside.choice(DEPOT)))
+        faults.append(_aimed(aside, aside.choice(BY_STORE)))
     job, faults = _wider(random.Random(f"{seed} wider"), job, faults)
     return Schedule(seed, job, tuple(faults))
 
@@ -251,7 +251,7 @@ def _timed(source: random.Random, job: Job, kind: str, victim: str, least: int =
 
 def _aimed(source: random.Random, point: str) -> Fault:
     victim = "driver" if point in COMMIT or source.random() < 0.25 else "worker"
-    put = point in (*COMMIT, *DEPOT, "units", "log")
+    put = point in (*COMMIT, *BY_STORE, "units", "log")
     most = {"extract": 12, "install": 6, "snapshot": 6, "restore": 4, "move": 6, "spill": 20, "unspill": 20}.get(
         point, 3
     )

@@ -135,10 +135,8 @@ def state_of(folder: Path) -> str:
 
 def install() -> None:
     """Have this process open faulty stores where a schedule lies beside them; silent drivers lose their claims soon."""
-    from evenflow.runtime.driver import checkpoint as vault
-    from evenflow.runtime.worker import blob_writer as journal
-    from evenflow.runtime.worker import restore as loader
-    from evenflow.runtime.worker import store_transfer as depot
+    from evenflow.runtime.driver import checkpoint as checkpoint_thread
+    from evenflow.runtime.worker import blob_writer, loader, store_transfer
     from evenflow.state.store import claim
 
     def open_faulty(where: Any, **options: Any) -> Store:
@@ -149,7 +147,7 @@ def install() -> None:
             return open_store(where, **options)
         return FaultyBucket(text, hooks_of(folder)) if bucket else FaultyStore(Path(text), hooks_of(folder))
 
-    for module in (depot, journal, loader, vault):
+    for module in (store_transfer, blob_writer, loader, checkpoint_thread):
         module.open_store = open_faulty  # type: ignore[attr-defined]
     claim.VOID_S = VOID_S
-    vault.BEAT_S = VOID_S / 5  # type: ignore[attr-defined]
+    checkpoint_thread.BEAT_S = VOID_S / 5  # type: ignore[attr-defined]

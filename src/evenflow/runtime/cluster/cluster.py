@@ -61,9 +61,9 @@ from evenflow.runtime.cluster.slots import (
     slot_count,
     slots_needed,
 )
-from evenflow.runtime.cluster.worker_jobs import Supervisor
-from evenflow.runtime.driver.checkpoint import Kept, Vault
-from evenflow.runtime.driver.controller_thread import Driver
+from evenflow.runtime.cluster.worker_jobs import WorkerJobs
+from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
+from evenflow.runtime.driver.controller_thread import ControllerThread
 from evenflow.runtime.driver.eventlog import EventLog
 from evenflow.runtime.driver.queries import Queries
 from evenflow.runtime.driver.stages import Stages
@@ -133,27 +133,27 @@ class Cluster:
         use_this_python(self._context)
         hold_slots(self._context, name, workers)
         self._named = Named(weights)
-        self._vault: Vault | None = None
+        self._checkpoint_thread: CheckpointThread | None = None
         try:
-            self._vault = Vault(where, f"cluster {name}", key) if where else None
+            self._checkpoint_thread = CheckpointThread(where, f"cluster {name}", key) if where else None
             log = EventLog(event_log)
             queries = Queries(spark)
             cancel = partial(cancel_stage, self._context)
             stages = Stages(self._context)
-            asked = (queries.untouched, self._vault, cancel, queries, stages)
+            asked = (queries.untouched, self._checkpoint_thread, cancel, queries, stages)
             controller = Controller(workers, weights, stall_timeout)
-            self._driver = Driver(controller, secret, bind, period, log, *asked, replace_worker=self._replace)
+            self._driver = ControllerThread(controller, secret, bind, period, log, *asked, replace_worker=self._replace)
         except BaseException:
             give_back(self._context, name)
-            if self._vault is not None:
-                self._vault.close()
+            if self._checkpoint_thread is not None:
+                self._checkpoint_thread.close()
             raise
-        self._regions = Regions(self._driver, self._vault)
+        self._regions = Regions(self._driver, self._checkpoint_thread)
         settings = Settings(
             name, host, self._driver.port, secret, period, stall_timeout, emulate, where, weights, budget, key
         )
         self._settings = settings
-        self._supervisor = Supervisor(self._context, settings, workers, self._task_ended)
+        self._worker_jobs = WorkerJobs(self._context, settings, workers, self._task_ended)
         self._interrupts = Interrupts(spark)
         atexit.register(self.stop)
         try:
@@ -268,12 +268,12 @@ class Cluster:
         check_sharing(operator, chosen, split_keys)
         check_units(units, self._size)
         ordering = ordering_of(df, order_by, lateness, ordered, chosen)
-        if transfer not in get_args(Transfer) or (transfer == "store" and self._vault is None):
+        if transfer not in get_args(Transfer) or (transfer == "store" and self._checkpoint_thread is None):
             raise InvalidArgument(f"transfer={transfer!r}: give 'direct', or 'store' in a cluster with a checkpoint")
         plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread, ordering)
         code = pickled(plan.hosted)
         warning = warning_of(operator, ordering, name or "keyed")
-        if self._vault is not None and df.isStreaming and chosen.by_content:
+        if self._checkpoint_thread is not None and df.isStreaming and chosen.by_content:
             by = f"{key} modulo" if spread == "modulo" else key
             kept = Kept(f"{identity(operator)} by {by}{ordering or ''}", units + 1, bool(name))
             region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer, warning)
@@ -389,10 +389,10 @@ class Cluster:
             return
         self._stopped = True
         self._named.check()
-        self._supervisor.release()
+        self._worker_jobs.release()
         self._driver.stop()
         try:
-            self._supervisor.stop(STOP_S)
+            self._worker_jobs.stop(STOP_S)
         finally:
             self._driver.close()
             self._interrupts.close()
@@ -403,13 +403,13 @@ class Cluster:
     def _check_running(self) -> None:
         if self._stopped:
             raise ClusterStopped("this cluster was stopped: start a new Cluster")
-        if self._vault is not None and self._vault.lost:
-            raise StoreInUse(self._vault.lost)
+        if self._checkpoint_thread is not None and self._checkpoint_thread.lost:
+            raise StoreInUse(self._checkpoint_thread.lost)
         if self._context._jsc is None:
             raise ClusterStopped("the Spark session of this cluster was stopped: start a new session and a new Cluster")
 
     def _replace(self, worker: int) -> None:
-        self._supervisor.replace(worker)
+        self._worker_jobs.replace(worker)
 
     def _task_ended(self, worker: int, reason: str) -> None:
         self._driver.post(TaskEnded(self._driver.now(), worker, reason))

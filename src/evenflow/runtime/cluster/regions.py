@@ -11,8 +11,8 @@ from evenflow.control.keyed_region import KeyedRegion
 from evenflow.control.ordered_region import Region
 from evenflow.errors import InvalidArgument
 from evenflow.policy import Balance, KeyedBalance
-from evenflow.runtime.driver.checkpoint import Kept, Vault
-from evenflow.runtime.driver.controller_thread import Driver
+from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
+from evenflow.runtime.driver.controller_thread import ControllerThread
 
 PREPARE_S = 60.0
 
@@ -20,9 +20,9 @@ PREPARE_S = 60.0
 class Regions:
     """One for each use of an operator, or for each name under which state is stored."""
 
-    def __init__(self, driver: Driver, vault: Vault | None) -> None:
+    def __init__(self, driver: ControllerThread, checkpoint_thread: CheckpointThread | None) -> None:
         self._driver = driver
-        self._vault = vault
+        self._checkpoint_thread = checkpoint_thread
         self._opening = threading.Lock()
 
     def open(
@@ -49,16 +49,16 @@ class Regions:
         self, code: bytes, name: str, kept: Kept, balance: KeyedBalance, transfer: Transfer, order_warning: str = ""
     ) -> tuple[str, str]:
         """Open a region whose state is stored, or go on with it if it is there: state is found again by the name."""
-        assert self._vault is not None
+        assert self._checkpoint_thread is not None
         digest = _digest(code)
         with self._opening:
-            before = self._vault.keeps(name)
+            before = self._checkpoint_thread.keeps(name)
             if before is not None and before != kept:
                 raise InvalidArgument(
                     f"name {name!r} is that of {before.operator} with {before.units - 1} units already, and this is "
                     f"{kept.operator} with {kept.units - 1}: give keyed another name"
                 )
-            self._vault.add(name, kept)
+            self._checkpoint_thread.add(name, kept)
             self._driver.add_code(digest, code)
             opened = RegionOpened(self._driver.now(), name, digest, balance, kept.units, True, transfer, order_warning)
             self._driver.open_region(opened)

@@ -29,7 +29,7 @@ LONG_LIFE_S = 30.0
 """A worker that lived this long starts again without delay."""
 
 
-class Supervisor:
+class WorkerJobs:
     """Owns one thread per worker; each blocks in a one-task Spark job."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The vault: the driver's side of the store. Notes tasks and batches that are through, and reads what was noted before.
+"""The driver's side of the store: notes tasks and batches that are through, and reads what was noted before.
 
 A thread of its own reads, puts manifests, in the order they were asked for, and then deletes what they make
 superfluous; the controller never waits for a disk.
@@ -29,7 +29,7 @@ from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import MOVES, epoch_name, parse, prefix_of
 from evenflow.state.store.claim import BEAT_S, claim
 from evenflow.state.store.opening import DATABASES, open_store
-from evenflow.state.store.retry import PAUSE_S, TRIES, Patient, tried
+from evenflow.state.store.retry import PAUSE_S, TRIES, RetryingStore, tried
 from evenflow.state.store.sealed import placed
 
 KEPT = 2
@@ -65,7 +65,7 @@ class Listed:
     operators: Mapping[str, int]
 
 
-class Vault:
+class CheckpointThread:
     """Owns the store, its claim and a thread."""
 
     lost = ""
@@ -76,10 +76,10 @@ class Vault:
         place = placed(where, key)
         self._store: Store = open_store(place) if own else tried(lambda: open_store(place))
         self.on_lost: Callable[[str], None] = lambda why: None
-        """Called, on the vault's thread, when the checkpoint is found to be somebody else's."""
+        """Called, on the checkpoint thread's thread, when the checkpoint is found to be somebody else's."""
         try:
             left = tried(lambda: [name for name, _ in self._store.names(MOVES)])  # before the claim: of nobody later
-            patient = Patient(self._store)
+            patient = RetryingStore(self._store)
             self._claim = tried(lambda: claim(patient, owner))
         except BaseException:
             self._store.close()
@@ -96,7 +96,7 @@ class Vault:
         self.failure = ""
         """Why the thread has ended, if it should not have."""
         self._thread = threading.Thread(
-            target=heard, args=(self._run, self._failed), name="evenflow-vault", daemon=True
+            target=heard, args=(self._run, self._failed), name="evenflow-checkpoint", daemon=True
         )
         self._thread.start()
 
@@ -109,7 +109,7 @@ class Vault:
         return self._kept.get(region)
 
     def look(self, region: str, query: str, epoch: int, new: bool, done: Callable[[Saved | str], None]) -> None:
-        """Have it looked up what the store has of a query: `done` is called with that on the vault's thread."""
+        """Have it looked up what the store has of a query: `done` is called with that there."""
         self._orders.put(lambda: done(self.saved(region, query, epoch, new)))
 
     def saved(self, region: str, query: str, epoch: int = 0, new: bool = True) -> Saved | str:
@@ -193,7 +193,7 @@ class Vault:
         return Saved(base, wholes, begun)
 
     def save(self, order: Save, done: Callable[[Save, str], None]) -> None:
-        """Have something made durable; `done` is called, on the vault's thread, with the error or nothing.
+        """Have something made durable; `done` is called, on the checkpoint thread's thread, with the error or nothing.
 
         An error that is not the store's, so that it will not pass, is an `Unpassing`.
         """
@@ -204,7 +204,7 @@ class Vault:
         self._orders.put(None)
         self._thread.join(CLOSE_S)
         if self._thread.is_alive():
-            raise EvenflowError(f"the vault's thread did not end within {CLOSE_S:g} s: the store hangs")
+            raise EvenflowError(f"the checkpoint thread's thread did not end within {CLOSE_S:g} s: the store hangs")
         try:
             with suppress(StoreError, OSError):  # whoever comes next has to wait until the claim is void
                 tried(self._claim.release)

@@ -34,7 +34,7 @@ from evenflow.control.events import (
 )
 from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError, described
 from evenflow.model import MoveUnits
-from evenflow.runtime.driver.checkpoint import Unpassing, Vault
+from evenflow.runtime.driver.checkpoint import CheckpointThread, Unpassing
 from evenflow.runtime.driver.eventlog import EventLog, Quota
 from evenflow.runtime.driver.queries import Queries
 from evenflow.runtime.driver.reports import event_of
@@ -43,7 +43,7 @@ from evenflow.runtime.threads import heard
 from evenflow.runtime.wire.channel import Channel, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import Message, control, parse
-from evenflow.runtime.wire.poller import Lost, Received, Switchboard
+from evenflow.runtime.wire.poller import Lost, Poller, Received
 
 logger = logging.getLogger("evenflow")
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class _Reply(threading.Event):
     error = ""
 
 
-class Driver:
+class ControllerThread:
     """Owns the controller, its thread, its sockets and the event log.
 
     Other threads hand it events through `post` and read it through `ask`; only its own thread touches sockets.
@@ -81,7 +81,7 @@ class Driver:
         period: float,
         log: EventLog,
         untouched: Callable[[str, int], bool] = lambda query, epoch: False,
-        vault: Vault | None = None,
+        checkpoint_thread: CheckpointThread | None = None,
         cancel: Callable[[str, str], None] = lambda stage, reason: None,
         queries: Queries | None = None,
         stages: Stages | None = None,
@@ -90,14 +90,14 @@ class Driver:
         self._stages = stages
         self._replace_worker = replace_worker
         self._untouched = untouched
-        self._vault = vault
+        self._checkpoint_thread = checkpoint_thread
         self._cancel = cancel
         self._queries = queries
         self._controller = controller
         self._log = log
         self._period = period
-        self._board = Switchboard(secret)
-        self.port = self._board.listen(host)
+        self._poller = Poller(secret)
+        self.port = self._poller.listen(host)
         self._zero = time.monotonic()
         self._lock = threading.RLock()
         self._peers: dict[Channel, int] = {}
@@ -113,8 +113,8 @@ class Driver:
         self._closing = False
         self.failure = ""
         """Why the thread has ended, if it should not have."""
-        if vault is not None:
-            vault.on_lost = lambda why: self.post(CheckpointTaken(self.now(), why))
+        if checkpoint_thread is not None:
+            checkpoint_thread.on_lost = lambda why: self.post(CheckpointTaken(self.now(), why))
         self._thread = threading.Thread(
             target=heard, args=(self._run, self._failed), name="evenflow-controller", daemon=True
         )
@@ -133,7 +133,7 @@ class Driver:
     def post(self, event: Event | _Found, done: _Reply | None = None) -> None:
         """Give the controller an event from another thread; `done` is set when it has been handled, or went wrong."""
         self._posted.put((event, done))
-        self._board.wake()
+        self._poller.wake()
 
     def add_code(self, operator: str, code: bytes) -> None:
         """Make an operator available to the workers; operators that no region uses any more are dropped."""
@@ -169,15 +169,15 @@ class Driver:
     def close(self) -> None:
         """End the thread and close all connections and the log."""
         self._closing = True
-        self._board.wake()
+        self._poller.wake()
         self._thread.join(timeout=10)
         if self._thread.is_alive():
             raise EvenflowError("the controller's thread did not end within 10 s")
         try:
-            if self._vault is not None:  # first: what it has done yet it tells by way of the board
-                self._vault.close()
+            if self._checkpoint_thread is not None:  # first: what it has done yet it tells by way of the board
+                self._checkpoint_thread.close()
         finally:
-            self._board.close()
+            self._poller.close()
             self._tell_left_out(closing=True)
             self._log.close()
 
@@ -196,7 +196,7 @@ class Driver:
                 kind = "stop" if self._controller.is_worker(peer) else "refused"
                 self._tell(channel, control({"type": kind, "reason": reason}))
         with suppress(Exception):
-            self._board.close()
+            self._poller.close()
         while not self._posted.empty():
             done = self._posted.get()[1]
             if done is not None:
@@ -205,7 +205,7 @@ class Driver:
     def _run(self) -> None:
         due = self.now() + self._period
         while not self._closing:
-            for happening in self._board.poll(max(0.0, due - self.now())):
+            for happening in self._poller.poll(max(0.0, due - self.now())):
                 with self._lock:
                     match happening:
                         case Received(channel=channel, frame=frame):
@@ -218,8 +218,10 @@ class Driver:
                 self._look_for_unpersisted()
                 with self._lock:
                     self._tell_left_out()
-                    if self._vault is not None and self._vault.failure:
-                        raise EvenflowError(f"the thread for the checkpoint has failed: {self._vault.failure}")
+                    if self._checkpoint_thread is not None and self._checkpoint_thread.failure:
+                        raise EvenflowError(
+                            f"the thread for the checkpoint has failed: {self._checkpoint_thread.failure}"
+                        )
             while not self._posted.empty():
                 event, done = self._posted.get()
                 with self._lock:
@@ -277,7 +279,7 @@ class Driver:
         peer = self._peers.get(channel)
         kind = "stop" if peer is not None and self._controller.is_worker(peer) else "refused"
         self._tell(channel, control({"type": kind, "reason": reason}))
-        self._board.drop(channel)
+        self._poller.drop(channel)
         self._lost(channel, reason, True)
 
     def _hear(self, channel: Channel, frame: Frame) -> None:
@@ -319,14 +321,16 @@ class Driver:
         """The first tasks of a query come with what is known of the batches before, as soon as the store has said."""
         if feeder.epoch:
             feeder = replace(feeder, untouched=self._untouched(feeder.query, feeder.epoch))
-        if self._vault is None or not self._vault.keeps(feeder.region):
+        if self._checkpoint_thread is None or not self._checkpoint_thread.keeps(feeder.region):
             self._carry_out(self._controller.handle(feeder))
             return
         query = feeder.region, feeder.query
         self._early[channel] = []
         if query not in self._looking:
             self._looking[query] = []
-            self._vault.look(*query, feeder.epoch, feeder.first, lambda saved: self.post(_Found(query, saved)))
+            self._checkpoint_thread.look(
+                *query, feeder.epoch, feeder.first, lambda saved: self.post(_Found(query, saved))
+            )
         self._looking[query].append((channel, feeder))
 
     def _send_code(self, channel: Channel, peer: int, operator: str) -> None:
@@ -375,8 +379,8 @@ class Driver:
                     self._cancel(stage, reason)
                 case Replace(peer=peer, worker=worker, reason=reason):
                     self._replace(peer, worker, reason)
-                case Save() if self._vault is not None:
-                    self._vault.save(instruction, self._saved)
+                case Save() if self._checkpoint_thread is not None:
+                    self._checkpoint_thread.save(instruction, self._saved)
 
     def _replace(self, peer: int, worker: int, reason: str) -> None:
         """Hang up on a worker, which ends when it notices, and have another started."""
@@ -384,11 +388,11 @@ class Driver:
         if channel is not None:
             del self._peers[channel]
             self._tell(channel, control({"type": "stop", "reason": reason}))
-            self._board.drop(channel)
+            self._poller.drop(channel)
         self._replace_worker(worker)
 
     def _saved(self, save: Save, error: str) -> None:
-        """On the vault's thread: something is durable, or cannot be."""
+        """On the checkpoint thread's thread: something is durable, or cannot be."""
         self.post(Stored(self.now(), save, error, isinstance(error, Unpassing)))
 
     def _tell(self, channel: Channel, frame: Frame) -> None:

@@ -19,7 +19,7 @@ from evenflow.runtime.feeder.link import Link
 from evenflow.runtime.wire.channel import SOCKET_BUFFER, Channel, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import control, parse
-from evenflow.runtime.wire.poller import Lost, Opened, Received, Switchboard
+from evenflow.runtime.wire.poller import Lost, Opened, Poller, Received
 from evenflow.runtime.wire.settings import Settings
 
 YIELD_ROWS = 10_000
@@ -36,7 +36,7 @@ class Feeding(ABC):
         self._settings = settings
         self._region = region
         self._identity = identity()
-        self._board = Switchboard(settings.secret, buffer=buffer)
+        self._poller = Poller(settings.secret, buffer=buffer)
         self._controller: Channel | None = None
         self._input_schema: pa.Schema | None = None
         self._links: dict[int, Link] = {}
@@ -63,7 +63,7 @@ class Feeding(ABC):
 
     def close(self) -> None:
         """Close every connection."""
-        self._board.close()
+        self._poller.close()
 
     # -- what a subclass says
 
@@ -158,7 +158,7 @@ class Feeding(ABC):
         """Register with the controller."""
         self._reported = self._progress = time.perf_counter()
         try:
-            self._controller = self._board.connect(self._settings.host, self._settings.port, "the controller")
+            self._controller = self._poller.connect(self._settings.host, self._settings.port, "the controller")
         except PeerGone as error:
             raise self._cluster_gone(str(error)) from None
         self._controller.send(control({"type": "feeder", "region": self._region} | self._identity))
@@ -192,7 +192,7 @@ class Feeding(ABC):
 
     def _poll(self, timeout: float) -> None:
         self._before_poll()
-        for happening in self._board.poll(timeout):
+        for happening in self._poller.poll(timeout):
             match happening:
                 case Received(channel=channel, frame=frame):
                     self._received(channel, frame)
@@ -238,7 +238,7 @@ class Feeding(ABC):
     def _connect(self, entry: dict[str, Any]) -> None:
         assert self._input_schema is not None
         try:
-            channel = self._board.connect(
+            channel = self._poller.connect(
                 entry["host"], entry["port"], f"worker {entry['id']}", self._settings.stall_timeout
             )
         except PeerGone:

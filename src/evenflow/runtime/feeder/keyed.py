@@ -323,7 +323,7 @@ class KeyedFeeder(Feeding):
 
     def _drop(self, link: Link, reason: str) -> None:
         """A worker is gone, and its state with it."""
-        self._board.drop(link.channel)
+        self._poller.drop(link.channel)
         del self._by_channel[link.channel], self._links[link.worker]
         deadline = time.perf_counter() + 1.0
         while time.perf_counter() < deadline:  # the controller knows better what happened: let it speak first

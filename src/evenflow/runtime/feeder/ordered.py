@@ -283,7 +283,7 @@ class Feeder(Feeding):
 
     def _drop(self, link: Link, reason: str) -> None:
         """A worker is gone: go on without it, and give its frames to others."""
-        self._board.drop(link.channel)
+        self._poller.drop(link.channel)
         del self._by_channel[link.channel], self._links[link.worker]
         self._route.dropped(link)
         self._size.forget(link.worker)

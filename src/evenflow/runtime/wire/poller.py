@@ -1,4 +1,4 @@
-"""The switchboard: all connections of one process behind one poller. Worker, feeder and controller each own one."""
+"""The poller: all connections of one process behind one poller. Worker, feeder and controller each own one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Lost:
 Happening = Opened | Received | Lost
 
 
-class Switchboard:
+class Poller:
     """Accepts, connects and polls channels; every one of them is closed by `close()` at the latest."""
 
     def __init__(

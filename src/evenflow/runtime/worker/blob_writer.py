@@ -1,4 +1,4 @@
-"""The journal: a worker's third thread, which puts segments and snapshots into the store.
+"""The blob writer: a worker's third thread, which puts segments and snapshots into the store.
 
 What was put, or could not be, waits in `inbox` for the worker's loop, which is woken. A store that fails is tried again
 a few times; what has not been put by then is reported, and never dropped in silence, whatever the reason.
@@ -47,7 +47,7 @@ class Outcome:
     error: str = ""
 
 
-class Journal:
+class BlobWriter:
     """Owns a thread and a store."""
 
     def __init__(self, where: str | Place, wake: Callable[[], None]) -> None:
@@ -61,7 +61,7 @@ class Journal:
         self.failure = ""
         """Why the thread has ended, if it should not have."""
         self._thread = threading.Thread(
-            target=heard, args=(self._run, self._failed), name="evenflow-journal", daemon=True
+            target=heard, args=(self._run, self._failed), name="evenflow-blob-writer", daemon=True
         )
         self._thread.start()
 
@@ -87,7 +87,7 @@ class Journal:
         self._outbox.put(None)
         self._thread.join(CLOSE_S)
         if self._thread.is_alive():
-            raise EvenflowError(f"the journal's thread did not end within {CLOSE_S:g} s: the store hangs")
+            raise EvenflowError(f"the blob writer's thread did not end within {CLOSE_S:g} s: the store hangs")
 
     def _failed(self, error: BaseException) -> None:
         self.failure = described(error)

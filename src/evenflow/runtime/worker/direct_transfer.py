@@ -1,4 +1,4 @@
-"""The mover: a worker's second thread, which sends units to other workers and receives theirs (flux §5.1, StateMover).
+"""Units from worker to worker: a worker's second thread, which sends and receives them (flux §5.1, StateMover).
 
 State goes over connections of its own with deep buffers, so that rows are processed meanwhile. What has arrived, or
 could not be delivered, waits in `inbox` for the worker's loop, which is woken. What the controller has not announced is
@@ -19,7 +19,7 @@ from evenflow.errors import EvenflowError, ProtocolError, described
 from evenflow.runtime.threads import heard
 from evenflow.runtime.wire.channel import Channel, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
-from evenflow.runtime.wire.poller import Lost, Received, Switchboard
+from evenflow.runtime.wire.poller import Lost, Poller, Received
 from evenflow.runtime.worker.move_label import Label, Part, remember
 
 BUFFER = 4 * 1024 * 1024
@@ -27,7 +27,7 @@ BUFFER = 4 * 1024 * 1024
 PART_BYTES = 64 * 1024 * 1024
 """State is cut into frames of this size; a unit may be larger than any frame."""
 SWITCH_S = 0.0005
-"""The mover must not wait for the interpreter each time it has read a little: with Python's own 5 ms, a move of 10 MB
+"""The thread must not wait for the interpreter each time it has read a little: with Python's own 5 ms, a move of 10 MB
 took twice as long on a busy machine (median 176 ms against 83)."""
 REMEMBERED = 1000
 """Movements sent over one connection that are reported undelivered when it breaks: the latest of them."""
@@ -71,8 +71,8 @@ class _Arriving:
     admitted: bool = False
 
 
-class Mover:
-    """Owns a thread, a listener and the connections to the other movers."""
+class DirectTransfer:
+    """Owns a thread, a listener and the connections to the other direct transfers."""
 
     def __init__(self, secret: bytes, wake: Callable[[], None]) -> None:
         self.inbox: queue.SimpleQueue[Parcel | Undelivered | Refused] = queue.SimpleQueue()
@@ -82,7 +82,7 @@ class Mover:
         self.failure = ""
         """Why the thread has ended, if it should not have."""
         self._wake = wake
-        self._board = Switchboard(secret, buffer=BUFFER)
+        self._poller = Poller(secret, buffer=BUFFER)
         self._outbox: queue.SimpleQueue[Parcel] = queue.SimpleQueue()
         self._channels: dict[tuple[str, int], Channel] = {}
         self._sent: dict[Channel, deque[int]] = {}
@@ -95,26 +95,26 @@ class Mover:
     def start(self, host: str) -> None:
         """Listen on `host`."""
         sys.setswitchinterval(SWITCH_S)
-        self.port = self._board.listen(host)
+        self.port = self._poller.listen(host)
         self._thread = threading.Thread(
-            target=heard, args=(self._run, self._failed), name="evenflow-mover", daemon=True
+            target=heard, args=(self._run, self._failed), name="evenflow-direct-transfer", daemon=True
         )
         self._thread.start()
 
     def send(self, parcel: Parcel) -> None:
         """Send a parcel in the background."""
         self._outbox.put(parcel)
-        self._board.wake()
+        self._poller.wake()
 
     def close(self) -> None:
         """End the thread and close its connections."""
         self._closing = True
         if self._thread is not None:
-            self._board.wake()
+            self._poller.wake()
             self._thread.join(CLOSE_S)
             if self._thread.is_alive():
-                raise EvenflowError(f"the mover's thread did not end within {CLOSE_S:g} s")
-        self._board.close()
+                raise EvenflowError(f"the direct transfer's thread did not end within {CLOSE_S:g} s")
+        self._poller.close()
 
     def _failed(self, error: BaseException) -> None:
         self.failure = described(error)
@@ -122,7 +122,7 @@ class Mover:
 
     def _run(self) -> None:
         while not self._closing:
-            for happening in self._board.poll(1.0):
+            for happening in self._poller.poll(1.0):
                 match happening:
                     case Received(channel=channel, frame=frame):
                         self._received(channel, frame)
@@ -146,7 +146,7 @@ class Mover:
     def _channel(self, host: str, port: int) -> Channel:
         channel = self._channels.get((host, port))
         if channel is None:
-            channel = self._board.connect(host, port, "another worker's mover", CONNECT_S)
+            channel = self._poller.connect(host, port, "another worker's mover", CONNECT_S)
             self._channels[host, port] = channel
             self._sent[channel] = deque(maxlen=REMEMBERED)
         return channel
@@ -156,7 +156,7 @@ class Mover:
             parcel = self._take(channel, frame)
         except Exception as error:  # its sender notices, and the movement is taken back
             reason = f"{channel.peer}: {error if isinstance(error, ProtocolError) else described(error)}"
-            self._board.drop(channel)
+            self._poller.drop(channel)
             self._lost(channel, reason)
             self._deliver(Refused(reason))
             return
@@ -166,7 +166,7 @@ class Mover:
     def _take(self, channel: Channel, frame: Frame) -> Parcel | None:
         """Put the next frame of a parcel to the others; the parcel, once it is whole."""
         if frame.kind is not Kind.STATE:
-            raise ProtocolError(f"a worker's mover sent a {frame.kind.name} frame")
+            raise ProtocolError(f"a worker's direct transfer sent a {frame.kind.name} frame")
         arriving = self._arriving.setdefault(channel, _Arriving(frame.sequence, []))
         parts = arriving.parts
         if frame.sequence != arriving.move or frame.unit not in (len(parts), max(0, len(parts) - 1)):

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from evenflow.errors import ProtocolError
 from evenflow.operators.hosted import Hosted, units_of
-from evenflow.runtime.worker.checkpointing import Keeper, Tell
-from evenflow.runtime.worker.direct_transfer import Mover
+from evenflow.runtime.worker.checkpointer import Checkpointer, Tell
+from evenflow.runtime.worker.direct_transfer import DirectTransfer
 from evenflow.runtime.worker.instances import Answer, Copies, answers, let_go, process
 from evenflow.runtime.worker.move_label import Part, remember
-from evenflow.runtime.worker.regions import Holdings, Region
-from evenflow.runtime.worker.store_transfer import Depot
+from evenflow.runtime.worker.regions import HostedRegions, Region
+from evenflow.runtime.worker.store_transfer import StoreTransfer
 from evenflow.runtime.worker.unit_moves import Moves
 from evenflow.state.paging.paged import Paged
 
@@ -27,23 +27,23 @@ Stamp = tuple[int, int]
 """A batch, and the attempt at it."""
 
 
-class Host:
+class KeyedHost:
     """All keyed operators of one worker."""
 
     def __init__(
         self,
         tell: Tell,
-        mover: Mover,
+        direct_transfer: DirectTransfer,
         code: Callable[[str], Hosted | None],
-        keeper: Keeper | None = None,
+        checkpointer: Checkpointer | None = None,
         copies: Copies | None = None,
         give: Callable[[list[Answer]], None] = lambda answers: None,
-        depot: Depot | None = None,
+        store_transfer: StoreTransfer | None = None,
     ) -> None:
         self._tell = tell
-        self.keeper = keeper
-        self._regions = Holdings(code, copies or Copies(), give)
-        self.moves = Moves(tell, mover, self._regions, keeper, depot)
+        self.checkpointer = checkpointer
+        self._regions = HostedRegions(code, copies or Copies(), give)
+        self.moves = Moves(tell, direct_transfer, self._regions, checkpointer, store_transfer)
 
     @property
     def active(self) -> bool:
@@ -118,12 +118,12 @@ class Host:
         if away is not None and away[units].any():
             raise ProtocolError(f"rows of region {name} came for units that have left this worker")
         copy = self._regions.copy_of(region, evaluation)
-        keeper = self.keeper if stamp is not None else None
-        if keeper is not None and stamp is not None:
-            keeper.enter(name, evaluation, region.units, stamp, copy, away)
+        checkpointer = self.checkpointer if stamp is not None else None
+        if checkpointer is not None and stamp is not None:
+            checkpointer.enter(name, evaluation, region.units, stamp, copy, away)
         found = process(copy, hosted, tag, rows, units, keys)
-        if keeper is not None:
-            keeper.log(name, evaluation, body, batch.schema, units)
+        if checkpointer is not None:
+            checkpointer.log(name, evaluation, body, batch.schema, units)
         region.seen.append(units)
         region.rows += batch.num_rows
         region.bytes += batch.nbytes
@@ -167,32 +167,32 @@ class Host:
         match message["type"]:
             case "forget":
                 remember(self._regions.forgotten, (name, evaluation))
-                if self.keeper is not None:
-                    self.keeper.forget(name, evaluation)
+                if self.checkpointer is not None:
+                    self.checkpointer.forget(name, evaluation)
                 self._regions.drop(name, evaluation)
             case "drop":
-                if self.keeper is not None:
-                    self.keeper.drop(name, evaluation)
+                if self.checkpointer is not None:
+                    self.checkpointer.drop(name, evaluation)
                 self._regions.drop(name, evaluation)
-            case "load" if self.keeper is not None:
+            case "load" if self.checkpointer is not None:
                 self._regions.drop(name, evaluation)
-                self.keeper.load(message)
-            case "unsaved" if self.keeper is not None:
-                self.keeper.unsaved(message)
+                self.checkpointer.load(message)
+            case "unsaved" if self.checkpointer is not None:
+                self.checkpointer.unsaved(message)
 
     def end(self, name: str, evaluation: str, stamp: Stamp, who: Any) -> None:
         """A feeder wants to know when all its rows are durable."""
-        assert self.keeper is not None
+        assert self.checkpointer is not None
         region = self._regions.get(name)
         copy = region.copies.get(evaluation) if region is not None else None
         if region is not None and copy is not None:
-            self.keeper.idle(name, evaluation, stamp, copy, region.away.get(evaluation))
-        self.keeper.end(name, evaluation, stamp, who)
+            self.checkpointer.idle(name, evaluation, stamp, copy, region.away.get(evaluation))
+        self.checkpointer.end(name, evaluation, stamp, who)
 
     def collect(self) -> None:
         """Take what has come from other workers and from the store."""
         self.moves.collect()
-        for loaded in self.keeper.collect(self._regions.code) if self.keeper is not None else ():
+        for loaded in self.checkpointer.collect(self._regions.code) if self.checkpointer is not None else ():
             order = loaded.order
             assert loaded.copy is not None
             region = self._regions.receiving(order.region, order.operator)

@@ -21,20 +21,20 @@ from evenflow.policy.keyed.fair_queue import ServiceOrder
 from evenflow.runtime.wire.channel import DEEP_BUFFER, Channel
 from evenflow.runtime.wire.frames import TAKEN, TOLD, Frame, Kind
 from evenflow.runtime.wire.messages import Message, control, parse
-from evenflow.runtime.wire.poller import Lost, Opened, Received, Switchboard
+from evenflow.runtime.wire.poller import Lost, Opened, Poller, Received
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker.codec import error_body, parts_of, read_batch, read_schema
-from evenflow.runtime.worker.direct_transfer import Mover
+from evenflow.runtime.worker.direct_transfer import DirectTransfer
 from evenflow.runtime.worker.emulation import Pace
-from evenflow.runtime.worker.operator_cache import SPARE, Broken, Shelf
+from evenflow.runtime.worker.operator_cache import SPARE, Broken, OperatorCache
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evenflow.runtime.worker.checkpointing import Keeper
+    from evenflow.runtime.worker.checkpointer import Checkpointer
     from evenflow.runtime.worker.instances import Answer
-    from evenflow.runtime.worker.keyed import Host
-    from evenflow.runtime.worker.store_transfer import Depot
+    from evenflow.runtime.worker.keyed import KeyedHost
+    from evenflow.runtime.worker.store_transfer import StoreTransfer
 
 OUTBOX_BYTES = 1024 * 1024
 """A feeder with more than this unsent is not served until it has read."""
@@ -85,14 +85,14 @@ class Worker:
         self._settings = settings
         self._id = worker
         self._task = task
-        self._board = Switchboard(settings.secret)
-        self._controller = self._board.connect(settings.host, settings.port, "the controller")
+        self._poller = Poller(settings.secret)
+        self._controller = self._poller.connect(settings.host, settings.port, "the controller")
         self._sessions: dict[Channel, _Session] = {}
-        self._operators = Shelf(self._tell)
-        self._mover = Mover(settings.secret, self._board.wake)
-        self._host: Host | None = None
-        self._keeper: Keeper | None = None
-        self._depot: Depot | None = None
+        self._operators = OperatorCache(self._tell)
+        self._direct = DirectTransfer(settings.secret, self._poller.wake)
+        self._host: KeyedHost | None = None
+        self._checkpointer: Checkpointer | None = None
+        self._via_store: StoreTransfer | None = None
         self._waiting: dict[Channel, Frame] = {}
         """Rows of keyed operators that are here, one frame a feeder; its next is not read before."""
         self._order = ServiceOrder(settings.qos)
@@ -115,7 +115,7 @@ class Worker:
 
     def _serve_all(self) -> str:
         while not self._stopped:
-            for happening in self._board.poll(0.0 if self._waiting else self._patience(), most=1):
+            for happening in self._poller.poll(0.0 if self._waiting else self._patience(), most=1):
                 match happening:
                     case Opened(channel=channel):
                         self._opened(channel)
@@ -125,11 +125,11 @@ class Worker:
                         self._lost(channel, reason)
             self._check_threads()
             self._serve_waiting()
-            if self._host is not None or not self._mover.inbox.empty():
+            if self._host is not None or not self._direct.inbox.empty():
                 self._keyed().collect()
                 if self._settings.memory:
                     self._rotate()
-            behind = self._keeper is not None and self._keeper.full
+            behind = self._checkpointer is not None and self._checkpointer.full
             for channel in self._sessions:
                 held = channel in self._waiting or channel.unsent > OUTBOX_BYTES
                 channel.reading = not held and not behind and self._ready(channel)
@@ -137,8 +137,12 @@ class Worker:
         return self._stopped
 
     def _check_threads(self) -> None:
-        """A worker whose mover or journal has ended cannot keep its word: it ends, and says why."""
-        for name, part in (("mover", self._mover), ("journal", self._keeper), ("depot", self._depot)):
+        """A worker whose direct transfer or blob writer has ended cannot keep its word: it ends, and says why."""
+        for name, part in (
+            ("direct transfer", self._direct),
+            ("blob writer", self._checkpointer),
+            ("store transfer", self._via_store),
+        ):
             if part is not None and part.failure:
                 raise EvenflowError(f"the {name}'s thread has failed: {part.failure}")
 
@@ -150,7 +154,7 @@ class Worker:
         """Close every connection and forget every operator."""
         with ExitStack() as stack:  # from the last to the first, whatever becomes of the others
             stack.callback(self._operators.clear)
-            for part in (self._board, self._host, self._keeper, self._depot, self._mover):
+            for part in (self._poller, self._host, self._checkpointer, self._via_store, self._direct):
                 if part is not None:
                     stack.callback(part.close)
 
@@ -158,18 +162,18 @@ class Worker:
         if channel is not self._controller:
             self._sessions[channel] = _Session()
             return
-        port, deep = self._board.listen(channel.address), self._board.listen(channel.address, DEEP_BUFFER)
-        self._mover.start(channel.address)
+        port, deep = self._poller.listen(channel.address), self._poller.listen(channel.address, DEEP_BUFFER)
+        self._direct.start(channel.address)
         hello = {"type": "worker", "worker": self._id, "host": channel.address, "port": port, "pid": os.getpid()}
         self._tell(
-            hello | {"task": list(self._task), "deep": deep, "mover": self._mover.port} | {"key": self._mover.key}
+            hello | {"task": list(self._task), "deep": deep, "mover": self._direct.port} | {"key": self._direct.key}
         )
 
     def _lost(self, channel: Channel, reason: str) -> None:
         session = self._sessions.pop(channel, None)
         self._waiting.pop(channel, None)
         if session is not None and session.region:
-            self._keyed().leave(session.region, time.perf_counter(), self._board.waited_s)
+            self._keyed().leave(session.region, time.perf_counter(), self._poller.waited_s)
         if channel is self._controller:
             self._stopped = reason
 
@@ -191,7 +195,7 @@ class Worker:
             self._fail(channel, 0, error, "")
         reason = f"{error}" if ours else described(error)
         known = channel in self._sessions
-        self._board.drop(channel)
+        self._poller.drop(channel)
         self._lost(channel, reason)
         if known and not isinstance(error, ConnectionError):
             self._trouble(f"a frame of {channel.peer}", reason)
@@ -235,7 +239,7 @@ class Worker:
                 channel.send(Frame(Kind.MARKER, b"", frame.sequence))
             case Kind.DRAIN if session.region:
                 self._drain(channel, session)
-            case Kind.END if session.stamp is not None and self._keyed().keeper is not None:
+            case Kind.END if session.stamp is not None and self._keyed().checkpointer is not None:
                 self._keyed().end(session.region, session.evaluation, session.stamp, channel)
             case _:
                 raise ProtocolError(f"a feeder sent a {frame.kind.name} frame")
@@ -273,27 +277,35 @@ class Worker:
             evaluation, feeder = request.text("evaluation"), request.whole("feeder")
             stamp = request.whole("epoch", 0), request.whole("attempt", 0)
             units = request.whole("units", most=MOST_UNITS + 1)
-            self._keyed().open(region, operator, units, time.perf_counter(), self._board.waited_s)
+            self._keyed().open(region, operator, units, time.perf_counter(), self._poller.waited_s)
             session.region, session.evaluation, session.feeder = region, evaluation, feeder
             session.stamp = stamp if stamp[1] else None
         session.operator = operator
         self._operators.fetch(operator)
 
-    def _keyed(self) -> Host:
+    def _keyed(self) -> KeyedHost:
         if self._host is None:
             from evenflow.runtime.worker.instances import Copies
-            from evenflow.runtime.worker.keyed import Host  # numpy and pyarrow: not before they are needed
+            from evenflow.runtime.worker.keyed import KeyedHost  # numpy and pyarrow: not before they are needed
 
             copies = Copies(self._settings.memory)
             if self._settings.checkpoint:
-                from evenflow.runtime.worker.checkpointing import Keeper
-                from evenflow.runtime.worker.store_transfer import Depot
+                from evenflow.runtime.worker.checkpointer import Checkpointer
+                from evenflow.runtime.worker.store_transfer import StoreTransfer
 
                 where = self._settings.place
-                self._depot = Depot(where, self._settings.cluster, self._board.wake)
-                self._keeper = Keeper(where, self._id, self._board.wake, self._tell, self._answer_end, copies)
-            self._host = Host(
-                self._tell, self._mover, self._operators.fetch, self._keeper, copies, self._give, self._depot
+                self._via_store = StoreTransfer(where, self._settings.cluster, self._poller.wake)
+                self._checkpointer = Checkpointer(
+                    where, self._id, self._poller.wake, self._tell, self._answer_end, copies
+                )
+            self._host = KeyedHost(
+                self._tell,
+                self._direct,
+                self._operators.fetch,
+                self._checkpointer,
+                copies,
+                self._give,
+                self._via_store,
             )
         return self._host
 
@@ -393,7 +405,7 @@ class Worker:
     def _report(self) -> None:
         now = time.perf_counter()
         if self._host is not None and not self._stopped and self._controller.open:
-            self._host.report(now, self._board.waited_s)
+            self._host.report(now, self._poller.waited_s)
         if self._stopped or not self._controller.open or now - self._reported < self._settings.period:
             return
         self._reported = now

@@ -1,4 +1,4 @@
-"""The shelf: the operators that are on a worker, and how they get there from the controller."""
+"""The operator cache: the operators that are on a worker, and how they get there from the controller."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SPARE = 16
 """Operators no feeder uses now that stay loaded; others are fetched again when they are needed."""
 
 
-class Shelf(dict[str, Any]):
+class OperatorCache(dict[str, Any]):
     """Operators by name, the latest used last."""
 
     def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:

@@ -1,9 +1,10 @@
-"""The ledger: what a worker notes of one query's use of one operator so that it can be rebuilt elsewhere.
+"""The query log: what a worker notes of one query's use of one operator so that it can be rebuilt elsewhere.
 
-Frames are appended, as they came, to a segment in memory after they were applied; full segments go to the journal. Who
-asks for the end (a feeder whose rows are all applied) is answered when every segment so far is durable. At the first
-frame of a batch, units are saved as they were at the end of the batch before: those longest without a snapshot first,
-about as many bytes as were logged in that batch, so that what has to be replayed stays about as large as the state.
+Frames are appended, as they came, to a segment in memory after they were applied; full segments go to the blob
+writer. Who asks for the end (a feeder whose rows are all applied) is answered when every segment so far is durable.
+At the first frame of a batch, units are saved as they were at the end of the batch before: those longest without a
+snapshot first, about as many bytes as were logged in that batch, so that what has to be replayed stays about as large
+as the state.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from evenflow.errors import ProtocolError
 from evenflow.operators.keyed import Units
-from evenflow.runtime.worker.blob_writer import Journal
+from evenflow.runtime.worker.blob_writer import BlobWriter
 from evenflow.runtime.worker.instances import State
 from evenflow.state.checkpoint.segments import SegmentWriter
 from evenflow.state.checkpoint.unit_snapshots import pack_units
@@ -35,7 +36,7 @@ SLICE_BYTES = 32 << 20
 class Segment:
     """A segment was to be put."""
 
-    ledger: Ledger
+    query_log: QueryLog
     attempt: tuple[int, int]
 
 
@@ -43,7 +44,7 @@ class Segment:
 class Snapshot:
     """Units were to be saved."""
 
-    ledger: Ledger
+    query_log: QueryLog
     name: str
     epoch: int
     units: npt.NDArray[np.int32]
@@ -59,14 +60,14 @@ class _Waiting:
 
 
 @dataclass(slots=True)
-class Ledger:
+class QueryLog:
     """One query, one operator, one worker."""
 
     region: str
     evaluation: str
     writer: str
     """The worker, a dot, and a number that stands for this life of it."""
-    journal: Journal
+    blob_writer: BlobWriter
     units: int
     epoch: int = -1
     attempt: int = 0
@@ -144,7 +145,7 @@ class Ledger:
             return
         name = log_name(self._prefix, self.epoch, self.attempt, self.writer, self._segments)
         self._logged += self._open.nbytes
-        self.journal.put(name, self._open.finish(name), Segment(self, (self.epoch, self.attempt)))
+        self.blob_writer.put(name, self._open.finish(name), Segment(self, (self.epoch, self.attempt)))
         self._segments += 1
         self._open = None
 
@@ -191,7 +192,7 @@ class Ledger:
         self._snapshots += 1
         self._saved[chosen] = epoch
         size = sum(memoryview(part).nbytes for part in parts)
-        self.journal.put(name, parts, Snapshot(self, name, epoch, chosen, size))
+        self.blob_writer.put(name, parts, Snapshot(self, name, epoch, chosen, size))
 
     def not_saved(self, units: npt.NDArray[np.int32], epoch: int) -> None:
         """A snapshot could not be put, or is not used: its units are as good as not saved, unless saved again since."""

@@ -122,7 +122,7 @@ class Region:
         return sums
 
 
-class Holdings(dict[str, Region]):
+class HostedRegions(dict[str, Region]):
     """The regions of one worker, by name."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The depot: a worker's thread for units that move by way of the store (cep §3.3), beside those the mover carries.
+"""Units by way of the store (cep §3.3): a worker's thread that puts and gets them.
 
 The source puts the units of a movement as one blob, the target gets it when the controller says that it is there, and
 the source deletes it when the movement is over. Rows are processed meanwhile. What was put, has arrived or cannot be
@@ -50,7 +50,7 @@ class Unfetched:
 Job = Callable[[], Parcel | Stored | Undelivered | Unfetched | None]
 
 
-class Depot:
+class StoreTransfer:
     """Owns a store and a thread, which is there from the first move on."""
 
     def __init__(self, where: str | Place, cluster: str, wake: Callable[[], None]) -> None:
@@ -84,13 +84,13 @@ class Depot:
         if self._thread is not None:
             self._thread.join(CLOSE_S)
             if self._thread.is_alive():
-                raise EvenflowError(f"the depot's thread did not end within {CLOSE_S:g} s: the store hangs")
+                raise EvenflowError(f"the store transfer's thread did not end within {CLOSE_S:g} s: the store hangs")
 
     def _begin(self, job: Job) -> None:
         self._outbox.put(job)
         if self._thread is None:
             self._thread = threading.Thread(
-                target=heard, args=(self._run, self._failed), name="evenflow-depot", daemon=True
+                target=heard, args=(self._run, self._failed), name="evenflow-store-transfer", daemon=True
             )
             self._thread.start()
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from evenflow.errors import ProtocolError
 from evenflow.runtime.wire.messages import Message
-from evenflow.runtime.worker.checkpointing import Keeper, Tell
-from evenflow.runtime.worker.direct_transfer import Mover, Parcel, Refused, Undelivered
+from evenflow.runtime.worker.checkpointer import Checkpointer, Tell
+from evenflow.runtime.worker.direct_transfer import DirectTransfer, Parcel, Refused, Undelivered
 from evenflow.runtime.worker.move_label import Label, Part, remember
-from evenflow.runtime.worker.regions import Holdings, Region
-from evenflow.runtime.worker.store_transfer import Depot, Stored, Unfetched
+from evenflow.runtime.worker.regions import HostedRegions, Region
+from evenflow.runtime.worker.store_transfer import Stored, StoreTransfer, Unfetched
 
 States = dict[str, dict[int, Any]]
 """By evaluation and unit."""
@@ -61,12 +61,19 @@ class Leaving:
 class Moves:
     """All movements of one worker."""
 
-    def __init__(self, tell: Tell, mover: Mover, regions: Holdings, keeper: Keeper | None, depot: Depot | None) -> None:
+    def __init__(
+        self,
+        tell: Tell,
+        direct_transfer: DirectTransfer,
+        regions: HostedRegions,
+        checkpointer: Checkpointer | None,
+        store_transfer: StoreTransfer | None,
+    ) -> None:
         self._tell = tell
-        self._mover = mover
+        self._direct = direct_transfer
         self._regions = regions
-        self._keeper = keeper
-        self._depot = depot
+        self._checkpointer = checkpointer
+        self._via_store = store_transfer
         self._leaving: dict[int, Leaving] = {}
         self._markers: dict[int, set[int]] = {}
         self._latest = 0
@@ -91,16 +98,19 @@ class Moves:
                 self._left(move)
             case "restore":
                 self._restore(move, region)
-            case "fetch" if self._depot is not None and move not in self._discarded:
-                self._depot.get(region, move)
+            case "fetch" if self._via_store is not None and move not in self._discarded:
+                self._via_store.get(region, move)
             case "discard":
                 self._discard(move, region)
             case "abandon":
                 self._abandon(message.wholes("moves"))
 
     def collect(self) -> None:
-        """Take what the mover and the depot have brought."""
-        for inbox in (self._mover.inbox, *((self._depot.inbox,) if self._depot is not None else ())):
+        """Take what the direct transfer and the store transfer have brought."""
+        for inbox in (
+            self._direct.inbox,
+            *((self._via_store.inbox,) if self._via_store is not None else ()),
+        ):
             while not inbox.empty():
                 self._take(inbox.get())
         for move in list(self._arrived):
@@ -184,14 +194,16 @@ class Moves:
             for evaluation in leaving.evaluations:
                 if (leaving.region, evaluation) not in self._regions.forgotten:
                     region.mark_away(evaluation, leaving.units)
-        touched = self._keeper.touched(leaving.region, leaving.evaluations, leaving.units) if self._keeper else {}
+        touched = (
+            self._checkpointer.touched(leaving.region, leaving.evaluations, leaving.units) if self._checkpointer else {}
+        )
         label = replace(leaving.label, operator=leaving.operator, touched=touched).packed()
         parts: list[Part] = [label, body, *(memoryview(buffer.raw()) for buffer in buffers)]
         parcel = Parcel(move, parts, leaving.host, leaving.port)
         if not leaving.by_store:
-            self._mover.send(parcel)
-        elif self._depot is not None:
-            self._depot.put(leaving.region, parcel)
+            self._direct.send(parcel)
+        elif self._via_store is not None:
+            self._via_store.put(leaving.region, parcel)
 
     def _extract(self, leaving: Leaving, region: Region) -> None:
         """Take the units out."""
@@ -234,8 +246,8 @@ class Moves:
     def _left(self, move: int) -> Leaving | None:
         """A movement of which this worker is the source is over, in whatever way."""
         leaving = self._leaving.pop(move, None)
-        if leaving is not None and leaving.by_store and leaving.sent and self._depot is not None:
-            self._depot.delete(leaving.region, move)
+        if leaving is not None and leaving.by_store and leaving.sent and self._via_store is not None:
+            self._via_store.delete(leaving.region, move)
         return leaving
 
     # -- units that arrive
@@ -244,7 +256,7 @@ class Moves:
         """Put units in that have arrived, as soon as their operator is here; what was not announced is not read."""
         try:
             label = Label.read(self._arrived[move][0])
-            label.check(self._mover.key, move)
+            label.check(self._direct.key, move)
         except ProtocolError as error:
             del self._arrived[move]
             self._take(Refused(f"{error}"))
@@ -267,8 +279,8 @@ class Moves:
         if region is not None:
             region.mark_here(units)
             region.active[[unit for _, unit in put]] = True
-            if self._keeper is not None:
-                self._keeper.arrived(name, region.units, move, units, dict(label.touched))
+            if self._checkpointer is not None:
+                self._checkpointer.arrived(name, region.units, move, units, dict(label.touched))
         remember(self._installed, move, (name, units, put))
         size = len(body) + sum(memoryview(buffer).nbytes for buffer in buffers)
         self._report(name, move, "installed", bytes=size)
@@ -279,8 +291,8 @@ class Moves:
         remember(self._discarded, move)
         name, units, put = self._installed.pop(move, (region, [], []))
         self._take_out(name, put)
-        if self._keeper is not None:
-            self._keeper.gone(name, units)
+        if self._checkpointer is not None:
+            self._checkpointer.gone(name, units)
         self._report(region, move, "discarded")
 
     def _take_out(self, name: str, put: Put) -> None:

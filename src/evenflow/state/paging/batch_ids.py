@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-class Tags:
+class BatchIds:
     """Numbers rise with time, so that to sort rows by number is to sort them by arrival."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import FunctionError, SpillError
-from evenflow.state.paging.batch_ids import Tags
+from evenflow.state.paging.batch_ids import BatchIds
 from evenflow.state.paging.disk_groups import Group
 from evenflow.state.paging.operator import Hosting, Keys, Operator, Origin, Units
 from evenflow.state.paging.pending import Piece, Rows, runs
@@ -96,7 +96,7 @@ class Paged:
         self._todo: deque[Rows | Piece] = deque()
         """Work that is to be done before anything else."""
         self._ready: list[Done] = []
-        self._tags = Tags()
+        self._tags = BatchIds()
         self._apart = not (ordered or self.operator.adds)
         """Whether batches must be processed one by one, since it cannot be told whose the results are."""
 

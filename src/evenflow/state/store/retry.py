@@ -29,7 +29,7 @@ def tried(action: Callable[[], T], pause: Callable[[float], object] = time.sleep
     return action()
 
 
-class Patient(Store):
+class RetryingStore(Store):
     """Another store, its reads tried TRIES times; a blob that is not there is missing at once."""
 
     def __init__(self, store: Store, pause: Callable[[float], object] = time.sleep) -> None:

@@ -7,15 +7,15 @@ import pytest
 
 from evenflow.errors import ProtocolError
 from evenflow.operators.hosted import Hosted
-from evenflow.runtime.worker import checkpointing as keeper
-from evenflow.runtime.worker.checkpointing import Keeper
+from evenflow.runtime.worker import checkpointer
+from evenflow.runtime.worker.checkpointer import Checkpointer
 from evenflow.runtime.worker.instances import Copies
-from evenflow.runtime.worker.restore import Loaded
-from tests.support.ledger_model import SCHEMA, UNITS, FakeJournal, Sums, rows, saved
+from evenflow.runtime.worker.loader import Loaded
+from tests.support.query_log_model import SCHEMA, UNITS, FakeJournal, Sums, rows, saved
 
 
 class Kept:
-    """A keeper whose threads are here."""
+    """A checkpointer whose threads are here."""
 
     def __init__(self, monkeypatch):
         self.told, self.answers, self.orders = [], [], []
@@ -25,28 +25,28 @@ class Kept:
         loader = SimpleNamespace(
             inbox=self.inbox, start=lambda order, _hosted: self.orders.append(order), close=lambda: None
         )
-        monkeypatch.setattr(keeper, "Journal", FakeJournal)
-        monkeypatch.setattr(keeper, "Loader", lambda *_: loader)
+        monkeypatch.setattr(checkpointer, "BlobWriter", FakeJournal)
+        monkeypatch.setattr(checkpointer, "Loader", lambda *_: loader)
         answer = lambda who, what: self.answers.append((who, what))  # noqa: E731
-        self.keeper = Keeper("w", 3, lambda: None, self.told.append, answer, Copies())
+        self.checkpointer = Checkpointer("w", 3, lambda: None, self.told.append, answer, Copies())
         self.hosted = Hosted(Sums(), SCHEMA, SCHEMA, UNITS)
 
     @property
-    def journal(self):
-        return self.keeper._journal
+    def blob_writer(self):
+        return self.checkpointer._blob_writer
 
     def rows(self, stamp, *units, state=None):
-        self.keeper.enter("r", "query q", UNITS, stamp, state or Sums())
-        self.keeper.log("r", "query q", rows(*units), SCHEMA, np.array(units, np.int32))
+        self.checkpointer.enter("r", "query q", UNITS, stamp, state or Sums())
+        self.checkpointer.log("r", "query q", rows(*units), SCHEMA, np.array(units, np.int32))
 
     def load(self, number, epoch=2, attempt=1):
-        self.keeper.load(
+        self.checkpointer.load(
             {"region": "r", "evaluation": "query q", "operator": "op", "load": number, "epoch": epoch}
             | {"attempt": attempt, "count": UNITS, "units": np.arange(2), "snapshots": [], "logs": []}
         )
 
     def collect(self, code=True):
-        return self.keeper.collect(lambda _operator: self.hosted if code is True else code)
+        return self.checkpointer.collect(lambda _operator: self.hosted if code is True else code)
 
     def loaded(self, place=0, error=""):
         blank = np.full(UNITS, -1, np.int64)
@@ -60,10 +60,10 @@ def kept(monkeypatch):
 
 def test_a_feeder_is_answered_once_its_rows_are_durable(kept):
     kept.rows((0, 1), 0, 1)
-    kept.keeper.end("r", "query q", (0, 1), "feeder")
+    kept.checkpointer.end("r", "query q", (0, 1), "feeder")
     kept.collect()
     assert kept.answers == []
-    kept.journal.done()
+    kept.blob_writer.done()
     kept.collect()
     ((who, answer),) = kept.answers
     assert (who, answer["segments"]) == ("feeder", 1)
@@ -71,14 +71,14 @@ def test_a_feeder_is_answered_once_its_rows_are_durable(kept):
 
 
 def test_a_feeder_that_sent_nothing_here_is_answered_at_once(kept):
-    kept.keeper.end("r", "query q", (0, 1), "feeder")
+    kept.checkpointer.end("r", "query q", (0, 1), "feeder")
     assert kept.answers[0][1]["segments"] == 0
 
 
 def test_a_store_that_fails_is_told_to_the_feeder(kept):
     kept.rows((0, 1), 0)
-    kept.keeper.end("r", "query q", (0, 1), "feeder")
-    kept.journal.done(error="no room")
+    kept.checkpointer.end("r", "query q", (0, 1), "feeder")
+    kept.blob_writer.done(error="no room")
     kept.collect()
     assert kept.answers[0][1]["error"] == "no room"
 
@@ -87,7 +87,7 @@ def test_the_controller_is_told_of_snapshots_that_are_durable(kept):
     kept.rows((0, 1), 0)
     kept.rows((1, 1), 1, state=Sums(u0=4))
     assert kept.told == []
-    kept.journal.done()
+    kept.blob_writer.done()
     kept.collect()
     (report,) = kept.told
     assert (report["type"], report["epoch"], report["units"].tolist()) == ("saved", 0, [0])
@@ -123,10 +123,10 @@ def test_rows_of_attempts_before_the_one_that_was_loaded_for_are_refused(kept):
 def test_between_drop_and_load_no_rows_are_taken(kept):
     """Or a unit that is not here would be saved as one without state."""
     kept.rows((0, 1), 0)
-    kept.keeper.drop("r", "query q")
+    kept.checkpointer.drop("r", "query q")
     with pytest.raises(ProtocolError, match="whose state was dropped"):
         kept.rows((1, 1), 0)
-    assert kept.journal.puts == []
+    assert kept.blob_writer.puts == []
     kept.load(1, epoch=1, attempt=2)
     kept.collect()
     with pytest.raises(ProtocolError, match="whose state was dropped"):
@@ -149,36 +149,36 @@ def test_state_that_cannot_be_loaded_is_reported(kept):
 
 def test_units_taken_back_are_not_saved_from_here(kept):
     kept.rows((0, 1), 0)
-    kept.keeper.arrived("r", UNITS, 4, [2, 3], {"query q": np.array([0, 0])})
-    kept.keeper.gone("r", [2, 3])
+    kept.checkpointer.arrived("r", UNITS, 4, [2, 3], {"query q": np.array([0, 0])})
+    kept.checkpointer.gone("r", [2, 3])
     kept.rows((1, 1), 1, state=Sums(u0=1))
-    assert saved(kept.journal.puts[0])[1] == {0: 1}
+    assert saved(kept.blob_writer.puts[0])[1] == {0: 1}
 
 
 def test_what_leaves_takes_along_when_it_had_rows(kept):
     kept.rows((0, 1), 0, 2)
     kept.rows((1, 1), 2)
-    touched = kept.keeper.touched("r", ["query q", "query other"], [0, 1, 2])
+    touched = kept.checkpointer.touched("r", ["query q", "query other"], [0, 1, 2])
     assert {name: batches.tolist() for name, batches in touched.items()} == {"query q": [0, -1, 1]}
 
 
 def test_an_evaluation_that_is_over_leaves_nothing(kept):
     kept.rows((0, 1), 0)
     kept.load(1)
-    kept.keeper.forget("r", "query q")
+    kept.checkpointer.forget("r", "query q")
     kept.collect()
-    assert (kept.orders, kept.keeper._ledgers) == ([], {})
+    assert (kept.orders, kept.checkpointer._query_logs) == ([], {})
 
 
 def snapshots(kept):
-    return [saved(put)[:2] for put in kept.journal.puts if "/units/" in put[0]]
+    return [saved(put)[:2] for put in kept.blob_writer.puts if "/units/" in put[0]]
 
 
 def test_units_of_a_snapshot_that_came_too_late_are_saved_again(kept):
     kept.rows((0, 1), 0)
     kept.rows((1, 1), 1, state=Sums(u0=5))
-    kept.keeper.unsaved({"region": "r", "evaluation": "query q", "units": np.array([0], np.int32), "epoch": 0})
-    kept.keeper.unsaved({"region": "r", "evaluation": "query over", "units": np.array([0], np.int32), "epoch": 0})
+    kept.checkpointer.unsaved({"region": "r", "evaluation": "query q", "units": np.array([0], np.int32), "epoch": 0})
+    kept.checkpointer.unsaved({"region": "r", "evaluation": "query over", "units": np.array([0], np.int32), "epoch": 0})
     kept.rows((4, 1), 1, state=Sums(u0=5, u1=7))
     assert snapshots(kept) == [(0, {0: 5}), (3, {0: 5})]
 
@@ -186,12 +186,12 @@ def test_units_of_a_snapshot_that_came_too_late_are_saved_again(kept):
 def test_units_are_saved_where_no_rows_come_any_more(kept):
     """Or the logs with their last rows would be needed for good."""
     kept.rows((0, 1), 0, 1)
-    kept.keeper.idle("r", "query q", (0, 1), Sums(u0=1, u1=2), None)
+    kept.checkpointer.idle("r", "query q", (0, 1), Sums(u0=1, u1=2), None)
     assert snapshots(kept) == []
-    kept.keeper.idle("r", "query q", (1, 1), Sums(u0=1, u1=2), np.array([False, True, False, False]))
-    kept.keeper.end("r", "query q", (1, 1), "feeder")
+    kept.checkpointer.idle("r", "query q", (1, 1), Sums(u0=1, u1=2), np.array([False, True, False, False]))
+    kept.checkpointer.end("r", "query q", (1, 1), "feeder")
     assert snapshots(kept) == [(0, {0: 1})]
     assert kept.answers[-1][1]["segments"] == 0
-    kept.keeper.drop("r", "query q")
-    kept.keeper.idle("r", "query q", (2, 1), Sums(u0=1, u1=2), None)
+    kept.checkpointer.drop("r", "query q")
+    kept.checkpointer.idle("r", "query q", (2, 1), Sums(u0=1, u1=2), None)
     assert snapshots(kept) == [(0, {0: 1})]

@@ -10,7 +10,7 @@ from evenflow.errors import ProtocolError
 from evenflow.model.tickets import ticket
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime.worker.direct_transfer import Parcel
-from evenflow.runtime.worker.keyed import Host
+from evenflow.runtime.worker.keyed import KeyedHost
 from tests.support.keyed_actors import Fails, Fragile
 from tests.support.keyed_rig import OUT, ROWS, Nth
 
@@ -20,7 +20,7 @@ UNITS = 9
 
 
 class Courier:
-    """A mover that only notes what it is to send."""
+    """A direct transfer that only notes what it is to send."""
 
     def __init__(self):
         self.inbox = queue.SimpleQueue()
@@ -41,7 +41,7 @@ class Site:
         self.told = []
         self.courier = Courier()
         code = Hosted(self.operator, pa.schema([ROWS.field(0)]), OUT, UNITS)
-        self.host = Host(self.told.append, self.courier, lambda _name: code)
+        self.host = KeyedHost(self.told.append, self.courier, lambda _name: code)
 
     def open(self, region="r"):
         self.host.open(region, "op", UNITS, 0.0, 0.0)

@@ -1,4 +1,4 @@
-"""The keeper: what a worker does so that the state of queries outlives it. Ledgers, the journal, and loading."""
+"""What a worker does so that the state of queries outlives it: query logs, the blob writer, and loading."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pyarrow as pa
 from evenflow.errors import ProtocolError
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import Units
-from evenflow.runtime.worker.blob_writer import UNSAVED_BYTES, Journal
+from evenflow.runtime.worker.blob_writer import UNSAVED_BYTES, BlobWriter
 from evenflow.runtime.worker.instances import Copies, State, let_go
-from evenflow.runtime.worker.query_log import Ledger, Segment, Snapshot, query_of
-from evenflow.runtime.worker.restore import Loaded, Loader, Order
+from evenflow.runtime.worker.loader import Loaded, Loader, Order
+from evenflow.runtime.worker.query_log import QueryLog, Segment, Snapshot, query_of
 from evenflow.state.store.blob_names import prefix_of
 from evenflow.state.store.sealed import Place
 
@@ -28,7 +28,7 @@ Answer = Callable[[Any, dict[str, Any]], None]
 """Tells a feeder that its rows are durable, or why not."""
 
 
-class Keeper:
+class Checkpointer:
     """All of one worker that has to do with the store."""
 
     def __init__(
@@ -37,11 +37,11 @@ class Keeper:
         self._writer = f"{worker}.{secrets.randbits(48)}"
         self._tell = tell
         self._answer = answer
-        self._journal = Journal(where, wake)
+        self._blob_writer = BlobWriter(where, wake)
         self._loader = Loader(where, wake, copies)
         self._loader.progress = self._alive
         self._told = 0.0
-        self._ledgers: dict[tuple[str, str], Ledger] = {}
+        self._query_logs: dict[tuple[str, str], QueryLog] = {}
         self._orders: dict[tuple[str, str], Order] = {}
         """Loads that are asked for, the latest of each; they begin when the operator's code is here."""
         self._begun: set[tuple[str, str, int]] = set()
@@ -51,19 +51,19 @@ class Keeper:
     @property
     def full(self) -> bool:
         """Whether the store is so far behind that no rows should be taken."""
-        return self._journal.unsaved >= UNSAVED_BYTES
+        return self._blob_writer.unsaved >= UNSAVED_BYTES
 
     @property
     def failure(self) -> str:
         """Why a thread has ended, if it should not have."""
-        return getattr(self._journal, "failure", "")
+        return getattr(self._blob_writer, "failure", "")
 
     def close(self) -> None:
         """End all threads."""
         try:
             self._loader.close()
         finally:
-            self._journal.close()
+            self._blob_writer.close()
 
     # -- rows
 
@@ -82,13 +82,13 @@ class Keeper:
         """
         if (region, evaluation) in self._dropped:
             raise ProtocolError(f"rows of region {region} came for {evaluation}, whose state was dropped")
-        ledger = self._ledger(region, evaluation, units)
-        if ledger.enter(*stamp):
-            ledger.save(copy, stamp[0] - 1, away)
+        query_log = self._query_log(region, evaluation, units)
+        if query_log.enter(*stamp):
+            query_log.save(copy, stamp[0] - 1, away)
 
     def log(self, region: str, evaluation: str, body: Any, schema: pa.Schema, units: Units) -> None:
         """Rows were applied."""
-        self._ledgers[region, evaluation].log(body, schema, units)
+        self._query_logs[region, evaluation].log(body, schema, units)
 
     def idle(
         self, region: str, evaluation: str, stamp: tuple[int, int], copy: State, away: npt.NDArray[np.bool_] | None
@@ -97,49 +97,51 @@ class Keeper:
 
         Or the logs that hold the rows of units that get no more would be needed for good.
         """
-        ledger = self._ledgers.get((region, evaluation))
-        if ledger is None or (region, evaluation) in self._dropped or stamp <= (ledger.epoch, ledger.attempt):
+        query_log = self._query_logs.get((region, evaluation))
+        if query_log is None or (region, evaluation) in self._dropped or stamp <= (query_log.epoch, query_log.attempt):
             return
-        if ledger.enter(*stamp):
-            ledger.save(copy, stamp[0] - 1, away)
+        if query_log.enter(*stamp):
+            query_log.save(copy, stamp[0] - 1, away)
 
     def end(self, region: str, evaluation: str, stamp: tuple[int, int], who: Any) -> None:
         """A feeder wants to know when its rows are durable; one that sent none here is told at once."""
-        ledger = self._ledgers.get((region, evaluation))
-        if ledger is None or (ledger.epoch, ledger.attempt) != stamp:
+        query_log = self._query_logs.get((region, evaluation))
+        if query_log is None or (query_log.epoch, query_log.attempt) != stamp:
             self._answer(who, {"writer": self._writer, "segments": 0})
             return
-        ledger.end(who)
-        self._acknowledge(ledger)
+        query_log.end(who)
+        self._acknowledge(query_log)
 
-    def _acknowledge(self, ledger: Ledger) -> None:
-        for who in ledger.acknowledged():
-            answer = {"error": ledger.error} if ledger.error else {}
-            self._answer(who, answer | {"writer": self._writer, "segments": ledger.durable})
+    def _acknowledge(self, query_log: QueryLog) -> None:
+        for who in query_log.acknowledged():
+            answer = {"error": query_log.error} if query_log.error else {}
+            self._answer(who, answer | {"writer": self._writer, "segments": query_log.durable})
 
-    def _ledger(self, region: str, evaluation: str, units: int) -> Ledger:
-        known = self._ledgers.get((region, evaluation))
+    def _query_log(self, region: str, evaluation: str, units: int) -> QueryLog:
+        known = self._query_logs.get((region, evaluation))
         if known is None:
-            known = self._ledgers[region, evaluation] = Ledger(region, evaluation, self._writer, self._journal, units)
+            known = self._query_logs[region, evaluation] = QueryLog(
+                region, evaluation, self._writer, self._blob_writer, units
+            )
         return known
 
     # -- moves
 
     def touched(self, region: str, evaluations: list[str], units: list[int]) -> dict[str, npt.NDArray[np.int64]]:
         """What has to be known of units that leave."""
-        known = {name: self._ledgers.get((region, name)) for name in evaluations}
-        return {name: ledger.touched[units] for name, ledger in known.items() if ledger is not None}
+        known = {name: self._query_logs.get((region, name)) for name in evaluations}
+        return {name: query_log.touched[units] for name, query_log in known.items() if query_log is not None}
 
     def arrived(self, region: str, count: int, move: int, units: list[int], touched: dict[str, Any]) -> None:
         """Units have come from elsewhere."""
         for evaluation, batches in touched.items():
-            self._ledger(region, evaluation, count).arrived(move, units, batches)
+            self._query_log(region, evaluation, count).arrived(move, units, batches)
 
     def gone(self, region: str, units: list[int]) -> None:
         """Units that had come are taken back: they must not be saved from here, not even those without state."""
-        for (name, _), ledger in self._ledgers.items():
+        for (name, _), query_log in self._query_logs.items():
             if name == region:
-                ledger.touched[units] = -1
+                query_log.touched[units] = -1
 
     # -- loading
 
@@ -167,26 +169,26 @@ class Keeper:
 
     def unsaved(self, message: dict[str, Any]) -> None:
         """A snapshot was reported too late, and is not used: its units are to be saved again."""
-        ledger = self._ledgers.get((str(message["region"]), str(message["evaluation"])))
-        if ledger is not None:
-            ledger.not_saved(message["units"], int(message["epoch"]))
+        query_log = self._query_logs.get((str(message["region"]), str(message["evaluation"])))
+        if query_log is not None:
+            query_log.not_saved(message["units"], int(message["epoch"]))
 
     def forget(self, region: str, evaluation: str) -> None:
         """An evaluation is over."""
-        self._ledgers.pop((region, evaluation), None)
+        self._query_logs.pop((region, evaluation), None)
         self._orders.pop((region, evaluation), None)
         self._dropped.discard((region, evaluation))
 
     def collect(self, code: Callable[[str], Any]) -> list[Loaded]:
-        """Pass on what the journal has done; state that has been loaded and is still wanted."""
-        for outcome in self._journal.collect():
+        """Pass on what the blob writer has done; state that has been loaded and is still wanted."""
+        for outcome in self._blob_writer.collect():
             match outcome.about:
-                case Segment(ledger=ledger, attempt=attempt):
-                    ledger.put(attempt, outcome.error)
-                    self._acknowledge(ledger)
-                case Snapshot(ledger=ledger) as snapshot:
+                case Segment(query_log=query_log, attempt=attempt):
+                    query_log.put(attempt, outcome.error)
+                    self._acknowledge(query_log)
+                case Snapshot(query_log=query_log) as snapshot:
                     if outcome.error:
-                        ledger.not_saved(snapshot.units, snapshot.epoch)
+                        query_log.not_saved(snapshot.units, snapshot.epoch)
                         what = f"snapshot {snapshot.name}"
                         self._tell({"type": "trouble", "what": what, "reason": outcome.error, "ends": False})
                     else:
@@ -226,8 +228,8 @@ class Keeper:
             del self._orders[key]
             if not loaded.error:
                 self._dropped.discard(key)
-                ledger = self._ledger(*key, order.count)
-                ledger.resume(order.epoch, order.attempt, loaded.saved, loaded.touched)
+                query_log = self._query_log(*key, order.count)
+                query_log.resume(order.epoch, order.attempt, loaded.saved, loaded.touched)
                 wanted.append(loaded)
             self._report_loaded(loaded)
         return wanted
@@ -251,8 +253,8 @@ class Keeper:
         self._tell(
             {
                 "type": "saved",
-                "region": snapshot.ledger.region,
-                "evaluation": snapshot.ledger.evaluation,
+                "region": snapshot.query_log.region,
+                "evaluation": snapshot.query_log.evaluation,
                 "epoch": snapshot.epoch,
                 "name": snapshot.name,
                 "units": snapshot.units,

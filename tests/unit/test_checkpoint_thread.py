@@ -1,11 +1,11 @@
-"""What the vault gives a query to go on from: state, fresh state, or why neither."""
+"""What the checkpoint thread gives a query to go on from: state, fresh state, or why neither."""
 
 import numpy as np
 import pytest
 
 from evenflow.control.attempts import Base, Begun, Log, Saved, SavedUnits, Whole
 from evenflow.control.events import Save
-from evenflow.runtime.driver.checkpoint import Kept, Vault
+from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
 from evenflow.state.checkpoint.chain import operators
 from evenflow.state.checkpoint.survey import verify
 from evenflow.state.checkpoint.unit_snapshots import pack_units
@@ -15,8 +15,8 @@ from tests.support.state_memory import Memory
 WRITER = "0.7"
 
 
-class Shelf(Vault):
-    """The vault without its thread and its claim."""
+class Unthreaded(CheckpointThread):
+    """The checkpoint thread without its thread and its claim."""
 
     def __init__(self):
         self._store = self._patient = Memory()
@@ -48,9 +48,9 @@ class Shelf(Vault):
 
 
 @pytest.fixture
-def shelf():
+def thread():
     """A query with one operator; batches 0 and 1 are settled, 2 is whole."""
-    made = Shelf()
+    made = Unthreaded()
     assert made.saved("mean", "q", 0, new=True) == Saved(Base())
     for epoch in range(3):
         made.batch("mean", epoch)
@@ -59,92 +59,94 @@ def shelf():
     return made
 
 
-def test_it_goes_on(shelf):
-    saved = shelf.saved("mean", "q", 3, new=False)
+def test_it_goes_on(thread):
+    saved = thread.saved("mean", "q", 3, new=False)
     assert saved.base.key == (1, 1)
     assert [snapshot.name for snapshot in saved.base.snapshots] == ["mean/q/units/0.0.7.0"]
     assert saved.wholes == (Whole(2, 1, {WRITER: 1}, (0,), 3, (1, 1), "run"),)
     assert saved.begun == Begun(2, 1, (1, 1), "run")
-    assert [bad.name for bad in verify(shelf._store) if "it is missing" in bad.why] == []
+    assert [bad.name for bad in verify(thread._store) if "it is missing" in bad.why] == []
 
 
 @pytest.mark.parametrize(
     "gone", ["begun/", "whole/2.1", "epoch/1", "epoch/", "log/1.1.0.7.0", "log/2.1.0.7.0", "units/0.0.7.0"]
 )
-def test_what_is_missing_is_named_and_refused(shelf, gone):
-    for name in [name for name in shelf.blobs if name.startswith(f"mean/q/{gone}")]:
-        del shelf.blobs[name]
-    why = shelf.saved("mean", "q", 3, new=False)
+def test_what_is_missing_is_named_and_refused(thread, gone):
+    for name in [name for name in thread.blobs if name.startswith(f"mean/q/{gone}")]:
+        del thread.blobs[name]
+    why = thread.saved("mean", "q", 3, new=False)
     assert isinstance(why, str)
     assert "the checkpoint of region mean and query q is not complete" in why
     assert f"mean/q/{gone}" in why
     assert "is missing" in why
 
 
-def test_notes_of_another_batch_are_refused(shelf):
-    shelf.blobs["mean/q/whole/2.1"] = shelf.blobs["mean/q/epoch/1"]
-    why = shelf.saved("mean", "q", 3, new=False)
+def test_notes_of_another_batch_are_refused(thread):
+    thread.blobs["mean/q/whole/2.1"] = thread.blobs["mean/q/epoch/1"]
+    why = thread.saved("mean", "q", 3, new=False)
     assert "blob mean/q/whole/2.1 is damaged" in why
     assert "it holds what belongs in mean/q/epoch/1" in why
 
 
-def test_a_batch_that_spark_runs_again_lacks_nothing(shelf):
-    del shelf.blobs["mean/q/whole/2.1"]
-    saved = shelf.saved("mean", "q", 2, new=False)
+def test_a_batch_that_spark_runs_again_lacks_nothing(thread):
+    del thread.blobs["mean/q/whole/2.1"]
+    saved = thread.saved("mean", "q", 2, new=False)
     assert (saved.wholes, saved.begun.key) == ((), (2, 1))
 
 
 # -- operators that come and go
 
 
-def test_an_operator_with_a_new_name_has_fresh_state(shelf):
-    assert shelf.saved("count", "q", 3, new=False) == Saved(Base())
-    assert operators(shelf._store, "q") == {"mean": 0, "count": 3}
-    assert shelf.saved("count", "q", 3, new=False).base == Base()  # the batch is run again
-    shelf.batch("count", 3, before=(-1, 0))
-    assert shelf.saved("count", "q", 4, new=False).wholes[0].key == (3, 1)
+def test_an_operator_with_a_new_name_has_fresh_state(thread):
+    assert thread.saved("count", "q", 3, new=False) == Saved(Base())
+    assert operators(thread._store, "q") == {"mean": 0, "count": 3}
+    assert thread.saved("count", "q", 3, new=False).base == Base()  # the batch is run again
+    thread.batch("count", 3, before=(-1, 0))
+    assert thread.saved("count", "q", 4, new=False).wholes[0].key == (3, 1)
 
 
-def test_an_operator_that_was_killed_before_it_left_anything(shelf):
-    shelf.saved("count", "q", 3, new=False)
-    for name in [name for name in shelf.blobs if name.startswith("count/q/")]:
-        del shelf.blobs[name]
-    assert shelf.saved("count", "q", 3, new=False) == Saved(Base())
-    for name in [name for name in shelf.blobs if name.startswith("count/q/")]:
-        del shelf.blobs[name]
-    assert "for operator count, which it has had since batch 3: that is lost" in shelf.saved("count", "q", 4, new=False)
+def test_an_operator_that_was_killed_before_it_left_anything(thread):
+    thread.saved("count", "q", 3, new=False)
+    for name in [name for name in thread.blobs if name.startswith("count/q/")]:
+        del thread.blobs[name]
+    assert thread.saved("count", "q", 3, new=False) == Saved(Base())
+    for name in [name for name in thread.blobs if name.startswith("count/q/")]:
+        del thread.blobs[name]
+    assert "for operator count, which it has had since batch 3: that is lost" in thread.saved(
+        "count", "q", 4, new=False
+    )
 
 
-def test_an_operator_whose_state_is_lost_is_not_a_new_one(shelf):
-    for name in [name for name in shelf.blobs if name.startswith("mean/q/")]:
-        del shelf.blobs[name]
-    why = shelf.saved("mean", "q", 3, new=False)
+def test_an_operator_whose_state_is_lost_is_not_a_new_one(thread):
+    for name in [name for name in thread.blobs if name.startswith("mean/q/")]:
+        del thread.blobs[name]
+    why = thread.saved("mean", "q", 3, new=False)
     assert "query q is at batch 3, and this checkpoint has no state of the batches before it" in why
     assert "Bring back mean/q/, or give keyed another name=" in why
 
 
-def test_a_checkpoint_that_does_not_know_the_query(shelf):
-    shelf.blobs.clear()
-    why = shelf.saved("mean", "q", 3, new=False)
+def test_a_checkpoint_that_does_not_know_the_query(thread):
+    thread.blobs.clear()
+    why = thread.saved("mean", "q", 3, new=False)
     assert "give the checkpoint that it had, or start the query with a new checkpointLocation" in why
-    assert shelf.saved("mean", "q", 3, new=True) == Saved(Base())
+    assert thread.saved("mean", "q", 3, new=True) == Saved(Base())
 
 
-def test_an_operator_without_a_name_may_be_another_that_was_changed(shelf):
-    shelf.add("RollingMean(9) by k", Kept("RollingMean(9) by k", 8, named=False))
-    why = shelf.saved("RollingMean(9) by k", "q", 3, new=False)
+def test_an_operator_without_a_name_may_be_another_that_was_changed(thread):
+    thread.add("RollingMean(9) by k", Kept("RollingMean(9) by k", 8, named=False))
+    why = thread.saved("RollingMean(9) by k", "q", 3, new=False)
     assert (
         "only for mean. If it is to be added to the query, with fresh state from this batch on, give it a name=" in why
     )
 
 
-def test_the_list_of_operators_is_missing(shelf):
-    del shelf.blobs["evenflow.queries/q"]
-    why = shelf.saved("mean", "q", 3, new=False)
+def test_the_list_of_operators_is_missing(thread):
+    del thread.blobs["evenflow.queries/q"]
+    why = thread.saved("mean", "q", 3, new=False)
     assert "evenflow.queries/q is missing or does not list it" in why
 
 
-def test_an_operator_that_comes_back_goes_on_from_where_it_was(shelf):
-    shelf.saved("count", "q", 3, new=False)
-    shelf.batch("count", 3, before=(-1, 0))
-    assert shelf.saved("mean", "q", 9, new=False).wholes[0].key == (2, 1)
+def test_an_operator_that_comes_back_goes_on_from_where_it_was(thread):
+    thread.saved("count", "q", 3, new=False)
+    thread.batch("count", 3, before=(-1, 0))
+    assert thread.saved("mean", "q", 9, new=False).wholes[0].key == (2, 1)

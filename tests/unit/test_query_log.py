@@ -5,15 +5,15 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import ProtocolError
-from evenflow.runtime.worker import query_log as ledger
-from evenflow.runtime.worker.query_log import Ledger
+from evenflow.runtime.worker import query_log
+from evenflow.runtime.worker.query_log import QueryLog
 from evenflow.state.checkpoint.segments import Rows, Tenure, read_segment
 from evenflow.state.store.blob_names import parse
-from tests.support.ledger_model import SCHEMA, UNITS, FakeJournal, Sums, rows, saved
+from tests.support.query_log_model import SCHEMA, UNITS, FakeJournal, Sums, rows, saved
 
 
 def made(**options):
-    return Ledger("r", "query q", "0.7", FakeJournal(), UNITS, **options)
+    return QueryLog("r", "query q", "0.7", FakeJournal(), UNITS, **options)
 
 
 def log(noted, *units):
@@ -33,17 +33,17 @@ def kinds(put):
 
 
 def test_a_segment_is_put_when_it_is_full_and_when_somebody_asks_for_the_end(monkeypatch):
-    monkeypatch.setattr(ledger, "SEGMENT_BYTES", (1, 1 << 20))
+    monkeypatch.setattr(query_log, "SEGMENT_BYTES", (1, 1 << 20))
     noted = made()
     noted.enter(3, 2)
     log(noted, 0, 1)
     log(noted, 2)
-    assert [name for name, _, _ in noted.journal.puts] == ["r/q/log/3.2.0.7.0"]
+    assert [name for name, _, _ in noted.blob_writer.puts] == ["r/q/log/3.2.0.7.0"]
     noted.end("feeder")
-    assert [name for name, _, _ in noted.journal.puts] == ["r/q/log/3.2.0.7.0", "r/q/log/3.2.0.7.1"]
-    assert [kinds(put) for put in noted.journal.puts] == [[2], [1]]
+    assert [name for name, _, _ in noted.blob_writer.puts] == ["r/q/log/3.2.0.7.0", "r/q/log/3.2.0.7.1"]
+    assert [kinds(put) for put in noted.blob_writer.puts] == [[2], [1]]
     noted.end("another")
-    assert len(noted.journal.puts) == 2
+    assert len(noted.blob_writer.puts) == 2
 
 
 def test_ticks_have_segments_of_their_own():
@@ -57,8 +57,8 @@ def test_ticks_have_segments_of_their_own():
     noted.arrived(8, [2], np.array([0]))
     noted.log(memoryview(body), ticks, np.array([0, 1], np.int32))
     noted.end("feeder")
-    assert [kinds(put) for put in noted.journal.puts] == [[(7, [3]), 2, 1], [(8, [2]), 2]]
-    assert [read_segment(content, name)[0] for name, content, _ in noted.journal.puts] == [SCHEMA, ticks]
+    assert [kinds(put) for put in noted.blob_writer.puts] == [[(7, [3]), 2, 1], [(8, [2]), 2]]
+    assert [read_segment(content, name)[0] for name, content, _ in noted.blob_writer.puts] == [SCHEMA, ticks]
 
 
 def test_who_asks_is_told_when_all_before_is_durable():
@@ -115,7 +115,7 @@ def test_units_that_arrive_are_noted_before_their_rows():
     noted.arrived(8, [1], np.array([-1]))
     log(noted, 1)
     noted.end("one")
-    assert kinds(noted.journal.puts[0]) == [1, (5, [1, 2]), (8, [1]), 1]
+    assert kinds(noted.blob_writer.puts[0]) == [1, (5, [1, 2]), (8, [1]), 1]
 
 
 def test_units_that_arrive_between_batches_are_noted_in_the_next():
@@ -125,7 +125,7 @@ def test_units_that_arrive_between_batches_are_noted_in_the_next():
     noted.enter(1, 1)
     log(noted, 1)
     noted.end("one")
-    assert kinds(noted.journal.puts[0]) == [(5, [1]), 1]
+    assert kinds(noted.blob_writer.puts[0]) == [(5, [1]), 1]
 
 
 # -- snapshots
@@ -136,15 +136,15 @@ def test_units_are_saved_as_they_were_at_the_end_of_the_batch_before():
     noted.enter(0, 1)
     log(noted, 0, 2)
     noted.end("feeder")
-    noted.journal.done()
+    noted.blob_writer.done()
     noted.enter(1, 1)
     noted.save(Sums(u0=1, u2=5), 0)
-    epoch, states, about = saved(noted.journal.puts[0])
+    epoch, states, about = saved(noted.blob_writer.puts[0])
     assert (epoch, states) == (0, {0: 1, 2: 5})
     assert about.units.tolist() == [0, 2]
     noted.enter(2, 1)
     noted.save(Sums(u0=1, u2=5), 1)
-    assert len(noted.journal.puts) == 1
+    assert len(noted.blob_writer.puts) == 1
 
 
 def test_units_with_rows_of_the_batch_that_begins_are_not_saved():
@@ -155,7 +155,7 @@ def test_units_with_rows_of_the_batch_that_begins_are_not_saved():
     noted.arrived(5, [1], np.array([1]))
     noted.enter(1, 1)
     noted.save(Sums(u0=1, u1=7), 0)
-    assert saved(noted.journal.puts[0])[1] == {0: 1}
+    assert saved(noted.blob_writer.puts[0])[1] == {0: 1}
 
 
 def test_units_that_have_left_are_not_saved():
@@ -164,12 +164,12 @@ def test_units_that_have_left_are_not_saved():
     log(noted, 0, 1)
     noted.enter(1, 1)
     noted.save(Sums(u0=1), 0, np.array([False, True, False, False]))
-    assert saved(noted.journal.puts[0])[1] == {0: 1}
+    assert saved(noted.blob_writer.puts[0])[1] == {0: 1}
 
 
 def test_the_longest_unsaved_come_first_and_no_more_than_were_logged(monkeypatch):
-    monkeypatch.setattr(ledger, "CYCLE", 4)
-    monkeypatch.setattr(ledger, "SLICE_BYTES", 150)
+    monkeypatch.setattr(query_log, "CYCLE", 4)
+    monkeypatch.setattr(query_log, "SLICE_BYTES", 150)
     noted = made()
     sums = Sums(u0=1, u1=2, u2=3, u3=4)
     found = []
@@ -178,21 +178,23 @@ def test_the_longest_unsaved_come_first_and_no_more_than_were_logged(monkeypatch
         noted.save(sums, epoch - 1)
         log(noted, 0, 1, 2, 3)
         noted.end("somebody")
-        found += [(about.epoch, about.units.tolist()) for *_, about in noted.journal.puts if hasattr(about, "units")]
-        noted.journal.puts.clear()
+        found += [
+            (about.epoch, about.units.tolist()) for *_, about in noted.blob_writer.puts if hasattr(about, "units")
+        ]
+        noted.blob_writer.puts.clear()
     assert found == [(0, [0, 1]), (1, [2, 3]), (2, [0, 1])]
 
 
 def test_units_without_further_rows_are_saved_within_one_cycle(monkeypatch):
-    monkeypatch.setattr(ledger, "CYCLE", 4)
-    noted = Ledger("r", "query q", "0.7", FakeJournal(), 64)
+    monkeypatch.setattr(query_log, "CYCLE", 4)
+    noted = QueryLog("r", "query q", "0.7", FakeJournal(), 64)
     noted.enter(0, 1)
     noted.touched[:] = 0
     for epoch in range(1, 6):
         noted.enter(epoch, 1)
         noted.save(Sums(), epoch - 1)
-    assert sorted(unit for *_, about in noted.journal.puts for unit in about.units.tolist()) == list(range(64))
-    assert len(noted.journal.puts) == 4
+    assert sorted(unit for *_, about in noted.blob_writer.puts for unit in about.units.tolist()) == list(range(64))
+    assert len(noted.blob_writer.puts) == 4
 
 
 def test_a_snapshot_that_could_not_be_put_is_taken_again():
@@ -201,13 +203,13 @@ def test_a_snapshot_that_could_not_be_put_is_taken_again():
     log(noted, 0)
     noted.enter(1, 1)
     noted.save(Sums(u0=1), 0)
-    about = noted.journal.puts[0][2]
+    about = noted.blob_writer.puts[0][2]
     noted.not_saved(about.units, about.epoch)
     noted.enter(2, 1)
     noted.save(Sums(u0=1), 1)
-    assert [parse(name).epoch for name, _, _ in noted.journal.puts] == [0, 1]
-    assert noted.journal.puts[0][0] != noted.journal.puts[1][0]
+    assert [parse(name).epoch for name, _, _ in noted.blob_writer.puts] == [0, 1]
+    assert noted.blob_writer.puts[0][0] != noted.blob_writer.puts[1][0]
     noted.not_saved(about.units, about.epoch)  # of the first: the second counts
     noted.enter(3, 1)
     noted.save(Sums(u0=1), 2)
-    assert len(noted.journal.puts) == 2
+    assert len(noted.blob_writer.puts) == 2

@@ -1,4 +1,4 @@
-"""What tests of ledgers and keepers share: a journal that only notes, an operator, rows."""
+"""What tests of query logs and checkpointers share: a blob writer that only notes, an operator, rows."""
 
 import pyarrow as pa
 

@@ -27,7 +27,7 @@ from evenflow.state.checkpoint.unit_snapshots import load_units, read_index
 from evenflow.state.paging.paged import Paged
 from evenflow.state.store.base import Store
 from evenflow.state.store.opening import open_store
-from evenflow.state.store.retry import Patient
+from evenflow.state.store.retry import RetryingStore
 from evenflow.state.store.sealed import Place
 
 CLOSE_S = 30.0
@@ -122,7 +122,7 @@ class Loader:
         copy = None
         try:
             loaded.saved, loaded.touched = (np.full(order.count, -1, np.int64) for _ in range(2))
-            with Patient(open_store(self._where), self._closing.wait) as store:
+            with RetryingStore(open_store(self._where), self._closing.wait) as store:
                 copy = self._copies.fresh(hosted)
                 self._install(store, loaded, copy)
                 self._replay(store, loaded, copy, hosted)

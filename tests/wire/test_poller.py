@@ -7,26 +7,26 @@ import time
 
 import pytest
 
-from evenflow.runtime.wire import poller as switchboard
+from evenflow.runtime.wire import poller as wire_poller
 from evenflow.runtime.wire.channel import PeerGone
 from evenflow.runtime.wire.frames import Encoder, Frame, Kind
 from evenflow.runtime.wire.handshake import Handshake
-from evenflow.runtime.wire.poller import Lost, Opened, Received, Switchboard
+from evenflow.runtime.wire.poller import Lost, Opened, Poller, Received
 
 SECRET = b"s" * 32
 PATIENCE_S = 60.0
 
 
 @pytest.fixture
-def board():
-    made = Switchboard(SECRET)
+def poller():
+    made = Poller(SECRET)
     yield made
     made.close()
 
 
 @pytest.fixture
-def port(board):
-    return board.listen("127.0.0.1")
+def port(poller):
+    return poller.listen("127.0.0.1")
 
 
 @pytest.fixture
@@ -43,22 +43,22 @@ def stranger(port):
         sock.close()
 
 
-def happenings(board, kind, count=1):
+def happenings(poller, kind, count=1):
     """Poll until `count` things of `kind` have happened; everything that did."""
     seen, deadline = [], time.monotonic() + PATIENCE_S
     while sum(isinstance(thing, kind) for thing in seen) < count:
         assert time.monotonic() < deadline, f"only {seen}"
-        seen += board.poll(0.1)
+        seen += poller.poll(0.1)
     return seen
 
 
-def shake(sock, board):
+def shake(sock, poller):
     """The client's side of the handshake, by hand; the encoder for what follows."""
     handshake = Handshake(SECRET, b"n" * 32, server=False)
     sock.sendall(handshake.start())
     answer = b""
     while len(answer) < handshake.expects:
-        list(board.poll(0.1))
+        list(poller.poll(0.1))
         sock.settimeout(0.01)
         try:
             answer += sock.recv(handshake.expects - len(answer))
@@ -72,8 +72,8 @@ def frame(number):
     return Frame(Kind.CONTROL, b"%d" % number, number)
 
 
-def test_two_boards_meet(board, port):
-    other = Switchboard(SECRET)
+def test_two_boards_meet(poller, port):
+    other = Poller(SECRET)
     try:
         ours = other.connect("127.0.0.1", port, "the board")
         ours.send(frame(1))
@@ -83,11 +83,11 @@ def test_two_boards_meet(board, port):
         while not any(isinstance(thing, Received) for thing in seen):
             assert time.monotonic() < deadline
             list(other.poll(0.01))
-            seen += board.poll(0.01)
+            seen += poller.poll(0.01)
         theirs = seen[0].channel
         assert seen == [Opened(theirs), Received(theirs, frame(1))]
-        board.drop(theirs)
-        board.drop(theirs)
+        poller.drop(theirs)
+        poller.drop(theirs)
         [lost] = [thing for thing in happenings(other, Lost) if isinstance(thing, Lost)]
         assert (lost.channel, lost.known) == (ours, True)
         assert lost.reason.startswith(f"the board at 127.0.0.1:{port} ")
@@ -95,58 +95,58 @@ def test_two_boards_meet(board, port):
         other.close()
 
 
-def test_a_bad_frame_behind_a_good_one_is_noticed_though_the_peer_falls_silent(board, stranger):
+def test_a_bad_frame_behind_a_good_one_is_noticed_though_the_peer_falls_silent(poller, stranger):
     sock = stranger()
-    encoder = shake(sock, board)
+    encoder = shake(sock, poller)
     sock.sendall(b"".join(encoder.encode(frame(1))) + b"x" * 44)
-    seen = happenings(board, Lost)
+    seen = happenings(poller, Lost)
     assert [type(thing) for thing in seen] == [Opened, Received, Lost]
     assert "frame 1 starts with b'xxxx'" in seen[-1].reason
     assert seen[-1].known
 
 
-def test_frames_sent_before_a_close_arrive_before_the_loss(board, stranger):
+def test_frames_sent_before_a_close_arrive_before_the_loss(poller, stranger):
     sock = stranger()
-    encoder = shake(sock, board)
+    encoder = shake(sock, poller)
     sock.sendall(b"".join(part for number in range(20) for part in encoder.encode(frame(number))))
     sock.close()
-    seen = happenings(board, Lost)
+    seen = happenings(poller, Lost)
     assert [thing.frame for thing in seen if isinstance(thing, Received)] == [frame(number) for number in range(20)]
     assert seen[-1].reason.endswith("closed the connection")
 
 
-def test_nothing_is_read_from_whom_nobody_wants_to_hear(board, stranger):
+def test_nothing_is_read_from_whom_nobody_wants_to_hear(poller, stranger):
     sock = stranger()
-    encoder = shake(sock, board)
-    channel = happenings(board, Opened)[-1].channel
+    encoder = shake(sock, poller)
+    channel = happenings(poller, Opened)[-1].channel
     channel.reading = False
     sock.sendall(b"".join(encoder.encode(frame(1))))
-    assert not list(board.poll(0.1))
+    assert not list(poller.poll(0.1))
     channel.reading = True
-    assert happenings(board, Received) == [Received(channel, frame(1))]
+    assert happenings(poller, Received) == [Received(channel, frame(1))]
 
 
-def test_nobody_listens(board, port):
+def test_nobody_listens(poller, port):
     with socket.socket() as silent:  # has the port, so that nobody else can, and does not listen
         silent.bind(("127.0.0.1", 0))
         closed = silent.getsockname()[1]
         try:
-            board.connect("127.0.0.1", closed, "worker 3")
+            poller.connect("127.0.0.1", closed, "worker 3")
         except PeerGone as error:
             reason = str(error)
         else:
-            reason = happenings(board, Lost)[-1].reason
+            reason = happenings(poller, Lost)[-1].reason
     assert f"worker 3 at 127.0.0.1:{closed}" in reason
     assert "refused" in reason
 
 
-def test_strangers_beyond_the_limit_push_out_the_oldest(board, stranger, monkeypatch):
-    monkeypatch.setattr(switchboard, "MAX_HALF_OPEN", 3)
+def test_strangers_beyond_the_limit_push_out_the_oldest(poller, stranger, monkeypatch):
+    monkeypatch.setattr(poller, "MAX_HALF_OPEN", 3)
     silent = [stranger() for _ in range(3)]
     for _ in range(5):
-        list(board.poll(0.01))
-    shake(stranger(), board)  # a fourth that is one of ours gets in all the same
-    assert isinstance(happenings(board, Opened)[-1], Opened)
+        list(poller.poll(0.01))
+    shake(stranger(), poller)  # a fourth that is one of ours gets in all the same
+    assert isinstance(happenings(poller, Opened)[-1], Opened)
     assert silent[0].recv(1) == b""  # whoever came first and never spoke has made room
     for sock in silent[1:]:
         sock.settimeout(0.05)
@@ -154,13 +154,13 @@ def test_strangers_beyond_the_limit_push_out_the_oldest(board, stranger, monkeyp
             sock.recv(1)
 
 
-def test_our_own_calls_never_make_room_for_strangers(board, stranger, monkeypatch):
+def test_our_own_calls_never_make_room_for_strangers(poller, stranger, monkeypatch):
     """Whoever we call may be slow to answer; a crowd at our door must not make us hang up."""
-    monkeypatch.setattr(switchboard, "MAX_HALF_OPEN", 2)
+    monkeypatch.setattr(poller, "MAX_HALF_OPEN", 2)
     with socket.create_server(("127.0.0.1", 0)) as slow:
-        ours = board.connect("127.0.0.1", slow.getsockname()[1], "a slow worker")
+        ours = poller.connect("127.0.0.1", slow.getsockname()[1], "a slow worker")
         crowd = [stranger() for _ in range(6)]
-        seen = happenings(board, Lost, 4)
+        seen = happenings(poller, Lost, 4)
         assert all(thing.channel is not ours and "made room" in thing.reason for thing in seen)
         assert not any(thing.known for thing in seen)
         assert crowd[0].recv(1) == b""
@@ -168,25 +168,25 @@ def test_our_own_calls_never_make_room_for_strangers(board, stranger, monkeypatc
         with answering:
             assert answering.recv(4) == b"EVHS"
             answering.sendall(bytes(64))
-            lost = [thing for thing in happenings(board, Lost) if thing.channel is ours]
+            lost = [thing for thing in happenings(poller, Lost) if thing.channel is ours]
         assert "the server does not hold this cluster's secret" in lost[0].reason
 
 
-def test_our_own_calls_have_a_limit(board, monkeypatch):
-    monkeypatch.setattr(switchboard, "MAX_CALLS", 2)
+def test_our_own_calls_have_a_limit(poller, monkeypatch):
+    monkeypatch.setattr(poller, "MAX_CALLS", 2)
     with socket.create_server(("127.0.0.1", 0)) as slow:
         port = slow.getsockname()[1]
-        first = board.connect("127.0.0.1", port, "worker 1")
-        board.connect("127.0.0.1", port, "worker 2")
+        first = poller.connect("127.0.0.1", port, "worker 1")
+        poller.connect("127.0.0.1", port, "worker 2")
         with pytest.raises(PeerGone, match=f"worker 3 at 127.0.0.1:{port} is not called: 2 other connections"):
-            board.connect("127.0.0.1", port, "worker 3")
-        board.drop(first)
-        board.connect("127.0.0.1", port, "worker 3")
+            poller.connect("127.0.0.1", port, "worker 3")
+        poller.drop(first)
+        poller.connect("127.0.0.1", port, "worker 3")
 
 
-def test_descriptors_run_out(board, stranger, monkeypatch):
+def test_descriptors_run_out(poller, stranger, monkeypatch):
     """No error ends the loop, nor does it spin; whoever waits at the door is let in later."""
-    monkeypatch.setattr(switchboard, "DEAF_S", 0.05)
+    monkeypatch.setattr(poller, "DEAF_S", 0.05)
     waiting = stranger()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = os.dup(0)
@@ -194,36 +194,36 @@ def test_descriptors_run_out(board, stranger, monkeypatch):
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
     try:
         with pytest.raises(PeerGone, match="cannot be reached: Too many open files"):
-            board.connect("127.0.0.1", 9, "worker 1")
+            poller.connect("127.0.0.1", 9, "worker 1")
         began, polls = time.monotonic(), 0
         while time.monotonic() < began + 0.5:
-            assert not list(board.poll(0.5))
+            assert not list(poller.poll(0.5))
             polls += 1
         assert polls < 100
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    shake(waiting, board)
-    assert isinstance(happenings(board, Opened)[-1], Opened)
+    shake(waiting, poller)
+    assert isinstance(happenings(poller, Opened)[-1], Opened)
 
 
-def test_waking_never_blocks(board):
+def test_waking_never_blocks(poller):
     """Whoever wakes a loop that does not run, because it waits for them to end, must not wait for it."""
     for _ in range(10_000):
-        board.wake()
-    assert list(board.poll(0.0)) == []
+        poller.wake()
+    assert list(poller.poll(0.0)) == []
 
 
-def test_wake_from_another_thread(board):
+def test_wake_from_another_thread(poller):
     started = time.monotonic()
-    board.wake()
-    assert not list(board.poll(PATIENCE_S))
+    poller.wake()
+    assert not list(poller.poll(PATIENCE_S))
     assert time.monotonic() - started < PATIENCE_S
 
 
 def test_who_knocks_while_we_are_busy_is_let_in(monkeypatch):
     """An operator may take longer for a frame than a handshake may; nobody who connects meanwhile is to blame."""
     now = [0.0]
-    busy, talker, comer = Switchboard(SECRET, clock=lambda: now[0]), Switchboard(SECRET), Switchboard(SECRET)
+    busy, talker, comer = Poller(SECRET, clock=lambda: now[0]), Poller(SECRET), Poller(SECRET)
     try:
         port = busy.listen("127.0.0.1")
         talking = talker.connect("127.0.0.1", port, "a busy one")
@@ -236,12 +236,12 @@ def test_who_knocks_while_we_are_busy_is_let_in(monkeypatch):
         knocks_first = lambda ready: ready[0].fileobj not in busy._listeners  # noqa: E731
         monkeypatch.setattr(busy._selector, "select", lambda timeout: sorted(select(timeout), key=knocks_first))
         for thing in busy.poll(PATIENCE_S):
-            now[0] += 2 * switchboard.HANDSHAKE_S * isinstance(thing, Received)
+            now[0] += 2 * wire_poller.HANDSHAKE_S * isinstance(thing, Received)
         assert now[0]
         until(lambda: coming.open, busy, comer)
     finally:
-        for board in (busy, talker, comer):
-            board.close()
+        for poller in (busy, talker, comer):
+            poller.close()
 
 
 def until(condition, *boards):
@@ -249,5 +249,5 @@ def until(condition, *boards):
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline
-        for board in boards:
-            assert not [thing for thing in board.poll(0.02) if isinstance(thing, Lost)]
+        for poller in boards:
+            assert not [thing for thing in poller.poll(0.02) if isinstance(thing, Lost)]
