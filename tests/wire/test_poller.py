@@ -141,7 +141,7 @@ def test_nobody_listens(poller, port):
 
 
 def test_strangers_beyond_the_limit_push_out_the_oldest(poller, stranger, monkeypatch):
-    monkeypatch.setattr(poller, "MAX_HALF_OPEN", 3)
+    monkeypatch.setattr(wire_poller, "MAX_HALF_OPEN", 3)
     silent = [stranger() for _ in range(3)]
     for _ in range(5):
         list(poller.poll(0.01))
@@ -156,7 +156,7 @@ def test_strangers_beyond_the_limit_push_out_the_oldest(poller, stranger, monkey
 
 def test_our_own_calls_never_make_room_for_strangers(poller, stranger, monkeypatch):
     """Whoever we call may be slow to answer; a crowd at our door must not make us hang up."""
-    monkeypatch.setattr(poller, "MAX_HALF_OPEN", 2)
+    monkeypatch.setattr(wire_poller, "MAX_HALF_OPEN", 2)
     with socket.create_server(("127.0.0.1", 0)) as slow:
         ours = poller.connect("127.0.0.1", slow.getsockname()[1], "a slow worker")
         crowd = [stranger() for _ in range(6)]
@@ -173,7 +173,7 @@ def test_our_own_calls_never_make_room_for_strangers(poller, stranger, monkeypat
 
 
 def test_our_own_calls_have_a_limit(poller, monkeypatch):
-    monkeypatch.setattr(poller, "MAX_CALLS", 2)
+    monkeypatch.setattr(wire_poller, "MAX_CALLS", 2)
     with socket.create_server(("127.0.0.1", 0)) as slow:
         port = slow.getsockname()[1]
         first = poller.connect("127.0.0.1", port, "worker 1")
@@ -186,7 +186,7 @@ def test_our_own_calls_have_a_limit(poller, monkeypatch):
 
 def test_descriptors_run_out(poller, stranger, monkeypatch):
     """No error ends the loop, nor does it spin; whoever waits at the door is let in later."""
-    monkeypatch.setattr(poller, "DEAF_S", 0.05)
+    monkeypatch.setattr(wire_poller, "DEAF_S", 0.05)
     waiting = stranger()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = os.dup(0)

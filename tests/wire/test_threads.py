@@ -55,7 +55,7 @@ def test_these_are_all_threads_and_each_is_heard():
         for call in re.finditer(r"threading\.Thread\((.*?)daemon=True", path.read_text(), re.DOTALL):
             assert "target=heard" in call[1], f"{path} has a thread that may end unheard"
             found[str(path.relative_to(source))] = re.search(r'name=f?"([^"]+)"', call[1])[1]
-        assert path.read_text().count("Thread(") == (str(path.relative_to(source)) in found), path
+        assert path.read_text().count("threading.Thread(") == (str(path.relative_to(source)) in found), path
     assert found == THREADS
 
 
