@@ -13,9 +13,9 @@ pytestmark = pytest.mark.timeout(700)  # all of it happens before the first test
 SOURCE = """
 from pathlib import Path
 
-from tests.drivers import local_cluster_run
+from tests.support import local_cluster
 
-local_cluster_run.main(Path.cwd())
+local_cluster.main(Path.cwd())
 """
 
 

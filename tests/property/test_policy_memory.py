@@ -14,8 +14,8 @@ from evenflow.policy.keyed.flux_hybrid import FluxHybrid
 from evenflow.policy.keyed.flux_memory import FluxMemory, excess
 from evenflow.policy.keyed.placement import Limits, plan
 from evenflow.policy.keyed.sharing import Sharing
-from tests.property.test_policy_keyed import Tie, play, section_5_3, stories
 from tests.support.keyed_model import snapshot
+from tests.support.keyed_stories import Tie, play, section_5_3, stories
 
 
 @st.composite

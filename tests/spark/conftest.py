@@ -1,12 +1,14 @@
 """One Spark session and one cluster for all tests of this folder."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import evenflow as ef
+from tests.support import stored_stream
 
 WORKERS = 4
 SLOTS = 6
@@ -62,3 +64,9 @@ def conf(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
             spark.conf.unset(key)
         else:
             spark.conf.set(key, value)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with the micro-batches of `stored_stream`."""
+    return stored_stream.write_files(tmp_path / "in")

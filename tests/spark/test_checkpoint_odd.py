@@ -8,8 +8,8 @@ import pytest
 from pyspark import inheritable_thread_target
 
 import evenflow as ef
-from tests.spark.test_checkpoint import EACH, FILES, KEYS, check, files, some, stream  # noqa: F401 - a fixture among them
 from tests.support.moving import Nth, nth_of
+from tests.support.stored_stream import EACH, FILES, KEYS, check, some, stream
 
 
 def run(out, tmp_path, each=None):
@@ -21,7 +21,7 @@ def run(out, tmp_path, each=None):
     query.awaitTermination(120)
 
 
-def test_a_thread_that_does_not_know_its_query(spark, tmp_path, files):  # noqa: F811
+def test_a_thread_that_does_not_know_its_query(spark, tmp_path, files):
     """Its rows would go into fresh state, and nowhere else."""
 
     def plain(batch, number):
@@ -54,7 +54,7 @@ class Fails(Nth):
         return super().process(rows, units, keys)
 
 
-def test_a_failure_that_is_swallowed_is_not_forgotten(spark, tmp_path, files):  # noqa: F811
+def test_a_failure_that_is_swallowed_is_not_forgotten(spark, tmp_path, files):
     """Spark takes the batch for done; neither this cluster nor another may go on as if it were."""
     file = tmp_path / "away"
     file.touch()
@@ -83,7 +83,7 @@ def test_a_failure_that_is_swallowed_is_not_forgotten(spark, tmp_path, files):  
         go_on(cluster)
 
 
-def test_a_query_whose_first_batch_had_no_rows_for_the_operator(spark, tmp_path, files):  # noqa: F811
+def test_a_query_whose_first_batch_had_no_rows_for_the_operator(spark, tmp_path, files):
     back = some(files, 1)
     for _ in range(2):
         with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
@@ -110,7 +110,7 @@ def labelled(version):
     return Labelled()
 
 
-def test_code_that_was_mended(spark, tmp_path, files):  # noqa: F811
+def test_code_that_was_mended(spark, tmp_path, files):
     """State is that of the name; the code is that of the query, also in a cluster that knows an older one."""
     back = some(files, 2)
     with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
@@ -140,7 +140,7 @@ def peeks(tmp_path, persisted):
 
 
 @pytest.mark.parametrize("persisted", [True, False])
-def test_a_batch_that_is_looked_at_before_it_is_written(spark, tmp_path, files, persisted):  # noqa: F811
+def test_a_batch_that_is_looked_at_before_it_is_written(spark, tmp_path, files, persisted):
     """Parts of what is persisted are one evaluation; without that, each look is one of its own, and none counts."""
     with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
         rows = stream(spark, files).repartition(3, "k")
@@ -153,7 +153,7 @@ def test_a_batch_that_is_looked_at_before_it_is_written(spark, tmp_path, files, 
     assert (loads == 0) == persisted
 
 
-def test_an_operator_that_is_added_and_one_that_is_taken_out(spark, tmp_path, files):  # noqa: F811
+def test_an_operator_that_is_added_and_one_that_is_taken_out(spark, tmp_path, files):
     """The new one begins with nothing; what it is added to goes on; without a name, or a list, it is refused."""
     back = some(files, 2)
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 import pytest
 
 import evenflow as ef
-from tests.spark.test_checkpoint import check, files, kill, some, start, stream  # noqa: F401 - a fixture among them
 from tests.support.moving import Moving, Nth
 from tests.support.postgres_server import Server
+from tests.support.stored_stream import check, kill, some, start, stream
 
 FILES = 4
 
@@ -32,7 +32,7 @@ def server():
         yield running
 
 
-def test_a_query_goes_on(spark, tmp_path, files, server, eventually):  # noqa: F811
+def test_a_query_goes_on(spark, tmp_path, files, server, eventually):
     """In another cluster, one of whose workers is killed; and the server is restarted while it runs."""
     checkpoint = server.uri("goes_on")
     back = some(files, 2)
@@ -95,7 +95,7 @@ class KillWhileMoving(threading.Thread):
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", ["files", "postgresql"])
-def test_workers_are_killed_while_units_move_by_way_of_the_store(spark, tmp_path, files, server, kind):  # noqa: F811
+def test_workers_are_killed_while_units_move_by_way_of_the_store(spark, tmp_path, files, server, kind):
     checkpoint = tmp_path / "state" if kind == "files" else server.uri("moving")
 
     def run():
@@ -127,7 +127,7 @@ def check_unordered(spark, tmp_path):
         assert sorted(mine["nth"]) == list(range(1, len(mine) + 1))
 
 
-def test_wrong_transfers(spark, shared_cluster, files, tmp_path):  # noqa: F811
+def test_wrong_transfers(spark, shared_cluster, files, tmp_path):
     for transfer in ("store", "carrier pigeon"):
         with pytest.raises(ef.errors.InvalidArgument, match=f"transfer='{transfer}': give 'direct', or 'store' in a"):
             shared_cluster.keyed(stream(spark, files), "k", ef.RollingMean("v", rows=3), transfer=transfer)

@@ -23,3 +23,11 @@ def push(operator, columns, keys=None, frame=None):
 def values(expression, columns, **more):
     found, _ = push(RuleOperator(f"select {expression} as it from T", **more), columns)
     return [row["it"] for row in found]
+
+
+PAPER = """SELECT *
+FROM Tweet.std:lastevent () LE,
+      Tweet.std:groupwin(fingerprint).win:length(500) as TW
+WHERE LE.fingerprint = TW.fingerprint
+HAVING MAX(TWEET.SIMILARITY(LE.TEXT,TW.TEXT))<=0.2
+"""

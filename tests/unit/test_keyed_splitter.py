@@ -4,7 +4,7 @@ import pytest
 
 from evenflow.runtime.feeder import keyed_splitter
 from evenflow.runtime.feeder.keyed_splitter import KeyedSplitter
-from tests.unit.test_skew import batch, buffer
+from tests.support.skew_rows import batch, buffer
 
 
 def frames(splitter, worker):

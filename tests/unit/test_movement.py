@@ -3,39 +3,11 @@
 import numpy as np
 import pytest
 
-from evenflow.control.events import Record
-from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, MARKERS_S, PATIENCE_S, Movements, batches
+from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, MARKERS_S, PATIENCE_S, batches
 from evenflow.control.workers import Site
-from evenflow.model import MoveUnits, RoutingTable
+from evenflow.model import MoveUnits
 from evenflow.model.tickets import ticket
-
-FEEDERS = [21, 22]
-
-
-def movements(owners=(0, 0, 1, 1, 2, 2), workers=3):
-    """Worker w is peer 10 + w."""
-    sites = {worker: Site(10 + worker, f"h{worker}", 900 + worker) for worker in range(workers)}
-    return Movements("r", RoutingTable(0, np.array(owners, np.int32)), sites=sites)
-
-
-def move(units, source, target):
-    return MoveUnits("r", tuple(units), source, target, "it is hot")
-
-
-def ask(moves, units, source, target, time=0.0, feeders=FEEDERS, sizes=None):
-    return brief(moves.ask(time, move(units, source, target), sizes or {}, feeders))
-
-
-def brief(instructions):
-    """Instructions in short: (peer, message, move) and (event, move or units)."""
-    out = []
-    for each in instructions:
-        if isinstance(each, Record):
-            out.append((each.event, each.fields.get("move", each.fields.get("units"))))
-        else:
-            out.append((each.peer, each.message["type"], each.message["move"]))
-    return out
-
+from tests.support.movements import FEEDERS, ask, brief, move, movements
 
 BEGUN = [("move", 1), (21, "pause", 1), (22, "pause", 1), (10, "move", 1)]
 

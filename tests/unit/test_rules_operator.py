@@ -20,8 +20,7 @@ from evenflow.rules import engine as engine_module
 from evenflow.rules.operator import RuleOperator
 from evenflow.rules.windows.memory import BLOCK
 from evenflow.testing import check_operator
-from tests.support.rules_runs import push
-from tests.unit.test_rules_parser import PAPER
+from tests.support.rules_runs import PAPER, push
 
 ISSUE = """SELECT * FROM Tweet.std:lastevent() LE, Tweet.std:groupwin(fingerprint).win:length(500) TW
            WHERE LE.fingerprint = TW.fingerprint

@@ -9,13 +9,7 @@ from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import RuleError, Text
 from evenflow.rules.language.parser import parse
 from evenflow.rules.language.printing import KEYWORDS, show
-
-PAPER = """SELECT *
-FROM Tweet.std:lastevent () LE,
-      Tweet.std:groupwin(fingerprint).win:length(500) as TW
-WHERE LE.fingerprint = TW.fingerprint
-HAVING MAX(TWEET.SIMILARITY(LE.TEXT,TW.TEXT))<=0.2
-"""
+from tests.support.rules_runs import PAPER
 
 
 def expression(text):

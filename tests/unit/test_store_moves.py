@@ -9,9 +9,9 @@ from evenflow.model.tickets import ticket
 from evenflow.runtime.worker.direct_transfer import Parcel, Undelivered
 from evenflow.runtime.worker.store_transfer import Stored, StoreTransfer, Unfetched
 from tests.support.keyed_rig import Nth
+from tests.support.keyed_site import KEY, Site
+from tests.support.movements import FEEDERS, ask, brief, move, movements
 from tests.support.state_memory import Memory
-from tests.unit.test_movement import FEEDERS, ask, brief, move, movements
-from tests.unit.test_worker_keyed import KEY, Site
 
 
 def by_store():

@@ -1,77 +1,11 @@
 """What a worker keeps of keyed operators, when movements and evaluations end in other ways than they should."""
 
-import queue
-from dataclasses import dataclass
-
-import pyarrow as pa
 import pytest
 
 from evenflow.errors import ProtocolError
-from evenflow.model.tickets import ticket
-from evenflow.operators.hosted import Hosted
-from evenflow.runtime.worker.direct_transfer import Parcel
-from evenflow.runtime.worker.keyed import KeyedHost
 from tests.support.keyed_actors import Fails, Fragile
-from tests.support.keyed_rig import OUT, ROWS, Nth
-
-KEY = "every worker's here"
-UNITS = 9
-"""Key k is in unit k mod 8."""
-
-
-class Courier:
-    """A direct transfer that only notes what it is to send."""
-
-    def __init__(self):
-        self.inbox = queue.SimpleQueue()
-        self.sent = []
-        self.key = KEY
-
-    def send(self, parcel):
-        self.sent.append(parcel)
-
-
-@dataclass
-class Site:
-    """A host alone."""
-
-    operator: Nth
-
-    def __post_init__(self):
-        self.told = []
-        self.courier = Courier()
-        code = Hosted(self.operator, pa.schema([ROWS.field(0)]), OUT, UNITS)
-        self.host = KeyedHost(self.told.append, self.courier, lambda _name: code)
-
-    def open(self, region="r"):
-        self.host.open(region, "op", UNITS, 0.0, 0.0)
-
-    def leave(self, region="r"):
-        self.host.leave(region, 0.0, 0.0)
-
-    def feed(self, *keys, evaluation="query q", region="r"):
-        """The numbers that Nth gives these keys."""
-        arrays = [pa.array(range(len(keys)), pa.int64()), pa.array(keys, pa.int64())]
-        (answer,) = self.host.process(region, evaluation, pa.RecordBatch.from_arrays(arrays, schema=ROWS))
-        return answer.batch.column(2).to_pylist()
-
-    def say(self, kind, move=0, region="r", **more):
-        told = self.host if "evaluation" in more else self.host.moves
-        told.obey({"type": kind, "move": move, "region": region} | more)
-
-    def move(self, move, units, feeders=(), region="r", evaluations=("query q",)):
-        to = {"host": "h", "port": 1, "feeders": list(feeders), "evaluations": list(evaluations), "source": 0}
-        to["ticket"] = ticket(KEY, move, region, 0, units, evaluations)
-        self.say("move", move, region, units=list(units), target=1, **to)
-
-    def take(self, parcel):
-        """Have a parcel brought."""
-        self.courier.inbox.put(Parcel(parcel.move, parcel.parts))
-        self.host.collect()
-
-    def outcomes(self):
-        moves = [each for each in self.told if each["type"] == "move"]
-        return [(each["move"], each["outcome"]) for each in moves if each["outcome"] != "quiet"]
+from tests.support.keyed_rig import Nth
+from tests.support.keyed_site import Site
 
 
 def sites(operator=None):

@@ -16,7 +16,7 @@ from evenflow.runtime.driver.controller_thread import ControllerThread
 from tests.support import keyed_rig
 from tests.support.keyed_rig import UNITS, Keyed, check, rows
 from tests.support.rig import HOST, PATIENCE_S, SECRET, Rig, until
-from tests.wire.test_looking_up import Told
+from tests.support.stages import Told
 
 STALL_S = 8.0
 

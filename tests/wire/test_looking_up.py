@@ -19,6 +19,7 @@ from evenflow.state.store.claim import claim
 from evenflow.state.store.disk import DiskStore
 from evenflow.state.store.opening import open_store
 from tests.support.rig import HOST, PATIENCE_S, SECRET, Peer, until
+from tests.support.stages import Told
 
 UNITS = 4
 
@@ -35,19 +36,6 @@ class SlowVault(CheckpointThread):
         self.reads += 1
         assert self.let.wait(PATIENCE_S)
         return super().saved(region, query, epoch, new)
-
-
-class Told:
-    """What Spark says of any stage."""
-
-    def __init__(self, facts):
-        self._facts = facts
-
-    def facts(self, *_stage):
-        return self._facts
-
-    def unpersisted(self, _rdds):
-        return frozenset()
 
 
 def feeder(partition, query="q"):

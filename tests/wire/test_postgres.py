@@ -23,7 +23,7 @@ from evenflow.state.store.opening import open_store
 from evenflow.testing import check_store
 from tests.support.postgres_server import Server
 from tests.support.rig import until
-from tests.unit.test_state_cli import run, write_epoch
+from tests.support.state_cli import run, write_epoch
 
 LOG = "op/q1/log/{}.1.0.77.0"
 _schemas = itertools.count()

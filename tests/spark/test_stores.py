@@ -17,9 +17,8 @@ from evenflow.state.store.fence import View
 from evenflow.state.store.opening import open_store
 from evenflow.testing import check_store
 from evenflow.torture import processes
-from tests.spark.conftest import spark  # noqa: F401 - a fixture
-from tests.spark.test_checkpoint import check, files, kill, some, start  # noqa: F401 - a fixture among them
 from tests.support import postgres_server, s3_server
+from tests.support.stored_stream import check, kill, some, start
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +32,7 @@ def test_the_laws(bucket):
     check_store(lambda: open_store(bucket.uri(f"law{next(number)}")), large=32 * 1024 * 1024 + 17)
 
 
-def test_a_query_goes_on(spark, tmp_path, files, bucket, eventually):  # noqa: F811 - fixtures
+def test_a_query_goes_on(spark, tmp_path, files, bucket, eventually):
     """In another cluster, one of whose workers is killed, with a key."""
     checkpoint = bucket.uri("goes_on")
     key = "only the cluster knows"
@@ -57,11 +56,11 @@ def test_a_query_goes_on(spark, tmp_path, files, bucket, eventually):  # noqa: F
     assert sum(event["rows"] + event["bytes"] for event in loaded) > 0
 
 
-def test_a_driver_that_is_frozen_and_wakes(spark, tmp_path, files, bucket, eventually, monkeypatch):  # noqa: F811
+def test_a_driver_that_is_frozen_and_wakes(spark, tmp_path, files, bucket, eventually, monkeypatch):
     """In the middle of a batch; another takes the checkpoint and goes on. The first one must end, and hurt nobody."""
     monkeypatch.setattr(claim, "VOID_S", 1.0)  # instead of a minute
     checkpoint, mark = bucket.uri("frozen"), f"frozen-{os.getpid()}"
-    command = [sys.executable, "-m", "tests.drivers.frozen_driver_run", checkpoint, str(tmp_path)]
+    command = [sys.executable, "-m", "tests.support.frozen_driver", checkpoint, str(tmp_path)]
     first = subprocess.Popen(command, env={**os.environ, processes.MARK: mark}, stdout=subprocess.PIPE, text=True)
     try:
         eventually((tmp_path / "waiting").exists, 120, "the second batch of the first driver")
@@ -91,7 +90,7 @@ def contents(checkpoint):
         return {name: bytes(store.get(name)) for name, _ in store.names("n/") if "/task/" in name or "/epoch/" in name}
 
 
-def test_a_database_that_goes_away(spark, tmp_path, files, eventually):  # noqa: F811
+def test_a_database_that_goes_away(spark, tmp_path, files, eventually):
     """The query fails and says which; when it is back, so is all that was committed."""
 
     def stop():

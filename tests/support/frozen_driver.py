@@ -12,8 +12,8 @@ from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 
 import evenflow as ef
-from tests.spark.test_checkpoint import EACH, stream
 from tests.support import moving
+from tests.support.stored_stream import EACH, stream
 
 
 def main(checkpoint: str, folder: Path) -> None:
