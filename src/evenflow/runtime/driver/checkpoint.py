@@ -29,7 +29,7 @@ from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import MOVES, epoch_name, parse, prefix_of
 from evenflow.state.store.claim import BEAT_S, claim
 from evenflow.state.store.opening import DATABASES, open_store
-from evenflow.state.store.retry import PAUSE_S, TRIES, RetryingStore, tried
+from evenflow.state.store.retry import RetryingStore, retry
 from evenflow.state.store.sealed import placed
 
 KEPT = 2
@@ -74,13 +74,13 @@ class CheckpointThread:
     def __init__(self, where: str, owner: str, key: bytes = b"") -> None:
         own = where.startswith(DATABASES)  # that has patience of its own
         place = placed(where, key)
-        self._store: Store = open_store(place) if own else tried(lambda: open_store(place))
+        self._store: Store = open_store(place) if own else retry(lambda: open_store(place))
         self.on_lost: Callable[[str], None] = lambda why: None
         """Called, on the checkpoint thread's thread, when the checkpoint is found to be somebody else's."""
         try:
-            left = tried(lambda: [name for name, _ in self._store.names(MOVES)])  # before the claim: of nobody later
+            left = retry(lambda: [name for name, _ in self._store.names(MOVES)])  # before the claim: of nobody later
             patient = RetryingStore(self._store)
-            self._claim = tried(lambda: claim(patient, owner))
+            self._claim = retry(lambda: claim(patient, owner))
         except BaseException:
             self._store.close()
             raise
@@ -207,7 +207,7 @@ class CheckpointThread:
             raise EvenflowError(f"the checkpoint thread's thread did not end within {CLOSE_S:g} s: the store hangs")
         try:
             with suppress(StoreError, OSError):  # whoever comes next has to wait until the claim is void
-                tried(self._claim.release)
+                retry(self._claim.release)
         finally:
             self._store.close()
 
@@ -229,21 +229,16 @@ class CheckpointThread:
 
     def _tried(self, order: Save) -> str:
         """Put what is to be made durable; why that failed, or nothing."""
-        error = ""
-        for attempt in range(TRIES):
-            try:
-                self._put(order)
-                return ""
-            except StoreInUse as failure:
-                self._lose(failure)
-                return f"{failure}"
-            except (StoreError, OSError) as failure:
-                error = f"{failure}"
-                if attempt + 1 < TRIES:
-                    time.sleep(PAUSE_S * 2**attempt)
-            except BaseException as failure:  # a damaged manifest, no memory: whoever waits is told, and at once
-                return Unpassing(described(failure))
-        return error
+        try:
+            retry(lambda: self._put(order), time.sleep)
+        except StoreInUse as failure:
+            self._lose(failure)
+            return f"{failure}"
+        except (StoreError, OSError) as failure:
+            return f"{failure}"
+        except BaseException as failure:  # a damaged manifest, no memory: whoever waits is told, and at once
+            return Unpassing(described(failure))
+        return ""
 
     def _beat(self) -> None:
         """Renew the claim; a store that does not answer now is asked again, and whoever needs it will notice."""

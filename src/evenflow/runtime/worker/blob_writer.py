@@ -16,7 +16,7 @@ from evenflow.errors import EvenflowError, StoreError, described
 from evenflow.runtime.threads import heard
 from evenflow.state.store.base import Part, Store
 from evenflow.state.store.opening import open_store
-from evenflow.state.store.retry import PAUSE_S, TRIES
+from evenflow.state.store.retry import retry
 from evenflow.state.store.sealed import Place
 
 UNSAVED_BYTES = 64 * 1024 * 1024
@@ -55,6 +55,7 @@ class BlobWriter:
         self.unsaved = 0
         """Bytes still to be put; changed by the worker's loop only."""
         self._where = where
+        self._store: Store | None = None
         self._wake = wake
         self._outbox: queue.SimpleQueue[Put | None] = queue.SimpleQueue()
         self._closing = threading.Event()
@@ -94,23 +95,22 @@ class BlobWriter:
         self._wake()
 
     def _run(self) -> None:
-        store: Store | None = None
         while (order := self._outbox.get()) is not None and not self._closing.is_set():
-            error = ""
-            for attempt in range(TRIES):
-                try:
-                    store = store or open_store(self._where)
-                    store.put(order.name, order.parts)
-                    error = ""
-                    break
-                except (StoreError, OSError) as failure:
-                    error = f"{failure}"
-                    if attempt + 1 < TRIES and self._closing.wait(PAUSE_S * 2**attempt):
-                        break
-                except BaseException as failure:  # no memory, or anything else: whoever waits for this blob is told
-                    error = described(failure)
-                    break
-            self.inbox.put(Outcome(order.about, error))
+            self.inbox.put(Outcome(order.about, self._tried(order)))
             self._wake()
-        if store is not None:
-            store.close()
+        if self._store is not None:
+            self._store.close()
+
+    def _tried(self, order: Put) -> str:
+        """Put a blob; why that failed, or nothing."""
+        try:
+            retry(lambda: self._once(order), self._closing.wait)
+        except (StoreError, OSError) as failure:
+            return f"{failure}"
+        except BaseException as failure:  # no memory, or anything else: whoever waits for this blob is told
+            return described(failure)
+        return ""
+
+    def _once(self, order: Put) -> None:
+        self._store = self._store or open_store(self._where)
+        self._store.put(order.name, order.parts)

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from evenflow.errors import BlobMissing, EvenflowError, StoreError, described
+from evenflow.errors import EvenflowError, described
 from evenflow.runtime.threads import heard
 from evenflow.runtime.worker.direct_transfer import Parcel, Undelivered
 from evenflow.state.checkpoint.unit_snapshots import load_units, pack_units
 from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import move_name
 from evenflow.state.store.opening import open_store
-from evenflow.state.store.retry import PAUSE_S, TRIES
+from evenflow.state.store.retry import retry
 from evenflow.state.store.sealed import Place
 
 CLOSE_S = 30.0
@@ -134,13 +134,8 @@ class StoreTransfer:
         return move_name(region, self._cluster, move)
 
     def _tried(self, work: Callable[[Store], T]) -> T:
-        for attempt in range(TRIES):
-            try:
-                self._store = self._store or open_store(self._where)
-                return work(self._store)
-            except BlobMissing:
-                raise
-            except (StoreError, OSError):
-                if attempt + 1 == TRIES or self._closing.wait(PAUSE_S * 2**attempt):
-                    raise
-        raise AssertionError("the last try returns or raises")
+        def once() -> T:
+            self._store = self._store or open_store(self._where)
+            return work(self._store)
+
+        return retry(once, self._closing.wait)

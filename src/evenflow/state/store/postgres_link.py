@@ -22,14 +22,13 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from evenflow.errors import InvalidArgument, StoreError, first_line
+from evenflow.state.store.retry import retry
 
 MOST = 4
 """Connections of one process to one server, at most; a claim has one more."""
 TRIES = 8
 OPEN_TRIES = 5
 """When a store is opened: who gives a wrong address wants to know soon."""
-PAUSE_S = 0.1
-"""Before the second try; twice as long before each further one."""
 LONGEST_PAUSE_S = 2.0
 PATIENCE_S = 15.0
 """After so long nothing is tried again."""
@@ -145,19 +144,24 @@ class Link:
 
     def retry(self, doing: str, work: Callable[[], T], tries: int = TRIES) -> T:
         """Do something; once more if it fails in a way that passes."""
-        began = time.monotonic()
-        for number in range(1, tries + 1):
-            try:
-                return work()
-            except psycopg.Error as error:
-                seconds = time.monotonic() - began
-                if not _passes(error):
-                    raise self._explained(error, doing) from error
-                if number == tries or seconds > PATIENCE_S:
-                    raise self._given_up(error, doing, number, seconds) from error
+        began, pauses = time.monotonic(), 0
+
+        def passes(error: Exception) -> bool:
+            passing = isinstance(error, psycopg.Error) and _passes(error)
+            return passing and time.monotonic() - began <= PATIENCE_S
+
+        def pause(seconds: float) -> None:
+            nonlocal pauses
+            pauses += 1
             self._drop_idle()  # they are as good as lost
-            time.sleep(min(LONGEST_PAUSE_S, PAUSE_S * 2 ** (number - 1)))
-        raise AssertionError("the last try returns or raises")
+            time.sleep(seconds)
+
+        try:
+            return retry(work, pause, tries=tries, longest_s=LONGEST_PAUSE_S, passes=passes)
+        except psycopg.Error as error:
+            if not _passes(error):
+                raise self._explained(error, doing) from error
+            raise self._given_up(error, doing, pauses + 1, time.monotonic() - began) from error
 
     def connect(self) -> Connection:
         """A connection of one's own; whoever asks for it closes it."""

@@ -1,7 +1,9 @@
-"""A store that is read with patience: what fails now and then is tried again."""
+"""Actions on a store that are tried again: a store that fails now and then must not cost a query its state."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -10,41 +12,59 @@ from evenflow.errors import BlobMissing, StoreError, StoreInUse
 from evenflow.state.store.base import Lock, Part, Store
 
 T = TypeVar("T")
+Pause = Callable[[float], object]
+"""Waits so many seconds; what it returns is true if there is no use in another try, since whoever waits is closing."""
 
 TRIES = 5
-"""A store that fails so often in a row has failed."""
+"""A store that fails this often in a row has failed."""
 PAUSE_S = 0.1
 """Before the second try; twice as long before each further one."""
 
 
-def tried(action: Callable[[], T], pause: Callable[[float], object] = time.sleep) -> T:
-    """What an action on a store gives, tried TRIES times over a few seconds; what will not pass is raised at once."""
-    for attempt in range(TRIES - 1):
+def passes(error: Exception) -> bool:
+    """Whether an error of a store may be gone at the next try."""
+    return isinstance(error, StoreError | OSError) and not isinstance(error, BlobMissing | StoreInUse)
+
+
+def retry(
+    action: Callable[[], T],
+    pause: Pause = time.sleep,
+    *,
+    tries: int = TRIES,
+    longest_s: float = math.inf,
+    passes: Callable[[Exception], bool] = passes,
+) -> T:
+    """Do an action until it goes well, at most `tries` times; its result.
+
+    The last error is raised, and at once one that does not pass. Pauses double, from PAUSE_S up to `longest_s`.
+    """
+    for number in itertools.count(1):
         try:
             return action()
-        except (BlobMissing, StoreInUse):
-            raise
-        except (StoreError, OSError):
-            pause(PAUSE_S * 2**attempt)
-    return action()
+        except Exception as error:
+            if number == tries or not passes(error) or pause(min(longest_s, PAUSE_S * 2 ** (number - 1))):
+                raise
+    raise AssertionError("the last try returns or raises")
 
 
 class RetryingStore(Store):
-    """Another store, its reads tried TRIES times; a blob that is not there is missing at once."""
+    """Another store whose reads are tried again; a blob that is not there is missing at once.
 
-    def __init__(self, store: Store, pause: Callable[[float], object] = time.sleep) -> None:
+    A put is done once: callers try the whole of what they do again.
+    """
+
+    def __init__(self, store: Store, pause: Pause = time.sleep) -> None:
         self._store = store
         self._pause = pause
 
     def put(self, name: str, parts: Iterable[Part]) -> None:
-        """Once: whoever puts has patience of its own."""
         self._store.put(name, parts)
 
     def get(self, name: str, start: int = 0, length: int | None = None) -> memoryview:
-        return self._tried(lambda: self._store.get(name, start, length))
+        return retry(lambda: self._store.get(name, start, length), self._pause)
 
     def names(self, prefix: str = "") -> list[tuple[str, int]]:
-        return self._tried(lambda: self._store.names(prefix))
+        return retry(lambda: self._store.names(prefix), self._pause)
 
     def delete(self, names: Iterable[str]) -> None:
         self._store.delete(names)
@@ -55,6 +75,3 @@ class RetryingStore(Store):
 
     def close(self) -> None:
         self._store.close()
-
-    def _tried(self, read: Callable[[], T]) -> T:
-        return tried(read, self._pause)
