@@ -171,12 +171,12 @@ class SimDepot(StoreTransfer):
 
     def __init__(self, world, cluster, wake):
         super().__init__("sim", cluster, wake)
-        self._closing.wait = lambda _seconds: False
+        self.closing.wait = lambda _seconds: False
         self._jobs = deque()
         self._world = world
         self.helper = world.helper("store transfer", self)
 
-    def _begin(self, job):
+    def submit(self, job):
         self._jobs.append(job)
         if len(self._jobs) == 1:
             self.helper.later(self._next)
@@ -185,7 +185,7 @@ class SimDepot(StoreTransfer):
         job = self._jobs.popleft()
         if self._jobs:
             self.helper.later(self._next)
-        self._do(job)
+        job()
 
     def close(self):
         self.helper.alive = False

@@ -175,10 +175,7 @@ class Log(list):
 class NoThread:
     """Instead of a thread: the scheduler calls the loop."""
 
-    def __init__(self, target, **_options):
-        pass
-
-    def start(self):
+    def __init__(self, _thread):
         pass
 
     def join(self, _timeout=None):

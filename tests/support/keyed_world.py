@@ -8,7 +8,6 @@ each has a thread, which runs only while the scheduler waits for it.
 
 import contextlib
 import pickle
-import threading
 from math import inf
 from random import Random
 from types import SimpleNamespace
@@ -20,6 +19,7 @@ from evenflow.control.controller import Controller
 from evenflow.control.events import MoveAsked, RegionOpened, Tick, Unpersisted
 from evenflow.model import MoveUnits
 from evenflow.operators.hosted import Hosted
+from evenflow.runtime import threads
 from evenflow.runtime.driver import controller_thread as driver
 from evenflow.runtime.feeder import connections as feeding
 from evenflow.runtime.feeder import keyed as keyed_feeder
@@ -100,11 +100,9 @@ class World:
 
     def __enter__(self):
         clock = SimpleNamespace(perf_counter=lambda: self.now, monotonic=lambda: self.now, sleep=self._sleep)
-        no_threads = SimpleNamespace(Thread=NoThread, RLock=threading.RLock, Event=threading.Event)
         for module in (feeding, keyed_feeder, worker, driver):
             self._patch(module, "time", clock)
-        for module in (driver, direct_transfer):
-            self._patch(module, "threading", no_threads)
+        self._patch(threads, "start_thread", NoThread)
         self._patch(driver, "Poller", lambda *_a, **_k: Board(self.network, "driver", lambda _t: None))
         self._patch(worker, "Poller", self._actor_board)
         self._patch(direct_transfer, "Poller", self._mover_board)

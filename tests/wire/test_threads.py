@@ -1,6 +1,7 @@
 """No thread ends unheard: something is thrown in each, and whoever waits for it hears what, and soon."""
 
 import re
+import threading
 import time
 from contextlib import suppress
 from functools import partial
@@ -18,6 +19,7 @@ from evenflow.policy import Hash
 from evenflow.runtime.cluster import session, worker_jobs
 from evenflow.runtime.cluster.interrupts import Interrupts
 from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept, Unpassing
+from evenflow.runtime.threads import BackgroundThread, JobThread
 from evenflow.runtime.wire import poller
 from evenflow.runtime.worker import blob_writer, loader, store_transfer
 from evenflow.runtime.worker.blob_writer import BlobWriter, Outcome
@@ -29,19 +31,20 @@ from tests.support.keyed_rig import Keyed, rows
 from tests.support.rig import ids, until
 
 THREADS = {
-    "runtime/worker/store_transfer.py": "evenflow-store-transfer",
-    "runtime/driver/controller_thread.py": "evenflow-controller",
-    "runtime/cluster/interrupts.py": "evenflow-interrupt",
-    "runtime/worker/blob_writer.py": "evenflow-blob-writer",
-    "runtime/worker/loader.py": "evenflow-loader",
-    "runtime/worker/direct_transfer.py": "evenflow-direct-transfer",
-    "runtime/cluster/session.py": "evenflow-cancel",
-    "runtime/cluster/worker_jobs.py": "evenflow-worker-{worker}",
-    "runtime/driver/checkpoint.py": "evenflow-checkpoint",
-    "torture/inject.py": "evenflow-torture",
-    "torture/job.py": "evenflow-torture-parent",
+    "runtime/worker/store_transfer.py": "store transfer",
+    "runtime/driver/controller_thread.py": "controller",
+    "runtime/cluster/interrupts.py": "interrupt",
+    "runtime/worker/blob_writer.py": "blob writer",
+    "runtime/worker/loader.py": "loader",
+    "runtime/worker/direct_transfer.py": "direct transfer",
+    "runtime/cluster/session.py": "cancel",
+    "runtime/cluster/worker_jobs.py": "worker {worker}",
+    "runtime/driver/checkpoint.py": "checkpoint",
+    "torture/inject.py": "torture",
+    "torture/job.py": "torture parent",
 }
-"""All threads of ours. Whoever adds one adds a test in which it fails, and who hears of it."""
+"""The owners of all threads of ours. Whoever adds one adds a test in which it fails, and who hears of it."""
+MADE = re.compile(r'(?:\bBackgroundThread|\bJobThread|super\(\)\.__init__)\(\s*f?"([^"]+)"')
 
 
 def boom(*_args, **_kwargs):
@@ -52,11 +55,27 @@ def test_these_are_all_threads_and_each_is_heard():
     source = Path(evenflow.__file__).parent
     found = {}
     for path in source.rglob("*.py"):
-        for call in re.finditer(r"threading\.Thread\((.*?)daemon=True", path.read_text(), re.DOTALL):
-            assert "target=heard" in call[1], f"{path} has a thread that may end unheard"
-            found[str(path.relative_to(source))] = re.search(r'name=f?"([^"]+)"', call[1])[1]
-        assert path.read_text().count("threading.Thread(") == (str(path.relative_to(source)) in found), path
+        name, text = str(path.relative_to(source)), path.read_text()
+        assert ("Thread(target" in text or "threading.Thread" in text) == (name == "runtime/threads.py"), name
+        if "runtime.threads" in text:
+            (found[name],) = MADE.findall(text)
     assert found == THREADS
+
+
+def test_what_ends_a_thread_is_told_and_a_thread_that_hangs_too():
+    told, hold = [], threading.Event()
+    failing = BackgroundThread("first", boom, told.append)
+    failing.begin()
+    assert failing.join(30)
+    assert failing.failure == "MemoryError: on purpose"
+    assert isinstance(told[0], MemoryError)
+    hanging = JobThread("second", told.append)
+    hanging.submit(hold.wait)
+    with pytest.raises(EvenflowError, match=r"the second's thread did not end within 0.01 s: it holds$"):
+        hanging.end(0.01, "it holds")
+    hold.set()
+    assert hanging.join(30)
+    assert not hanging.failure
 
 
 def test_an_interrupt_that_spark_does_not_hear_of_is_told(caplog):
@@ -77,7 +96,7 @@ def test_a_mover_that_fails_ends_its_worker_which_says_why(rig, monkeypatch):
     original = DirectTransfer._dispatch
 
     def fails(self, parcel):
-        monkeypatch.setattr(self, "_deliver", boom)
+        monkeypatch.setattr(self, "inbox", SimpleNamespace(put=boom, empty=self.inbox.empty))
         original(self, parcel)
         boom()
 
@@ -148,8 +167,9 @@ def test_a_blob_that_cannot_be_written(monkeypatch):
 
 def test_a_journals_thread(monkeypatch):
     woken = []
-    monkeypatch.setattr(BlobWriter, "_run", boom)
+    monkeypatch.setattr(BlobWriter, "_put", boom)
     made = BlobWriter("nowhere", lambda: woken.append(1))
+    made.put("a", [b"x"], "first")
     until(lambda: woken, "that the worker is woken")
     assert made.failure == "MemoryError: on purpose"
     made.close()
@@ -165,11 +185,11 @@ def test_units_that_cannot_be_stored_or_fetched(monkeypatch):
     assert made.inbox.get(timeout=30) == Unfetched(2, "r", "MemoryError: on purpose")
     assert not made.failure
     made.close()
-    assert not made._thread.is_alive()
+    assert not made.alive
 
 
 def test_a_depots_thread(monkeypatch):
-    monkeypatch.setattr(StoreTransfer, "_do", boom)
+    monkeypatch.setattr(StoreTransfer, "_get", boom)
     woken = []
     made = StoreTransfer("nowhere", "c", lambda: woken.append(1))
     made.get("r", 2)
@@ -184,7 +204,7 @@ def test_state_that_cannot_be_loaded(where, monkeypatch):
     if where == "memory":
         monkeypatch.setattr(loader, "np", SimpleNamespace(full=boom, empty=np.empty, int64=np.int64))
     elif where == "thread":
-        monkeypatch.setattr(loader.threading.Thread, "start", _no_threads)
+        monkeypatch.setattr(threading.Thread, "start", _no_threads)
     elif where == "all of it":
         monkeypatch.setattr(Loader, "_run", boom)
     woken = []

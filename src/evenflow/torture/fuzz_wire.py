@@ -187,7 +187,7 @@ class ToController:
     def _begin(self) -> None:
         with _without_sockets(driver):
             self._driver = StillDriver(Controller(4), SECRET, "nowhere", 1.0, EventLog(None))
-        self._driver._thread.join()
+        self._driver.join(10)
         for name, units in (("keyed", UNITS), ("ordered", 0)):
             balance: Any = Hash() if units else RoundRobin()
             self._driver.add_code("op", b"code")

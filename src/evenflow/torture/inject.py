@@ -7,17 +7,16 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 
 from pyspark import SparkContext
 
-from evenflow.errors import EvenflowError, described
+from evenflow.errors import EvenflowError
 from evenflow.model import WorkerStatus
 from evenflow.runtime.cluster.cluster import Cluster
-from evenflow.runtime.threads import heard
+from evenflow.runtime.threads import BackgroundThread
 from evenflow.torture import processes
 from evenflow.torture.hooks import Hooks, kill
 from evenflow.torture.schedule import Fault
@@ -38,28 +37,21 @@ class Injector:
         self._begun: dict[int, float] = {}
         self._stopped: dict[int, float] = {}
         """Processes that are stopped, and until when."""
-        self._over = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(
-            target=heard, args=(self._run, self._failed), name="evenflow-torture", daemon=True
-        )
+        self._thread = BackgroundThread("torture", self._run, lambda _error: None)
 
     def __enter__(self) -> Injector:
-        self._thread.start()
+        self._thread.begin()
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        self._over.set()
+        self._thread.closing.set()
         self._thread.join(30)
         processes.send(self._stopped, signal.SIGCONT)
-        if self._failure is not None:
-            raise EvenflowError(f"faults came to an end: {described(self._failure)}") from self._failure
-
-    def _failed(self, error: BaseException) -> None:
-        self._failure = error
+        if self._thread.failure:
+            raise EvenflowError(f"faults came to an end: {self._thread.failure}")
 
     def _run(self) -> None:
-        while not self._over.wait(POLL_S):
+        while not self._thread.closing.wait(POLL_S):
             for region in self._regions:
                 with suppress(EvenflowError):
                     self._move(region)

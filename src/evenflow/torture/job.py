@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from evenflow.errors import EvenflowError, StoreError, StoreInUse
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.cluster.restarts import supervise
 from evenflow.runtime.cluster.session import local_session
-from evenflow.runtime.threads import heard
+from evenflow.runtime.threads import BackgroundThread
 from evenflow.torture import damage, store
 from evenflow.torture.hooks import BEGUN, DRIVER, ENDED, WORK, Hooks, hooks_of
 from evenflow.torture.inject import Injector
@@ -195,7 +194,7 @@ def die_with(parent: int) -> None:
     def failed(error: BaseException) -> None:
         os.killpg(0, signal.SIGKILL)  # as if the parent were gone: rather no driver than one that nobody can end
 
-    threading.Thread(target=heard, args=(watch, failed), name="evenflow-torture-parent", daemon=True).start()
+    BackgroundThread("torture parent", watch, failed).begin()
 
 
 def main(folders: list[Path]) -> None:

@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from evenflow.errors import described
-from evenflow.runtime.threads import heard
+from evenflow.runtime.threads import BackgroundThread
 
 logger = logging.getLogger("evenflow")
 
@@ -49,9 +49,7 @@ class Interrupts:
         self._before = None
 
     def _interrupted(self, _signal: int, _frame: FrameType | None) -> None:
-        threading.Thread(
-            target=heard, args=(self._cancel, self._failed), name="evenflow-interrupt", daemon=True
-        ).start()
+        BackgroundThread("interrupt", self._cancel, self._failed).begin()
         raise KeyboardInterrupt
 
     def _cancel(self) -> None:

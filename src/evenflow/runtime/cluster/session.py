@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from evenflow.errors import InvalidArgument, described
 from evenflow.runtime.cluster.slots import slot_count
-from evenflow.runtime.threads import heard
+from evenflow.runtime.threads import BackgroundThread
 
 logger = logging.getLogger("evenflow")
 
@@ -104,7 +103,7 @@ def _cancel(context: SparkContext, what: str, cancel: Callable[[], None]) -> Non
         if context._jsc is not None:  # or the session was stopped, and what comes to nothing ends with it
             logger.warning("%s could not be cancelled, and goes on in vain: %s", what, described(error))
 
-    threading.Thread(target=heard, args=(cancel, failed), name="evenflow-cancel", daemon=True).start()
+    BackgroundThread("cancel", cancel, failed).begin()
 
 
 def executor_of(context: SparkContext, task: tuple[int, int]) -> str:

@@ -17,7 +17,7 @@ from pyspark import SparkContext
 
 from evenflow.errors import EvenflowError, described
 from evenflow.runtime.cluster.session import cancel_tagged
-from evenflow.runtime.threads import heard
+from evenflow.runtime.threads import BackgroundThread
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker.loop import WorkerTask
 
@@ -41,16 +41,11 @@ class WorkerJobs:
         self._ended = ended
         self._stopping = threading.Event()
         self._threads = [
-            threading.Thread(
-                target=heard,
-                args=(partial(self._keep, worker), partial(self._failed, worker)),
-                name=f"evenflow-worker-{worker}",
-                daemon=True,
-            )
+            BackgroundThread(f"worker {worker}", partial(self._keep, worker), partial(self._failed, worker))
             for worker in range(workers)
         ]
         for thread in self._threads:
-            thread.start()
+            thread.begin()
 
     def stop(self, patience: float) -> None:
         """Wait for the jobs to end; after half of `patience` cancel them. The workers have been told to stop."""
@@ -59,7 +54,7 @@ class WorkerJobs:
             return
         self._cancel()
         if not self._join(patience / 2):
-            stuck = [thread.name for thread in self._threads if thread.is_alive()]
+            stuck = [thread.name for thread in self._threads if thread.alive]
             raise EvenflowError(f"Spark did not end the jobs of {', '.join(stuck)} within {patience:.0f} s")
 
     def replace(self, worker: int) -> None:
@@ -78,7 +73,7 @@ class WorkerJobs:
         deadline = time.monotonic() + patience
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        return not any(thread.is_alive() for thread in self._threads)
+        return not any(thread.alive for thread in self._threads)
 
     def _cancel(self) -> None:
         try:

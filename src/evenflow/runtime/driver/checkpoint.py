@@ -7,7 +7,6 @@ superfluous; the controller never waits for a disk.
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,8 +19,8 @@ from evenflow.control.attempts import NOTHING, Base, Begun, Saved, SavedUnits, W
 from evenflow.control.attempts import Log as ChosenLog
 from evenflow.control.epochs import LATE
 from evenflow.control.events import Save
-from evenflow.errors import BlobMissing, CorruptState, EvenflowError, StoreError, StoreInUse, described
-from evenflow.runtime.threads import heard
+from evenflow.errors import BlobMissing, CorruptState, StoreError, StoreInUse, described
+from evenflow.runtime.threads import BackgroundThread
 from evenflow.state.checkpoint.chain import Latest, latest, note_operators, operators, record_name, unfinished
 from evenflow.state.checkpoint.manifest import Log, Manifest, epochs, put_manifest, read_manifest
 from evenflow.state.checkpoint.unit_snapshots import read_index
@@ -65,13 +64,14 @@ class Listed:
     operators: Mapping[str, int]
 
 
-class CheckpointThread:
+class CheckpointThread(BackgroundThread):
     """Owns the store, its claim and a thread."""
 
     lost = ""
     """Who has taken the checkpoint over, once it is not ours any more: then nothing is read or put."""
 
     def __init__(self, where: str, owner: str, key: bytes = b"") -> None:
+        super().__init__("checkpoint", self._run, lambda _error: None)
         own = where.startswith(DATABASES)  # that has patience of its own
         place = placed(where, key)
         self._store: Store = open_store(place) if own else retry(lambda: open_store(place))
@@ -93,12 +93,7 @@ class CheckpointThread:
         self._stale: dict[str, set[str]] = {}
         """By prefix, snapshots that are to be deleted once no manifest that stays needs them."""
         self._due = time.monotonic() + BEAT_S
-        self.failure = ""
-        """Why the thread has ended, if it should not have."""
-        self._thread = threading.Thread(
-            target=heard, args=(self._run, self._failed), name="evenflow-checkpoint", daemon=True
-        )
-        self._thread.start()
+        self.begin()
 
     def add(self, region: str, kept: Kept) -> None:
         """Note what a region's state is of."""
@@ -201,18 +196,15 @@ class CheckpointThread:
 
     def close(self) -> None:
         """Finish what was asked for, and give the store back."""
-        self._orders.put(None)
-        self._thread.join(CLOSE_S)
-        if self._thread.is_alive():
-            raise EvenflowError(f"the checkpoint thread's thread did not end within {CLOSE_S:g} s: the store hangs")
+        self.end(CLOSE_S, "the store hangs")
         try:
             with suppress(StoreError, OSError):  # whoever comes next has to wait until the claim is void
                 retry(self._claim.release)
         finally:
             self._store.close()
 
-    def _failed(self, error: BaseException) -> None:
-        self.failure = described(error)
+    def rouse(self) -> None:
+        self._orders.put(None)
 
     def _run(self) -> None:
         while (order := self._next()) is not None:

@@ -39,7 +39,7 @@ from evenflow.runtime.driver.eventlog import EventLog, Quota
 from evenflow.runtime.driver.queries import Queries
 from evenflow.runtime.driver.reports import event_of
 from evenflow.runtime.driver.stages import Stages
-from evenflow.runtime.threads import heard
+from evenflow.runtime.threads import BackgroundThread, Start
 from evenflow.runtime.wire.channel import Channel, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import Message, control, parse
@@ -47,7 +47,7 @@ from evenflow.runtime.wire.poller import Lost, Poller, Received
 
 logger = logging.getLogger("evenflow")
 T = TypeVar("T")
-OPEN_S = 10.0
+OPEN_S = CLOSE_S = 10.0
 EARLY = 10_000
 """Messages of one task that are kept, at most, while the store is asked: a patient one sends one a second."""
 
@@ -67,7 +67,7 @@ class _Reply(threading.Event):
     error = ""
 
 
-class ControllerThread:
+class ControllerThread(BackgroundThread):
     """Owns the controller, its thread, its sockets and the event log.
 
     Other threads hand it events through `post` and read it through `ask`; only its own thread touches sockets.
@@ -86,7 +86,9 @@ class ControllerThread:
         queries: Queries | None = None,
         stages: Stages | None = None,
         replace_worker: Callable[[int], None] = lambda worker: None,
+        start: Start | None = None,
     ) -> None:
+        super().__init__("controller", self._run, self._failed, start)
         self._stages = stages
         self._replace_worker = replace_worker
         self._untouched = untouched
@@ -110,15 +112,9 @@ class ControllerThread:
         self._quota, self._errors = Quota(), Quota(10)
         self._code: dict[str, bytes] = {}
         self._posted: queue.SimpleQueue[tuple[Event | _Found, _Reply | None]] = queue.SimpleQueue()
-        self._closing = False
-        self.failure = ""
-        """Why the thread has ended, if it should not have."""
         if checkpoint_thread is not None:
             checkpoint_thread.on_lost = lambda why: self.post(CheckpointTaken(self.now(), why))
-        self._thread = threading.Thread(
-            target=heard, args=(self._run, self._failed), name="evenflow-controller", daemon=True
-        )
-        self._thread.start()
+        self.begin()
 
     def now(self) -> float:
         """Seconds since the cluster started."""
@@ -168,11 +164,7 @@ class ControllerThread:
 
     def close(self) -> None:
         """End the thread and close all connections and the log."""
-        self._closing = True
-        self._poller.wake()
-        self._thread.join(timeout=10)
-        if self._thread.is_alive():
-            raise EvenflowError("the controller's thread did not end within 10 s")
+        self.end(CLOSE_S)
         try:
             if self._checkpoint_thread is not None:  # first: what it has done yet it tells by way of the board
                 self._checkpoint_thread.close()
@@ -181,13 +173,15 @@ class ControllerThread:
             self._tell_left_out(closing=True)
             self._log.close()
 
+    def rouse(self) -> None:
+        self._poller.wake()
+
     def _check(self) -> None:
         if self.failure:
             raise ClusterStopped(f"the controller of this cluster has failed, {self.failure}: start a new Cluster")
 
     def _failed(self, error: BaseException) -> None:
         """The thread has ended before its time: whoever waits for it is told why, and all connections are closed."""
-        self.failure = described(error)
         logger.error("evenflow's controller has failed", exc_info=error)
         reason = f"the controller has failed: {self.failure}"
         with suppress(Exception), self._lock:
@@ -204,7 +198,7 @@ class ControllerThread:
 
     def _run(self) -> None:
         due = self.now() + self._period
-        while not self._closing:
+        while not self.closing.is_set():
             for happening in self._poller.poll(max(0.0, due - self.now())):
                 with self._lock:
                     match happening:

@@ -6,14 +6,12 @@ a few times; what has not been put by then is reported, and never dropped in sil
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenflow.errors import EvenflowError, StoreError, described
-from evenflow.runtime.threads import heard
+from evenflow.errors import StoreError, described
+from evenflow.runtime.threads import Inbox, JobThread, Start
 from evenflow.state.store.base import Part, Store
 from evenflow.state.store.opening import open_store
 from evenflow.state.store.retry import retry
@@ -47,30 +45,27 @@ class Outcome:
     error: str = ""
 
 
-class BlobWriter:
+class BlobWriter(JobThread):
     """Owns a thread and a store."""
 
-    def __init__(self, where: str | Place, wake: Callable[[], None]) -> None:
-        self.inbox: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+    def __init__(
+        self,
+        where: str | Place,
+        wake: Callable[[], None],
+        start: Start | None = None,
+    ) -> None:
+        super().__init__("blob writer", lambda _error: wake(), start)
+        self.inbox: Inbox[Outcome] = Inbox(wake)
         self.unsaved = 0
         """Bytes still to be put; changed by the worker's loop only."""
         self._where = where
         self._store: Store | None = None
-        self._wake = wake
-        self._outbox: queue.SimpleQueue[Put | None] = queue.SimpleQueue()
-        self._closing = threading.Event()
-        self.failure = ""
-        """Why the thread has ended, if it should not have."""
-        self._thread = threading.Thread(
-            target=heard, args=(self._run, self._failed), name="evenflow-blob-writer", daemon=True
-        )
-        self._thread.start()
 
     def put(self, name: str, parts: Sequence[Part], about: Any) -> None:
         """Have a blob put, after those asked for before."""
         order = Put(name, parts, (about, sum(memoryview(part).nbytes for part in parts)))
         self.unsaved += order.about[1]
-        self._outbox.put(order)
+        self.submit(lambda: self._put(order))
 
     def collect(self) -> list[Outcome]:
         """What has become of puts since the last call."""
@@ -84,27 +79,17 @@ class BlobWriter:
 
     def close(self) -> None:
         """End the thread; what was not put by now is not needed by anybody."""
-        self._closing.set()
-        self._outbox.put(None)
-        self._thread.join(CLOSE_S)
-        if self._thread.is_alive():
-            raise EvenflowError(f"the blob writer's thread did not end within {CLOSE_S:g} s: the store hangs")
-
-    def _failed(self, error: BaseException) -> None:
-        self.failure = described(error)
-        self._wake()
-
-    def _run(self) -> None:
-        while (order := self._outbox.get()) is not None and not self._closing.is_set():
-            self.inbox.put(Outcome(order.about, self._tried(order)))
-            self._wake()
+        self.end(CLOSE_S, "the store hangs")
         if self._store is not None:
             self._store.close()
+
+    def _put(self, order: Put) -> None:
+        self.inbox.put(Outcome(order.about, self._tried(order)))
 
     def _tried(self, order: Put) -> str:
         """Put a blob; why that failed, or nothing."""
         try:
-            retry(lambda: self._once(order), self._closing.wait)
+            retry(lambda: self._once(order), self.closing.wait)
         except (StoreError, OSError) as failure:
             return f"{failure}"
         except BaseException as failure:  # no memory, or anything else: whoever waits for this blob is told

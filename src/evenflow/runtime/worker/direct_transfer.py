@@ -10,13 +10,12 @@ from __future__ import annotations
 import queue
 import secrets
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from evenflow.errors import EvenflowError, ProtocolError, described
-from evenflow.runtime.threads import heard
+from evenflow.errors import ProtocolError, described
+from evenflow.runtime.threads import BackgroundThread, Inbox, Start
 from evenflow.runtime.wire.channel import Channel, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.poller import Lost, Poller, Received
@@ -71,17 +70,15 @@ class _Arriving:
     admitted: bool = False
 
 
-class DirectTransfer:
+class DirectTransfer(BackgroundThread):
     """Owns a thread, a listener and the connections to the other direct transfers."""
 
-    def __init__(self, secret: bytes, wake: Callable[[], None]) -> None:
-        self.inbox: queue.SimpleQueue[Parcel | Undelivered | Refused] = queue.SimpleQueue()
+    def __init__(self, secret: bytes, wake: Callable[[], None], start: Start | None = None) -> None:
+        super().__init__("direct transfer", self._run, lambda _error: wake(), start)
+        self.inbox: Inbox[Parcel | Undelivered | Refused] = Inbox(wake)
         self.port = 0
         self.key = secrets.token_hex(16)
         """Of this worker in this life: only the controller is told."""
-        self.failure = ""
-        """Why the thread has ended, if it should not have."""
-        self._wake = wake
         self._poller = Poller(secret, buffer=BUFFER)
         self._outbox: queue.SimpleQueue[Parcel] = queue.SimpleQueue()
         self._channels: dict[tuple[str, int], Channel] = {}
@@ -89,17 +86,12 @@ class DirectTransfer:
         self._arriving: dict[Channel, _Arriving] = {}
         self._admitted: dict[int, None] = {}
         """Movements that came: none comes twice."""
-        self._closing = False
-        self._thread: threading.Thread | None = None
 
     def start(self, host: str) -> None:
         """Listen on `host`."""
         sys.setswitchinterval(SWITCH_S)
         self.port = self._poller.listen(host)
-        self._thread = threading.Thread(
-            target=heard, args=(self._run, self._failed), name="evenflow-direct-transfer", daemon=True
-        )
-        self._thread.start()
+        self.begin()
 
     def send(self, parcel: Parcel) -> None:
         """Send a parcel in the background."""
@@ -108,20 +100,14 @@ class DirectTransfer:
 
     def close(self) -> None:
         """End the thread and close its connections."""
-        self._closing = True
-        if self._thread is not None:
-            self._poller.wake()
-            self._thread.join(CLOSE_S)
-            if self._thread.is_alive():
-                raise EvenflowError(f"the direct transfer's thread did not end within {CLOSE_S:g} s")
+        self.end(CLOSE_S)
         self._poller.close()
 
-    def _failed(self, error: BaseException) -> None:
-        self.failure = described(error)
-        self._wake()
+    def rouse(self) -> None:
+        self._poller.wake()
 
     def _run(self) -> None:
-        while not self._closing:
+        while not self.closing.is_set():
             for happening in self._poller.poll(1.0):
                 match happening:
                     case Received(channel=channel, frame=frame):
@@ -139,9 +125,9 @@ class DirectTransfer:
             for place, (number, piece) in enumerate(pieces, 1):
                 channel.send(Frame(Kind.STATE, piece, parcel.move, unit=number, more=place < len(pieces)))
         except PeerGone as error:
-            self._deliver(Undelivered(parcel.move, str(error)))
+            self.inbox.put(Undelivered(parcel.move, str(error)))
         except Exception as error:  # it costs this movement, which is taken back, and no other
-            self._deliver(Undelivered(parcel.move, described(error)))
+            self.inbox.put(Undelivered(parcel.move, described(error)))
 
     def _channel(self, host: str, port: int) -> Channel:
         channel = self._channels.get((host, port))
@@ -158,10 +144,10 @@ class DirectTransfer:
             reason = f"{channel.peer}: {error if isinstance(error, ProtocolError) else described(error)}"
             self._poller.drop(channel)
             self._lost(channel, reason)
-            self._deliver(Refused(reason))
+            self.inbox.put(Refused(reason))
             return
         if parcel is not None:
-            self._deliver(parcel)
+            self.inbox.put(parcel)
 
     def _take(self, channel: Channel, frame: Frame) -> Parcel | None:
         """Put the next frame of a parcel to the others; the parcel, once it is whole."""
@@ -198,11 +184,7 @@ class DirectTransfer:
         self._arriving.pop(channel, None)
         self._channels = {address: other for address, other in self._channels.items() if other is not channel}
         for move in self._sent.pop(channel, ()):  # those that have long arrived do not mind
-            self._deliver(Undelivered(move, reason))
-
-    def _deliver(self, news: Parcel | Undelivered | Refused) -> None:
-        self.inbox.put(news)
-        self._wake()
+            self.inbox.put(Undelivered(move, reason))
 
 
 def _cut(part: Part) -> list[memoryview]:

@@ -6,7 +6,6 @@ it is whole: no feeder is let in before all workers have said that they have the
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 from evenflow.errors import EvenflowError, described
 from evenflow.operators.hosted import Hosted, units_of
-from evenflow.runtime.threads import heard
+from evenflow.runtime.threads import BackgroundThread, Inbox, Start
 from evenflow.runtime.worker.instances import Copies, State, let_go, process
 from evenflow.state.checkpoint.manifest import Log
 from evenflow.state.checkpoint.replay import replay
@@ -74,13 +73,19 @@ class Loaded:
 class Loader:
     """Owns the threads that load; there is one for each order under way."""
 
-    def __init__(self, where: str | Place, wake: Callable[[], None], copies: Copies) -> None:
+    def __init__(
+        self,
+        where: str | Place,
+        wake: Callable[[], None],
+        copies: Copies,
+        start: Start | None = None,
+    ) -> None:
         self._copies = copies
-        self.inbox: queue.SimpleQueue[Loaded] = queue.SimpleQueue()
+        self.inbox: Inbox[Loaded] = Inbox(wake)
         self._where = where
-        self._wake = wake
+        self._start = start
         self._closing = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._threads: list[BackgroundThread] = []
         self.progress: Callable[[], None] = lambda: None
         """Called now and then while state is loaded in the worker's own loop, which says nothing else meanwhile."""
 
@@ -89,15 +94,11 @@ class Loader:
         if self._copies.pool is not None:
             self._run(order, hosted)
             return
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
-        thread = threading.Thread(
-            target=heard,
-            args=(partial(self._run, order, hosted), partial(self._failed, order)),
-            name="evenflow-loader",
-            daemon=True,
-        )
+        self._threads = [thread for thread in self._threads if thread.alive]
+        run, failed = partial(self._run, order, hosted), partial(self._failed, order)
+        thread = BackgroundThread("loader", run, failed, self._start)
         try:
-            thread.start()
+            thread.begin()
         except RuntimeError as error:  # there are too many threads
             self._failed(order, error)
         else:
@@ -107,14 +108,11 @@ class Loader:
         """Stop loading; what was loaded is not needed."""
         self._closing.set()
         for thread in self._threads:
-            thread.join(CLOSE_S)
-            if thread.is_alive():
-                raise EvenflowError(f"a loader's thread did not end within {CLOSE_S:g} s: the store hangs")
+            thread.end(CLOSE_S, "the store hangs")
 
     def _failed(self, order: Order, error: BaseException) -> None:
         """Whatever it is, the controller is told that this load has come to nothing."""
         self.inbox.put(Loaded(order, error=described(error)))
-        self._wake()
 
     def _run(self, order: Order, hosted: Hosted) -> None:
         began = time.perf_counter()
@@ -132,7 +130,6 @@ class Loader:
             loaded.error = described(error)
         loaded.seconds = time.perf_counter() - began
         self.inbox.put(loaded)
-        self._wake()
 
     def _install(self, store: Store, loaded: Loaded, copy: State) -> None:
         order = loaded.order

@@ -8,16 +8,14 @@ done waits in `inbox` for the worker's loop, which is woken; a store that fails 
 from __future__ import annotations
 
 import pickle
-import queue
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from evenflow.errors import EvenflowError, described
-from evenflow.runtime.threads import heard
+from evenflow.errors import described
+from evenflow.runtime.threads import Inbox, JobThread, Start
 from evenflow.runtime.worker.direct_transfer import Parcel, Undelivered
 from evenflow.state.checkpoint.unit_snapshots import load_units, pack_units
 from evenflow.state.store.base import Store
@@ -47,68 +45,42 @@ class Unfetched:
     reason: str
 
 
-Job = Callable[[], Parcel | Stored | Undelivered | Unfetched | None]
+News = Parcel | Stored | Undelivered | Unfetched
 
 
-class StoreTransfer:
+class StoreTransfer(JobThread):
     """Owns a store and a thread, which is there from the first move on."""
 
-    def __init__(self, where: str | Place, cluster: str, wake: Callable[[], None]) -> None:
-        self.inbox: queue.SimpleQueue[Parcel | Stored | Undelivered | Unfetched] = queue.SimpleQueue()
+    def __init__(
+        self,
+        where: str | Place,
+        cluster: str,
+        wake: Callable[[], None],
+        start: Start | None = None,
+    ) -> None:
+        super().__init__("store transfer", lambda _error: wake(), start)
+        self.inbox: Inbox[News] = Inbox(wake)
         self._where = where
         self._cluster = cluster
-        self._wake = wake
         self._store: Store | None = None
-        self._outbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.failure = ""
-        """Why the thread has ended, if it should not have."""
 
     def put(self, region: str, parcel: Parcel) -> None:
         """Put the units of a movement into the store, in the background: then comes `Stored` or `Undelivered`."""
-        self._begin(lambda: self._put(region, parcel))
+        self.submit(lambda: self.inbox.put(self._put(region, parcel)))
 
     def get(self, region: str, move: int) -> None:
         """Get the units of a movement: then comes a `Parcel` or `Unfetched`."""
-        self._begin(lambda: self._get(region, move))
+        self.submit(lambda: self.inbox.put(self._get(region, move)))
 
     def delete(self, region: str, move: int) -> None:
         """A movement is over."""
-        self._begin(lambda: self._delete(region, move))
+        self.submit(lambda: self._delete(region, move))
 
     def close(self) -> None:
         """End the thread; blobs of movements that are under way are removed by the next cluster here."""
-        self._closing.set()
-        self._outbox.put(None)
-        if self._thread is not None:
-            self._thread.join(CLOSE_S)
-            if self._thread.is_alive():
-                raise EvenflowError(f"the store transfer's thread did not end within {CLOSE_S:g} s: the store hangs")
-
-    def _begin(self, job: Job) -> None:
-        self._outbox.put(job)
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=heard, args=(self._run, self._failed), name="evenflow-store-transfer", daemon=True
-            )
-            self._thread.start()
-
-    def _failed(self, error: BaseException) -> None:
-        self.failure = described(error)
-        self._wake()
-
-    def _run(self) -> None:
-        while (job := self._outbox.get()) is not None and not self._closing.is_set():
-            self._do(job)
+        self.end(CLOSE_S, "the store hangs")
         if self._store is not None:
             self._store.close()
-
-    def _do(self, job: Job) -> None:
-        news = job()
-        if news is not None:
-            self.inbox.put(news)
-            self._wake()
 
     def _put(self, region: str, parcel: Parcel) -> Stored | Undelivered:
         try:
@@ -138,4 +110,4 @@ class StoreTransfer:
             self._store = self._store or open_store(self._where)
             return work(self._store)
 
-        return retry(once, self._closing.wait)
+        return retry(once, self.closing.wait)
