@@ -9,9 +9,10 @@ from functools import cache
 
 import pytest
 
-from evenflow.control.attempts import Attempt, Log
+from evenflow.control.attempts import Attempt
 from evenflow.control.epochs import Epochs
 from evenflow.control.history import History
+from evenflow.model.checkpoint import BatchLog
 from evenflow.runtime.driver import checkpoint as checkpoint_thread
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.worker.direct_transfer import DirectTransfer
@@ -156,7 +157,7 @@ SAVE = QueryLog.save
 def _choose_last(self, _wanted=None):
     last = self.attempts[-1] if self.attempts else None
     if last is not None and last.begun:
-        self._history.append(Log(self.epoch, last.number, last.segments, tuple(sorted(last.begun))))
+        self._history.append(BatchLog(self.epoch, last.number, last.segments, tuple(sorted(last.begun))))
         self.settled = True
     return ""
 

@@ -7,8 +7,9 @@ import pyarrow as pa
 from typer.testing import CliRunner
 
 from evenflow.cli.app import app
+from evenflow.model.checkpoint import BatchLog
 from evenflow.state.checkpoint.chain import note_operators, operators
-from evenflow.state.checkpoint.manifest import Log, Manifest, put_manifest
+from evenflow.state.checkpoint.manifest import Manifest, put_manifest
 from evenflow.state.checkpoint.segments import SegmentWriter
 from evenflow.state.checkpoint.unit_snapshots import pack_units
 from evenflow.state.store.blob_names import log_name, units_name
@@ -28,7 +29,7 @@ def write_epoch(store, region, query, epoch, rows=10):
     segment = SegmentWriter(SCHEMA)
     columns = [pa.array(np.zeros(rows)), pa.array(np.arange(rows))]
     segment.rows(memoryview(pa.record_batch(columns, SCHEMA).serialize()))
-    manifest = Manifest(region, query, "RollingMean('x')", 64, epoch, 1, (0,), logs=(Log(epoch, 1, {LIFE: 1}),))
+    manifest = Manifest(region, query, "RollingMean('x')", 64, epoch, 1, (0,), logs=(BatchLog(epoch, 1, {LIFE: 1}),))
     store.put(log_name(manifest.prefix, epoch, 1, LIFE, 0), segment.finish())
     snapshot = units_name(manifest.prefix, epoch, LIFE, 0)
     store.put(snapshot, pack_units({unit: np.zeros(100) for unit in range(7)}))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evenflow.control.attempts import Base, Begun, Log, Saved, SavedUnits, Whole
 from evenflow.control.events import Save
+from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, Whole
 from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
 from evenflow.state.checkpoint.chain import operators
 from evenflow.state.checkpoint.survey import verify
@@ -44,7 +44,7 @@ class Unthreaded(CheckpointThread):
         name = units_name(f"{region}/q/", max(epoch - 1, 0), WRITER, 0)
         self._store.put(name, pack_units({0: "state"}, name=name))
         saved = SavedUnits(name, max(epoch - 1, 0), np.zeros(1, np.int32))
-        self.put(region, Base(epoch, 1, (saved,), (Log(epoch, 1, {WRITER: 1}, (0,)),)))
+        self.put(region, Base(epoch, 1, (saved,), (BatchLog(epoch, 1, {WRITER: 1}, (0,)),)))
 
 
 @pytest.fixture

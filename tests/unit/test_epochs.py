@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from evenflow.control.attempts import Base, Begun, Log, Saved, SavedUnits, Whole
 from evenflow.control.epochs import Epochs
 from evenflow.control.events import FeederJoined, StageFacts
 from evenflow.errors import SEVERAL_ACTIONS
+from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, Whole
 
 UNITS = 8
 
@@ -216,7 +216,12 @@ def test_lost_state_is_loaded_even_if_no_task_was_there():
 
 
 SAVED = Saved(
-    Base(3, 1, (SavedUnits("old", 1, np.arange(8, dtype=np.int32)),), (Log(2, 1, {"0.1": 2}), Log(3, 1, {"0.1": 1}))),
+    Base(
+        3,
+        1,
+        (SavedUnits("old", 1, np.arange(8, dtype=np.int32)),),
+        (BatchLog(2, 1, {"0.1": 2}), BatchLog(3, 1, {"0.1": 1})),
+    ),
     (
         Whole(4, 1, {"0.1": 1}, (0,), 2, (3, 1)),
         Whole(5, 1, {"0.1": 1}, (0,), 2, (4, 1)),

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenflow.control.attempts import Base, Log
 from evenflow.control.controller import Controller
 from evenflow.control.events import CheckpointTaken, FeederJoined, Record, RegionOpened, Save, StageFacts, Tell
 from evenflow.errors import BlobMissing, StoreError, StoreInUse
+from evenflow.model.checkpoint import Base, BatchLog
 from evenflow.policy import Hash
 from evenflow.runtime.driver import checkpoint as vault_module
 from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
@@ -268,7 +268,7 @@ def batch(checkpoint_thread, store, epoch, writer, logs):
     """One batch of query q: rows in a log, and the manifest that needs it and the one before; what went wrong."""
     name = log_name(PREFIX, epoch, 1, f"0.{writer}", 0)
     store.put(name, [b"rows"])
-    logs.append(Log(epoch, 1, {f"0.{writer}": 1}, (0,)))
+    logs.append(BatchLog(epoch, 1, {f"0.{writer}": 1}, (0,)))
     while len(logs) > 2:
         logs.popleft()
     return checkpoint_thread._tried(Save("r", "q", "epoch", Base(epoch, 1, (), tuple(logs))))
@@ -292,7 +292,7 @@ def test_a_driver_that_wakes_deletes_nothing_that_is_needed(at, monkeypatch):
     def take_over():
         second = Still(store, "second", lambda: next(clock))
         found = newest(second)
-        mine = deque(Log(log.epoch, log.attempt, log.segments, (0,)) for log in found.logs)
+        mine = deque(BatchLog(log.epoch, log.attempt, log.segments, (0,)) for log in found.logs)
         for epoch in range(found.epoch + 1, found.epoch + 4):
             assert batch(second, store, epoch, 8, mine) == ""
         later.append((second, found.epoch, content(second._store)))

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenflow.errors import CorruptState, StoreError
+from evenflow.model.checkpoint import BatchLog
 from evenflow.state.checkpoint.chain import latest, note_operators, unfinished
-from evenflow.state.checkpoint.manifest import Log, Manifest, decode, encode, put_manifest, read_manifest
+from evenflow.state.checkpoint.manifest import Manifest, decode, encode, put_manifest, read_manifest
 from evenflow.state.checkpoint.survey import verify
 from evenflow.state.store.blob_names import (
     BlobName,
@@ -26,7 +27,7 @@ from tests.support.state_memory import Memory
 number = st.integers(0, 10**12)
 writer = st.builds(lambda worker, life: f"{worker}.{life}", number, st.text("0123456789abcdef", min_size=1))
 text = st.text(max_size=8)
-log = st.builds(Log, number, number, st.dictionaries(writer, number, max_size=3))
+log = st.builds(BatchLog, number, number, st.dictionaries(writer, number, max_size=3))
 manifest = st.builds(
     Manifest,
     region=text,
@@ -45,7 +46,7 @@ manifest = st.builds(
     written=st.floats(0, 1e10),
 )
 
-LOG = Log(3, 1, {"0.a": 2, "1.b": 1})
+LOG = BatchLog(3, 1, {"0.a": 2, "1.b": 1})
 ONE = Manifest("mean", "q", "RollingMean", 64, 3, 1, (0, 1), ("mean/q/units/2.0.a.0",), (LOG,))
 
 
@@ -121,7 +122,7 @@ def test_what_a_manifest_needs():
 
 def put(store, kind, epoch, attempt=1, before=None):
     """A manifest, and the log it needs."""
-    log = Log(epoch, attempt, {"0.a": 1})
+    log = BatchLog(epoch, attempt, {"0.a": 1})
     made = replace(ONE, epoch=epoch, attempt=attempt, snapshots=(), logs=(log,), kind=kind, before=before)
     if kind == "begun":
         made = replace(made, logs=())

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from evenflow.control.attempts import Base, Begun, Saved, Whole
 from evenflow.control.controller import Controller
 from evenflow.control.events import (
     Cancel,
@@ -30,6 +29,7 @@ from evenflow.control.events import (
     WorkerJoined,
     WorkerReport,
 )
+from evenflow.model.checkpoint import Base, Begun, Saved, Whole
 from evenflow.policy import Hash
 from evenflow.runtime.driver.queries import Queries
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import evenflow
-from evenflow.control.attempts import Base, Log
 from evenflow.control.events import RegionOpened, Save
 from evenflow.errors import ClusterStopped, EvenflowError
+from evenflow.model.checkpoint import Base, BatchLog
 from evenflow.policy import Hash
 from evenflow.runtime.cluster import session, worker_jobs
 from evenflow.runtime.cluster.interrupts import Interrupts
@@ -235,7 +235,7 @@ def kept(tmp_path):
 def saved(kept, epoch):
     """What becomes of the manifest of a batch."""
     found = []
-    base = Base(epoch, 1, (), (Log(epoch, 1, {"0.1": 1}, (0,)),))
+    base = Base(epoch, 1, (), (BatchLog(epoch, 1, {"0.1": 1}, (0,)),))
     kept.save(Save("r", "q", "epoch", base), lambda _save, error: found.append(error))
     return until(lambda: found, "that the manifest is put")[0]
 

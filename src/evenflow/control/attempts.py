@@ -1,104 +1,15 @@
-"""What `epochs` reasons about: attempts at a batch, and what of them and of state is in the store."""
+"""An attempt at a batch, as `epochs` sees it: its stages, its partitions, and what of them is durable."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
 from evenflow.control.events import FeederJoined, Peer
+from evenflow.model.checkpoint import NOTHING, Key, Segments
 
-Segments = dict[str, int]
-"""By writer (one life of one worker), how many segments of its log there are."""
-Key = tuple[int, int]
-"""A batch and an attempt at it: what a state is of."""
-NOTHING: Key = (-1, 0)
-"""The state before the first batch."""
 KIND_BITS = 20
 """Partitions of the second stage of an evaluation, if there is one, are numbered from 1 << KIND_BITS on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Log:
-    """What was applied in the attempt that counts of one batch."""
-
-    epoch: int
-    attempt: int
-    segments: Mapping[str, int]
-    partitions: tuple[int, ...] = ()
-    """Those that had rows."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SavedUnits:
-    """A snapshot of some units as they were at the end of a batch."""
-
-    name: str
-    epoch: int
-    units: npt.NDArray[np.int32]
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """The state at the end of a batch: what to read, snapshots and logs from old to new."""
-
-    epoch: int = -1
-    attempt: int = 0
-    snapshots: tuple[SavedUnits, ...] = ()
-    logs: tuple[Log, ...] = ()
-
-    @property
-    def key(self) -> Key:
-        """What it is the state of."""
-        return self.epoch, self.attempt
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """An attempt has begun: noted before any task of it may end, so that what else there was of it is missed."""
-
-    epoch: int = -1
-    attempt: int = 0
-    before: Key = NOTHING
-    """The state it started from."""
-    run: str = ""
-
-    @property
-    def key(self) -> Key:
-        """The batch and the attempt."""
-        return self.epoch, self.attempt
-
-
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """All partitions of an attempt are durable: noted before the last of its tasks may end."""
-
-    epoch: int
-    attempt: int
-    segments: Mapping[str, int]
-    partitions: tuple[int, ...]
-    """Those that had rows."""
-    expected: int
-    """How many there are, with rows or without."""
-    before: Key = NOTHING
-    """The state it started from."""
-    run: str = ""
-
-    @property
-    def key(self) -> Key:
-        """The batch and the attempt."""
-        return self.epoch, self.attempt
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """What the store has of a query: the state at the end of some batch, whole attempts since, and the last begun."""
-
-    base: Base
-    wholes: tuple[Whole, ...] = ()
-    begun: Begun = field(default_factory=Begun)
 
 
 @dataclass(slots=True)

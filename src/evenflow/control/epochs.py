@@ -17,21 +17,11 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.control.attempts import (
-    KIND_BITS,
-    NOTHING,
-    Attempt,
-    Base,
-    Begun,
-    Key,
-    Log,
-    Saved,
-    SavedUnits,
-    Whole,
-)
+from evenflow.control.attempts import KIND_BITS, Attempt
 from evenflow.control.events import FeederJoined, Peer, StageFacts
 from evenflow.control.history import History
 from evenflow.errors import SEVERAL_ACTIONS
+from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Begun, Key, Saved, SavedUnits, Whole
 
 LATE = 1
 """A report of a snapshot this many batches older than the settled one is not taken: its blob may be deleted."""
@@ -361,7 +351,7 @@ class Epochs:
                 if not attempt.begun and self.held == self._history.key:
                     self.held = (self.epoch, attempt.number)  # it has changed nothing
                 with_rows = tuple(sorted(attempt.through))
-                self._history.append(Log(self.epoch, attempt.number, attempt.segments, with_rows))
+                self._history.append(BatchLog(self.epoch, attempt.number, attempt.segments, with_rows))
                 self.settled = True
                 return ""
         seen = "; ".join(f"attempt {each.number} saw {each.seen}{_because(each)}" for each in self.attempts[-SHOWN:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.control.attempts import NOTHING, Base, Key, Log, SavedUnits
+from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Key, SavedUnits
 
 Marks = npt.NDArray[np.bool_]
 
@@ -15,7 +15,7 @@ class History:
 
     def __init__(self, units: int) -> None:
         self._units = units
-        self._logs: list[Log] = []
+        self._logs: list[BatchLog] = []
         self._snapshots: dict[str, SavedUnits] = {}
         self._newest = np.full(units, -1, np.int64)
         """By unit, the batch of its newest snapshot."""
@@ -42,7 +42,7 @@ class History:
         """These units have rows in a batch."""
         self._rows_in.setdefault(epoch, np.zeros(self._units, np.bool_))[units] = True
 
-    def append(self, log: Log) -> None:
+    def append(self, log: BatchLog) -> None:
         """A batch is settled; of the units of which no rows have come in it has none."""
         self._rows_in.setdefault(log.epoch, np.zeros(self._units, np.bool_))
         self._logs.append(log)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from evenflow.control.attempts import SavedUnits
 from evenflow.control.epochs import Epochs
 from evenflow.control.evaluations import Evaluations, evaluation_of
 from evenflow.control.events import (
@@ -27,6 +26,7 @@ from evenflow.control.events import (
     UnitsSaved,
 )
 from evenflow.control.movement import Movements
+from evenflow.model.checkpoint import SavedUnits
 
 
 @dataclass

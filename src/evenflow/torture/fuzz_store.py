@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import CorruptState, StoreError
-from evenflow.state.checkpoint.manifest import Log, Manifest, decode, encode
+from evenflow.model.checkpoint import BatchLog
+from evenflow.state.checkpoint.manifest import Manifest, decode, encode
 from evenflow.state.checkpoint.segments import Rows, SegmentWriter, read_segment
 from evenflow.state.checkpoint.unit_snapshots import load_units, pack_units, read_index
 from evenflow.torture.fuzz_wire import Wrong
@@ -55,7 +56,7 @@ class Manifests(Blobs):
     kind = "manifest"
 
     def blob(self, draw: random.Random) -> bytes:
-        logs = tuple(Log(epoch, 1, {"0.5": draw.randrange(4)}) for epoch in range(draw.randrange(4)))
+        logs = tuple(BatchLog(epoch, 1, {"0.5": draw.randrange(4)}) for epoch in range(draw.randrange(4)))
         names = tuple(f"r/q/units/{number}.0.5.1" for number in range(draw.randrange(3)))
         return encode(Manifest("r", "q", "op", 9, draw.randrange(99), 1, tuple(range(draw.randrange(4))), names, logs))
 

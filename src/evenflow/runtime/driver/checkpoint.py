@@ -15,14 +15,13 @@ from functools import partial
 
 import numpy as np
 
-from evenflow.control.attempts import NOTHING, Base, Begun, Saved, SavedUnits, Whole
-from evenflow.control.attempts import Log as ChosenLog
 from evenflow.control.epochs import LATE
 from evenflow.control.events import Save
 from evenflow.errors import BlobMissing, CorruptState, StoreError, StoreInUse, described
+from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Begun, Saved, SavedUnits, Whole
 from evenflow.runtime.threads import BackgroundThread
 from evenflow.state.checkpoint.chain import Latest, latest, note_operators, operators, record_name, unfinished
-from evenflow.state.checkpoint.manifest import Log, Manifest, epochs, put_manifest, read_manifest
+from evenflow.state.checkpoint.manifest import Manifest, epochs, put_manifest, read_manifest
 from evenflow.state.checkpoint.unit_snapshots import read_index
 from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import MOVES, epoch_name, parse, prefix_of
@@ -178,8 +177,7 @@ class CheckpointThread(BackgroundThread):
             parsed = parse(name)
             assert parsed is not None
             snapshots.append(SavedUnits(name, parsed.epoch, units))
-        logs = tuple(ChosenLog(log.epoch, log.attempt, log.segments) for log in found.manifest.logs)
-        base = Base(*found.manifest.key, tuple(snapshots), logs)
+        base = Base(*found.manifest.key, tuple(snapshots), found.manifest.logs)
         wholes = tuple(
             Whole(*each.key, each.logs[0].segments, each.partitions, each.expected, each.before or NOTHING, each.run)
             for each in found.wholes
@@ -257,14 +255,13 @@ class CheckpointThread(BackgroundThread):
                 told = Manifest(*about, *begun.key, (), kind="begun", before=begun.before, run=begun.run)
                 put_manifest(self._store, told)
             case Whole() as whole:
-                log = (Log(*whole.key, dict(whole.segments)),)
+                log = (BatchLog(*whole.key, whole.segments),)
                 told = Manifest(*about, *whole.key, whole.partitions, logs=log, kind="whole", before=whole.before)
                 put_manifest(self._store, replace(told, expected=whole.expected, run=whole.run))
             case Base() as base:
-                logs = tuple(Log(log.epoch, log.attempt, dict(log.segments)) for log in base.logs)
                 partitions = base.logs[-1].partitions if base.logs else ()
                 names = tuple(snapshot.name for snapshot in base.snapshots)
-                self._put_epoch(Manifest(*about, *base.key, partitions, names, logs), order.stale)
+                self._put_epoch(Manifest(*about, *base.key, partitions, names, base.logs), order.stale)
 
     def _put_epoch(self, manifest: Manifest, stale: tuple[str, ...]) -> None:
         """Put it, and delete what neither it nor one that stays needs."""

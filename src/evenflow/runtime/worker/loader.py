@@ -17,14 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.errors import EvenflowError, described
+from evenflow.model.checkpoint import BatchLog
 from evenflow.operators.hosted import Hosted, units_of
 from evenflow.runtime.threads import BackgroundThread, Inbox, Start
 from evenflow.runtime.worker.instances import Copies, State, let_go, process
-from evenflow.state.checkpoint.manifest import Log
 from evenflow.state.checkpoint.replay import replay
 from evenflow.state.checkpoint.unit_snapshots import load_units, read_index
 from evenflow.state.paging.paged import Paged
 from evenflow.state.store.base import Store
+from evenflow.state.store.blob_names import segment_names
 from evenflow.state.store.opening import open_store
 from evenflow.state.store.retry import RetryingStore
 from evenflow.state.store.sealed import Place
@@ -157,7 +158,7 @@ class Loader:
             wanted = owned & (loaded.saved < epoch)
             if not wanted.any():
                 continue
-            names = Log(epoch, int(log["attempt"]), log["segments"]).names(order.prefix)
+            names = segment_names(BatchLog(epoch, int(log["attempt"]), log["segments"]), order.prefix)
             for batch in replay(store, names, wanted, units_of):
                 self._check_open()
                 process(copy, hosted, None, *hosted.unpacked(batch))

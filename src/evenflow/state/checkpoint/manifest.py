@@ -9,33 +9,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import xxhash
 
 from evenflow.errors import StoreError
+from evenflow.model.checkpoint import BatchLog, Key
 from evenflow.state.store.base import Store, corrupt
-from evenflow.state.store.blob_names import begun_name, epoch_name, log_name, parse, prefix_of, whole_name
+from evenflow.state.store.blob_names import begun_name, epoch_name, parse, prefix_of, segment_names, whole_name
 from evenflow.state.store.layout import FORMAT
-
-
-@dataclass(frozen=True, slots=True)
-class Log:
-    """All segments of one attempt at one epoch."""
-
-    epoch: int
-    attempt: int
-    segments: Mapping[str, int]
-    """By worker and incarnation, "W.I": how many."""
-
-    def names(self, prefix: str) -> list[list[str]]:
-        """The names of the segments, a list for each worker, in order: what `replay` takes."""
-        return [
-            [log_name(prefix, self.epoch, self.attempt, writer, segment) for segment in range(count)]
-            for writer, count in sorted(self.segments.items())
-        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +41,13 @@ class Manifest:
     """Of the input, that had rows and are through."""
     snapshots: tuple[str, ...] = ()
     """Names of blobs; of a unit that is in several, the one of the latest epoch counts."""
-    logs: tuple[Log, ...] = ()
+    logs: tuple[BatchLog, ...] = ()
     """Ascending by epoch."""
     kind: str = "epoch"
     """Or whole, or begun."""
     expected: int = 0
     """Of a whole attempt: how many partitions there were, with rows or without."""
-    before: tuple[int, int] | None = None
+    before: Key | None = None
     """Epoch and attempt of what it follows; None: it is the first."""
     run: str = ""
     """Which start of the query the attempt was made by."""
@@ -72,7 +56,7 @@ class Manifest:
     """Seconds since 1970; `put_manifest` fills it in."""
 
     @property
-    def key(self) -> tuple[int, int]:
+    def key(self) -> Key:
         """Which state, or which attempt, it is about."""
         return self.epoch, self.attempt
 
@@ -96,7 +80,7 @@ class Manifest:
         """All blobs it needs."""
         yield from self.snapshots
         for log in self.logs:
-            for names in log.names(self.prefix):
+            for names in segment_names(log, self.prefix):
                 yield from names
 
 
@@ -136,7 +120,7 @@ def decode(content: bytes, name: str = "") -> Manifest:
         other = "a newer one" if fields["format"] > FORMAT else "that one, or start anew in another directory"
         raise StoreError(f"blob {name} has format {fields['format']}, this evenflow reads {FORMAT}: install {other}")
     known = {key: fields[key] for key in Manifest.__dataclass_fields__ if key in fields}
-    known["logs"] = tuple(Log(log["epoch"], log["attempt"], log["segments"]) for log in fields["logs"])
+    known["logs"] = tuple(BatchLog(log["epoch"], log["attempt"], log["segments"]) for log in fields["logs"])
     known["before"] = tuple(fields["before"]) if fields["before"] is not None else None
     return Manifest(**known | {key: tuple(fields[key]) for key in ("partitions", "snapshots")})
 

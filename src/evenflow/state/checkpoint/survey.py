@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from evenflow.errors import BlobMissing, CorruptState, StoreError
+from evenflow.model.checkpoint import BatchLog
 from evenflow.state.checkpoint.chain import QUERIES, latest, missing, unfinished, vanished
-from evenflow.state.checkpoint.manifest import Log, Manifest, read_manifest
+from evenflow.state.checkpoint.manifest import Manifest, read_manifest
 from evenflow.state.checkpoint.segments import Rows, read_segment
 from evenflow.state.checkpoint.unit_snapshots import check_units, read_index
 from evenflow.state.store.base import Store
-from evenflow.state.store.blob_names import BlobName, parse
+from evenflow.state.store.blob_names import BlobName, parse, segment_names
 
 
 @dataclass(slots=True)
@@ -40,7 +41,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SnapshotBlob:
     """One blob of unit states."""
 
     name: str
@@ -77,18 +78,18 @@ def survey(store: Store) -> list[Query]:
     return [found[prefix] for prefix in sorted(found)]
 
 
-def snapshots(store: Store, manifest: Manifest) -> Iterator[Snapshot]:
+def snapshots(store: Store, manifest: Manifest) -> Iterator[SnapshotBlob]:
     """How many units each snapshot of a manifest has, and how large they are."""
     for name in manifest.snapshots:
         index = read_index(partial(store.get, name), name)
         blob = parse(name)
         nbytes = sum(entry.nbytes for entry in index.entries.values())
-        yield Snapshot(name, blob.epoch if blob else -1, len(index.entries), nbytes)
+        yield SnapshotBlob(name, blob.epoch if blob else -1, len(index.entries), nbytes)
 
 
-def count_rows(store: Store, log: Log, prefix: str) -> Iterator[tuple[str, int, int]]:
+def count_rows(store: Store, log: BatchLog, prefix: str) -> Iterator[tuple[str, int, int]]:
     """Name, bytes and rows of each segment of a log; reads them all."""
-    for names in log.names(prefix):
+    for names in segment_names(log, prefix):
         for name in names:
             content = store.get(name)
             _, records = read_segment(content, name)

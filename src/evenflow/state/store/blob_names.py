@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from evenflow.model.checkpoint import BatchLog
 from evenflow.state.store.base import OWN, part, unpart
 from evenflow.state.store.fence import split
 
@@ -61,6 +62,14 @@ def prefix_of(region: str, query: str) -> str:
 def log_name(prefix: str, epoch: int, attempt: int, writer: str, segment: int) -> str:
     """The name of a log segment; `writer` is the worker and its incarnation, "W.I"."""
     return f"{prefix}log/{epoch}.{attempt}.{writer}.{segment}"
+
+
+def segment_names(log: BatchLog, prefix: str) -> list[list[str]]:
+    """The names of a log's segments, one list for each writer, in the order in which they were written."""
+    return [
+        [log_name(prefix, log.epoch, log.attempt, writer, segment) for segment in range(count)]
+        for writer, count in sorted(log.segments.items())
+    ]
 
 
 def units_name(prefix: str, epoch: int, writer: str, number: int) -> str:

@@ -1,0 +1,102 @@
+"""What a checkpoint holds of one query and operator: values that the controller decides on and the store keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Segments = dict[str, int]
+"""By writer, "W.I" (worker W, drawn number I of its life): how many segments of its log there are."""
+Key = tuple[int, int]
+"""A batch and an attempt at it, which identify a state."""
+NOTHING: Key = (-1, 0)
+"""The state before the first batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLog:
+    """The rows that the attempt which counts has applied in one batch: the segments of its log."""
+
+    epoch: int
+    attempt: int
+    segments: Mapping[str, int]
+    """By writer, how many."""
+    partitions: tuple[int, ...] = ()
+    """Those that had rows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedUnits:
+    """A snapshot of some units as they were at the end of a batch."""
+
+    name: str
+    """Of its blob."""
+    epoch: int
+    units: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The state at the end of a batch: the snapshots and logs to read, from old to new."""
+
+    epoch: int = -1
+    attempt: int = 0
+    snapshots: tuple[SavedUnits, ...] = ()
+    logs: tuple[BatchLog, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """The batch and the attempt that it is the state after."""
+        return self.epoch, self.attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The note that an attempt has begun, put before any task of it may end: then it is known if the rest is lost."""
+
+    epoch: int = -1
+    attempt: int = 0
+    before: Key = NOTHING
+    """The state it started from."""
+    run: str = ""
+    """The start of the query that it belongs to."""
+
+    @property
+    def key(self) -> Key:
+        """The batch and the attempt."""
+        return self.epoch, self.attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The note that all partitions of an attempt are durable, put before the last of its tasks may end."""
+
+    epoch: int
+    attempt: int
+    segments: Mapping[str, int]
+    """By writer, how many."""
+    partitions: tuple[int, ...]
+    """Those that had rows."""
+    expected: int
+    """How many partitions there are, with rows or without."""
+    before: Key = NOTHING
+    """The state it started from."""
+    run: str = ""
+    """The start of the query that it belongs to."""
+
+    @property
+    def key(self) -> Key:
+        """The batch and the attempt."""
+        return self.epoch, self.attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What the store has of a query: the state at the end of some batch, whole attempts since, and the last begun."""
+
+    base: Base
+    wholes: tuple[Whole, ...] = ()
+    begun: Begun = field(default_factory=Begun)
