@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 from evenflow.rules.language import syntax as s
+from evenflow.rules.language import tree
 
 Place = tuple[int, int, int]
 EVER = 1 << 62
@@ -39,7 +40,7 @@ class Outcome:
 
 def matches(pattern: s.Pattern, rows: list[Row], lateness: int = 0) -> list[tuple[int, dict[str, int]]]:
     """The row that completes each match, and the row of each tag."""
-    atoms = s.atoms(pattern)
+    atoms = tree.atoms(pattern)
     counted = [n for n, row in enumerate(rows) if any(_alone(atom, row, atoms) for atom in atoms)]
     if not counted:
         return []
@@ -94,7 +95,7 @@ class Meaning:
                 return self.rows[n].values[column.name]
             return self.rows[env[column.owner]].values[column.name] if column.owner in env else None
 
-        return all(_holds(each, value) for each in s.conjuncts(node.filter))
+        return all(_holds(each, value) for each in tree.conjuncts(node.filter))
 
     def every(self, node, begin, env, latest, now, until) -> Outcome:
         trues: list[True_] = []
@@ -186,25 +187,25 @@ def tags(node) -> list[str]:
         return []
     if isinstance(node, s.Atom):
         return [] if node.tag is None else [node.tag, f"{node.tag}[0]"]
-    return [tag for child in s.children(node) for tag in tags(child)]
+    return [tag for child in tree.children(node) for tag in tags(child)]
 
 
 def _repeated(node, inside: bool = False) -> set[str]:
     inside = inside or isinstance(node, s.Repeat)
     if isinstance(node, s.Atom):
         return {node.tag} if inside else set()
-    return {tag for child in s.children(node) for tag in _repeated(child, inside)}
+    return {tag for child in tree.children(node) for tag in _repeated(child, inside)}
 
 
 def _alone(atom: s.Atom, row: Row, atoms: list[s.Atom]) -> bool:
     """Whether a row passes what the atom asks of it alone."""
     own = {None, atom.tag, atom.stream}
-    parts = [each for each in s.conjuncts(atom.filter) if {c.owner for c in _columns(each)} <= own]
+    parts = [each for each in tree.conjuncts(atom.filter) if {c.owner for c in _columns(each)} <= own]
     return row.stream == atom.stream and all(_holds(each, lambda column: row.values[column.name]) for each in parts)
 
 
 def _columns(node) -> list[s.Column]:
-    return [each for each in s.walk(node) if isinstance(each, s.Column)]
+    return [each for each in tree.walk(node) if isinstance(each, s.Column)]
 
 
 def _holds(condition: s.Binary, value) -> bool:

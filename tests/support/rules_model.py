@@ -4,6 +4,7 @@ import math
 import re
 
 from evenflow.rules.language import syntax as s
+from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
 from evenflow.rules.language.parser import parse
 from evenflow.rules.language.printing import show
@@ -145,7 +146,7 @@ def holds(condition, rows, made, functions):
 def made(rule, pairs, functions):
     """The aggregates of a rule over tuples of rows."""
     parts = [*rule.select, *([rule.having] if rule.having else [])]
-    nodes = [node for part in parts for node in s.walk(part) if isinstance(node, s.Aggregate)]
+    nodes = [node for part in parts for node in tree.walk(part) if isinstance(node, s.Aggregate)]
     found = {}
     for node in nodes:
         values = [1 if node.argument is None else value(node.argument, rows, {}, functions) for rows in pairs]
@@ -203,7 +204,7 @@ class Model:
         lead, other = self.sides
         if not leads(lead) and leads(other):
             lead, other = other, lead
-        aggregated = any(isinstance(node, s.Aggregate) for node in s.walk(self.rule))
+        aggregated = any(isinstance(node, s.Aggregate) for node in tree.walk(self.rule))
         out = []
         for one, two in ((lead, other), (other, lead)):
             if one is other and (aggregated or lead.source.stream == other.source.stream):
@@ -214,7 +215,7 @@ class Model:
                 pairs = [{one.alias: row, two.alias: that} for that in two.held(row, latest)]
                 pairs = [rows for rows in pairs if holds(self.rule.where, rows, {}, self.functions)]
                 if aggregated:
-                    first = [c for c in s.conjuncts(self.rule.where) if owners(c) <= {one.alias}]
+                    first = [c for c in tree.conjuncts(self.rule.where) if owners(c) <= {one.alias}]
                     if all(holds(c, {one.alias: row}, {}, self.functions) for c in first):
                         out += self.select({one.alias: row}, made(self.rule, pairs, self.functions))
                 else:
@@ -264,7 +265,7 @@ class Model:
         parts = [*self.rule.select, *([self.rule.having] if self.rule.having else [])]
         grouped = {show(each) for each in self.rule.group}
         found = {name: made(self.rule, members, self.functions) for name, members in groups.items()}
-        aggregated = any(isinstance(node, s.Aggregate) for part in parts for node in s.walk(part))
+        aggregated = any(isinstance(node, s.Aggregate) for part in parts for node in tree.walk(part))
         if aggregated and all(covered(part, grouped) for part in parts):
             return [
                 out
@@ -283,7 +284,7 @@ def leads(side):
 
 
 def owners(condition):
-    return {node.owner for node in s.walk(condition) if isinstance(node, s.Column)}
+    return {node.owner for node in tree.walk(condition) if isinstance(node, s.Column)}
 
 
 def covered(node, groups):
@@ -293,7 +294,7 @@ def covered(node, groups):
         return False
     if isinstance(node, s.Aggregate | s.Literal) or show(node) in groups:
         return True
-    return not isinstance(node, s.Column) and all(covered(child, groups) for child in s.children(node))
+    return not isinstance(node, s.Column) and all(covered(child, groups) for child in tree.children(node))
 
 
 def in_time(text, rows, keys, times, *, functions=None, streams=None, now=None):

@@ -6,6 +6,7 @@ import pytest
 
 from evenflow.errors import InvalidArgument
 from evenflow.rules.language import syntax as s
+from evenflow.rules.language import tree
 from evenflow.rules.language.errors import RuleError, Text
 from evenflow.rules.language.parser import parse
 from evenflow.rules.language.printing import KEYWORDS, show
@@ -175,8 +176,8 @@ def test_nested_too_deeply(text):
 @pytest.mark.parametrize("joint", ["or", "and"])
 def test_long_chains_are_not_deep(joint):
     rule = parse(f"select * from T where {f' {joint} '.join(f'x = {n}' for n in range(3000))}")
-    assert s.depth(rule) < 20
-    found = [node.value for node in s.walk(rule) if isinstance(node, s.Literal)]
+    assert tree.depth(rule) < 20
+    found = [node.value for node in tree.walk(rule) if isinstance(node, s.Literal)]
     assert found == list(range(3000))
 
 

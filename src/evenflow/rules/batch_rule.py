@@ -13,6 +13,7 @@ from evenflow.rules.expressions.compiling import compile_condition, compile_expr
 from evenflow.rules.expressions.frame import Columns, Frame, Moment, Results
 from evenflow.rules.expressions.outputs import canonical, output
 from evenflow.rules.language import syntax as s
+from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
 from evenflow.rules.windows.batches import Batches, Released
 from evenflow.rules.windows.groups import mixed
@@ -123,4 +124,4 @@ def _covered(node: s.Node, groups: set[str], scope: Scope) -> bool:
         return _covered(node.expression, groups, scope)
     if canonical(node, scope) in groups:  # type: ignore[arg-type]
         return True
-    return not isinstance(node, s.Column) and all(_covered(child, groups, scope) for child in s.children(node))
+    return not isinstance(node, s.Column) and all(_covered(child, groups, scope) for child in tree.children(node))

@@ -19,6 +19,7 @@ from evenflow.rules.expressions.frame import Frame, Moment, Results
 from evenflow.rules.expressions.functions import Function
 from evenflow.rules.join_rule import JoinRule
 from evenflow.rules.language import syntax as s
+from evenflow.rules.language import tree
 from evenflow.rules.language.errors import TOO_DEEP, Text
 from evenflow.rules.match_rule import MatchRule
 from evenflow.rules.patterns.matching import Patterns
@@ -60,7 +61,7 @@ class Engine:
         span = 0 if lateness is None or in_order else round(lateness * 1e6)
         self.world = World(schemas, functions, tuple(key), time is not None, span, ansi=ansi)
         judges = lateness is not None and not in_order
-        if judges or any(s.goes_by_time(rule) for _, rule in rules.values()):
+        if judges or any(tree.goes_by_time(rule) for _, rule in rules.values()):
             self.world.clock = self.world.states.share("clock", lambda: Clock(span if judges else -1))
         self.rules: dict[str, Bound] = {name: _bound(rule, text, self.world) for name, (text, rule) in rules.items()}
         self._lapsing = Lapsing(self.world.states)

@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.rules.expressions.binding import Scope
-from evenflow.rules.expressions.compiling import Compiled, Name, compile_condition, compile_expression, compile_group
+from evenflow.rules.expressions.code import Compiled, Name
+from evenflow.rules.expressions.compiling import compile_condition, compile_expression, compile_group
 from evenflow.rules.expressions.frame import Frame, Part, Results
 from evenflow.rules.expressions.functions import CHUNK
 from evenflow.rules.expressions.gathered import Gathered
 from evenflow.rules.expressions.outputs import output
 from evenflow.rules.language import syntax as s
+from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
 from evenflow.rules.windows.groups import mixed
 from evenflow.rules.windows.memory import Memory, Seen
@@ -129,7 +131,7 @@ class _Way:
     @classmethod
     def of(cls, rule: s.Rule, scope: Scope, lead: Side, other: Side, world: World, needed: set[Name]) -> _Way:
         first, known, pairwise, equal = [], [], [], {}
-        for condition in s.conjuncts(rule.where):
+        for condition in tree.conjuncts(rule.where):
             same = _same_column(condition, scope, lead, other)
             if same is not None and same[1] in world.key and same[0] == same[1]:
                 known.append(compile_expression(s.Column(lead.alias, same[0]), scope))
@@ -293,4 +295,4 @@ def _forbid_many(rule: s.Rule, text: Text, scope: Scope, other: Side, columns: A
             raise text.error(
                 f"'{other.alias}' has many rows for one trigger: its columns can stand inside aggregates only", node
             )
-        parts += [] if isinstance(node, s.Aggregate) else list(s.children(node))
+        parts += [] if isinstance(node, s.Aggregate) else list(tree.children(node))

@@ -8,6 +8,7 @@ from evenflow.rules.expressions.compiling import compile_condition
 from evenflow.rules.expressions.frame import Columns, Frame, Results
 from evenflow.rules.expressions.outputs import aggregates, output
 from evenflow.rules.language import syntax as s
+from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
 from evenflow.rules.language.printing import show
 from evenflow.rules.patterns.matching import Patterns
@@ -24,10 +25,10 @@ class MatchRule:
             raise text.error(f"{name} cannot stand in a rule over a pattern: a match has one row of each tag", node)
         if rule.group:
             raise text.error("GROUP BY cannot stand in a rule over a pattern", rule.group[0])
-        timer = next((node for node in s.walk(rule.pattern) if isinstance(node, s.Within)), None)
+        timer = next((node for node in tree.walk(rule.pattern) if isinstance(node, s.Within)), None)
         if timer is not None and not world.timed:
             raise text.error("timer:within needs the time of the rows: give time=", timer)
-        for atom in s.atoms(rule.pattern):
+        for atom in tree.atoms(rule.pattern):
             world.stream(atom.stream, atom, text)
         planned = plan(rule.pattern, world.streams, text, world.functions)
         scope = world.scope(text, planned.sources)

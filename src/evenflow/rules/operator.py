@@ -15,7 +15,7 @@ import pyarrow as pa
 from evenflow.errors import InvalidArgument
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
 from evenflow.rules.expressions.functions import normalised
-from evenflow.rules.language import syntax as s
+from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
 from evenflow.rules.language.parser import parse
 from evenflow.rules.windows.views import TIME_BATCH
@@ -76,17 +76,17 @@ class RuleOperator(KeyedOperator):
     def stream(self) -> str:
         """What the first rule calls its rows."""
         _, rule = next(iter(self._parsed.values()))
-        return rule.sources[0].stream if rule.pattern is None else s.atoms(rule.pattern)[0].stream
+        return rule.sources[0].stream if rule.pattern is None else tree.atoms(rule.pattern)[0].stream
 
     @property
     def timed(self) -> bool:
         """Whether any rule goes by time."""
-        return any(s.goes_by_time(rule) for _, rule in self._parsed.values())
+        return any(tree.goes_by_time(rule) for _, rule in self._parsed.values())
 
     @property
     def order_sensitive(self) -> bool:  # type: ignore[override]
         """Not if any order was asked for, nor if rows just pass or not."""
-        return not self._as_they_come and not all(s.looks_at_one_row(rule) for _, rule in self._parsed.values())
+        return not self._as_they_come and not all(tree.looks_at_one_row(rule) for _, rule in self._parsed.values())
 
     @property
     def batches(self) -> bool:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from evenflow.operators.keyed import Keys, Units
 from evenflow.operators.slots import Longs
-from evenflow.rules.expressions.compiling import Compiled, Name
+from evenflow.rules.expressions.code import Compiled, Name
 
 T = TypeVar("T")
 Places = npt.NDArray[np.int64]

@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from evenflow.operators.declared import as_new
 from evenflow.rules.expressions.binding import Scope
-from evenflow.rules.expressions.compiling import Compiled, Name, Values, compile_condition, compile_expression
+from evenflow.rules.expressions.code import Compiled, Name, Values
+from evenflow.rules.expressions.compiling import compile_condition, compile_expression
 from evenflow.rules.language import syntax as s
+from evenflow.rules.language import tree
 from evenflow.rules.language.printing import show
 
 
@@ -84,7 +86,7 @@ def _expanded(item: s.Star | s.Item, scope: Scope, stars: Mapping[str, str]) -> 
 def aggregates(rule: s.Rule) -> dict[str, s.Aggregate]:
     """The aggregates in the select list and in HAVING, by their text."""
     parts = [*rule.select, *([] if rule.having is None else [rule.having])]
-    found = [node for part in parts for node in s.walk(part) if isinstance(node, s.Aggregate)]
+    found = [node for part in parts for node in tree.walk(part) if isinstance(node, s.Aggregate)]
     return {show(node): node for node in found}
 
 

@@ -10,6 +10,7 @@ from lark import Token, Transformer, v_args
 from lark.tree import Meta
 
 from evenflow.rules.language import syntax as s
+from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
 
 SECONDS = {"ms": 1e-3, "mi": 60, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -131,10 +132,10 @@ class Builder(Transformer[Token, Any]):
     # Expressions
 
     def disjunction(self, meta: Meta, parts: list[Any]) -> s.Expression:
-        return s.chained("or", parts, **_at(meta))
+        return tree.chained("or", parts, **_at(meta))
 
     def conjunction(self, meta: Meta, parts: list[Any]) -> s.Expression:
-        return s.chained("and", parts, **_at(meta))
+        return tree.chained("and", parts, **_at(meta))
 
     def negation(self, meta: Meta, parts: list[Any]) -> s.Unary:
         return s.Unary("not", parts[-1], **_at(meta))

@@ -11,6 +11,7 @@ from lark import Lark, UnexpectedCharacters, UnexpectedInput
 from lark.exceptions import VisitError
 
 from evenflow.rules.language import syntax as s
+from evenflow.rules.language import tree
 from evenflow.rules.language.building import Builder
 from evenflow.rules.language.errors import TOO_DEEP, RuleError, Text
 
@@ -32,7 +33,7 @@ def parse(text: str | Text) -> s.Rule:
         if isinstance(cause, RecursionError):
             raise source.error_at(TOO_DEEP, 0, 0) from None
         raise cause from None
-    if s.depth(rule) > DEEPEST:
+    if tree.depth(rule) > DEEPEST:
         raise source.error_at(TOO_DEEP, 0, 0)
     return rule
 

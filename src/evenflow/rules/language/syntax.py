@@ -11,8 +11,7 @@ what they apply to; `and`; `or`; `->`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev")
@@ -246,69 +245,3 @@ class Rule(Node):
     where: Expression | None = None
     group: tuple[Expression, ...] = ()
     having: Expression | None = None
-
-
-def children(node: Node) -> Iterator[Node]:
-    """The nodes right below."""
-    for part in fields(node):
-        yield from _nodes(getattr(node, part.name))
-
-
-def _nodes(value: object) -> Iterator[Node]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from _nodes(each)
-
-
-def walk(node: Node) -> Iterator[Node]:
-    """The node and all below it."""
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting += reversed(list(children(node)))
-
-
-def depth(node: Node) -> int:
-    """How many nodes stand one below the other."""
-    levels, row = 0, [node]
-    while row:
-        levels, row = levels + 1, [child for each in row for child in children(each)]
-    return levels
-
-
-def chained(operator: str, parts: Sequence[Expression], **place: int) -> Expression:
-    """Conditions joined by `and` or `or`, in halves: a long chain is not deep."""
-    if len(parts) == 1:
-        return parts[0]
-    half = (len(parts) + 1) // 2
-    left, right = chained(operator, parts[:half], **place), parts[half:]
-    return Binary(operator, left, chained(operator, right, line=right[0].line, column=right[0].column), **place)
-
-
-def conjuncts(expression: Expression | None) -> list[Expression]:
-    """The parts of a condition that are joined by `and`; none for no condition."""
-    if expression is None:
-        return []
-    if isinstance(expression, Binary) and expression.operator == "and":
-        return conjuncts(expression.left) + conjuncts(expression.right)
-    return [expression]
-
-
-def atoms(pattern: Pattern) -> list[Atom]:
-    """The atoms of a pattern, as they stand in its text."""
-    return [node for node in walk(pattern) if isinstance(node, Atom)]
-
-
-def goes_by_time(rule: Rule) -> bool:
-    """Whether the rows of a rule need a time."""
-    nodes = walk(rule)
-    return any(isinstance(node, Within) or (isinstance(node, View) and "time" in node.name.lower()) for node in nodes)
-
-
-def looks_at_one_row(rule: Rule) -> bool:
-    """Whether what comes of a row depends on no other."""
-    plain = rule.pattern is None and len(rule.sources) == 1 and not rule.sources[0].views
-    return plain and not any(isinstance(node, Aggregate) for node in walk(rule))

@@ -54,7 +54,7 @@ import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
 from evenflow.operators.keyed import Keys, Origin, Units
-from evenflow.rules.expressions.compiling import Name
+from evenflow.rules.expressions.code import Name
 from evenflow.rules.expressions.functions import Function
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import Text

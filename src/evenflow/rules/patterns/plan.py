@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from evenflow.errors import nearest
 from evenflow.rules.expressions.binding import Scope, matching
-from evenflow.rules.expressions.compiling import Compiled, Name, compile_condition
+from evenflow.rules.expressions.code import Compiled, Name
+from evenflow.rules.expressions.compiling import compile_condition
 from evenflow.rules.expressions.functions import Function
 from evenflow.rules.language import syntax as s
+from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
 from evenflow.rules.patterns.parts import And, Atom, Every, Followed, Not, Or, Part, Repeat, Within
 
@@ -199,7 +201,7 @@ class _Planner:
         names = frozenset({own, stream}) - known.keys()
         alone: list[s.Expression] = []
         together: list[s.Expression] = []
-        for condition in s.conjuncts(node.filter):
+        for condition in tree.conjuncts(node.filter):
             columns = compile_condition(condition, scope).columns
             (alone if all(owner in names for owner, _ in columns) else together).append(condition)
         bounds = [bound for bound in (_bound(condition, scope, names) for condition in together) if bound is not None]
@@ -262,4 +264,4 @@ def _bound(condition: s.Expression, scope: Scope, own: frozenset[str]) -> Bound 
 def _joined(conditions: list[s.Expression], scope: Scope) -> Compiled | None:
     if not conditions:
         return None
-    return compile_condition(s.chained("and", conditions), scope)
+    return compile_condition(tree.chained("and", conditions), scope)

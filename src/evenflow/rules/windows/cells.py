@@ -14,7 +14,7 @@ from evenflow.operators.combining import COUNT, MAX, MEAN, MIN, STD, SUM
 from evenflow.operators.compiled import readable
 from evenflow.operators.measures import Measure, measure
 from evenflow.operators.rings import Rings, Totals
-from evenflow.rules.expressions.compiling import Compiled
+from evenflow.rules.expressions.code import Compiled
 from evenflow.rules.expressions.frame import Intake, Part
 from evenflow.rules.windows.clock import Counter, Numbers
 from evenflow.rules.windows.grouped import Grouped

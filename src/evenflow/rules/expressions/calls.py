@@ -1,0 +1,92 @@
+"""Calls of functions in expressions: the user's own, and those that every rule has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from evenflow.rules.expressions.arithmetic import common_type
+from evenflow.rules.expressions.binding import Scope
+from evenflow.rules.expressions.code import Compiled, Values, cast, columns_of, make, require, require_bytewise
+from evenflow.rules.expressions.constants import both_ways, range_of
+from evenflow.rules.expressions.functions import Builtin, Function, call, call_pairs, rounded
+from evenflow.rules.expressions.gathered import Gathered, as_numpy
+from evenflow.rules.language import syntax as s
+from evenflow.rules.language.printing import show
+
+
+def compile_call(
+    node: s.Call, name: str, function: Function | Builtin, parts: list[Compiled], scope: Scope
+) -> Compiled:
+    """A call of `function`, known as `name`, with compiled arguments."""
+    if isinstance(function, Builtin):
+        return _builtin(node, name, function, parts, scope)
+    if not parts:
+        raise scope.text.error(f"function '{name}' is called without arguments: give it at least one column", node)
+    takers = [_taker(argument, part, scope) for argument, part in zip(node.arguments, parts, strict=True)]
+    plain = all(isinstance(argument, s.Column) for argument in node.arguments)
+    names = [scope.column(each)[:2] for each in node.arguments if isinstance(each, s.Column)]
+    prepares = plain and hasattr(function.callable, "prepare")
+
+    def run(values: Values, rows: int) -> pa.Array:
+        pairs = [value for each in names if isinstance(value := values[each], Gathered)] if prepares else []
+        if pairs and len(pairs) == len(names):
+            return call_pairs(name, scope.text.title, function, pairs)
+        given = [taker(values, rows) for taker in takers]
+        return call(name, scope.text.title, function, given, rows)
+
+    return Compiled(function.type, columns_of(parts), run, True)
+
+
+def _taker(argument: s.Expression, part: Compiled, scope: Scope) -> Callable[[Values, int], Any]:
+    """How a user's function gets an argument: as a numpy array, or as one value for all rows."""
+    key = scope.column(argument)[:2] if isinstance(argument, s.Column) else None
+
+    def take(values: Values, rows: int) -> Any:
+        value = values[key] if key is not None else part.run(values, rows)
+        if isinstance(value, Gathered):
+            return value.objects()
+        return value.as_py() if isinstance(value, pa.Scalar) else as_numpy(value)
+
+    return take
+
+
+def _builtin(node: s.Call, name: str, function: Builtin, parts: list[Compiled], scope: Scope) -> Compiled:
+    if not function.least <= len(parts) <= function.most:
+        wanted = str(function.least) if function.least == function.most else f"{function.least} to {function.most}"
+        raise scope.text.error(f"{name} takes {wanted} arguments, here are {len(parts)}", node)
+    if function.takes:
+        for argument, part in zip(node.arguments, parts, strict=True):
+            require(name, argument, part, function.takes, scope)
+    if name == "nullif":
+        require_bytewise(node, parts, scope)
+    if name == "round" and len(parts) == 2:
+        digits = _digits(node.arguments[1], parts.pop(), scope)
+        function = replace(function, apply=lambda value: rounded(value, digits))
+    if function.common:
+        return both_ways(parts, range_of, lambda given: _applied(node, name, function, given, scope))
+    return _applied(node, name, function, parts, scope)
+
+
+def _applied(node: s.Call, name: str, function: Builtin, parts: Sequence[Compiled], scope: Scope) -> Compiled:
+    if function.common:
+        kind = common_type([part.type for part in parts])
+        if kind is None:
+            kinds = " and ".join(str(part.type) for part in parts)
+            raise scope.text.error(f"{name} needs arguments of one type, these are {kinds}", node)
+        parts = [cast(part, kind) for part in parts]
+    if function.takes:
+        null_as = pa.float64() if function.takes == "number" else pa.string()
+        parts = [cast(part, null_as) if pa.types.is_null(part.type) else part for part in parts]
+    return make(scope, node, parts, function.apply)
+
+
+def _digits(node: s.Expression, part: Compiled, scope: Scope) -> int:
+    """The second argument of `round`, which is a constant."""
+    value = None if part.columns or part.calls else part.run({}, 1).as_py()
+    if not isinstance(value, int) or not -308 <= value <= 308:
+        raise scope.text.error(f"round takes a whole number of digits from -308 to 308, not {show(node)}", node)
+    return value
