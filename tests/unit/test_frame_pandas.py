@@ -10,7 +10,7 @@ import pytest
 
 from evenflow.errors import FunctionError
 from evenflow.operators.conform import conform
-from evenflow.operators.frame import to_arrow, to_pandas
+from evenflow.operators.pandas_frames import to_arrow, to_pandas
 
 ZONE = "Europe/Berlin"
 INSTANT = pa.timestamp("us", ZONE)

@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from evenflow.errors import FunctionError, InvalidArgument
 
 MICROSECONDS = pa.timestamp("us")
+EVER = np.iinfo(np.int64).min
+"""A time before all times."""
 MOST_SECONDS = (2**63 - 1) // 1_000_000
 """From 1970 on, or before it, that are microseconds in 64 bits."""
 
@@ -81,3 +83,7 @@ def locked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     array = np.ascontiguousarray(array).view()
     array.flags.writeable = False
     return array
+
+
+NO_TIMES = locked(np.empty(0, np.int64))
+"""The times of rows that have none."""

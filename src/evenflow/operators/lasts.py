@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operators.compiled import compiled, grown
+from evenflow.operators.compiled import compiled
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.slots import KEY_BYTES, Longs, Slots
-from evenflow.operators.store import Store, from_bytes, joined, to_bytes
+from evenflow.operators.row_store import RowStore, from_bytes, joined, to_bytes
+from evenflow.operators.slots import KEY_BYTES, Longs, Slots, fitted
 
 
 class Lasts:
@@ -20,7 +20,7 @@ class Lasts:
     def __init__(self) -> None:
         self.slots = Slots()
         self.place = np.full(self.slots.capacity, -1, np.int64)
-        self.store = Store()
+        self.store = RowStore()
 
     def push(self, units: Units, keys: Keys, column: pa.Array, valid: npt.NDArray[np.bool_]) -> pa.Array:
         """The last value after each row."""
@@ -91,8 +91,7 @@ class Lasts:
         self.place[live] = np.arange(len(live))
 
     def _fit(self) -> None:
-        if len(self.place) < self.slots.capacity:
-            self.place = grown(self.place, self.slots.capacity, -1)
+        self.place = fitted(self.place, self.slots, -1)
 
 
 def _table(column: pa.Array) -> pa.Table:

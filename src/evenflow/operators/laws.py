@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import pickle
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,18 +13,10 @@ import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
 from evenflow.operators.keyed import KeyedOperator
+from evenflow.operators.law_runs import LawRun, Places, bag, same, same_table
 
-Places = npt.NDArray[np.int64]
 NULL_HASH = 42
 """What Spark's xxhash64 makes of null."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Result rows, sorted by the row they come from; `origin` is None if some batch did not tell."""
-
-    rows: pa.Table
-    origin: Places | None
 
 
 class Trial:
@@ -83,7 +72,7 @@ class Trial:
                 whole, moved, "move", "its results change when units are moved: extract or install loses state"
             )
 
-    def _check_schema(self, whole: Outcome) -> None:
+    def _check_schema(self, whole: LawRun) -> None:
         try:
             schema = self.operator.schema(self.schema)
         except NotImplementedError:
@@ -91,12 +80,12 @@ class Trial:
         if self.rows.num_rows and not whole.rows.schema.equals(schema):
             self._fail("operator", f"schema() tells\n{schema}\nand results have\n{whole.rows.schema}")
 
-    def _check_columns(self, whole: Outcome) -> None:
+    def _check_columns(self, whole: LawRun) -> None:
         """What `reads` and `adds` promise; without them there is nothing to check."""
         rows, read = self.rows, list(self.operator.reads(self.rows.schema))
         if self.operator.adds:
             own = whole.rows.select(list(range(min(len(self.schema), whole.rows.num_columns))))
-            if not _same_table(own, pa.Table.from_batches([rows.select(range(len(self.schema)))])):
+            if not same_table(own, pa.Table.from_batches([rows.select(range(len(self.schema)))])):
                 self._fail("columns", "it says that it only adds columns, and its results do not begin with its rows")
         if len(read) == rows.num_columns:
             return
@@ -111,11 +100,11 @@ class Trial:
         finally:
             self.rows = rows
         if self.operator.adds:
-            whole = Outcome(_after(whole.rows, self.schema.names), whole.origin)
-            partial = Outcome(_after(partial.rows, self.schema.names), partial.origin)
+            whole = LawRun(_after(whole.rows, self.schema.names), whole.origin)
+            partial = LawRun(_after(partial.rows, self.schema.names), partial.origin)
         self._compare(whole, partial, "columns", "its results change when it is given only the columns it reads")
 
-    def _check_units(self, whole: Outcome) -> None:
+    def _check_units(self, whole: LawRun) -> None:
         alone = self._gather(
             part
             for unit in range(self.count)
@@ -129,15 +118,19 @@ class Trial:
         owner = self.random.integers(0, len(copies), self.count)
         begun = np.zeros(self.count, np.bool_)
         for batch in self._cut(places):
-            for unit in np.flatnonzero(self.random.random(self.count) < 0.5).tolist():
-                target = int(self.random.integers(0, len(copies)))
-                self._move(unit, copies[owner[unit]], copies[target], bool(begun[unit]))
-                owner[unit] = target
+            self._shuffle(copies, owner, begun)
             for place, copy in enumerate(copies):
                 yield from self._process(copy, batch[owner[self.units[batch]] == place])
             begun[self.units[batch]] = True
         for unit in range(self.count):
             self._move(unit, copies[owner[unit]], copies[0], bool(begun[unit]))
+
+    def _shuffle(self, copies: list[KeyedOperator], owner: Places, begun: npt.NDArray[np.bool_]) -> None:
+        """Move about half of the units, each to a copy drawn at random; `owner` is brought up to date."""
+        for unit in np.flatnonzero(self.random.random(self.count) < 0.5).tolist() if len(copies) > 1 else ():
+            target = int(self.random.integers(0, len(copies)))
+            self._move(unit, copies[owner[unit]], copies[target], bool(begun[unit]))
+            owner[unit] = target
 
     def _move(self, unit: int, source: KeyedOperator, target: KeyedOperator, begun: bool) -> None:
         self._check_sizes(source)
@@ -201,35 +194,35 @@ class Trial:
             self._fail("origin", "origins fall: give results in the order of the rows they come from")
         return origin
 
-    def _gather(self, parts: Iterable[tuple[pa.RecordBatch, Places | None]]) -> Outcome:
+    def _gather(self, parts: Iterable[tuple[pa.RecordBatch, Places | None]]) -> LawRun:
         batches, origins = zip(*parts, strict=True)
         for batch in batches:
             if not batch.schema.equals(batches[0].schema):
                 self._fail("operator", f"results differ in their columns:\n{batches[0].schema}\nand\n{batch.schema}")
         rows = pa.Table.from_batches(list(batches))
         if any(origin is None for origin in origins):
-            return Outcome(rows, None)
+            return LawRun(rows, None)
         origin = np.concatenate(origins)
         order = np.argsort(origin, kind="stable")
-        return Outcome(rows.take(pa.array(order)), origin[order])
+        return LawRun(rows.take(pa.array(order)), origin[order])
 
-    def _compare(self, expected: Outcome, found: Outcome, law: str, wrong: str) -> None:
+    def _compare(self, expected: LawRun, found: LawRun, law: str, wrong: str) -> None:
         if expected.origin is None or found.origin is None:
             if bag(expected.rows) != bag(found.rows):
                 self._fail(law, f"{wrong} (in some unit: results do not tell the rows they come from)")
             return
-        if np.array_equal(expected.origin, found.origin) and _same_table(expected.rows, found.rows):
+        if np.array_equal(expected.origin, found.origin) and same_table(expected.rows, found.rows):
             return
         for unit in range(self.count):
             ours, theirs = self._part(expected, unit), self._part(found, unit)
-            if not _same(ours, theirs):
+            if not same(ours, theirs):
                 if bag(expected.rows) == bag(found.rows):
                     law, wrong = "origin", "the same results are said to come from other rows"
-                place = next(i for i in range(len(ours) + 1) if not _same(ours[i : i + 1], theirs[i : i + 1]))
+                place = next(i for i in range(len(ours) + 1) if not same(ours[i : i + 1], theirs[i : i + 1]))
                 one, other = (str(rows[place : place + 1])[1:-1] or "nothing" for rows in (ours, theirs))
                 self._fail(law, f"{wrong}; (row, result) {one:.300} became {other:.300}", unit)
 
-    def _part(self, outcome: Outcome, unit: int) -> list[Any]:
+    def _part(self, outcome: LawRun, unit: int) -> list[Any]:
         """(place, result) of a unit's rows."""
         assert outcome.origin is not None
         places = np.flatnonzero(self.units[outcome.origin] == unit)
@@ -267,43 +260,3 @@ def _hash(rows: pa.RecordBatch, name: str) -> npt.NDArray[np.uint64]:
     hashes: npt.NDArray[np.uint64] = pd.util.hash_array(text, categorize=False)
     hashes[~column.is_valid().to_numpy(zero_copy_only=False)] = NULL_HASH
     return hashes
-
-
-def _same_table(one: pa.Table, other: pa.Table) -> bool:
-    """Whether tables are equal at a glance; False says nothing."""
-    if one.schema != other.schema or one.num_rows != other.num_rows:
-        return False
-    return all(_same_column(a, b) for a, b in zip(one.columns, other.columns, strict=True))
-
-
-def _same_column(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
-    if not pa.types.is_floating(one.type):
-        return bool(one.equals(other))
-    a, b = one.to_numpy(), other.to_numpy()
-    return bool(one.is_valid().equals(other.is_valid()) and np.array_equal(a, b, equal_nan=True))
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two values are equal, floats to nine digits; NaN equals NaN."""
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other or (one != one and other != other) or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(part, other[name]) for name, part in one.items())
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other)
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {name: _rounded(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_rounded(part) for part in value]
-    return value
-
-
-def bag(rows: pa.Table) -> Counter[str]:
-    """The rows without their order, floats to six digits."""
-    return Counter(repr(_rounded(row)) for row in rows.to_pylist())

@@ -24,6 +24,8 @@ class MapOperator:
         """One batch in, one batch of the declared schema out."""
         if self._form == "arrow":
             return conform(self._function(batch), self._schema)
-        from evenflow.operators import frame  # pandas weighs 40 MB: only those who ask for it pay
+        from evenflow.operators import pandas_frames  # pandas weighs 40 MB: only those who ask for it pay
 
-        return conform(frame.to_arrow(self._function(frame.to_pandas(batch)), self._schema), self._schema)
+        return conform(
+            pandas_frames.to_arrow(self._function(pandas_frames.to_pandas(batch)), self._schema), self._schema
+        )

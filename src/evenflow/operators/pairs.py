@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.operators.columns import EVER
 from evenflow.operators.compiled import compiled, grown
 from evenflow.operators.keyed import Keys, Origin, Units
-from evenflow.operators.slots import KEY_BYTES, Longs, Slots
-from evenflow.operators.store import Store, from_bytes, to_bytes
+from evenflow.operators.row_store import RowStore, from_bytes, to_bytes
+from evenflow.operators.slots import KEY_BYTES, Longs, Slots, fitted
 
-EVER = np.iinfo(np.int64).min
 ENDLESS = 1 << 62
 
 
@@ -29,7 +29,7 @@ class Pairs:
         self.slots = Slots()
         self.newest = np.full((self.slots.capacity, 2), -1, np.int64)
         self.latest = np.full(self.slots.capacity, EVER, np.int64)
-        self.store = Store()
+        self.store = RowStore()
         self.older = np.empty(1024, np.int64)
         self.clock = np.empty(1024 if span else 0, np.int64)
         self.full, self.gone = 1024, 0
@@ -116,9 +116,8 @@ class Pairs:
         self.full, self.gone = 2 * len(rows) + 1024, 0
 
     def _fit(self) -> None:
-        if len(self.latest) < self.slots.capacity:
-            self.newest = grown(self.newest, self.slots.capacity, -1)
-            self.latest = grown(self.latest, self.slots.capacity, EVER)
+        self.newest = fitted(self.newest, self.slots, -1)
+        self.latest = fitted(self.latest, self.slots, EVER)
 
 
 @compiled
@@ -150,15 +149,21 @@ def _match(slots, sides, base, at, used, most, span, newest, latest, older, cloc
             pairs[low, 1 - side], pairs[high, 1 - side] = pairs[high, 1 - side], pairs[low, 1 - side]
             low += 1
             high -= 1
-        newer, place = -1, newest[slot, side]
-        while span and place >= 0 and clock[place] > clock[number]:
-            newer, place = place, older[place]
-        older[number] = place
-        if newer < 0:
-            newest[slot, side] = number
-        else:
-            older[newer] = number
+        insert(slot, side, number, span, newest, older, clock)
     return len(slots), used
+
+
+@compiled
+def insert(slot, side, number, span, newest, older, clock):  # type: ignore[no-untyped-def]
+    """Put row `number` into a slot's list: before rows of a later time if there is a `span`, else as the newest."""
+    newer, place = -1, newest[slot, side]
+    while span and place >= 0 and clock[place] > clock[number]:
+        newer, place = place, older[place]
+    older[number] = place
+    if newer < 0:
+        newest[slot, side] = number
+    else:
+        older[newer] = number
 
 
 @compiled

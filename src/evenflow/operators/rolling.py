@@ -7,17 +7,15 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
 from evenflow.operators.adding import Adding, column_type, rehearse, sample
-from evenflow.operators.columns import locked, microseconds, require_time, validity
+from evenflow.operators.columns import NO_TIMES, microseconds, require_time, validity
 from evenflow.operators.keyed import Keys, Units
 from evenflow.operators.measures import Measure, measure
 
 NAMES = ("count", "sum", "mean", "min", "max", "std")
-NO_TIMES = locked(np.empty(0, np.int64))
 
 
 class _Aggregate(Adding):
@@ -67,7 +65,7 @@ class Running(_Aggregate):
 
     def __init__(self, column: str, *, into: str | None = None) -> None:
         super().__init__(column, f"{column}_{self.name}" if into is None else into)
-        from evenflow.operators.rings import Totals  # numba comes with it: only those who use it pay
+        from evenflow.operators.totals import Totals  # numba comes with it: only those who use it pay
 
         self._state = Totals(NAMES.index(self.name))
 

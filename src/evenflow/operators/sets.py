@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.operators.compiled import compiled, grown
+from evenflow.operators.compiled import compiled
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.slots import KEY_BYTES, Longs, Slots
+from evenflow.operators.slots import KEY_BYTES, Longs, Slots, fitted
 
 
 class Sets:
@@ -56,10 +56,8 @@ class Sets:
         return self.slots.per_unit(units, key + member * self.count[self.slots.of(units)])
 
     def _fit(self) -> None:
-        if len(self.seen) < self.members.capacity:
-            self.seen = grown(self.seen, self.members.capacity)
-        if len(self.count) < self.slots.capacity:
-            self.count = grown(self.count, self.slots.capacity)
+        self.seen = fitted(self.seen, self.members)
+        self.count = fitted(self.count, self.slots)
 
 
 @compiled

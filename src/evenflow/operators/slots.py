@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -123,6 +125,11 @@ class Slots:
         self.left[0] = old
         self.table = np.zeros(2 * capacity, np.int32)
         _enter(np.arange(old, dtype=np.int32), *self._map)
+
+
+def fitted(array: npt.NDArray[Any], slots: Slots, fill: float = 0) -> npt.NDArray[Any]:
+    """`array` with a row for every slot; new rows hold `fill`. Nothing else may refer to `array`."""
+    return array if len(array) == slots.capacity else grown(array, slots.capacity, fill)
 
 
 @compiled

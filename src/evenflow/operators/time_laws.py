@@ -14,7 +14,8 @@ from evenflow.errors import InvalidArgument
 from evenflow.operators.adding import column_type
 from evenflow.operators.columns import microseconds, require_time
 from evenflow.operators.keyed import KeyedOperator, Units, overrides
-from evenflow.operators.laws import Trial, bag
+from evenflow.operators.law_runs import bag
+from evenflow.operators.laws import Trial
 
 TOLD = 6
 """How often the time is told in one run."""
@@ -85,13 +86,6 @@ class TimeTrial(Trial):
                 for number, copy in enumerate(copies):
                     results += self._tell(copy, now, units[owner[units] == number])
         return results
-
-    def _shuffle(self, copies: list[KeyedOperator], owner: npt.NDArray[np.int64], begun: npt.NDArray[np.bool_]) -> None:
-        """Hand some units from one copy to another."""
-        for unit in np.flatnonzero(self.random.random(self.count) < 0.5).tolist() if len(copies) > 1 else ():
-            target = int(self.random.integers(0, len(copies)))
-            self._move(unit, copies[owner[unit]], copies[target], bool(begun[unit]))
-            owner[unit] = target
 
     def _tell(self, copy: KeyedOperator, now: int | None, units: Units) -> Counter[str]:
         """What a copy says to the time, or to the end of its rows."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.compiling import compile_condition, compile_expression, compile_group
-from evenflow.rules.expressions.frame import Columns, Frame, Moment, Results
+from evenflow.rules.expressions.frame import Columns, Moment, Results, RuleFrame
 from evenflow.rules.expressions.outputs import canonical, output
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
@@ -52,7 +52,7 @@ class BatchRule:
         now = [*self._inner, *([] if side.intake.condition is None else [side.intake.condition])]
         self.reads = later | named | {name for part in now for _, name in part.columns}
 
-    def process(self, frame: Frame) -> Results:
+    def process(self, frame: RuleFrame) -> Results:
         """What comes of the batches that end with rows."""
         released = frame.once(("batches", self._label), lambda: self._push(frame))
         if released is None:
@@ -87,7 +87,7 @@ class BatchRule:
             columns, batch = columns.at(index), batch[index]
         return Results(self.output.select(columns, len(batch)), released.ends[batch])
 
-    def _push(self, frame: Frame) -> Released | None:
+    def _push(self, frame: RuleFrame) -> Released | None:
         part = self._side.intake.part(frame)
         keys = mixed(part.of(frame.keys), [each.evaluate(part.columns, part.count) for each in self._inner])
         times, marks = part.of(frame.times), part.of(frame.latest) - self._lateness

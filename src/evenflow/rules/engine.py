@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.adding import column_type
-from evenflow.operators.columns import locked, microseconds, require_time
+from evenflow.operators.columns import NO_TIMES, locked, microseconds, require_time
 from evenflow.operators.declared import as_new, as_struct
 from evenflow.operators.keyed import Keys, Origin, Units
 from evenflow.rules.batch_rule import BatchRule
-from evenflow.rules.expressions.frame import Frame, Moment, Results
+from evenflow.rules.expressions.frame import Moment, Results, RuleFrame
 from evenflow.rules.expressions.functions import Function
 from evenflow.rules.join_rule import JoinRule
 from evenflow.rules.language import syntax as s
@@ -27,10 +27,9 @@ from evenflow.rules.stream_rule import StreamRule
 from evenflow.rules.windows.batches import NEVER
 from evenflow.rules.windows.clock import Clock
 from evenflow.rules.windows.lapsing import Lapsing
-from evenflow.rules.world import Bound, World
+from evenflow.rules.world import BoundRule, World
 
 RULE, LATE = "rule", "late"
-NO_TIMES = locked(np.empty(0, np.int64))
 
 
 class Engine:
@@ -63,7 +62,9 @@ class Engine:
         judges = lateness is not None and not in_order
         if judges or any(tree.goes_by_time(rule) for _, rule in rules.values()):
             self.world.clock = self.world.states.share("clock", lambda: Clock(span if judges else -1))
-        self.rules: dict[str, Bound] = {name: _bound(rule, text, self.world) for name, (text, rule) in rules.items()}
+        self.rules: dict[str, BoundRule] = {
+            name: _bound(rule, text, self.world) for name, (text, rule) in rules.items()
+        }
         self._lapsing = Lapsing(self.world.states)
         self.late = 0
         self._rows = rows
@@ -90,7 +91,7 @@ class Engine:
                 rows, origin = rows.take(here), np.flatnonzero(~found)
                 units, keys, times, latest = units[origin], keys[origin], times[origin], latest[origin]
                 self.late += len(late)
-        frame = Frame(rows, units, keys, locked(times), locked(latest), self._numbers(rows))
+        frame = RuleFrame(rows, units, keys, locked(times), locked(latest), self._numbers(rows))
         results = {name: rule.process(frame) for name, rule in self.rules.items()}
         self._tidy()
         if behind is None and not self._named:
@@ -127,11 +128,8 @@ class Engine:
         results = {name: result for name, result in ends.items() if result is not None}
         if not results:
             return None
-        times = np.concatenate([result.places for result in results.values()])
-        columns = zip(*(self._wide(name, result) for name, result in results.items()), strict=True)
-        order = pa.array(np.argsort(times, kind="stable"))
-        arrays = [pa.concat_arrays(pieces).take(order) for pieces in columns]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        parts = [self._wide(name, result) for name, result in results.items()]
+        return self._in_order(parts, [result.places for result in results.values()])[0]
 
     def _tidy(self) -> None:
         for state in self.world.states:
@@ -149,6 +147,10 @@ class Engine:
             row = self._late_column(behind)
             parts.append([row if field.name == LATE else pa.nulls(len(late), field.type) for field in self.schema])
             places.append(late)
+        return self._in_order(parts, places)
+
+    def _in_order(self, parts: list[list[pa.Array]], places: list[Origin]) -> tuple[pa.RecordBatch, Origin]:
+        """The rows of all parts as one batch, sorted by their places; equal places in the order of the parts."""
         whole = np.concatenate(places)
         columns = [pa.concat_arrays(pieces) for pieces in zip(*parts, strict=True)]
         if len(parts) > 1:
@@ -232,7 +234,7 @@ def _columns(rows: pa.Schema, stream: str, names: Sequence[str]) -> pa.Schema:
     return pa.schema([rows.field(name).with_nullable(True) for name in there])
 
 
-def _bound(rule: s.Rule, text: Text, world: World) -> Bound:
+def _bound(rule: s.Rule, text: Text, world: World) -> BoundRule:
     """Bind one rule."""
     try:
         return _of_kind(rule, text, world)
@@ -240,7 +242,7 @@ def _bound(rule: s.Rule, text: Text, world: World) -> Bound:
         raise text.error_at(TOO_DEEP, 0, 0) from None
 
 
-def _of_kind(rule: s.Rule, text: Text, world: World) -> Bound:
+def _of_kind(rule: s.Rule, text: Text, world: World) -> BoundRule:
     if rule.pattern is not None:
         return MatchRule(rule, text, world)
     if len(rule.sources) > 2:

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.code import Compiled, Name
 from evenflow.rules.expressions.compiling import compile_condition, compile_expression, compile_group
-from evenflow.rules.expressions.frame import Frame, Part, Results
+from evenflow.rules.expressions.frame import FramePart, Results, RuleFrame
 from evenflow.rules.expressions.functions import CHUNK
-from evenflow.rules.expressions.gathered import Gathered
+from evenflow.rules.expressions.gathered import Gathered, one_array
 from evenflow.rules.expressions.outputs import output
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
@@ -29,7 +29,7 @@ from evenflow.rules.world import Side, World, aggregated
 
 BYTES = 64 << 20
 """Text that is copied out at a time, at most."""
-Pairs = dict[Name, Gathered]
+PairColumns = dict[Name, Gathered]
 
 
 class JoinRule:
@@ -71,7 +71,7 @@ class JoinRule:
         values = [made.value.columns for made in self._values.values() if made.value is not None]
         return set(self.output.columns).union(*values)
 
-    def process(self, frame: Frame) -> Results:
+    def process(self, frame: RuleFrame) -> Results:
         """A row for each trigger, or for each pair."""
         results = [self._triggers(frame, way) if self._values else self._pairs(frame, way) for way in self._ways]
         if len(results) == 1:
@@ -81,7 +81,7 @@ class JoinRule:
         columns = [pa.concat_arrays(parts) for parts in zip(*(result.columns for result in results), strict=True)]
         return Results([column.take(order) for column in columns], places[order.to_numpy()])
 
-    def _triggers(self, frame: Frame, way: _Way) -> Results:
+    def _triggers(self, frame: RuleFrame, way: _Way) -> Results:
         part = way.lead.intake.part(frame)
         rows = way.triggers(part)
         reductions = {name: Reduction(made, len(rows)) for name, made in self._values.items()}
@@ -95,7 +95,7 @@ class JoinRule:
             columns, places = columns.at(index), places[index]
         return Results(self.output.select(columns, len(places)), places)
 
-    def _pairs(self, frame: Frame, way: _Way) -> Results:
+    def _pairs(self, frame: RuleFrame, way: _Way) -> Results:
         part = way.lead.intake.part(frame)
         rows = way.triggers(part)
         chosen: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
@@ -171,18 +171,18 @@ class _Way:
         parts += [side.intake.condition for side in (self.lead, self.other) if side.intake.condition is not None]
         return {name for part in parts for _, name in part.columns}
 
-    def triggers(self, part: Part) -> npt.NDArray[np.int64]:
+    def triggers(self, part: FramePart) -> npt.NDArray[np.int64]:
         """The rows of the part that pass the conditions on them alone."""
         passing = np.ones(part.count, np.bool_)
         for condition in self.first:
             passing &= condition.holds(part.columns, part.count)
         return np.flatnonzero(passing)
 
-    def seen(self, frame: Frame) -> Seen:
+    def seen(self, frame: RuleFrame) -> Seen:
         """Let the frame's rows into the window; once."""
         return frame.once(("memory", self.label), lambda: self._enter(frame))
 
-    def _enter(self, frame: Frame) -> Seen:
+    def _enter(self, frame: RuleFrame) -> Seen:
         entering = self.other.intake.part(frame)
         looks = enters = frame.keys
         if self.inner:
@@ -194,8 +194,8 @@ class _Way:
         return self.memory.enter(frame.units, looks, enters, entering.index, frame.rows, frame.times, frame.latest)
 
     def pairs(
-        self, part: Part, rows: npt.NDArray[np.int64], needed: set[Name]
-    ) -> Iterator[tuple[npt.NDArray[np.int64], Pairs]]:
+        self, part: FramePart, rows: npt.NDArray[np.int64], needed: set[Name]
+    ) -> Iterator[tuple[npt.NDArray[np.int64], PairColumns]]:
         """For the rows of the part that lead: which of them, and columns of the pairs that pass; in chunks."""
         seen = self.seen(part.frame)
         names = needed.union(*(each.columns for each in self.pairwise)) - {name for name in needed if not name[0]}
@@ -211,7 +211,9 @@ class _Way:
         for places_of, numbers, table in self.memory.pairs(seen, places):
             trigger = which[places_of]
             meeting = {
-                name: Gathered(_whole(table.column(name[1])), numbers) for name in names if name[0] == self.other.alias
+                name: Gathered(one_array(table.column(name[1])), numbers)
+                for name in names
+                if name[0] == self.other.alias
             }
             step = _step([*leading.values(), *meeting.values()])
             for start in range(0, len(trigger), step):
@@ -221,7 +223,7 @@ class _Way:
                 pairs |= {name: column.at(numbers[chunk]) for name, column in meeting.items()}
                 yield self._passing(trigger[chunk], pairs)
 
-    def _passing(self, which: npt.NDArray[np.int64], pairs: Pairs) -> tuple[npt.NDArray[np.int64], Pairs]:
+    def _passing(self, which: npt.NDArray[np.int64], pairs: PairColumns) -> tuple[npt.NDArray[np.int64], PairColumns]:
         for condition in self.pairwise:
             index = np.flatnonzero(condition.holds(pairs, len(which)))
             if len(index) < len(which):
@@ -229,13 +231,9 @@ class _Way:
         return which, pairs
 
 
-def at(pairs: Pairs, index: npt.NDArray[np.int64]) -> Pairs:
+def at(pairs: PairColumns, index: npt.NDArray[np.int64]) -> PairColumns:
     """Some of the pairs."""
     return {name: column.at(column.index[index]) for name, column in pairs.items()}
-
-
-def _whole(column: Any) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _step(columns: list[Gathered]) -> int:

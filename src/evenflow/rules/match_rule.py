@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenflow.rules.expressions.compiling import compile_condition
-from evenflow.rules.expressions.frame import Columns, Frame, Results
+from evenflow.rules.expressions.frame import Columns, Results, RuleFrame
 from evenflow.rules.expressions.outputs import aggregates, output
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
@@ -51,7 +51,7 @@ class MatchRule:
         )
         self.reads = {name for _, name in self.state.reads}
 
-    def process(self, frame: Frame) -> Results:
+    def process(self, frame: RuleFrame) -> Results:
         """A row for each match."""
         times = frame.times if len(frame.times) or not len(frame.units) else np.zeros(len(frame.units), np.int64)
         rows, places = self.state.push(frame.rows, frame.units, frame.keys, times, frame.streams)

@@ -8,12 +8,12 @@ from functools import partial
 import numpy as np
 
 from evenflow.rules.expressions.compiling import compile_condition, compile_group
-from evenflow.rules.expressions.frame import Frame, Results
+from evenflow.rules.expressions.frame import Results, RuleFrame
 from evenflow.rules.expressions.outputs import canonical, output
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import Text
 from evenflow.rules.windows.cells import Cell, Sliding
-from evenflow.rules.windows.clock import Counter, Numbers
+from evenflow.rules.windows.clock import Counter, KeyNumbers
 from evenflow.rules.windows.views import LENGTH, TIME, grouping
 from evenflow.rules.world import Side, World, aggregated
 
@@ -32,7 +32,7 @@ class StreamRule:
         passing = "" if rule.where is None else canonical(rule.where, scope)
         label = f"{side.label} where {passing} group by {[canonical(each, by) for each in groups]}"
         found = world.aggregates(rule, scope)
-        reached: Numbers | None = None
+        reached: KeyNumbers | None = None
         if found and groups and side.window.kind == LENGTH:
             reached = world.states.share(("counter", label), Counter)
         elif groups or inner:
@@ -60,7 +60,7 @@ class StreamRule:
         used = [*(each.columns for each in conditions if each is not None), self.output.columns]
         self.reads = named | {name for columns in used for alias, name in columns if alias}
 
-    def process(self, frame: Frame) -> Results:
+    def process(self, frame: RuleFrame) -> Results:
         """A row for each that passes."""
         part = self._rows.intake.part(frame)
         made = {name: frame.once(key, partial(cell.push, part)) for name, (key, cell) in self._cells.items()}

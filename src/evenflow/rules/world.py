@@ -14,7 +14,7 @@ from evenflow.operators.keyed import Units
 from evenflow.operators.slots import Longs
 from evenflow.rules.expressions.binding import Scope, listed, matching
 from evenflow.rules.expressions.compiling import compile_condition, compile_expression
-from evenflow.rules.expressions.frame import Frame, Intake, Results
+from evenflow.rules.expressions.frame import Intake, Results, RuleFrame
 from evenflow.rules.expressions.functions import Function
 from evenflow.rules.expressions.outputs import Output, aggregates, canonical
 from evenflow.rules.language import syntax as s
@@ -25,7 +25,7 @@ from evenflow.rules.windows.clock import Clock
 from evenflow.rules.windows.views import Window, window
 
 
-class State(Protocol):
+class KeyedState(Protocol):
     """What is kept for keys, by units."""
 
     def extract(self, unit: int) -> Any:
@@ -38,14 +38,14 @@ class State(Protocol):
         """Bytes of each unit's state."""
 
 
-T = TypeVar("T", bound=State)
+T = TypeVar("T", bound=KeyedState)
 
 
 class States:
     """All states of an operator, in an order that depends on its rules only."""
 
     def __init__(self) -> None:
-        self._shared: dict[Hashable, State] = {}
+        self._shared: dict[Hashable, KeyedState] = {}
 
     def share(self, key: Hashable, make: Callable[[], T]) -> T:
         """The state of this name, made when it is first asked for."""
@@ -71,13 +71,13 @@ class States:
         return iter(self._shared.values())
 
 
-class Bound(Protocol):
+class BoundRule(Protocol):
     """A rule whose names and types are known."""
 
     output: Output
     reads: set[str]
 
-    def process(self, frame: Frame) -> Results:
+    def process(self, frame: RuleFrame) -> Results:
         """What comes out for the rows."""
 
 

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from evenflow.operators.columns import locked
 from evenflow.operators.compiled import compiled, grown
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.rings import fitted
-from evenflow.operators.slots import KEY_BYTES, Longs, Slots
+from evenflow.operators.slots import KEY_BYTES, Longs, Slots, fitted
 from evenflow.stories.vectors import CELL, Sparse
 
 START, ROOM, HEAD, TAIL, COUNT = range(5)

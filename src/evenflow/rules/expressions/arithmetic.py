@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.rules.expressions.decimals import MOST_DIGITS, as_decimal
+from evenflow.operators.measures import MOST_DIGITS
+from evenflow.rules.expressions.decimals import as_decimal
 
 MOST_COMPARED = 76
 """Of decimals that are compared only."""

@@ -13,9 +13,10 @@ from decimal import Decimal
 
 import pyarrow as pa
 
+from evenflow.operators.measures import MOST_DIGITS
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.code import Compiled, cast, scalar
-from evenflow.rules.expressions.decimals import MOST_DIGITS, as_decimal, of_constant
+from evenflow.rules.expressions.decimals import as_decimal, of_constant
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
 

@@ -17,10 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.operators.columns import nullable, validity
-from evenflow.operators.measures import from_words, words_of
+from evenflow.operators.measures import MOST_DIGITS, from_words, words_of
 
-MOST_DIGITS = 38
-"""Of a decimal that Spark takes."""
 KEPT = 6
 """Digits behind the point that a product keeps, whatever has to go."""
 SIGNIFICANT = 39

@@ -14,6 +14,7 @@ import pyarrow as pa
 from evenflow.operators.keyed import Keys, Units
 from evenflow.operators.slots import Longs
 from evenflow.rules.expressions.code import Compiled, Name
+from evenflow.rules.expressions.gathered import one_array
 
 T = TypeVar("T")
 Places = npt.NDArray[np.int64]
@@ -27,9 +28,7 @@ class Columns(dict[Name, Any]):
         self._rows, self._index, self._called = rows, index, called
 
     def __missing__(self, name: Name) -> pa.Array:
-        array = self._rows.column(self._called(name))
-        if isinstance(array, pa.ChunkedArray):
-            array = array.chunk(0) if array.num_chunks == 1 else pa.concat_arrays(array.chunks)
+        array = one_array(self._rows.column(self._called(name)))
         array = array if self._index is None else array.take(pa.array(self._index))
         self[name] = array
         return array
@@ -64,7 +63,7 @@ class Shared:
 
 
 @dataclass
-class Frame(Shared):
+class RuleFrame(Shared):
     """Rows that are not late. `latest` is the latest time of a row's key when it came; without a time it is empty."""
 
     rows: pa.RecordBatch
@@ -93,23 +92,23 @@ class Intake:
     """The same for the same filter."""
     condition: Compiled | None = None
 
-    def part(self, frame: Frame) -> Part:
+    def part(self, frame: RuleFrame) -> FramePart:
         """Those of a frame."""
         return frame.once(("part", self.stream, self.label), lambda: self._part(frame))
 
-    def _part(self, frame: Frame) -> Part:
+    def _part(self, frame: RuleFrame) -> FramePart:
         index = None if frame.streams is None else np.flatnonzero(frame.streams == self.stream)
         if self.condition is not None:
             rows = frame.rows.num_rows if index is None else len(index)
             holds = np.flatnonzero(self.condition.holds(Columns(frame.rows, index), rows))
             index = holds if index is None else index[holds]
-        return Part(frame, index)
+        return FramePart(frame, index)
 
 
-class Part:
+class FramePart:
     """Some rows of a frame; `index` is their places, None for all."""
 
-    def __init__(self, frame: Frame, index: Places | None) -> None:
+    def __init__(self, frame: RuleFrame, index: Places | None) -> None:
         self.frame, self.index = frame, index
         self.count = frame.rows.num_rows if index is None else len(index)
         self.columns = Columns(frame.rows, index)

@@ -39,6 +39,13 @@ class Gathered:
         return self._made[prepare]
 
 
+def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
 def as_numpy(values: pa.Array) -> npt.NDArray[Any]:
     """As pandas has them: whole numbers with nulls as floats, times as datetime64."""
     if values.null_count == 0 and (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):

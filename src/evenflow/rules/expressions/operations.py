@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evenflow.operators.measures import MOST_DIGITS
 from evenflow.rules.expressions.arithmetic import (
     ARITHMETIC,
     CHECKED,
@@ -21,7 +22,7 @@ from evenflow.rules.expressions.arithmetic import (
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.code import Compiled, cast, make, require, require_bytewise
 from evenflow.rules.expressions.constants import both_ways, comparable, digits_of, range_of
-from evenflow.rules.expressions.decimals import MOST_DIGITS, arithmetic, as_decimal
+from evenflow.rules.expressions.decimals import arithmetic, as_decimal
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
 

@@ -44,9 +44,8 @@ one tag twice. Unlike in Esper, `not every q` is the same as `not q`, and `[n:m]
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from heapq import heappop, heappush
 from itertools import chain
-from typing import Any
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -58,24 +57,22 @@ from evenflow.rules.expressions.code import Name
 from evenflow.rules.expressions.functions import Function
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import Text
-from evenflow.rules.patterns.plan import Physical, Plan, plan
-from evenflow.rules.patterns.rows import Kept
+from evenflow.rules.patterns.plan import Plan, plan
+from evenflow.rules.patterns.rows import KeptRows
 from evenflow.rules.patterns.runs import Run, Setting, TooManyWaiting
 from evenflow.rules.patterns.states import Env
-from evenflow.rules.patterns.waiting import EARLIEST, LATEST, Frame, Longs, Waiting
+from evenflow.rules.patterns.unit_runs import UnitRuns
+from evenflow.rules.patterns.waiting import EARLIEST, Longs, PatternFrame, WaitingAtoms
 
-RUN_BYTES, LEAF_BYTES, ENDED_BYTES = 1500, 700, 100
-"""Memory that the pattern of a key takes, each atom that waits, and the knowledge that a key's pattern has ended."""
-NEVER: Any = object()
 NONE = np.empty(0, np.int64)
 
 
-class Patterns:
-    """The state of one pattern rule: the matches under way, by unit and key.
+class Patterns(UnitRuns):
+    """Finds the matches of one pattern rule.
 
-    `streams` are the columns of each stream; `keep` the tags and columns that matches are wanted with. `physical` gives
-    the name of a stream's column among the columns of the rows, which are those of all streams. At most `most` matches
-    of a key may be under way: atoms that wait, and what `and` keeps; one more is an error.
+    `streams` are the columns of each stream; rows have the columns of all streams. `keep` are the tags and columns that
+    matches come with. A key may have at most `most` matches under way (atoms that wait, and matches that `and` keeps);
+    one more is an error. `lateness` is in microseconds.
     """
 
     def __init__(
@@ -86,25 +83,20 @@ class Patterns:
         *,
         text: Text | None = None,
         functions: Mapping[str, Function] | None = None,
-        physical: Physical = lambda stream, column: column,
         lateness: int = 0,
         most: int = 10_000,
     ) -> None:
         text = text or Text("")
-        self.plan = plan(pattern, streams, text, functions, physical)
-        self._streams, self._keep, self._physical = list(streams), list(keep), physical
+        self.plan = plan(pattern, streams, text, functions)
+        self._streams, self._keep = list(streams), list(keep)
         for tag, column in keep:
             if tag not in self.plan.sources or column not in self.plan.sources[tag].names:
                 raise InvalidArgument(f"{text.title} keeps {tag}.{column}: the pattern has no such tag or column")
-        kept = Kept(self._columns(streams))
+        kept = KeptRows(self._columns(streams))
         root = self.plan.root
         begin: Env = (-1,) * len(set(self.plan.places.values())), EARLIEST
-        self._setting = Setting(text.title, root, begin, Waiting(self.plan, kept), most, lateness)
-        self._kept = kept
+        super().__init__(Setting(text.title, root, begin, WaitingAtoms(self.plan, kept), most, lateness))
         self._begins = sorted({atom.index for atom in root.begins()}) if not root.rooted() else None
-        self._units: dict[int, dict[int, Run | None]] = {}  # None: the pattern has ended
-        self._weights: dict[int, int] = {}
-        self._alarms: dict[int, list[tuple[int, int]]] = {}  # (deadline, key), once time has passed in a unit
 
     @property
     def reads(self) -> set[Name]:
@@ -123,7 +115,7 @@ class Patterns:
         batch = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in rows], schema=rows)
         self.push(batch, NONE.astype(np.int32), NONE, NONE)
         masks = [np.empty(0, np.bool_) for _ in self.plan.filters]
-        self._setting.waiting.rehearse(Frame(batch, NONE, NONE, NONE, masks))
+        self._setting.waiting.rehearse(PatternFrame(batch, NONE, NONE, NONE, masks))
 
     def push(
         self,
@@ -144,12 +136,9 @@ class Patterns:
         self._kept.begin(rows)
         chosen = np.flatnonzero(np.logical_or.reduce(masks))
         runs = self._run(_frame(rows, units, keys, times, masks, chosen), units, keys) if len(chosen) else []
-        matches.sort(key=_origin)
+        matches.sort(key=itemgetter(0))  # stable: matches that one row completes keep their order
         found = np.array([ids for _, ids in matches], np.int64).reshape(len(matches), len(self._setting.begin[0]))
-        columns = [
-            self._kept.column(self._physical(self.plan.streams[tag], column), found[:, self.plan.places[tag]])
-            for tag, column in self._keep
-        ]
+        columns = [self._kept.column(column, found[:, self.plan.places[tag]]) for tag, column in self._keep]
         self._leave(runs)
         origin = np.array([row for row, _ in matches], np.int64)
         if not columns:  # rows all the same
@@ -165,7 +154,7 @@ class Patterns:
         places = {name: np.flatnonzero(streams == number) for number, name in enumerate(self._streams)}
         return [each.passing(rows, places[each.stream]) for each in self.plan.filters]
 
-    def _run(self, frame: Frame, units: Units, keys: Keys) -> list[Run]:
+    def _run(self, frame: PatternFrame, units: Units, keys: Keys) -> list[Run]:
         """Let all happen that the frame brings about; the runs of the keys that are in it."""
         waiting = self._setting.waiting
         runs, parts = self._enter(frame, units, keys)
@@ -188,7 +177,7 @@ class Patterns:
                 run.open.clear()
         return runs
 
-    def _enter(self, frame: Frame, units: Units, keys: Keys) -> tuple[list[Run], list[Run]]:
+    def _enter(self, frame: PatternFrame, units: Units, keys: Keys) -> tuple[list[Run], list[Run]]:
         """The runs of the frame's keys, and those of them that were there before."""
         heads = frame.heads
         ends = np.append(heads[1:], len(frame.rows))
@@ -203,127 +192,19 @@ class Patterns:
         runs, known = [], []
         columns = (heads, ends, begins, latest, units[rows], keys[rows])
         for head, end, begin, late, unit, key in zip(*(column.tolist() for column in columns), strict=True):
-            of_unit = self._units.get(unit)
-            run = NEVER if of_unit is None else of_unit.get(key, NEVER)
-            if run is NEVER:
-                if begin >= end:
-                    continue
+            of_unit = self._units.get(unit, {})
+            run = of_unit.get(key)
+            if run is not None:
+                run.enter(frame, head, end, late)
+                known.append(run)
+            elif key in of_unit or begin >= end:
+                continue  # the pattern has ended, or no row of the frame begins it
+            else:
                 run = self._units.setdefault(unit, {})[key] = Run(self._setting, unit, key)
                 run.enter(frame, begin, end, late)
                 run.start()
-            elif run is None:
-                continue
-            else:
-                run.enter(frame, head, end, late)
-                known.append(run)
             runs.append(run)
         return runs, known
-
-    def pass_time(self, units: Units, now: int) -> None:
-        """No row with a time before `now` comes any more: what has waited for too long waits no longer."""
-        for unit in units.tolist():
-            known = self._units.get(unit)
-            if known is None:
-                self._alarms.pop(unit, None)
-                continue
-            alarms = self._alarms.get(unit)
-            if alarms is None:
-                alarms = self._alarms[unit] = []
-                for run in known.values():
-                    if run is not None:
-                        self._set_alarm(run)
-            each_row = self._kept.nbytes + LEAF_BYTES if alarms and alarms[0][0] <= now else 0
-            while alarms and alarms[0][0] <= now:
-                run = known.get(heappop(alarms)[1])
-                if run is not None:
-                    run.alarm = LATEST
-                    if self._weigh(run, run.lapse(now), each_row) and run.deadline() > now:  # else a row is waited for
-                        self._set_alarm(run)
-
-    def _leave(self, runs: list[Run]) -> None:
-        """The frame is done: forget the keys that are as if nothing had come, and keep the rows that others need."""
-        taken: list[int] = []
-        each_row = self._kept.nbytes + LEAF_BYTES
-        for run in runs:
-            if self._weigh(run, run.fresh(), each_row):
-                taken += run.taken
-                self._set_alarm(run)
-            run.exit()
-        self._kept.end(taken, self._needed)
-
-    def _weigh(self, run: Run, fresh: bool, each_row: int) -> bool:
-        """Note what memory a run takes, and forget one that is as if nothing had come; whether it goes on."""
-        weight = 0
-        if run.child is None:
-            self._units[run.unit][run.key] = None
-            weight = ENDED_BYTES
-        elif fresh:
-            run.quit(run)
-            self._drop(run.unit, run.key)
-        else:
-            weight = RUN_BYTES + each_row * (len(run.leaves) + run.stored)
-        self._weights[run.unit] = self._weights.get(run.unit, 0) + weight - run.weight
-        run.weight = weight
-        return run.child is not None and not fresh
-
-    def _set_alarm(self, run: Run) -> None:
-        """Look at a run when its next timer ends, if time passes in its unit."""
-        alarms = self._alarms.get(run.unit)
-        if alarms is not None and run.deadline() < run.alarm:
-            run.alarm = run.deadline()
-            heappush(alarms, (run.alarm, run.key))
-
-    def _drop(self, unit: int, key: int) -> None:
-        known = self._units[unit]
-        del known[key]
-        if not known:
-            del self._units[unit]
-
-    def extract(self, unit: int) -> Any:
-        """Take a unit's state out; None if there is none."""
-        state = self.snapshot(unit)
-        for run in self._units.pop(unit, {}).values():
-            if run is not None:
-                run.quit(run)
-        self._weights.pop(unit, None)
-        self._alarms.pop(unit, None)
-        return state
-
-    def snapshot(self, unit: int) -> Any:
-        """A unit's state as `extract` gives it."""
-        if unit not in self._units:
-            return None
-        numbers: dict[int, int] = {-1: -1}
-
-        def hold(env: Env) -> Env:
-            return tuple([numbers.setdefault(number, len(numbers) - 1) for number in env[0]]), env[1]
-
-        runs = {key: None if run is None else run.freeze(hold) for key, run in self._units[unit].items()}
-        return {"runs": runs, "rows": self._kept.rows(list(numbers)[1:]), "count": len(numbers) - 1}
-
-    def install(self, unit: int, state: Any) -> None:
-        """Put in what another copy's `extract` gave for this unit."""
-        if unit in self._units:
-            raise InvalidArgument(f"unit {unit} is installed but has matches under way here: extract it first")
-        base = self._kept.add(state["rows"], state["count"])
-
-        def hold(env: Env) -> Env:
-            return tuple([number if number < 0 else base + number for number in env[0]]), env[1]
-
-        known = self._units[unit] = dict.fromkeys(state["runs"])
-        each_row = self._kept.nbytes + LEAF_BYTES
-        self._weights[unit] = 0
-        for key, frozen in state["runs"].items():
-            weight = ENDED_BYTES
-            if frozen is not None:
-                run = known[key] = Run(self._setting, unit, key)
-                run.thaw(frozen, hold)
-                run.weight = weight = RUN_BYTES + each_row * (len(run.leaves) + run.stored)
-            self._weights[unit] += weight
-
-    def sizes(self, units: Units) -> Longs:
-        """Bytes of state of each unit, roughly."""
-        return np.array([self._weights.get(unit, 0) for unit in units.tolist()], np.int64)
 
     def _tagged(self) -> list[Name]:
         """The tags and columns that must be kept of the rows taken."""
@@ -334,26 +215,13 @@ class Patterns:
         columns = {}
         for tag, column in self._tagged():
             stream = self.plan.streams[tag]
-            columns[self._physical(stream, column)] = streams[stream].field(column).type
+            columns[column] = streams[stream].field(column).type
         return pa.schema(list(columns.items()))
-
-    def _needed(self) -> set[int]:
-        """The numbers of all rows that matches under way are made of."""
-        needed: set[int] = set()
-
-        def hold(env: Env) -> Env:
-            needed.update(env[0])
-            return env
-
-        for run in chain.from_iterable(known.values() for known in self._units.values()):
-            if run is not None:
-                run.freeze(hold)
-        return needed
 
 
 def _frame(
     rows: pa.RecordBatch, units: Units, keys: Keys, times: Longs, masks: list[npt.NDArray[np.bool_]], chosen: Longs
-) -> Frame:
+) -> PatternFrame:
     """The chosen rows, sorted by key."""
     order = chosen[np.argsort(keys[chosen], kind="stable")]
     other_key, other_unit = (np.diff(each[order]) != 0 for each in (keys, units))
@@ -361,11 +229,7 @@ def _frame(
         order = chosen[np.lexsort((keys[chosen], units[chosen]))]
         other_key, other_unit = (np.diff(each[order]) != 0 for each in (keys, units))
     heads = np.append(0, np.flatnonzero(other_key | other_unit) + 1)
-    return Frame(rows, order, times[order], heads, [mask[order] for mask in masks])
-
-
-def _origin(match: tuple[int, Any]) -> int:
-    return match[0]
+    return PatternFrame(rows, order, times[order], heads, [mask[order] for mask in masks])
 
 
 __all__ = ["Patterns", "Plan", "TooManyWaiting", "plan"]

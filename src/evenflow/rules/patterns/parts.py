@@ -7,24 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
-from evenflow.rules.patterns.states import (
-    Again,
-    All,
-    Chain,
-    Count,
-    Either,
-    Env,
-    Hold,
-    Key,
-    Leaf,
-    Renewed,
-    State,
-    Timer,
-    Unless,
-)
+from evenflow.rules.patterns.branching_states import All, Chain, Either
+from evenflow.rules.patterns.states import Again, Count, Env, Hold, Key, Leaf, Renewed, State, Timer, Unless
 
 
-class Part(Protocol):
+class PatternPart(Protocol):
     """An operator of a pattern."""
 
     def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
@@ -72,7 +59,7 @@ class Atom:
 class _One:
     """An operator with one operand."""
 
-    pattern: Part
+    pattern: PatternPart
 
     def begins(self) -> list[Atom]:
         return self.pattern.begins()
@@ -85,7 +72,7 @@ class _One:
 class _Several:
     """An operator with several operands, which begin together."""
 
-    patterns: Sequence[Part]
+    patterns: Sequence[PatternPart]
 
     def begins(self) -> list[Atom]:
         return [atom for pattern in self.patterns for atom in pattern.begins()]
@@ -235,7 +222,7 @@ class Within(_One):
 
 
 def _thawed(
-    patterns: Sequence[Part], key: Key, state: State, frozen: Sequence[Any], hold: Hold, until: int
+    patterns: Sequence[PatternPart], key: Key, state: State, frozen: Sequence[Any], hold: Hold, until: int
 ) -> list[State | None]:
     pairs = zip(patterns, frozen, strict=True)
     return [None if each is None else pattern.thaw(key, state, each[0], hold, until) for pattern, each in pairs]

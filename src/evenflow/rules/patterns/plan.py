@@ -18,13 +18,10 @@ from evenflow.rules.expressions.functions import Function
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
-from evenflow.rules.patterns.parts import And, Atom, Every, Followed, Not, Or, Part, Repeat, Within
+from evenflow.rules.patterns.parts import And, Atom, Every, Followed, Not, Or, PatternPart, Repeat, Within
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
-Physical = Callable[[str, str], str]
-"""The name that a column (second) of a stream (first) has among those of all streams."""
-
 
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
@@ -52,7 +49,6 @@ class Filter:
     """The comparisons among what `cross` says."""
     simple: bool
     """Whether it says nothing else."""
-    physical: Physical
 
     @property
     def reads(self) -> list[Name]:
@@ -84,7 +80,7 @@ class Filter:
 
     def _own(self, code: Compiled, rows: pa.RecordBatch, at: Rows | None = None) -> dict[Name, Any]:
         names = [name for name in code.columns if name[0] in self.own]
-        columns = [rows.column(self.physical(self.stream, column)) for _, column in names]
+        columns = [rows.column(column) for _, column in names]
         if at is not None:
             index = pa.array(at)
             columns = [column.take(index) for column in columns]
@@ -95,7 +91,7 @@ class Filter:
 class Plan:
     """What a pattern is made of."""
 
-    root: Part
+    root: PatternPart
     filters: list[Filter]
     places: dict[str, int]
     """Where in a match the row of a tag stands: `tag` is the last of repeated ones, `tag[0]` the first."""
@@ -110,10 +106,9 @@ def plan(
     streams: Mapping[str, pa.Schema],
     text: Text,
     functions: Mapping[str, Function] | None = None,
-    physical: Physical = lambda stream, column: column,
 ) -> Plan:
     """Check a pattern; RuleError at the place of what cannot work."""
-    planner = _Planner(streams, text, functions or {}, physical)
+    planner = _Planner(streams, text, functions or {})
     try:
         root = planner.part(pattern, {}, _Inside())
     except RecursionError:
@@ -136,13 +131,12 @@ class _Planner:
     streams: Mapping[str, pa.Schema]
     text: Text
     functions: Mapping[str, Function]
-    physical: Physical
     filters: list[Filter] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
     sources: dict[str, pa.Schema] = field(default_factory=dict)
     stream_of: dict[str, str] = field(default_factory=dict)
 
-    def part(self, node: s.Pattern, known: dict[str, pa.Schema], inside: _Inside) -> Part:
+    def part(self, node: s.Pattern, known: dict[str, pa.Schema], inside: _Inside) -> PatternPart:
         """The operator for a node; `known` are the tags that its filters may read, to which its own are added."""
         below = _Inside(inside.every, inside.repeat, inside.never)
         match node:
@@ -171,7 +165,7 @@ class _Planner:
                     raise self.text.error(f"timer:within({node.seconds:g} sec) is no span of time to wait for", node)
                 return Within(self.part(node.pattern, known, below), span)
 
-    def _atom(self, node: s.Atom, known: dict[str, pa.Schema], inside: _Inside) -> Part:
+    def _atom(self, node: s.Atom, known: dict[str, pa.Schema], inside: _Inside) -> PatternPart:
         found = matching(node.stream, self.streams)
         if len(found) != 1:
             raise self.text.error(f"unknown stream '{node.stream}'; {nearest(node.stream, self.streams)}", node)
@@ -206,9 +200,9 @@ class _Planner:
             (alone if all(owner in names for owner, _ in columns) else together).append(condition)
         bounds = [bound for bound in (_bound(condition, scope, names) for condition in together) if bound is not None]
         simple = len(bounds) == len(together)
-        return Filter(stream, names, _joined(alone, scope), _joined(together, scope), bounds, simple, self.physical)
+        return Filter(stream, names, _joined(alone, scope), _joined(together, scope), bounds, simple)
 
-    def _and(self, node: s.And, known: dict[str, pa.Schema], inside: _Inside) -> Part:
+    def _and(self, node: s.And, known: dict[str, pa.Schema], inside: _Inside) -> PatternPart:
         nodes = _chained(node)
         if all(isinstance(each, s.Not) for each in nodes):
             raise self.text.error("not needs something to wait for beside it: write `b and not c`", node)
@@ -217,7 +211,7 @@ class _Planner:
 
     def _beside(
         self, nodes: list[s.Pattern], known: dict[str, pa.Schema], inside: _Inside
-    ) -> tuple[list[Part], list[list[str]]]:
+    ) -> tuple[list[PatternPart], list[list[str]]]:
         """Operands that do not see each other's tags, and the tags that each of them gives."""
         parts, tags, given = [], [], dict(known)
         for node in nodes:
@@ -228,7 +222,7 @@ class _Planner:
         known.update(given)
         return parts, tags
 
-    def _repeat(self, node: s.Repeat, known: dict[str, pa.Schema], inside: _Inside) -> Part:
+    def _repeat(self, node: s.Repeat, known: dict[str, pa.Schema], inside: _Inside) -> PatternPart:
         if inside.repeat and node.least != node.most:
             raise self.text.error(f"[{node.least}:{node.most}] cannot stand inside a repetition: give one number", node)
         if not 1 <= node.least <= node.most:

@@ -13,7 +13,7 @@ LEAST = 4096
 """Rows that are kept before it is worth asking which of them are still needed."""
 
 
-class Kept:
+class KeptRows:
     """Rows of past frames that may still be needed, and those of the present frame. Numbers only grow.
 
     The past is in two segments, an old one and a short one of newer rows, so that keeping some more costs little. When

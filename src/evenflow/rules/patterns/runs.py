@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from evenflow.errors import EvenflowError
-from evenflow.rules.patterns.parts import Part
+from evenflow.rules.patterns.parts import PatternPart
 from evenflow.rules.patterns.states import Again, Env, Hold, Leaf, State, Timer
-from evenflow.rules.patterns.waiting import EARLIEST, LATEST, Frame, Waiting
+from evenflow.rules.patterns.waiting import EARLIEST, LATEST, PatternFrame, WaitingAtoms
 
 
 class TooManyWaiting(EvenflowError):
@@ -23,9 +23,9 @@ class Setting:
     """What the runs of a pattern have in common."""
 
     title: str
-    root: Part
+    root: PatternPart
     begin: Env
-    waiting: Waiting
+    waiting: WaitingAtoms
     most: int
     lateness: int
     matches: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Run(State):
         "new", "now", "open", "seen", "setting", "stored", "taken", "unit", "weight",
     )  # fmt: skip
     child: State | None
-    frame: Frame | None
+    frame: PatternFrame | None
 
     def __init__(self, setting: Setting, unit: int, key: int) -> None:
         super().__init__(None, None, LATEST)
@@ -62,7 +62,7 @@ class Run(State):
         self.open: set[int] = set()
         self.taken: list[int] = []
 
-    def enter(self, frame: Frame, first: int, end: int, latest: int) -> None:
+    def enter(self, frame: PatternFrame, first: int, end: int, latest: int) -> None:
         """A frame has come, with the key's rows at these places; the latest of their times."""
         self.frame, self.seen, self.end, self.latest, self.due = frame, first, end, latest, (0, 0)
 

@@ -7,8 +7,7 @@ turns a state into plain values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import product
+from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 Env: TypeAlias = tuple[tuple[int, ...], int]
@@ -145,124 +144,6 @@ class Again(Renewed):
         self.above.true(key, self, env, False)
 
 
-class Chain(State):
-    """`->`: each match of a part begins a run of the next; all runs that have not ended, and which part they are of."""
-
-    __slots__ = ("links",)
-    links: dict[State, int]
-
-    def true(self, key: Key, child: State, env: Env, ended: bool) -> None:
-        at = self.links[child] + 1
-        if ended:
-            del self.links[child]
-        if at == len(self.part.patterns):
-            self.above.true(key, self, env, not self.links)
-        else:
-            self.links[self.part.patterns[at].start(key, self, env, env[1], self.until)] = at
-
-    def false(self, key: Key, child: State) -> None:
-        del self.links[child]
-        if not self.links:
-            self.above.false(key, self)
-
-    def delays(self, child: State) -> bool:
-        return len(self.links) == 1 and self.above.delays(self)
-
-    def quit(self, key: Key) -> None:
-        for link in self.links:
-            link.quit(key)
-
-    def fresh(self) -> bool:
-        return all(at == 0 and link.fresh() for link, at in self.links.items())
-
-    def freeze(self, hold: Hold) -> Any:
-        return [(at, link.freeze(hold)) for link, at in self.links.items()]
-
-
-class All(State):
-    """`and`: what each operand has found is kept, and combined with what the others find."""
-
-    __slots__ = ("children", "env", "found")
-    env: Env
-    children: list[State | None]
-    found: list[list[Env]]
-
-    def true(self, key: Key, child: State, env: Env, ended: bool) -> None:
-        at = self.children.index(child)
-        if ended:
-            self.children[at] = None
-        self.found[at].append(env)
-        key.stored += 1
-        wanted = self.part.wanted
-        matches = list(product(*([env] if n == at else self.found[n] for n in wanted)))
-        over = bool(matches) and all(self.children[n] is None for n in wanted)
-        for number, match in enumerate(matches, 1):
-            last = over and number == len(matches)
-            if last:
-                self.quit(key)
-            self.above.true(key, self, self._merged(dict(zip(wanted, match, strict=True))), last)
-            if not self.found:
-                return  # the parent has quit
-
-    def _merged(self, match: dict[int, Env]) -> Env:
-        rows, latest = list(self.env[0]), self.env[1]
-        for at, (found, time) in match.items():
-            latest = max(latest, time)
-            for place in self.part.places[at]:
-                rows[place] = found[place]
-        return tuple(rows), latest
-
-    def false(self, key: Key, child: State) -> None:
-        self.children[self.children.index(child)] = None
-        self.quit(key)
-        self.above.false(key, self)
-
-    def quit(self, key: Key) -> None:
-        key.stored -= sum(map(len, self.found))
-        for child in self.children:
-            if child is not None:
-                child.quit(key)
-        self.found, self.children = [], []
-
-    def fresh(self) -> bool:
-        return not any(self.found) and all(child is not None and child.fresh() for child in self.children)
-
-    def freeze(self, hold: Hold) -> Any:
-        return hold(self.env), [[hold(each) for each in kept] for kept in self.found], frozen_all(self.children, hold)
-
-
-class Either(State):
-    """`or`: over when one operand has ended with a match, or all have failed."""
-
-    __slots__ = ("children",)
-    children: list[State | None]
-
-    def true(self, key: Key, child: State, env: Env, ended: bool) -> None:
-        if ended:
-            self.children[self.children.index(child)] = None
-            self.quit(key)
-        self.above.true(key, self, env, ended)
-
-    def false(self, key: Key, child: State) -> None:
-        self.children[self.children.index(child)] = None
-        if not any(self.children):
-            self.above.false(key, self)
-
-    def delays(self, child: State) -> bool:
-        return not any(other is not None and other is not child for other in self.children) and self.above.delays(self)
-
-    def quit(self, key: Key) -> None:
-        for child in self.children:
-            if child is not None:
-                child.quit(key)
-
-    def fresh(self) -> bool:
-        return all(child is not None and child.fresh() for child in self.children)
-
-    def freeze(self, hold: Hold) -> Any:
-        return frozen_all(self.children, hold)
-
-
 class Unless(Renewed):
     """`not`: false as soon as its pattern matches; it watches for another if that fails."""
 
@@ -341,8 +222,3 @@ class Timer(State):
     def freeze(self, hold: Hold) -> Any:
         assert self.child is not None
         return self.deadline, self.age, self.child.freeze(hold)
-
-
-def frozen_all(children: Sequence[State | None], hold: Hold) -> list[Any]:
-    """The operands of a state; None where one has ended."""
-    return [None if child is None else (child.freeze(hold),) for child in children]

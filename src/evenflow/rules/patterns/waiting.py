@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from evenflow.operators.compiled import grown
 from evenflow.rules.patterns.plan import Filter, Plan
-from evenflow.rules.patterns.rows import Kept
+from evenflow.rules.patterns.rows import KeptRows
 from evenflow.rules.patterns.search import LOOSE, OPERATORS, search
 from evenflow.rules.patterns.states import Leaf
 
@@ -51,7 +51,7 @@ class Owner(Protocol):
     """Handles of atoms that must be looked up further."""
 
 
-class Frame:
+class PatternFrame:
     """The rows of a frame that some atom may take, key by key: `rows[i]` and `times[i]` are those at place i.
 
     Each key's first place is one of `heads`.
@@ -70,13 +70,12 @@ class Frame:
     def numbers(self, atom: int, filter_: Filter) -> npt.NDArray[np.float64]:
         """The columns that the bounds of an atom compare, of all rows."""
         if atom not in self._numbers:
-            names = [filter_.physical(filter_.stream, bound.own) for bound in filter_.bounds]
-            columns = [doubles(self.batch.column(name)) for name in names]
-            self._numbers[atom] = np.array(columns).reshape(len(names), self.batch.num_rows)
+            columns = [doubles(self.batch.column(bound.own)) for bound in filter_.bounds]
+            self._numbers[atom] = np.array(columns).reshape(len(columns), self.batch.num_rows)
         return self._numbers[atom]
 
 
-class Waiting:
+class WaitingAtoms:
     """All atoms that wait, as columns; a leaf's `handle` is its place here.
 
     `since <= time < until` bounds the rows that it may take, `match` are the rows of its match so far. In a frame, the
@@ -84,7 +83,7 @@ class Waiting:
     `bounds` are the numbers that the row is compared with; they are there when the leaf is `ready`.
     """
 
-    def __init__(self, plan: Plan, kept: Kept) -> None:
+    def __init__(self, plan: Plan, kept: KeptRows) -> None:
         self.plan, self.kept = plan, kept
         self.leaves: list[tuple[Owner, Leaf] | None] = []
         self.free: list[int] = []
@@ -122,7 +121,7 @@ class Waiting:
         assert entry is not None
         return entry[0]
 
-    def enter(self, frame: Frame, handles: Longs, first: Longs, end: Longs) -> Longs:
+    def enter(self, frame: PatternFrame, handles: Longs, first: Longs, end: Longs) -> Longs:
         """Let leaves see the places of the frame from `first` to `end`; those for which there is any."""
         atoms = self.atom[handles]
         for atom, places in enumerate(frame.places):
@@ -131,13 +130,13 @@ class Waiting:
             self.low[some], self.high[some] = places.searchsorted(first[which]), places.searchsorted(end[which])
             unknown = some[self.ready[some] == 0]
             for number, bound in enumerate(self.plan.filters[atom].bounds if len(unknown) else ()):
-                column = self._fetch(self.plan.filters[atom], bound.tag, bound.column, unknown)
+                column = self._fetch(bound.tag, bound.column, unknown)
                 self.bounds[unknown, number] = doubles(column)
                 self._rounded[atom] |= rounded(self.bounds[unknown, number])
             self.ready[unknown] = 1
         return handles[self.low[handles] < self.high[handles]]
 
-    def settled(self, frame: Frame, run: Owner, leaf: Leaf) -> bool:
+    def settled(self, frame: PatternFrame, run: Owner, leaf: Leaf) -> bool:
         """Whether the next row's own filter is all that a leaf asks for; then the event is known at once."""
         atom = leaf.part.index
         if self.plan.filters[atom].cross is not None or leaf.env[1] > EARLIEST or leaf.until < LATEST:
@@ -148,7 +147,7 @@ class Waiting:
             heappush(run.events, (int(places[nth]), atom, leaf.age, leaf.handle))
         return True
 
-    def look(self, frame: Frame, handles: Longs) -> Longs:
+    def look(self, frame: PatternFrame, handles: Longs) -> Longs:
         """Compare each with its next rows. What is found goes to the keys' events; those that must look further."""
         ahead = max(AHEAD, PAIRS // max(1, len(handles)))
         for start in range(0, len(handles), BATCH):
@@ -162,7 +161,7 @@ class Waiting:
             self.ahead[some] = places[self.low[some]]
         return left
 
-    def rehearse(self, frame: Frame) -> None:
+    def rehearse(self, frame: PatternFrame) -> None:
         """Call the code of all atoms once, with a frame that has no rows."""
         none = np.empty(0, np.int64)
         for atom, filter_ in enumerate(self.plan.filters):
@@ -170,7 +169,7 @@ class Waiting:
             if filter_.cross is not None:
                 self._compare(filter_, frame, none, none, none)
 
-    def _look(self, frame: Frame, atom: int, handles: Longs, ahead: int) -> None:
+    def _look(self, frame: PatternFrame, atom: int, handles: Longs, ahead: int) -> None:
         filter_, own = self.plan.filters[atom], frame.numbers(atom, self.plan.filters[atom])
         self._rounded[atom] |= atom not in frame.checked and rounded(own)
         frame.checked.add(atom)
@@ -194,19 +193,18 @@ class Waiting:
             heappush(entry[0].events, (at, atom, entry[1].age, handle))
 
     def _compare(
-        self, filter_: Filter, frame: Frame, rows: Longs, handles: Longs, owner: Longs
+        self, filter_: Filter, frame: PatternFrame, rows: Longs, handles: Longs, owner: Longs
     ) -> npt.NDArray[np.bool_]:
         index = pa.array(owner)
 
         def fetch(tag: str, column: str) -> pa.Array:
-            return self._fetch(filter_, tag, column, handles).take(index)
+            return self._fetch(tag, column, handles).take(index)
 
         return filter_.matching(frame.batch, rows, fetch)
 
-    def _fetch(self, filter_: Filter, tag: str, column: str, handles: Longs) -> pa.Array:
+    def _fetch(self, tag: str, column: str, handles: Longs) -> pa.Array:
         """A column of the rows that the matches of leaves have for a tag."""
-        name = filter_.physical(self.plan.streams[tag], column)
-        return self.kept.column(name, self.match[handles, self.plan.places[tag]])
+        return self.kept.column(column, self.match[handles, self.plan.places[tag]])
 
     def _grow(self) -> None:
         old = len(self.leaves)

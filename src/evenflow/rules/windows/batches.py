@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from evenflow.operators.columns import EVER
 from evenflow.operators.compiled import compiled, grown, readable
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.pairs import EVER
-from evenflow.operators.slots import Longs
-from evenflow.rules.windows.memory import Rows
+from evenflow.operators.pairs import insert
+from evenflow.operators.slots import Longs, fitted
+from evenflow.rules.windows.memory import RowLists
 
 NEVER = np.iinfo(np.int64).max
 """The number of a batch that there is none of; and the time at which everything has ended."""
@@ -27,7 +28,7 @@ class Released:
     ends: Longs
 
 
-class Batches(Rows):
+class Batches(RowLists):
     """The rows of each key's batches that have not ended.
 
     A batch of time is known by its number, which is the row's time here: batch n holds the rows from n * span on, less
@@ -117,8 +118,7 @@ class Batches(Rows):
 
     def _fit(self) -> None:
         super()._fit()
-        if len(self.oldest) < self.slots.capacity:
-            self.oldest = grown(self.oldest, self.slots.capacity, NEVER)
+        self.oldest = fitted(self.oldest, self.slots, NEVER)
         if len(self.soonest) < len(self.slots.first):
             self.soonest = grown(self.soonest, len(self.slots.first), NEVER)
 
@@ -140,17 +140,9 @@ def _release(slots, base, length, closed, newest, latest, older, clock, oldest, 
             if clock[number] < oldest[slot]:
                 oldest[slot] = clock[number]
                 soonest[unit_of[slot]] = min(soonest[unit_of[slot]], clock[number])
-            newer, place = -1, newest[slot, 0]
-            while place >= 0 and clock[place] > clock[number]:
-                newer, place = place, older[place]
-            older[number] = place
-            if newer < 0:
-                newest[slot, 0] = number
-            else:
-                older[newer] = number
+            insert(slot, 0, number, 1, newest, older, clock)
         else:
-            older[number] = newest[slot, 0]
-            newest[slot, 0] = number
+            insert(slot, 0, number, 0, newest, older, clock)
             latest[slot] = max(latest[slot], 0) + 1
             if latest[slot] == length:
                 newest[slot, 0], latest[slot] = -1, 0
@@ -176,17 +168,8 @@ def _expire(slots, limit, newest, older, clock, oldest, out):  # type: ignore[no
     """List (row, slot) of all batches before `limit`, the rows of a slot oldest first; how many."""
     used = 0
     for slot in slots:
-        start = used
-        place = _cut_off(slot, limit, newest, older, clock, oldest)
-        while place >= 0:
-            out[used, 0], out[used, 1] = place, slot
-            used += 1
-            place = older[place]
-        low, high = start, used - 1
-        while low < high:
-            out[low, 0], out[high, 0] = out[high, 0], out[low, 0]
-            low += 1
-            high -= 1
+        start, used = used, _list(_cut_off(slot, limit, newest, older, clock, oldest), older, out, used)
+        out[start:used, 1] = slot
     return used
 
 
@@ -203,19 +186,26 @@ def _date(slots, newest, older, clock, oldest):  # type: ignore[no-untyped-def]
 @compiled
 def _give(place, row, older, clock, out, ends, used, batches):  # type: ignore[no-untyped-def]
     """List the rows from `place` back, oldest first, in batches by their times."""
-    start = used
-    while place >= 0:
-        out[used, 0] = place
-        used += 1
-        place = older[place]
-    low, high = start, used - 1
-    while low < high:
-        out[low, 0], out[high, 0] = out[high, 0], out[low, 0]
-        low += 1
-        high -= 1
+    start, used = used, _list(place, older, out, used)
     for which in range(start, used):
         if which == start or (len(clock) and clock[out[which, 0]] != clock[out[which - 1, 0]]):
             ends[batches] = row
             batches += 1
         out[which, 1] = batches - 1
     return used, batches
+
+
+@compiled
+def _list(place, older, out, used):  # type: ignore[no-untyped-def]
+    """Write the rows of a list from `place` back into `out[used:, 0]`, oldest first; where they end."""
+    low = used
+    while place >= 0:
+        out[used, 0] = place
+        used += 1
+        place = older[place]
+    high = used - 1
+    while low < high:
+        out[low, 0], out[high, 0] = out[high, 0], out[low, 0]
+        low += 1
+        high -= 1
+    return used

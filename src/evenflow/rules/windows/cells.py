@@ -9,19 +9,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operators.columns import locked, validity
+from evenflow.operators.columns import NO_TIMES, locked, validity
 from evenflow.operators.combining import COUNT, MAX, MEAN, MIN, STD, SUM
 from evenflow.operators.compiled import readable
 from evenflow.operators.measures import Measure, measure
-from evenflow.operators.rings import Rings, Totals
+from evenflow.operators.rings import Rings
+from evenflow.operators.totals import Totals
 from evenflow.rules.expressions.code import Compiled
-from evenflow.rules.expressions.frame import Intake, Part
-from evenflow.rules.windows.clock import Counter, Numbers
+from evenflow.rules.expressions.frame import FramePart, Intake
+from evenflow.rules.windows.clock import Counter, KeyNumbers
 from evenflow.rules.windows.grouped import Grouped
 from evenflow.rules.windows.groups import mixed
 from evenflow.rules.windows.views import EVERYTHING, LENGTH, Window
 
-NO_TIMES = locked(np.empty(0, np.int64))
 HOW = {"count": COUNT, "sum": SUM, "mean": MEAN, "min": MIN, "max": MAX, "std": STD}
 NAMES = {"avg": "mean", "stddev": "std"}
 """What aggregates are called elsewhere, where that differs."""
@@ -70,17 +70,17 @@ class Sliding:
     """What GROUP BY splits its rows by."""
     alone: bool
     """Whether all rows of a key come here: then its latest time is known without a clock."""
-    reached: Numbers | None
+    reached: KeyNumbers | None
     """How far each key's window has come, where it is split into groups that come and go."""
 
-    def passing(self, part: Part) -> npt.NDArray[np.bool_] | None:
+    def passing(self, part: FramePart) -> npt.NDArray[np.bool_] | None:
         """Which rows pass WHERE; None for all."""
         if self.where is None:
             return None
         condition = self.where
         return part.frame.once(("where", self.label), lambda: locked(condition.holds(part.columns, part.count)))
 
-    def keys(self, part: Part, grouped: bool) -> npt.NDArray[np.int64]:
+    def keys(self, part: FramePart, grouped: bool) -> npt.NDArray[np.int64]:
         """The keys of the windows, or of the groups in them."""
         by = [*self.inner, *self.groups] if grouped else self.inner
         return part.frame.once(
@@ -88,11 +88,11 @@ class Sliding:
             lambda: mixed(part.of(part.frame.keys), [each.evaluate(part.columns, part.count) for each in by]),
         )
 
-    def homes(self, part: Part) -> npt.NDArray[np.int64]:
+    def homes(self, part: FramePart) -> npt.NDArray[np.int64]:
         """The keys by which it is known how far the windows have come."""
         return self.keys(part, False) if self.window.kind == LENGTH else part.of(part.frame.keys)
 
-    def times(self, part: Part) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def times(self, part: FramePart) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The times of the rows, and the latest of their keys; their numbers, if rows leave by these."""
         frame, counter = part.frame, self.reached
         if self.window.kind != LENGTH:
@@ -119,7 +119,7 @@ class Cell:
         else:
             self.state = Rings(how, window.rows, window.span)
 
-    def push(self, part: Part) -> pa.Array:
+    def push(self, part: FramePart) -> pa.Array:
         """The aggregate after each row."""
         frame, rows, measure = part.frame, self.rows, self.aggregate.measure
         values, valid = self.aggregate.argument(part.columns, part.count, rows.passing(part))

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.operators.compiled import compiled, grown, readable
+from evenflow.operators.columns import EVER
+from evenflow.operators.compiled import compiled, readable
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.slots import KEY_BYTES, Longs, Slots
-
-EVER = np.iinfo(np.int64).min
+from evenflow.operators.slots import KEY_BYTES, Longs, Slots, fitted
 
 
-class Numbers:
+class KeyNumbers:
     """One number per key, `first` in the beginning."""
 
     def __init__(self, first: int) -> None:
@@ -52,11 +51,10 @@ class Numbers:
         return (KEY_BYTES + 2 * 8) * self.slots.counts(units)
 
     def _fit(self) -> None:
-        if len(self.values) < self.slots.capacity:
-            self.values = grown(self.values, self.slots.capacity, self.first)
+        self.values = fitted(self.values, self.slots, self.first)
 
 
-class Clock(Numbers):
+class Clock(KeyNumbers):
     """The latest time of each key; a row more than `lateness` microseconds behind it is late. No row is if negative."""
 
     def __init__(self, lateness: int) -> None:
@@ -71,7 +69,7 @@ class Clock(Numbers):
         return latest, late
 
 
-class Counter(Numbers):
+class Counter(KeyNumbers):
     """How many rows each key has had."""
 
     def __init__(self) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.operators.compiled import grown
+from evenflow.operators.arena import LATEST
+from evenflow.operators.columns import EVER
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.rings import LATEST, Rings
-from evenflow.operators.rings import Numbers as Values
-from evenflow.operators.slots import Longs
-from evenflow.rules.windows.clock import EVER, Numbers
+from evenflow.operators.rings import Rings
+from evenflow.operators.slots import Longs, fitted
+from evenflow.operators.totals import Numbers
+from evenflow.rules.windows.clock import KeyNumbers
 
 FEW = 1024
 """Rows after which groups are looked through, at least."""
@@ -25,15 +26,15 @@ class Grouped(Rings):
     that any later row could see. Such groups are looked for after as many rows as there were groups left the last time.
     """
 
-    def __init__(self, how: int, span: int, reached: Numbers) -> None:
+    def __init__(self, how: int, span: int, reached: KeyNumbers) -> None:
         super().__init__(how, span=span)
         self.reached = reached
         self.home = np.zeros(self.slots.capacity, np.int64)
         self.pushed, self.left = 0, 0
 
     def enter(
-        self, units: Units, keys: Keys, values: Values, homes: Keys, valid: npt.NDArray[np.bool_], times: Longs
-    ) -> tuple[Values, npt.NDArray[np.bool_]]:
+        self, units: Units, keys: Keys, values: Numbers, homes: Keys, valid: npt.NDArray[np.bool_], times: Longs
+    ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
         """As `push`, with the key of the window of each row."""
         slots = self.slots.find(units, keys)
         self._fit()
@@ -69,5 +70,4 @@ class Grouped(Rings):
 
     def _fit(self) -> None:
         super()._fit()
-        if len(self.home) < self.slots.capacity:
-            self.home = grown(self.home, self.slots.capacity)
+        self.home = fitted(self.home, self.slots)

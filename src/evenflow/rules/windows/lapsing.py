@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from evenflow.operators.arena import LATEST
+from evenflow.operators.columns import EVER
 from evenflow.operators.compiled import grown
 from evenflow.operators.keyed import Units
-from evenflow.operators.rings import LATEST, Rings
-from evenflow.rules.windows.clock import EVER, Clock, Counter
+from evenflow.operators.rings import Rings
+from evenflow.rules.windows.clock import Clock, Counter
 from evenflow.rules.windows.grouped import Grouped
 from evenflow.rules.windows.memory import Memory
 

@@ -10,19 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.operators.columns import locked
+from evenflow.operators.columns import EVER, locked
 from evenflow.operators.compiled import compiled, readable
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.pairs import EVER, Pairs
+from evenflow.operators.pairs import Pairs, insert
+from evenflow.operators.row_store import to_bytes
 from evenflow.operators.slots import Longs
-from evenflow.operators.store import to_bytes
 
 BLOCK = 1 << 18
 """Pairs that are listed at a time, unless a single row makes more."""
 NOTHING = to_bytes(pa.table({}))
 
 
-class Rows(Pairs):
+class RowLists(Pairs):
     """Lists of rows per key, of which only the first side of `Pairs` is used."""
 
     def __init__(self, rows: int, span: int) -> None:
@@ -63,7 +63,7 @@ class Seen:
     cuts: Longs
 
 
-class Memory(Rows):
+class Memory(RowLists):
     """The windows of all keys, as they were before each row: the last `rows`, or those of the last `span`."""
 
     def enter(
@@ -134,19 +134,10 @@ def _enter(slots, own, flags, base, span, latest, newest, latest_of, older, cloc
         if not flags[row]:
             continue
         slot = own[row]
-        newer, place = -1, newest[slot, 0]
         if span:
             latest_of[slot] = max(latest_of[slot], latest[row])
-            if clock[number] <= cut:
-                number += 1
-                continue
-            while place >= 0 and clock[place] > clock[number]:
-                newer, place = place, older[place]
-        older[number] = place
-        if newer < 0:
-            newest[slot, 0] = number
-        else:
-            older[newer] = number
+        if not span or clock[number] > cut:
+            insert(slot, 0, number, span, newest, older, clock)
         number += 1
 
 

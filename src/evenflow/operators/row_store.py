@@ -12,7 +12,7 @@ LARGEST = 1 << 29
 """Bytes of a chunk: offsets of strings are 32 bits wide."""
 
 
-class Store:
+class RowStore:
     """Rows in chunks, each at least twice as long as the next, so that a row is copied rarely and chunks are few."""
 
     def __init__(self) -> None:

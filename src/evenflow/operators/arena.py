@@ -1,0 +1,170 @@
+"""One array of cells in which all keys' rings have their room, and how rooms are given out and taken back.
+
+A ring is a row of numbers: its room is the cells from START on, ROOM of them; its content is LENGTH cells from HEAD on
+(counted from START, and going on at the start of the room where it ends), oldest first. FRONT and LATEST are explained
+in `rings`. `marks` tells how many cells have been given out (TOP), and how many of these rings still have (LIVE).
+
+Rooms have 4, 8, 16, ... cells, or as many as a window can have at most. Rooms that are given up are kept in one list
+per size (`spare`), linked through their first cells, and used again: units come and go without the array being copied.
+
+Where numba keeps its code on disk it does not notice changes of this file: touch the files that use it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenflow.operators.compiled import compiled
+
+START, ROOM, HEAD, LENGTH, FRONT, LATEST = range(6)
+TOP, LIVE = range(2)
+SMALLEST = 4
+"""Cells of the smallest room."""
+
+
+@compiled
+def cell_of(ring, place):  # type: ignore[no-untyped-def]
+    """The index in the arena of the ring's cell at `place`, counted from the oldest."""
+    place += ring[HEAD]
+    return ring[START] + (place if place < ring[ROOM] else place - ring[ROOM])
+
+
+@compiled
+def copy_cell(source, at, target, to):  # type: ignore[no-untyped-def]
+    """Copy the aggregate in cell `at` to cell `to` of another array, or of the same."""
+    for part in range(source.shape[1]):
+        target[to, part] = source[at, part]
+
+
+@compiled
+def fitting_room(length, most):  # type: ignore[no-untyped-def]
+    """The room for a ring of so many cells."""
+    room = SMALLEST
+    while room < length:
+        room *= 2
+    return min(room, most)
+
+
+@compiled
+def _grade(room):  # type: ignore[no-untyped-def]
+    """The number of the list of spare rooms of this size: no two sizes that rings have in one arena share one."""
+    grade = 0
+    while 1 << grade < room:
+        grade += 1
+    return grade
+
+
+@compiled
+def reserve(room, cells, marks, spare):  # type: ignore[no-untyped-def]
+    """Where there is room; -1 if nowhere."""
+    grade = _grade(room)
+    start = spare[grade]
+    if start >= 0:
+        spare[grade] = np.int64(cells[start, 0])
+    elif marks[TOP] + room <= len(cells):
+        start = marks[TOP]
+        marks[TOP] += room
+    else:
+        return np.int64(-1)
+    marks[LIVE] += room
+    return start
+
+
+@compiled
+def give_up(ring, cells, marks, spare):  # type: ignore[no-untyped-def]
+    """Let others have a ring's room."""
+    if ring[ROOM]:
+        grade = _grade(ring[ROOM])
+        cells[ring[START], 0] = spare[grade]
+        spare[grade] = ring[START]
+        marks[LIVE] -= ring[ROOM]
+        ring[ROOM] = 0
+
+
+@compiled
+def free_rings(slots, rings, cells, marks, spare):  # type: ignore[no-untyped-def]
+    """Let others have the room of some rings."""
+    for slot in slots:
+        give_up(rings[slot], cells, marks, spare)
+
+
+@compiled
+def enlarge(most, ring, cells, clock, marks, spare):  # type: ignore[no-untyped-def]
+    """Move a full ring to where it has twice the room; whether there was space."""
+    room = fitting_room(ring[LENGTH] + 1, most)
+    start = reserve(room, cells, marks, spare)
+    if start < 0:
+        return False
+    old = ring.copy()
+    _move(ring, cells, clock, start, cells, clock)
+    give_up(old, cells, marks, spare)
+    ring[ROOM] = room
+    return True
+
+
+@compiled
+def _move(ring, cells, clock, start, new_cells, new_clock):  # type: ignore[no-untyped-def]
+    """Copy a ring's cells in order to `start`, where it is from then on."""
+    for place in range(ring[LENGTH]):
+        source = cell_of(ring, place)
+        copy_cell(cells, source, new_cells, start + place)
+        if len(new_clock):
+            new_clock[start + place] = clock[source]
+    ring[START], ring[HEAD] = start, 0
+
+
+@compiled
+def pack_rings(most, order, rings, cells, clock, held_cells, held_clock):  # type: ignore[no-untyped-def]
+    """Move all rings up, in the order of their places; those mostly empty get less room. How much is used then, twice.
+
+    A ring is held elsewhere on its way: its old and its new place may overlap.
+    """
+    top = 0
+    for slot in order:
+        ring = rings[slot]
+        _move(ring, cells, clock, 0, held_cells, held_clock)
+        for place in range(ring[LENGTH]):
+            copy_cell(held_cells, place, cells, top + place)
+            if len(clock):
+                clock[top + place] = held_clock[place]
+        ring[START] = top
+        if ring[LENGTH] * 4 < ring[ROOM]:
+            ring[ROOM] = fitting_room(2 * ring[LENGTH], most)
+        top += ring[ROOM]
+    return top, top
+
+
+@compiled
+def dump_rings(slots, rings, cells, clock, out_cells, out_clock):  # type: ignore[no-untyped-def]
+    """Copy the cells of some rings, in order, one ring after the other."""
+    top = 0
+    for slot in slots:
+        ring = rings[slot]
+        for place in range(ring[LENGTH]):
+            source = cell_of(ring, place)
+            copy_cell(cells, source, out_cells, top)
+            if len(out_clock):
+                out_clock[top] = clock[source]
+            top += 1
+
+
+@compiled
+def load_rings(slots, at, read, shape, most, rings, cells, clock, marks, spare, in_cells, in_clock):  # type: ignore[no-untyped-def]
+    """The reverse of `dump_rings`, from slot `at` and cell `read` on.
+
+    Returns the slot for which there was no room and its first cell, or the number of slots and of cells.
+    """
+    for which in range(at, len(slots)):
+        ring = rings[slots[which]]
+        room = fitting_room(shape[which, 0], most)
+        start = reserve(room, cells, marks, spare)
+        if start < 0:
+            return which, read
+        ring[START], ring[ROOM], ring[HEAD] = start, room, 0
+        ring[LENGTH], ring[FRONT], ring[LATEST] = shape[which, 0], shape[which, 1], shape[which, 2]
+        for place in range(ring[LENGTH]):
+            copy_cell(in_cells, read, cells, start + place)
+            if len(in_clock):
+                clock[start + place] = in_clock[read]
+            read += 1
+    return len(slots), read

@@ -1,0 +1,145 @@
+"""The runs of all keys through one pattern, by unit: their memory, their timers, and how units move."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from evenflow.errors import InvalidArgument
+from evenflow.operators.keyed import Units
+from evenflow.rules.patterns.runs import Run, Setting
+from evenflow.rules.patterns.states import Env
+from evenflow.rules.patterns.waiting import LATEST, Longs
+
+RUN_BYTES, LEAF_BYTES, ENDED_BYTES = 1500, 700, 100
+"""Memory that the pattern of a key takes, each atom that waits, and the knowledge that a key's pattern has ended."""
+
+
+class UnitRuns:
+    """By unit and key, the run of the key's pattern; None where the pattern has ended for good."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting, self._kept = setting, setting.waiting.kept
+        self._units: dict[int, dict[int, Run | None]] = {}
+        self._weights: dict[int, int] = {}
+        """Bytes of each unit."""
+        self._alarms: dict[int, list[tuple[int, int]]] = {}
+        """Of units that have been told the time: heaps of (deadline, key)."""
+
+    def pass_time(self, units: Units, now: int) -> None:
+        """No row with a time before `now` comes any more: what has waited for too long waits no longer."""
+        for unit in units.tolist():
+            known = self._units.get(unit)
+            if known is None:
+                self._alarms.pop(unit, None)
+                continue
+            alarms = self._alarms.get(unit)
+            if alarms is None:
+                alarms = self._alarms[unit] = []
+                for run in known.values():
+                    if run is not None:
+                        self._set_alarm(run)
+            each_row = self._kept.nbytes + LEAF_BYTES if alarms and alarms[0][0] <= now else 0
+            while alarms and alarms[0][0] <= now:
+                run = known.get(heappop(alarms)[1])
+                if run is not None:
+                    run.alarm = LATEST
+                    if self._weigh(run, run.lapse(now), each_row) and run.deadline() > now:  # else a row is waited for
+                        self._set_alarm(run)
+
+    def _leave(self, runs: list[Run]) -> None:
+        """The frame is done: forget the keys that are as if nothing had come, and keep the rows that others need."""
+        taken: list[int] = []
+        each_row = self._kept.nbytes + LEAF_BYTES
+        for run in runs:
+            if self._weigh(run, run.fresh(), each_row):
+                taken += run.taken
+                self._set_alarm(run)
+            run.exit()
+        self._kept.end(taken, self._needed)
+
+    def _weigh(self, run: Run, fresh: bool, each_row: int) -> bool:
+        """Note what memory a run takes, and forget one that is as if nothing had come; whether it goes on."""
+        weight = 0
+        if run.child is None:
+            self._units[run.unit][run.key] = None
+            weight = ENDED_BYTES
+        elif fresh:
+            run.quit(run)
+            del self._units[run.unit][run.key]
+            if not self._units[run.unit]:
+                del self._units[run.unit]
+        else:
+            weight = RUN_BYTES + each_row * (len(run.leaves) + run.stored)
+        self._weights[run.unit] = self._weights.get(run.unit, 0) + weight - run.weight
+        run.weight = weight
+        return run.child is not None and not fresh
+
+    def _set_alarm(self, run: Run) -> None:
+        """Look at a run when its next timer ends, if time passes in its unit."""
+        alarms = self._alarms.get(run.unit)
+        if alarms is not None and run.deadline() < run.alarm:
+            run.alarm = run.deadline()
+            heappush(alarms, (run.alarm, run.key))
+
+    def extract(self, unit: int) -> Any:
+        """Take a unit's state out; None if there is none."""
+        state = self.snapshot(unit)
+        for run in self._units.pop(unit, {}).values():
+            if run is not None:
+                run.quit(run)
+        self._weights.pop(unit, None)
+        self._alarms.pop(unit, None)
+        return state
+
+    def snapshot(self, unit: int) -> Any:
+        """A unit's state as `extract` gives it."""
+        if unit not in self._units:
+            return None
+        numbers: dict[int, int] = {-1: -1}
+
+        def hold(env: Env) -> Env:
+            return tuple([numbers.setdefault(number, len(numbers) - 1) for number in env[0]]), env[1]
+
+        runs = {key: None if run is None else run.freeze(hold) for key, run in self._units[unit].items()}
+        return {"runs": runs, "rows": self._kept.rows(list(numbers)[1:]), "count": len(numbers) - 1}
+
+    def install(self, unit: int, state: Any) -> None:
+        """Put in what another copy's `extract` gave for this unit."""
+        if unit in self._units:
+            raise InvalidArgument(f"unit {unit} is installed but has matches under way here: extract it first")
+        base = self._kept.add(state["rows"], state["count"])
+
+        def hold(env: Env) -> Env:
+            return tuple([number if number < 0 else base + number for number in env[0]]), env[1]
+
+        known = self._units[unit] = dict.fromkeys(state["runs"])
+        each_row = self._kept.nbytes + LEAF_BYTES
+        self._weights[unit] = 0
+        for key, frozen in state["runs"].items():
+            weight = ENDED_BYTES
+            if frozen is not None:
+                run = known[key] = Run(self._setting, unit, key)
+                run.thaw(frozen, hold)
+                run.weight = weight = RUN_BYTES + each_row * (len(run.leaves) + run.stored)
+            self._weights[unit] += weight
+
+    def sizes(self, units: Units) -> Longs:
+        """Bytes of state of each unit, roughly."""
+        return np.array([self._weights.get(unit, 0) for unit in units.tolist()], np.int64)
+
+    def _needed(self) -> set[int]:
+        """The numbers of all rows that matches under way are made of."""
+        needed: set[int] = set()
+
+        def hold(env: Env) -> Env:
+            needed.update(env[0])
+            return env
+
+        for run in chain.from_iterable(known.values() for known in self._units.values()):
+            if run is not None:
+                run.freeze(hold)
+        return needed
