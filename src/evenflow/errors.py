@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 class EvenflowError(Exception):
-    """Anything Evenflow raises on purpose."""
+    """The base of all errors that Evenflow raises on purpose."""
 
 
 class InvalidArgument(EvenflowError, ValueError):
-    """A value given by the caller that cannot work."""
+    """The caller gave a value that cannot work."""
 
 
 class ClusterStopped(EvenflowError):
@@ -26,7 +26,7 @@ class ClusterStartError(EvenflowError):
 
 
 class WorkerLost(EvenflowError):
-    """A worker went away while it held rows of a task; Spark's retry of the task makes it whole."""
+    """A worker was lost while it held rows of a task; Spark's retry of the task repairs it."""
 
 
 class RegionStalled(EvenflowError):
@@ -38,23 +38,23 @@ class FunctionError(EvenflowError):
 
 
 class ProtocolError(EvenflowError):
-    """A peer sent bytes that are not ours; its connection is closed and nobody else is hurt."""
+    """A peer sent bytes against the protocol; only its own connection is closed."""
 
 
 class HandshakeError(ProtocolError):
-    """A peer does not hold the cluster's secret, or is too slow to show it."""
+    """A peer does not prove that it has the cluster's secret, or takes too long."""
 
 
 class StateLost(EvenflowError):
-    """The state of a keyed operator is not what it must be: rows of it would be counted twice, or not at all."""
+    """The state of a keyed operator is not the right one: rows would be counted twice, or not at all."""
 
 
 class StoreError(EvenflowError):
-    """A store could not do what it was asked; whether to try again is for the caller to say."""
+    """An operation of a store failed; the caller decides whether to try again."""
 
 
 class StoreInUse(StoreError):
-    """Another cluster works on the checkpoint."""
+    """Another cluster uses the checkpoint."""
 
 
 class BlobMissing(StoreError):
@@ -62,19 +62,19 @@ class BlobMissing(StoreError):
 
 
 class CorruptState(EvenflowError):
-    """A blob does not hold what was written to it; names the blob and the place."""
+    """A blob does not hold what was written to it; the message names the blob and the place in it."""
 
 
 class MemoryBudget(EvenflowError):
-    """State that must be in memory as a whole does not fit into a worker's memory budget."""
+    """State that must be in memory at once does not fit into a worker's memory budget."""
 
 
 class SpillError(EvenflowError):
-    """State or rows could not be written to the local disk, or read from it; what could not be written is in memory."""
+    """State or rows could not be written to the local disk, or read from it; unwritten state is still in memory."""
 
 
 def described(error: BaseException) -> str:
-    """What an error is and says; one that cannot even say what it is has its class."""
+    """The class and the text of an error; the class alone if making the text fails."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # an exception whose own text fails
@@ -82,16 +82,16 @@ def described(error: BaseException) -> str:
 
 
 SEVERAL_ACTIONS = "persist() the DataFrame before the first of several actions on it"
-"""The remedy for what fails in the same way however often a query is started again."""
+"""The remedy for an error that comes again each time the query is restarted."""
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error that says something."""
+    """The first line of an error's text that is not empty; its class if there is none."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about a name that is not known: those it may be, or those that there are."""
+    """The end of a message about an unknown name: the names it may stand for, or all names."""
     names = sorted(set(known))
     lower = {other.lower(): other for other in names}
     close = [lower[other] for other in difflib.get_close_matches(name.lower(), lower, 3, 0.6)]

@@ -1,4 +1,4 @@
-"""For tests and experiments: emulated capacity, and whether operators and stores of your own keep their laws."""
+"""For tests and experiments: emulated capacity, and checks of your own operators and stores."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def check_operator(
 
     `rows` is a sample, a RecordBatch, Table or DataFrame, with key column or columns `key`. The laws:
 
-    - operator: it can be pickled, and `schema`, if it has one, tells the columns of its results;
+    - operator: it can be pickled, and `schema`, if it has one, gives the columns of its results;
     - columns: with `adds`, results begin with their rows; `process` needs no column that `reads` does not name;
-    - origin: results that are not one for each row come with the place of the row they come from, not falling;
-    - units: the results of a unit depend on its rows only;
+    - origin: results that are not one for each row come with the place of their row, in rising order;
+    - units: the results of a unit depend on its own rows only;
     - batches: the results do not depend on how the rows are cut into batches;
     - empty: `extract` gives None for a unit without rows, and after it has been called;
     - pickle: what `extract` gives can be pickled;
     - move: the results do not change if units are moved between copies all the time;
-    - time: of operators with `on_time` (then `time` names the column of the time) or `on_end`: nor do they if units are
-      moved, or told the time in other groups, while rows come in the order of their time.
+    - time: for operators with `on_time` (then `time` names the column of the time) or `on_end`: the results do not
+      change if units are moved, or told the time in other groups, while rows come in the order of their time.
 
-    Results are compared row by row, floats to nine digits. Each of the `rounds` cuts the rows anew, with batches of 0
-    and of 1 among them, and moves units between `copies` copies; `seed` decides how.
+    Results are compared row by row, floats to nine digits. Each of the `rounds` cuts the rows into batches anew, some
+    with 0 rows or 1 row, and moves units between `copies` copies; `seed` decides how.
     """
     from evenflow.operators.time_laws import TimeTrial
 
@@ -49,22 +49,22 @@ def check_operator(
 
 
 def check_store(make: Callable[[], Store], *, large: int = 100 * 1024 * 1024) -> None:
-    """Raise an AssertionError that says which law a store breaks; `make` gives a new and empty one each time.
+    """Raise an AssertionError that says which law a store breaks; `make` gives a new, empty store each time.
 
-    - round trip: `get` gives what was put, in memory of its own, and `BlobMissing` where there is nothing;
+    - round trip: `get` gives what was put, in memory of its own, and raises `BlobMissing` if there is no such blob;
     - parts: a blob is its parts one after the other, however many;
     - ranges: `get` gives as many bytes as there are between `start` and `start + length`;
     - overwriting: the last put wins;
-    - listing: `names` gives all names with a prefix, wherever it ends, sorted, and their bytes;
-    - deleting: it may be done twice, and of what is not there;
-    - names: what `part` makes of any text is a name, and two texts never share one;
-    - bad names: what is no name is refused;
+    - listing: `names` gives all names with a prefix, wherever the prefix ends, sorted, and their sizes in bytes;
+    - deleting: a blob may be deleted twice, or without having been put;
+    - names: `part` makes a valid name of any text, and different names of different texts;
+    - bad names: invalid names are refused;
     - atomic: a put that fails leaves what was there before;
-    - threads: several may use the store at a time, and put the same name;
-    - fencing: after a second claim, what the first one puts or deletes does not count, and it is told so;
+    - threads: several threads may use the store at a time, and put the same name;
+    - fencing: after a second claim, puts and deletions of the first have no effect, and its owner is told so;
     - large: a blob may have `large` bytes.
 
-    Whether a blob survives loss of power, and the death of its writer, it cannot check.
+    It cannot check whether a blob survives a loss of power, or the death of its writer.
     """
     from evenflow.state.store.conformance import check
 

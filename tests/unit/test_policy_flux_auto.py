@@ -5,8 +5,9 @@ import inspect
 import numpy as np
 import pytest
 
-from evenflow.policy.keyed.flux_auto import FluxAuto, _smooth
+from evenflow.policy.keyed.flux_auto import FluxAuto
 from evenflow.policy.keyed.placement import plan
+from evenflow.policy.keyed.unit_loads import smooth
 from tests.support.keyed_model import snapshot
 
 
@@ -236,14 +237,14 @@ def test_chance_is_taken_out_of_loads():
     rng, owner = np.random.default_rng(1), even(1_000, 4)
     counts = rng.poisson(20.0, 1_000).astype(float)
     workers = np.bincount(owner, counts)
-    smooth, real = _smooth(counts, owner, workers**-0.5, 1.0)
-    assert np.ptp(smooth) < 0.2 * np.ptp(counts)
+    smoothed, real = smooth(counts, owner, workers**-0.5, 1.0)
+    assert np.ptp(smoothed) < 0.2 * np.ptp(counts)
     assert real < 0.7
     counts[:10] = 3_000.0
-    smooth, real = _smooth(counts, owner, np.bincount(owner, counts) ** -0.5, 1.0)
-    assert smooth[:10] == pytest.approx(3_000, rel=0.05)
+    smoothed, real = smooth(counts, owner, np.bincount(owner, counts) ** -0.5, 1.0)
+    assert smoothed[:10] == pytest.approx(3_000, rel=0.05)
     assert real > 0.9
-    assert smooth.sum() == pytest.approx(counts.sum(), rel=0.02)
+    assert smoothed.sum() == pytest.approx(counts.sum(), rel=0.02)
 
 
 @pytest.mark.parametrize(

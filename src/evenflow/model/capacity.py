@@ -15,7 +15,7 @@ Slowdown = float | Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Emulate:
-    """Workers of different speed on one machine: each sleeps off the service time its rows would cost.
+    """Workers of different speed on one machine: each sleeps as long as its rows would take a slower machine.
 
     A row costs `cost_us` microseconds times the worker's slowdown. `slowdown` maps a worker id to a factor, or to a
     schedule of (second, factor) steps; second 0 is when the first feeder joins the cluster. Workers not named run at 1.
@@ -44,7 +44,7 @@ class Emulate:
 
     @staticmethod
     def load(factor: float, since: float = 0.0, until: float = 0.0) -> list[tuple[float, float]]:
-        """The schedule of a load that comes at second `since` and, unless `until` is 0, goes again."""
+        """The schedule of a load that begins at second `since` and ends at second `until`; 0: it does not end."""
         steps = [(0.0, 1.0), (since, factor)] if since else [(0.0, factor)]
         return [*steps, (until, 1.0)] if until else steps
 
@@ -59,7 +59,7 @@ class Emulate:
         return self.cost_us * 1e-6 * self.factor(worker, second)
 
     def rows(self, workers: int, start: float, end: float) -> float:
-        """Rows that `workers` workers can serve between two seconds, none of them ever idle: the ideal."""
+        """The ideal: rows that `workers` workers can serve between two seconds if none of them is ever idle."""
         edges = sorted({start, end, *(s for w in range(workers) for s, _ in self._steps(w) if start < s < end)})
         return sum(
             (later - earlier) / self.row_s(worker, earlier)

@@ -1,4 +1,4 @@
-"""Functions compiled by numba; importing this module is what imports numba."""
+"""Functions compiled by numba. Importing this module imports numba."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Function = Callable[..., Any]
 
 
 def compiled(function: Function) -> Function:
-    """`function` as machine code, kept on disk beside its source or, if that is read-only, in the user's cache."""
+    """`function` as machine code, cached on disk beside its source or, if that is read-only, in the user's cache."""
     try:
         return _compile(function, cache=True)
-    except RuntimeError:  # neither place can be written: every process compiles for itself
+    except RuntimeError:  # neither place can be written to: every process compiles for itself
         return _compile(function, cache=False)
 
 

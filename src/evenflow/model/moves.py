@@ -1,4 +1,4 @@
-"""Moves: what a policy asks for. The controller carries them out, or refuses and logs why."""
+"""Moves: what a balance asks for. The controller carries them out, or refuses them and logs why."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class SetWeights:
-    """Give each worker of a region its share of the frames: worker id -> weight, summing to RESOLUTION."""
+    """Give each worker of an ordered region its share of the frames: weights by worker id that sum to RESOLUTION."""
 
     region: str
     weights: Mapping[int, int]
     reason: str = ""
     detail: Mapping[str, Any] = field(default_factory=dict)
-    """What the policy saw, as JSON values; it goes to the event log."""
+    """What the balance saw, as JSON values for the event log."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveUnits:
-    """Take units of a keyed operator, with their state, from one worker to another."""
+    """Move units of a keyed operator, with their state, from one worker to another."""
 
     region: str
     units: tuple[int, ...]
@@ -28,4 +28,4 @@ class MoveUnits:
     target: int
     reason: str = ""
     detail: Mapping[str, Any] = field(default_factory=dict)
-    """What the policy saw, as JSON values; all moves of one decision have the same, and it goes to the event log."""
+    """What the balance saw, as JSON values for the event log; the same for all moves of one decision."""

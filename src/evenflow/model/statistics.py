@@ -1,4 +1,4 @@
-"""What the controller knows in one round: frozen values, cumulative counters."""
+"""Snapshots: what a balance sees in one round, as frozen values with cumulative counters."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class Connection:
     incarnation: int
     weight: int
     blocked_s: float = 0.0
-    """Time spent between a send that would block and the socket being writable again."""
+    """Seconds between a send that would block and the socket being writable again."""
     rows_sent: int = 0
     frames_sent: int = 0
     rows_done: int = 0
     frames_done: int = 0
     busy_s: float = 0.0
-    """Service time the worker spent on this region's frames."""
+    """Service time that the worker spent on this region's frames."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A region in one round."""
+    """An ordered region in one round."""
 
     time: float
     """Seconds on the controller's clock."""
@@ -55,7 +55,7 @@ class Snapshot:
     feeders: int
     """Feeders alive now."""
     feeding_s: float
-    """Cumulative feeder-seconds: what blocking times are divided by to give a rate."""
+    """Cumulative feeder-seconds: a blocking rate is blocking time divided by these."""
     connections: tuple[Connection, ...]
     rows_out: int = 0
     """Rows the mergers have yielded, cumulative."""
@@ -68,19 +68,19 @@ class Consumer:
     worker: int
     incarnation: int
     seconds: float = 0.0
-    """What the other counters cover."""
+    """The time that the other counters cover."""
     idle_s: float = 0.0
-    """Time spent waiting for rows."""
+    """Seconds spent waiting for rows."""
     busy_s: float = 0.0
     """Service time spent on this operator's rows."""
     rows: int = 0
     bytes: int = 0
     memory: int = 0
-    """Bytes that the worker may use for state of keyed operators; 0: there is no budget."""
+    """Bytes that the worker may use for state of keyed operators; 0 if there is no budget."""
     resident: int = 0
-    """Bytes of state in its memory now, of all operators."""
+    """Bytes of state in the worker's memory now, of all operators."""
     spilled: int = 0
-    """Bytes of state on its disk now, of all operators."""
+    """Bytes of state on the worker's disk now, of all operators."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +96,7 @@ class KeyedSnapshot:
     consumers: tuple[Consumer, ...]
     """The live workers."""
     unit_rows: Counts
-    """Rows processed of each unit, cumulative."""
+    """Rows of each unit that were processed, cumulative."""
     unit_bytes: Counts
     """Bytes of state of each unit, as last reported."""
     moving: int = 0
@@ -105,19 +105,33 @@ class KeyedSnapshot:
     """Units moved so far."""
     bytes_moved: int = 0
     pause_s: float = 0.0
-    """Sum over the units moved so far of how long their rows had to wait."""
+    """How long the rows of moved units had to wait, summed over the units moved so far."""
     undone: int = 0
     """Units whose move was taken back, so far."""
     unit_arrived: Counts | None = None
-    """Rows of each unit that feeders took in, cumulative: what was asked for, where `unit_rows` is what was done."""
+    """Rows of each unit that feeders took in, cumulative; None if they are not counted."""
     unit_resident: Flags = field(default_factory=_everything)
-    """Whether the state of each unit is in memory, as last reported; all of it, if not given."""
+    """Whether the state of each unit is in memory, as last reported; by default, all of it is."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """What the operator itself has counted so far, such as rows that came late."""
+    """What the operator itself has counted so far, such as late rows."""
 
     def __post_init__(self) -> None:
         if self.unit_resident.ndim == 0:
             object.__setattr__(self, "unit_resident", self.unit_resident.repeat(len(self.unit_rows)))
+
+    @property
+    def unit_asked(self) -> Counts:
+        """Rows of each unit that workers were to process, cumulative: those that arrived or, if unknown, those done."""
+        return self.unit_rows if self.unit_arrived is None else self.unit_arrived
+
+    @property
+    def incarnations(self) -> list[tuple[int, int]]:
+        """Worker and incarnation of each consumer."""
+        return [(consumer.worker, consumer.incarnation) for consumer in self.consumers]
+
+    def comparable(self, later: KeyedSnapshot) -> bool:
+        """Whether a later snapshot is of the same units and the same incarnations of workers."""
+        return len(self.unit_rows) == len(later.unit_rows) and self.incarnations == later.incarnations
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,4 +151,4 @@ class WorkerStatus:
     frames: int = 0
     busy_s: float = 0.0
     heard_s: float = 0.0
-    """Seconds since it was last heard of."""
+    """Seconds since the worker's last message."""

@@ -1,8 +1,9 @@
-"""Tickets: what lets the units of a movement in at their target.
+"""Tickets: the proof with which a target accepts the units of a movement.
 
-Every worker draws a key when it starts and tells it to the controller, and to nobody else. The controller announces a
-movement by giving its source a ticket: the target's key over all that the movement is about. So the target takes state
-from that worker, in that movement, of those units and evaluations, in this life of its own; and reads nothing else.
+Every worker draws a key when it starts and tells it to the controller only. The controller announces a movement by
+giving its source a ticket: an HMAC, with the target's key, of everything that describes the movement. So the target
+accepts state only from that worker, in that movement, of those units and evaluations, and only in its present
+incarnation; it reads nothing else.
 """
 
 from __future__ import annotations

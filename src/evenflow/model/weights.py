@@ -1,4 +1,4 @@
-"""Whose latency matters more: weights by the names of operators."""
+"""Weights of operators (`qos`), by name: the larger, the more an operator's latency matters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _NUMBERED = re.compile(r"(.+)-[0-9]+")
 
 
 def weight_of(qos: Mapping[str, float], region: str) -> float:
-    """The weight of a region; the second use of a name, name-2, has that of the name. Who is not named has 1."""
+    """The weight of a region; 1 if it is not named. The second use of a name, name-2, has the weight of the name."""
     if region in qos:
         return qos[region]
     numbered = _NUMBERED.fullmatch(region)

@@ -1,4 +1,4 @@
-"""Pure decisions, one file a policy, by name. Each is imported when it is asked for: some bring scipy along."""
+"""Balances: pure decisions, one file for each, found by name. Each is imported on first use: some import scipy."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _HOMES = {
 
 
 class _Choice(Mapping[str, type[T]], Generic[T]):
-    """Classes by the names of their balances."""
+    """Classes of balances by name; a class is imported when it is asked for."""
 
     def __init__(self, homes: Mapping[str, tuple[str, str]]) -> None:
         self._homes = homes
@@ -96,6 +96,7 @@ def keyed_balance_named(name: str, **options: Any) -> KeyedBalance:
 
 
 def _named(choice: Mapping[str, type[T]], name: str, options: dict[str, Any]) -> T:
+    """A new balance; one clear error if the name or a parameter is unknown, or a parameter is missing."""
     if name not in choice:
         raise InvalidArgument(f"there is no balance {name!r}: choose one of {', '.join(sorted(choice))}")
     parameters = inspect.signature(choice[name]).parameters

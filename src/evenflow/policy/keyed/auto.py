@@ -9,33 +9,35 @@ from typing import ClassVar
 import numpy as np
 
 from evenflow.model import KeyedSnapshot, MoveUnits
-from evenflow.policy.keyed.flux_auto import FluxAuto, moves_between, places
+from evenflow.policy.keyed.flux_auto import FluxAuto
 from evenflow.policy.keyed.flux_memory import excess
-from evenflow.policy.keyed.placement import Floats, Ints, Limits, Units
+from evenflow.policy.keyed.owners import Floats, Ints, Units, moves_between, places
+from evenflow.policy.keyed.placement import Limits
 
 COMFORT = 0.1
-"""Share of its memory that a worker is to have free after it was relieved, if there is that much to be had."""
+"""Share of its memory that a relieved worker should have free afterwards, if all workers together have that much."""
 SCARCE = 0.05
-"""A worker with less free is relieved, if others have more."""
+"""A worker with a smaller share of its memory free is relieved, if others have more."""
 AGAIN_S = (0.5, 20.0)
-"""Seconds until a worker is relieved again: usually, and at most, when moves are taken back."""
+"""Seconds until workers are relieved again: at first, and at most, where moves are taken back."""
 
 
 @dataclass(slots=True)
 class _Memory:
-    """What workers have free, while units are placed."""
+    """How many bytes workers have free, while units are placed."""
 
     free: Floats
     budget: Floats
     size: Ints
     placed: Ints
     short: Units
-    """Workers that give; they take nothing."""
+    """Workers that are short of memory: they give units and take none."""
 
     def give(self, donor: int, units: Ints, level: float, beyond: bool = False) -> None:
-        """Units of the donor's go to those with most free, who keep `level`, until it has as much free as that.
+        """Place units of the donor elsewhere until a share of `level` of its memory is free.
 
-        Only units that do not take it above `level`, unless `beyond`.
+        Each unit goes to the worker with the most free memory, which must have `level` left afterwards. A unit that
+        would free more than the donor needs is placed only if `beyond`.
         """
         room = np.delete(self.free - level * self.budget, self.short).max(initial=0.0)
         for unit in units[self.size[units] <= room].tolist():
@@ -53,18 +55,18 @@ class _Memory:
 
 
 class Auto(FluxAuto):
-    """Relieve workers whose memory runs out; else balance load as FluxAuto does, where there is memory for it.
+    """Relieve workers whose memory runs out; otherwise balance load as FluxAuto does, where there is memory for it.
 
     With E_j and M_j as in §6.2 (see `FluxMemory`), worker j has f_j = E_j / M_j free, and all together have
     g = sum(E_j) / sum(M_j). Two levels follow:
 
         goal = min(0.1, g)          low = min(0.05, g / 2), or g - 0.05 if g < 0
 
-    Workers with f_j < low, though the state still fits, give units until they have `goal` free, to those with most
-    free, who keep `goal` if that can be and `low` in any case. So nobody comes below `low` by a move: nothing goes back
-    and forth, and while g >= 0 nobody is made to spill. When the state exceeds all memory, g < 0, the same rule evens
-    out what is on disk. Units in memory go first (§6.2), and of these the ones with most bytes for the rows they get:
-    moving those takes fewest units, holds back fewest rows and changes load least.
+    Workers with f_j < low give units until they have `goal` free. The units go to the workers with the most free, which
+    keep `goal` if possible, and `low` in any case. So no move takes a worker below `low`: nothing goes back and forth,
+    and while g >= 0 no worker has to spill. When the state exceeds all memory, g < 0, the same rule evens out what is
+    on disk. Units in memory go first (§6.2), and of these the ones with the most bytes for the rows they get: moving
+    those takes the fewest units, holds back the fewest rows and changes load least.
 
     Plans for load may fill a worker's memory up to midway between the two levels. Nothing is decided before all workers
     have reported since the last moves ended. Without budgets this is FluxAuto.
@@ -76,12 +78,12 @@ class Auto(FluxAuto):
         super().__init__()
         self._seen: KeyedSnapshot | None = None
         self._again = -inf
-        """Nobody is relieved before that."""
+        """No worker is relieved before this time."""
         self._pause = AGAIN_S[0]
         self._undone = 0
 
     def decide(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:
-        """Moves for memory, if any are called for; else the moves for load."""
+        """Moves for memory, if any are needed; otherwise the moves for load."""
         before, self._seen = self._seen, snapshot
         if before is not None and _settled(before, snapshot) and snapshot.time >= self._again:
             moves = self._relieve(snapshot)
@@ -90,6 +92,7 @@ class Auto(FluxAuto):
         return super().decide(snapshot)
 
     def _relieve(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:
+        """The moves that give workers below `low` free memory; none if there is no budget, or no such worker."""
         if not any(consumer.memory > 0 for consumer in snapshot.consumers):
             return []
         workers = np.array([consumer.worker for consumer in snapshot.consumers])
@@ -114,9 +117,9 @@ class Auto(FluxAuto):
         return moves_between(snapshot.region, owner, memory.placed, workers, told)
 
     def _order(self, snapshot: KeyedSnapshot) -> Ints:
-        """Units with state, those to move first in front."""
+        """Units with state, in the order in which they are to be moved."""
         size = snapshot.unit_bytes
-        load = self._loads if len(self._loads) == len(size) else np.zeros(len(size))
+        load = self._loads.rows if len(self._loads.rows) == len(size) else np.zeros(len(size))
         weight = size / (load + max(float(load.mean()), 1e-9))
         units: Ints = np.lexsort((-size, -weight, ~snapshot.unit_resident))
         return units[size[units] > 0]
@@ -136,10 +139,10 @@ def _levels(free: Floats, budget: Floats) -> tuple[float, float]:
 
 
 def _budgets(snapshot: KeyedSnapshot) -> Floats:
-    """M_j of each worker; 1 where there is none, whose E_j is infinite."""
+    """M_j of each worker; 1 for a worker without a budget, whose E_j is infinite."""
     return np.array([max(consumer.memory, 1) for consumer in snapshot.consumers], np.float64)
 
 
 def _settled(before: KeyedSnapshot, now: KeyedSnapshot) -> bool:
-    """Whether what workers report of their memory is as it is after the last moves."""
+    """Whether the memory that workers report is that after the last moves."""
     return before.moving == now.moving == 0 and before.table.version == now.table.version

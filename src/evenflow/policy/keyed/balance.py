@@ -1,4 +1,4 @@
-"""What every balance of a keyed operator is: a pure decision about which units go where."""
+"""The interface of a balance of a keyed operator: a pure decision about which units go where."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from evenflow.model import KeyedSnapshot, MoveUnits
 class KeyedBalance(Protocol):
     """Decides which units of one keyed operator move.
 
-    `decide` is called each time all workers have reported, some ten times a second while rows flow, also while moves
+    `decide` is called each time all workers have reported: about ten times a second while rows flow, also while moves
     are under way. It reads no clock and does no I/O; what it learns it keeps in its own fields.
     """
 
     name: ClassVar[str]
     by_content: ClassVar[bool]
-    """Whether rows go by their key. If not, nothing is moved and nothing stored: any worker takes any row or,
-    for a balance with `choices = 2`, either of two workers that the key names takes it (`PartialKeyGrouping`)."""
+    """Whether a row goes to the owner of its key's unit. If not, nothing is moved and nothing stored: any worker takes
+    any row or, for a balance with `choices = 2`, one of two that the key's hashes name (`PartialKeyGrouping`)."""
 
     def decide(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:
         """Moves to begin now; an empty list leaves things as they are."""

@@ -14,11 +14,11 @@ from evenflow.policy.keyed.loads import Longs, Windowed, spread
 class Dlb(Windowed):
     """Algorithm 1: one key after the other goes from a loaded engine to the least loaded one, e_min.
 
-    While the score is above theta: engines are tried by falling load, e_loaded, until e_min is reached; of each, one
-    key k* is tried, and the first whose move makes the score less is moved. If none does, that was all. Ties go to the
-    lower id, of engines and of keys.
+    While the score is above theta, engines are tried as e_loaded, by falling load, until e_min is reached. Of each
+    engine one key k* is tried. The first key whose move lowers the score is moved; if there is none, this is the end.
+    Ties go to the lower id, of engines and of keys.
 
-    As printed, eng_load_temp (line 7) is not set back after a trial that did not help, so that later trials, and then
+    As printed, eng_load_temp (line 7) is not reset after a trial that did not help, so that later trials, and then
     eng_load itself, would include a move that was never made; by the text of §3.2 a trial is one key. So here every
     trial starts from eng_load.
 
@@ -26,20 +26,17 @@ class Dlb(Windowed):
 
         (L_loaded - k)^2 + (L_min + k)^2 - L_loaded^2 - L_min^2 = 2 k (k - g) < 0   iff   0 < k < g
 
-    which makes DLB-H's key the heaviest one lighter than g. Keys without rows in the window change no score: they are
-    never picked.
+    So the key of DLB-H is the heaviest one that is lighter than g. Keys without rows in the window change no score and
+    are never picked.
     """
 
     heaviest: ClassVar[bool]
 
-    def _prepare(self) -> None:
-        self._place(np.zeros(2, np.int64), np.ones(2, np.int64), np.array([2, 0]))
-
     def _place(self, owner: Longs, load: Longs, engines: Longs) -> Longs:
-        from evenflow.policy.keyed.greedy import algorithm_1  # numba comes with it: only those who use it pay
+        from evenflow.policy.keyed.greedy import algorithm_1  # here: it imports numba, which takes a second
 
         keys = np.flatnonzero(load > 0)
-        keys = keys[::-1] if self.heaviest else keys  # of equals, what is picked first is the lower id
+        keys = keys[::-1] if self.heaviest else keys  # so that of keys with equal load the lower id is picked first
         keys = keys[np.argsort(load[keys], kind="stable")]
         deviation, total = spread(engines)
         home = owner[keys].astype(np.int64)
@@ -52,7 +49,7 @@ class Dlb(Windowed):
 
 @dataclass
 class DlbH(Dlb):
-    """Pick heavy loaded: k* is the heaviest key of e_loaded that makes the score less at e_min. Few keys move."""
+    """Pick heavy loaded: k* is the heaviest key of e_loaded that lowers the score when it moves. Few keys move."""
 
     name: ClassVar[str] = "dlb-h"
     heaviest: ClassVar[bool] = True

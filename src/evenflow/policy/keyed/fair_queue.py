@@ -1,4 +1,4 @@
-"""Fair queueing: whose rows a worker serves next."""
+"""Fair queueing: which operator's rows a worker serves next."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from evenflow.model.weights import weight_of
 
 
 class ServiceOrder:
-    """Whose rows a worker serves next: of the operators with rows waiting, the one that had least for its weight.
+    """Which operator a worker serves next: of those with rows waiting, the one with the least service for its weight.
 
     Start-time fair queueing. With s_r the seconds of service that operator r has had and w_r its weight, the next is
-    the one with the least v_r = s_r / w_r. One that had nothing waiting comes back with the v of who was served last,
-    if that is more: time not asked for is not saved up. So while several have rows waiting, each gets its weight's
-    share of the worker, one with few rows hardly waits, and nobody starves. This is what makes latency follow `qos`;
-    where units are decides only how much there is to share.
+    the one with the least v_r = s_r / w_r. An operator whose rows start to wait anew gets at least the v of the
+    operator that was served last: it does not save up time for which it had no rows. So while several operators have
+    rows waiting, each gets its weight's share of the worker, one with few rows hardly waits, and none starves. This is
+    what makes latency follow `qos`; the placement of units decides only how much there is to share.
 
-    The worker is to call `choose` with the regions that have a frame waiting, serve one frame of the region chosen,
-    then `charge` what it took.
+    The worker calls `choose` with the regions that have a frame waiting, serves one frame of the region chosen, then
+    calls `charge` with the seconds that took.
     """
 
     def __init__(self, qos: Mapping[str, float] | None = None) -> None:
@@ -27,7 +27,7 @@ class ServiceOrder:
         self._now = 0.0
 
     def choose(self, waiting: Iterable[str]) -> str:
-        """The operator to serve; of several with the same claim, the first by name."""
+        """The operator to serve; of several with the same v, the first by name."""
         names = frozenset(waiting)
         for name in names - self._waited:
             self._virtual[name] = max(self._virtual.get(name, 0.0), self._now)
@@ -37,5 +37,5 @@ class ServiceOrder:
         return chosen
 
     def charge(self, region: str, seconds: float) -> None:
-        """The operator was served for so long."""
+        """Add the seconds for which an operator was served."""
         self._virtual[region] = self._virtual.get(region, self._now) + seconds / weight_of(self._qos, region)

@@ -7,39 +7,33 @@ from math import inf
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits
+from evenflow.policy.keyed.owners import Floats, Ints
 from evenflow.policy.keyed.rounds import Rounds
 
-Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
-
 EQUAL = 1e-9
-"""Utilisations that differ by less, relative to them, are equal."""
+"""Utilisations whose relative difference is smaller are equal."""
 
 
 @dataclass
 class Flux(Rounds):
-    """Rounds of a collection phase and a move phase; at most one unit a pair of workers and round.
+    """Rounds of a collection phase and a move phase (see `Rounds`); at most one unit moves in each pair of workers.
 
     After a collection phase of `delta` seconds, worker j has been idle for I_j and unit p has had N_p rows:
 
         U_j = 1 - I_j / delta          T_j = sum of N_p over the units of j
 
-    Workers are sorted by falling U_j and paired from the ends toward the middle. Pairs are looked at in turn, until one
-    fails the test: U_d is at least the mean, U_d / U_r is at least `th_imb`, U_r is at most `th_util`. Of each pair,
-    the first unit of the donor's, by falling N_p, that makes the imbalance (the ratio of the two) less is moved:
+    Workers are sorted by falling U_j and paired from the ends toward the middle: a donor and a receiver. Pairs are
+    looked at in turn, until one fails the test: U_d is at least the mean, U_d / U_r is at least `th_imb`, U_r is at
+    most `th_util`. In each pair, the donor's units are tried by falling N_p, and the first that makes the ratio of the
+    two utilisations smaller is moved, unless U'_r > 1:
 
         U'_d = U_d (1 - N_p / T_d)     U'_r = U_r (1 + N_p / T_r)
 
-    unless U'_r > 1. The next `delta` is the length of the move phase; half the last `delta` if nothing moved; never
-    below `delta_min`. Sections and symbols are those of flux §5.3.
-
-    A receiver without rows or without busy time has no rate U_r / T_r of its own, and counts as the average worker,
-    sum of U_j / sum of T_j over those that have one. With no rows at all nothing moves. When workers join, leave or
-    start anew, when owners change or counters go back, the phase is forgotten and another of the same length begins.
+    Symbols are those of flux §5.3. A receiver without rows or without busy time has no rate U_r / T_r of its own; it is
+    given the average, sum of U_j / sum of T_j over the workers that have one. With no rows at all nothing moves.
     """
 
     name: ClassVar[str] = "flux"
@@ -95,8 +89,8 @@ def balance_load(
     return moves
 
 
-def _first(rows: Counts, u_d: float, u_r: float, total: float, rate: float) -> int | None:
-    """Place of the first unit that makes the ratio less; None if there is none or the receiver would have too much."""
+def _first(rows: Ints, u_d: float, u_r: float, total: float, rate: float) -> int | None:
+    """Place of the first unit that makes the ratio smaller; None if there is none, or it overloads the receiver."""
     if not len(rows):
         return None
     donor, receiver = u_d * (1 - rows / total), u_r + rate * rows
@@ -115,7 +109,7 @@ def _less(one: float, other: float) -> bool:
 
 
 def _utilisation(before: KeyedSnapshot, now: KeyedSnapshot) -> Floats:
-    """U_j of each worker, over the time that its own two reports are apart."""
+    """U_j of each worker, over the time between its own two reports."""
     idle = [c.idle_s - b.idle_s for b, c in zip(before.consumers, now.consumers, strict=True)]
     covered = [c.seconds - b.seconds for b, c in zip(before.consumers, now.consumers, strict=True)]
     apart = now.time - before.time

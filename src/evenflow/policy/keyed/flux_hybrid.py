@@ -13,13 +13,13 @@ from evenflow.policy.keyed.rounds import Rounds
 
 @dataclass
 class FluxHybrid(Rounds):
-    """Memory while anybody has state on disk, otherwise load; the rounds are those of §5.3.
+    """Balance memory while any worker has state on disk, otherwise load; the rounds are those of §5.3.
 
     If any worker has state on disk, a round is one of `FluxMemory` (§6.2), "to avoid high average latencies". If all
     state is in memory it is one of `Flux` (§5.3), "subject to the constraint that a partition is moved only if
     sufficient memory exists at the destination": units with s_p > E_r are passed over.
 
-    When the workers' memory together does not hold the state, it is memory for good, as in the paper.
+    When the state does not fit into the memory of all workers together, only memory is balanced, as in the paper.
     """
 
     name: ClassVar[str] = "flux-hybrid"

@@ -7,36 +7,34 @@ from math import inf, isinf
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits
+from evenflow.policy.keyed.owners import Floats
 from evenflow.policy.keyed.rounds import Rounds
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass
 class FluxMemory(Rounds):
-    """The rounds of §5.3, with memory in place of idle time; at most one unit a pair of workers and round.
+    """The rounds of §5.3, with memory in place of idle time; at most one unit moves in each pair of workers.
 
     Worker j may use M_j bytes and has S_j bytes of state, in memory and on disk, of all operators. Its excess capacity,
-    less than 0 when part of that has to be on disk, is
+    which is below 0 when part of the state has to be on disk, is
 
         E_j = M_j - S_j
 
-    Workers are sorted by rising E_j and paired from the ends toward the middle. Pairs are looked at in turn, until one
-    fails the test: E_d is below the mean, and E_r - E_d is at least `th_mem` of the largest budget. There is no limit
-    on what the receiver has already: where memory is exhausted everywhere, moves even out what is on disk. Of the
-    donor's units, those in memory come before those on disk, which would have to be read and their pending input
-    worked off first, and the larger before the smaller. The first is moved that makes the difference less:
+    Workers are sorted by rising E_j and paired from the ends toward the middle: a donor and a receiver. Pairs are
+    looked at in turn, until one fails the test: E_d is below the mean, and E_r - E_d is at least `th_mem` of the
+    largest budget. There is no limit on what the receiver has already: where memory is exhausted everywhere, moves even
+    out what is on disk. Of the donor's units, those in memory come first, since those on disk would have to be read and
+    their pending input worked off; larger units come before smaller ones. The first that makes the difference smaller
+    is moved:
 
         |E'_r - E'_d| < E_r - E_d          E'_d = E_d + s_p          E'_r = E_r - s_p
 
-    The paper gives no threshold for memory. Ours is there so that small differences do not move state while there is
-    room for all of it, and it is not asked of a donor with E_d < 0. A worker without a budget has E_j = inf: it never
-    gives, and takes only from those with E_d < 0. Moves end by themselves while sizes stay as they are, since each
-    makes the sum of E_j^2 less.
+    The paper gives no threshold for memory. Ours keeps small differences from moving state while there is room for all
+    of it; it does not apply to a donor with E_d < 0. A worker without a budget has E_j = inf: it never gives, and takes
+    only from workers with E_d < 0. While sizes stay the same, moves come to an end, since each lowers the sum of E_j^2.
     """
 
     name: ClassVar[str] = "flux-memory"

@@ -23,11 +23,12 @@ NOBODY = np.iinfo(np.int64).max
 
 @compiled
 def algorithm_1(loads: Longs, home: Longs, engines: Longs, spread: float, goal: float, heaviest: bool) -> int:
-    """Move one key after the other until `spread` is at most `goal` or no single move makes it less; how many moves.
+    """Move one key after the other until `spread` is at most `goal` or no single move lowers it; the number of moves.
 
-    `loads` are of keys with rows, not falling; `home` (key to engine) and `engines` (their loads) are changed. `spread`
-    is n * sum(L^2) - sum(L)^2. An engine whose keys do not help is left out from then on. They never will: the least
-    load does not fall, and the engine is given no other key, for all that are not left out have no more load than it.
+    `loads` are those of the keys with rows, in rising order; `home` (the engine of each key) and `engines` (their
+    loads) are changed. `spread` is n * sum(L^2) - sum(L)^2. An engine of which no key helps is left out from then on.
+    Its keys will never help: the least load does not fall, and the engine gets no further key, because every engine
+    that is not left out has at most its load.
     """
     keys, count = len(loads), len(engines)
     heat = _heats(keys)
@@ -65,7 +66,7 @@ def algorithm_1(loads: Longs, home: Longs, engines: Longs, spread: float, goal: 
 
 @compiled
 def longest_first(loads: Longs, engines: int) -> Longs:
-    """Where each key goes if each in turn goes to the engine with least load so far; `loads` do not rise."""
+    """The engine of each key, if each key in turn goes to the engine with the least load so far; `loads` fall."""
     home = np.empty(len(loads), np.int64)
     values, tree = _tournament(np.zeros(engines, np.int64))
     for key in range(len(loads)):
@@ -78,7 +79,7 @@ def longest_first(loads: Longs, engines: int) -> Longs:
 
 @compiled
 def _tournament(values: Longs) -> tuple[Longs, Longs]:
-    """The values, filled up to a power of two, and the winners; `tree[1]` is the first place of the least value."""
+    """The values, padded to a power of two, and the tree of winners; `tree[1]` is the place of the least value."""
     size = 2
     while size < len(values):
         size *= 2
@@ -94,7 +95,7 @@ def _tournament(values: Longs) -> tuple[Longs, Longs]:
 
 @compiled
 def _replay(tree: Longs, values: Longs, place: int) -> None:
-    """The value of a place has changed."""
+    """Update the winners after the value of a place has changed."""
     node = (place + len(values)) // 2
     while node:
         one, other = tree[2 * node], tree[2 * node + 1]
@@ -104,7 +105,7 @@ def _replay(tree: Longs, values: Longs, place: int) -> None:
 
 @compiled
 def _heats(count: int) -> Array:
-    """Numbers without order, the same each time (the finaliser of splitmix64)."""
+    """Pseudo-random numbers, the same each time (the finaliser of splitmix64)."""
     heat = np.arange(1, count + 1).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     heat = (heat ^ (heat >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     heat = (heat ^ (heat >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -113,7 +114,7 @@ def _heats(count: int) -> Array:
 
 @compiled
 def _insert(links: Array, heat: Array, top: int, key: int) -> None:
-    """Put a key into the tree whose root hangs at `top`: where its heat belongs, over what was there, cut in two."""
+    """Insert a key into the tree whose root hangs at `top`, at the depth of its heat; the subtree there is split."""
     at, side = top, 1
     node = links[side, at]
     while node >= 0 and heat[node] > heat[key]:
@@ -169,7 +170,7 @@ def _below(links: Array, node: int, bound: int) -> int:
 
 @compiled
 def _first(links: Array, node: int) -> int:
-    """The lowest rank in a tree; -1 if that is empty."""
+    """The lowest rank in a tree; -1 if the tree is empty."""
     found = -1
     while node >= 0:
         found = node

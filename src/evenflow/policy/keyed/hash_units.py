@@ -1,4 +1,4 @@
-"""Hash: units stay where they were dealt, as in Exchange (flux §2)."""
+"""Hash: units stay with the workers that had them first, as in Exchange (flux §2)."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class Hash:
     by_content: ClassVar[bool] = True
 
     def decide(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:
-        """Nothing, ever."""
+        """Never any moves."""
         return []

@@ -10,10 +10,10 @@ from evenflow.policy.keyed.hash_units import Hash
 
 @dataclass
 class KeyGrouping(Hash):
-    """Hash by the name it has in the paper: a key's rows go to one engine, and owners never change.
+    """The same as `Hash`, under the name it has in the paper: a key's rows go to one engine, and owners never change.
 
-    Units are dealt out in turn, so with `spread="modulo"` and as many units as there are keys, numbered from 0, key k
-    is on engine k % |Engines|, as in §4.
+    Units are given to workers in turn. So with `spread="modulo"` and one unit for each key, numbered from 0, key k is
+    on engine k % |Engines|, as in §4.
     """
 
     name: ClassVar[str] = "kg"

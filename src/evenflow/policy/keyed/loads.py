@@ -1,4 +1,4 @@
-"""What balances by load share (cep-load-balancing §2.2, §3.1): windows, the imbalance score, when to decide.
+"""The common part of balances by load (cep-load-balancing §2.2, §3.1): windows, the imbalance score, when to decide.
 
 A key of the paper is a unit here, an engine a worker, keys_map the routing table.
 """
@@ -16,25 +16,25 @@ import numpy.typing as npt
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits
-from evenflow.policy.keyed.flux_auto import moves_between, places
+from evenflow.policy.keyed.owners import moves_between, places
 
 Longs = npt.NDArray[np.int64]
 
 
 @dataclass
 class Windowed(ABC):
-    """Once a window of `window` seconds is over, and its score is above `theta` percent, keys get new places.
+    """At the end of each window of `window` seconds, if the score is above `theta` percent, keys get new places.
 
         keys_load[k]  rows of unit k that feeders took in during the window
         eng_load[e]   sum of keys_load[k] over the units of live worker e
         imbScore      100 * std(eng_load) / mean(eng_load), with the standard deviation of a population
 
-    Windows follow each other without a gap. None begins before all moves are done, and one begins anew when workers
-    come, go or start anew. A window with fewer than `least_rows` rows a worker on average goes on until it has them:
-    chance alone gives n rows a worker a score of 100 / sqrt(n), 5 % with 400.
+    Windows follow each other without a gap. A window begins only when all moves are done, and begins anew when workers
+    join, leave or restart. A window with fewer than `least_rows` rows a worker on average goes on until it has them: by
+    chance alone, n rows a worker have a score of 100 / sqrt(n), which is 5 % for 400 rows.
 
-    Where one key has more rows than a worker's share, no placement reaches theta, and every window would call for moves
-    that follow chance. So a rebalance that does not reach theta must lower the score by `least_gain`, or is left out.
+    Where one key has more rows than a worker's share, no placement reaches theta, and every window would ask for moves
+    that only follow chance. So a rebalance that does not reach theta must lower the score by `least_gain` points.
     """
 
     by_content: ClassVar[bool] = True
@@ -69,16 +69,17 @@ class Windowed(ABC):
             return []
         if snapshot.time - self._began.time < self.window * (1 - 1e-9):
             return []
-        load = np.maximum(_arrived(snapshot) - _arrived(self._began), 0)
+        load = np.maximum(snapshot.unit_asked - self._began.unit_asked, 0)
         if load.sum() < self.least_rows * len(snapshot.consumers):
             return []
         seconds, self._began = snapshot.time - self._began.time, snapshot
         return self._rebalance(snapshot, load, seconds)
 
     def _rebalance(self, snapshot: KeyedSnapshot, load: Longs, seconds: float) -> list[MoveUnits]:
+        """The moves to the places that `_place` gives the keys, if the score calls for it and gets better."""
         workers = np.array(sorted(consumer.worker for consumer in snapshot.consumers))
         owner = places(snapshot.table.owners, workers)
-        load = np.where(owner >= 0, load, 0)  # units that are with nobody now stay so
+        load = np.where(owner >= 0, load, 0)  # units without a live owner stay as they are
         engines = engine_loads(owner, load, len(workers))
         score = imbalance(engines)
         if not score > self.theta:
@@ -101,23 +102,24 @@ class Windowed(ABC):
             snapshot.region, owner, placed, workers, f"score {score:.1f} %, then {after:.1f} %", detail
         )
 
-    def _prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
-        """Compile what decisions need, so that none has to wait for it."""
+    def _prepare(self) -> None:
+        """Compile what decisions need, by a small one, so that none has to wait for it."""
+        self._place(np.zeros(2, np.int64), np.ones(2, np.int64), np.array([2, 0]))
 
     @abstractmethod
     def _place(self, owner: Longs, load: Longs, engines: Longs) -> Longs:
-        """The place among the engines that each key is to have; `engines` are their loads, and may be changed."""
+        """The new place of each key among the engines; `engines` holds their loads, and may be changed."""
 
 
 def engine_loads(owner: Longs, load: Longs, engines: int) -> Longs:
-    """eng_load; keys without an owner (-1) count for nobody."""
+    """eng_load; keys without an owner (-1) count for no engine."""
     totals = np.zeros(engines, np.int64)
     np.add.at(totals, owner[owner >= 0], load[owner >= 0])
     return totals
 
 
 def spread(engines: Longs) -> tuple[int, int]:
-    """The n * sum(L^2) - sum(L)^2 and the sum(L) of n engines, exact: the score is 100 * sqrt(the one) / the other."""
+    """The exact n * sum(L^2) - sum(L)^2 and sum(L) of n engines: the score is 100 * sqrt(the first) / the second."""
     loads = [int(load) for load in engines]
     total = sum(loads)
     return len(loads) * sum(load * load for load in loads) - total * total, total
@@ -133,15 +135,6 @@ def _number(value: object) -> bool:
     return not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) < inf
 
 
-def _arrived(snapshot: KeyedSnapshot) -> Longs:
-    """Rows of each unit so far: those that came or, where nobody counts these, those that were processed."""
-    return snapshot.unit_rows if snapshot.unit_arrived is None else snapshot.unit_arrived
-
-
 def _continues(before: KeyedSnapshot, now: KeyedSnapshot) -> bool:
-    """Whether a window that began then goes on: same workers, same units, rows not counted anew."""
-    return (
-        len(before.unit_rows) == len(now.unit_rows)
-        and [(c.worker, c.incarnation) for c in before.consumers] == [(c.worker, c.incarnation) for c in now.consumers]
-        and bool(_arrived(before).sum() <= _arrived(now).sum())
-    )
+    """Whether the window that began with `before` goes on: same workers, same units, rows not counted anew."""
+    return before.comparable(now) and bool(before.unit_asked.sum() <= now.unit_asked.sum())

@@ -12,19 +12,16 @@ from evenflow.policy.keyed.loads import Longs, Windowed
 
 @dataclass
 class Lptf(Windowed):
-    """All keys are placed anew: the heaviest first, each on the engine that has least load by then.
+    """All keys are placed anew: the heaviest first, each on the engine that has the least load at that point.
 
-    Ties go to the lower id. Wherever keys were does not count, so most of them move. Keys without rows in the window
-    stay: anywhere is as good. In the paper this is done once, on past data; here when the score is above theta.
+    Ties go to the lower id. The present places of keys do not count, so most keys move. Keys without rows in the window
+    stay where they are. In the paper this is done once, on past data; here whenever the score is above theta.
     """
 
     name: ClassVar[str] = "lptf"
 
-    def _prepare(self) -> None:
-        self._place(np.zeros(2, np.int64), np.ones(2, np.int64), np.array([2, 0]))
-
     def _place(self, owner: Longs, load: Longs, engines: Longs) -> Longs:
-        from evenflow.policy.keyed.greedy import longest_first  # numba comes with it: only those who use it pay
+        from evenflow.policy.keyed.greedy import longest_first  # here: it imports numba, which takes a second
 
         keys = np.flatnonzero(load > 0)
         keys = keys[np.argsort(-load[keys], kind="stable")]

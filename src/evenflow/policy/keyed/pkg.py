@@ -10,11 +10,11 @@ from evenflow.model import KeyedSnapshot, MoveUnits
 
 @dataclass
 class PartialKeyGrouping:
-    """The rows of a key go to two workers, which two hash functions of the key name.
+    """The rows of a key go to two workers, given by two hash functions of the key.
 
-    Of the two, each feeder takes the one to which it has given fewer rows so far: its local load, nobody else's. So
-    the state of a key is in two places, each with a part of its rows: what an operator says of a key is right only if
-    parts can be put together afterwards. There is nothing to move.
+    For each row, a feeder takes that one of the two to which it has sent fewer rows so far; it knows only its own rows.
+    So the state of a key is in two places, each with a part of its rows: what an operator says of a key is right only
+    if the parts can be combined afterwards. There is nothing to move.
     """
 
     name: ClassVar[str] = "pkg"
@@ -22,5 +22,5 @@ class PartialKeyGrouping:
     choices: ClassVar[int] = 2
 
     def decide(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:
-        """Nothing, ever."""
+        """Never any moves."""
         return []

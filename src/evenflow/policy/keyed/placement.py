@@ -1,4 +1,4 @@
-"""Where units should be: plans that even out how long the workers take, move by move."""
+"""Where units should be: plans that even out, step by step, how long the workers take."""
 
 from __future__ import annotations
 
@@ -6,39 +6,40 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Units = npt.NDArray[np.intp]
+from evenflow.policy.keyed.owners import Floats, Ints, Units
 
 CLOSE = 1.003
-"""A plan is done when the slowest worker takes this much of the least possible time."""
+"""A plan is complete when the slowest worker takes at most this multiple of the least possible time."""
 FORCED = 3
-"""How often a plan moves a unit that others have to make room for."""
+"""How often a plan may move a unit although that makes the slowest worker slower."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A step of a plan: these units go there, after which the slowest worker takes `worst`. The first is the start."""
+    """A step of a plan. The first step of each plan is its start, and moves nothing."""
 
     units: Units
     placed: Ints
+    """The places that the units go to; in the first step, the owners of all units."""
     worst: float
+    """Seconds that the slowest worker takes for a row of the whole after this step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Limits:
-    """Bytes of state of each unit, and how many more each worker may get."""
+    """Limits on the state that a plan may give to workers."""
 
     size: Ints
+    """Bytes of each unit."""
     room: Floats
+    """Bytes that each worker may get."""
 
 
 class _Level:
     """Times by worker, and each worker's loaded units by falling load, while a plan is made.
 
-    What leaves a worker makes no room: it may still be there when other units arrive.
+    A unit that leaves a worker makes no room there: it may still be there when other units arrive.
     """
 
     def __init__(self, owner: Ints, load: Floats, cost: Floats, limits: Limits | None) -> None:
@@ -54,7 +55,7 @@ class _Level:
         self.steps = [Step(order[:0], owner, float(self.times.max()))]
 
     def units(self, worker: int) -> Units:
-        """A worker's units by falling load, sorted only when somebody asks."""
+        """A worker's units by falling load; sorted here, when they are asked for."""
         parts = self._added.pop(worker, [])
         if worker not in self._units:
             parts.append(self._order[self._ends[worker] : self._ends[worker + 1]])
@@ -64,7 +65,7 @@ class _Level:
         return self._units[worker]
 
     def shift(self, moves: list[tuple[Units, int, int]]) -> None:
-        """One step: units, each lot from a worker to another."""
+        """Take one step; each move is some units, the worker that gives them and the worker that takes them."""
         for units, giver, taker in moves:
             amount = float(self.load[units].sum())
             self.times[giver] -= self.cost[giver] * amount
@@ -83,11 +84,12 @@ class _Level:
 def plan(
     owner: Ints, load: Floats, cost: Floats, bound: float, hottest_first: bool, limits: Limits | None = None
 ) -> list[Step]:
-    """Steps that lower the slowest worker's time toward the bound; each takes units from whoever is slowest then.
+    """Steps that lower the slowest worker's time toward the bound; each takes units from the worker then slowest.
 
-    When nothing is left that helps at once, a few times a unit is moved all the same, to where others can leave to make
-    room for it; `hottest_first` begins with that, and gives the hottest unit to the fastest worker. So a step may make
-    things worse; who takes the first steps of a plan must take care where to stop. No step goes beyond the `limits`.
+    When no step helps at once, up to FORCED times a unit is moved all the same, so that later steps can move others out
+    of its way. With `hottest_first` the plan begins like that: the hottest unit goes to the fastest worker. So a step
+    may make things worse, and a caller that takes only the first steps must choose well where to stop. No step exceeds
+    the `limits`.
     """
     level = _Level(owner, load, cost, limits)
     if hottest_first:
@@ -112,7 +114,7 @@ def plan(
 
 
 def _run(level: _Level, donor: int, bound: float) -> list[tuple[Units, int, int]]:
-    """Units that fit both what the donor has too much and the most room there is below the bound, largest first."""
+    """Units, largest first, to the worker with most room: no more than it can take, and than the donor has too much."""
     room = (bound - level.times) / level.cost
     room[level.room <= 0] = -1.0
     room[donor] = -1.0
@@ -129,7 +131,7 @@ def _run(level: _Level, donor: int, bound: float) -> list[tuple[Units, int, int]
 
 
 def _single(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
-    """The unit and receiver that make the slower of donor and receiver fastest; nothing if that is no better."""
+    """The one unit and the receiver after which the slower of donor and receiver is fastest; empty if no better."""
     units, times, cost = level.units(donor), level.times, level.cost
     if not len(units):
         return []
@@ -147,7 +149,7 @@ def _single(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
 
 
 def _swap(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
-    """A heavy unit of the donor's for a lighter one of a worker with time to spare; nothing if that is no better."""
+    """A heavy unit of the donor, exchanged for a lighter one of a worker with time to spare; empty if no better."""
     times, cost = level.times, level.cost
     mine = level.units(donor)[:256]
     best, found = 0.995 * float(times[donor]), []
@@ -170,7 +172,7 @@ def _swap(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
 
 
 def _force(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
-    """The donor's lightest unit, to where the time after is least, though that is more than before."""
+    """The donor's lightest unit, to the worker that takes least time afterwards, although that is more than before."""
     units = level.units(donor)[-1:]
     if not len(units):
         return []

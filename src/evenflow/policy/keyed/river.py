@@ -1,4 +1,4 @@
-"""River: rows go to whoever has room, whatever their key (RiverDQ, flux §2)."""
+"""River: rows go to any worker that has room, whatever their key (RiverDQ, flux §2)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from evenflow.model import KeyedSnapshot, MoveUnits
 class River:
     """RiverDQ: any worker with room takes the next rows.
 
-    This balances by itself, but needs an operator that does not care where the rows of one key meet: there are no
-    units, and nothing to move.
+    This balances by itself, but needs an operator for which the rows of one key may be on several workers: there are
+    no units, and nothing to move.
     """
 
     name: ClassVar[str] = "river"
     by_content: ClassVar[bool] = False
 
     def decide(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:
-        """Nothing, ever."""
+        """Never any moves."""
         return []

@@ -9,18 +9,16 @@ from typing import ClassVar
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits
-
-ROUNDING = 1e-6
-"""Sums of seconds may go back by this much without having been counted anew."""
+from evenflow.policy.keyed.reports import ROUNDING
 
 
 @dataclass
 class Rounds(ABC):
     """Collect for `delta` seconds, then decide, then wait until all moves are done.
 
-    The next `delta` is the length of the move phase; half the last `delta` if nothing moved; never below `delta_min`.
-    When workers join, leave or start anew, when owners change or counters go back, the phase is forgotten and another
-    of the same length begins.
+    The next `delta` is the length of the move phase, or half the last `delta` if nothing moved, and never below
+    `delta_min`. When workers join, leave or restart, when owners change or counters go back, the phase is forgotten and
+    another of the same length begins.
     """
 
     by_content: ClassVar[bool] = True
@@ -59,18 +57,16 @@ class Rounds(ABC):
 
     @abstractmethod
     def _round(self, before: KeyedSnapshot, now: KeyedSnapshot) -> list[MoveUnits]:
-        """The moves of the round whose collection phase began and ended with these."""
+        """The moves of a round, from the snapshots at the beginning and at the end of its collection phase."""
 
 
 def _continues(before: KeyedSnapshot, now: KeyedSnapshot) -> bool:
     """Whether differences between the two mean anything: same workers, same owners, no counter gone back."""
     return (
-        len(before.consumers) == len(now.consumers)
-        and len(before.unit_rows) == len(now.unit_rows)
+        before.comparable(now)
         and before.table.version == now.table.version
         and all(
-            (b.worker, b.incarnation) == (c.worker, c.incarnation)
-            and (b.seconds <= c.seconds + ROUNDING and b.idle_s <= c.idle_s + ROUNDING and b.rows <= c.rows)
+            b.seconds <= c.seconds + ROUNDING and b.idle_s <= c.idle_s + ROUNDING and b.rows <= c.rows
             for b, c in zip(before.consumers, now.consumers, strict=True)
         )
         and bool((before.unit_rows <= now.unit_rows).all())

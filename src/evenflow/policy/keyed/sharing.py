@@ -1,4 +1,4 @@
-"""Several keyed operators on the same workers: whose turn it is to move, and what each sees of the others.
+"""Several keyed operators on the same workers: which of them may move units now, and what each sees of the others.
 
 Flux §8 leaves "how these per-operator policies effect global performance in a dataflow with multiple Fluxen" and
 policies for "user-specified quality-of-service" as future work. This is it.
@@ -15,14 +15,14 @@ from evenflow.model import Consumer, KeyedSnapshot, MoveUnits
 from evenflow.model.weights import weight_of
 
 ACTIVE_S = 3.0
-"""An operator that was not shown for so long does nothing any more."""
+"""An operator without a snapshot for so many seconds no longer counts."""
 HALF_LIFE_S = 1.0
-"""Reports this old count half in what an operator is taken to use."""
+"""Half-life of a report in the share of a worker that an operator uses."""
 REST_S = 1.0
-"""Seconds in which an operator that has moved leaves the next decision to others of equal weight."""
+"""Seconds for which an operator that has moved units leaves decisions to others of equal weight."""
 LONGEST_REST_S = 4.0
 LEAST = 0.1
-"""Share of a worker that an operator may always count on: the others give way as it comes."""
+"""Share of a worker that an operator can always count on: the others give way when its rows come."""
 
 
 @dataclass(slots=True)
@@ -31,40 +31,40 @@ class _Operator:
 
     last: KeyedSnapshot
     used: dict[int, float] = field(default_factory=dict)
-    """Share of each worker's time that it uses."""
+    """By worker, the share of the worker's time that the operator uses."""
     busy: dict[int, float] = field(default_factory=dict)
-    """Its busy seconds as its balance is shown them, by worker."""
+    """By worker, the busy seconds that the operator's balance is shown."""
     moving: int = 0
     rests: float = -inf
-    """Until when it leaves decisions to others."""
+    """The time until which it leaves decisions to others."""
 
 
 class Sharing:
     """Stands between the snapshots of all keyed operators of a cluster and their balances.
 
     **One at a time.** While units of one operator are under way, the others see `moving` > 0: every balance then waits,
-    and measures anew afterwards. So no two of them fill the same idle worker, and each decides on what the last
-    decision of the others has led to. Whoever has moved is not asked again for a while, 1 s times the ratio of the
-    largest weight of the others to its own, at most 4 s: one that always finds something to move starves nobody.
+    and measures anew afterwards. So no two operators fill the same idle worker, and each decides on the result of the
+    others' last decisions. An operator that has moved units is not asked again for a while: 1 s times the ratio of the
+    largest weight of the others to its own, at most 4 s. So one that always finds something to move starves no other.
 
     **Each sees the others.** With u_oj the share of worker j's time that operator o uses and w its weight, a row of
-    operator r that takes c_j seconds there keeps r back for longer, for j is not all r's own:
+    operator r that takes c_j seconds of service keeps r back for longer, because r does not have all of worker j:
 
         c'_j = c_j / a_j          a_j = max(0.1, 1 - sum over o of u_oj * min(1, w_o / w_r))
 
-    so `busy_s` is shown with every difference divided by a_j. An operator evades others of at least its own weight as
-    much as they use; one of less weight it evades less, since that one will evade it. Memory needs nothing of the kind:
-    `Consumer.resident` and `spilled` are of all operators.
+    So every difference of `busy_s` is divided by a_j before a balance sees it. An operator makes room for others of at
+    least its own weight as much as they use; for one of less weight it makes less room, since that one will make room
+    for it. Memory needs nothing of this kind: `Consumer.resident` and `spilled` count all operators.
 
-    How control is to call it, one `Sharing` for all keyed regions, where a region's balance is asked now:
+    Control has one `Sharing` for all keyed regions, and calls it like this:
 
         shown = sharing.view(region.snapshot(time))
         moves = [] if shown is None else region.balance.decide(shown)
         sharing.begin(region.name, moves)
 
-    and `forget(name)` when a region is closed. A region that nobody feeds is not asked, so not viewed, and counts for
-    nothing 3 s later. A single operator is shown what was measured, always. The keys of `qos` are names of regions;
-    whoever is not named weighs 1, and further uses of a name ("name-2") as much as the first.
+    and `forget(name)` when a region is closed. A region without feeders is not asked, so it is not viewed either, and
+    no longer counts 3 s later. A single operator is always shown what was measured. The keys of `qos` are names of
+    regions; a region that is not named has weight 1, and further uses of a name ("name-2") the weight of the first.
     """
 
     def __init__(self, qos: Mapping[str, float] | None = None) -> None:
@@ -75,7 +75,7 @@ class Sharing:
         self._operators: dict[str, _Operator] = {}
 
     def view(self, snapshot: KeyedSnapshot) -> KeyedSnapshot | None:
-        """The snapshot as its operator's balance is to see it; None if that is not to be asked now."""
+        """The snapshot as its operator's balance is to see it; None if the balance is not to be asked now."""
         me = self._operators.setdefault(snapshot.region, _Operator(snapshot))
         others = {
             name: other
@@ -86,7 +86,7 @@ class Sharing:
         rested = snapshot.time >= me.rests
         if me.moving and not snapshot.moving:
             me.rests = snapshot.time + self._rest(snapshot.region, others)
-            rested = True  # its balance is to see that the moves have ended
+            rested = True  # so that its balance sees that the moves have ended
         me.moving = snapshot.moving
         if not rested and not snapshot.moving:
             return None
@@ -94,12 +94,12 @@ class Sharing:
         return replace(snapshot, consumers=consumers, moving=me.moving + sum(o.moving for o in others.values()))
 
     def begin(self, region: str, moves: Iterable[MoveUnits]) -> None:
-        """These moves of the operator's begin now; the others see it at once."""
+        """Note that these moves of an operator begin; the others see it at once."""
         if region in self._operators:
             self._operators[region].moving += sum(len(move.units) for move in moves)
 
     def forget(self, region: str) -> None:
-        """The operator is no more."""
+        """Forget an operator whose region is closed."""
         self._operators.pop(region, None)
 
     def weight(self, region: str) -> float:
@@ -107,10 +107,12 @@ class Sharing:
         return weight_of(self.qos, region)
 
     def _rest(self, region: str, others: Iterable[str]) -> float:
+        """Seconds for which an operator that has just moved leaves decisions to the others."""
         heaviest = max((self.weight(name) for name in others), default=0.0)
         return min(REST_S * heaviest / self.weight(region), LONGEST_REST_S)
 
     def _measure(self, me: _Operator, now: KeyedSnapshot, others: Mapping[str, _Operator]) -> None:
+        """Add to an operator's use of each worker, and to the busy seconds that its balance is shown."""
         before = {consumer.worker: consumer for consumer in me.last.consumers}
         me.used = {c.worker: me.used.get(c.worker, 0.0) for c in now.consumers}
         busy = {}
@@ -128,14 +130,14 @@ class Sharing:
         me.busy, me.last = busy, now
 
     def _available(self, region: str, worker: int, others: Mapping[str, _Operator]) -> float:
-        """a_j of the operator."""
+        """a_j of the operator on one worker."""
         mine = self.weight(region)
         taken = sum(other.used.get(worker, 0.0) * min(1.0, self.weight(name) / mine) for name, other in others.items())
         return max(LEAST, 1 - taken)
 
 
 def _step(before: Consumer | None, now: Consumer) -> tuple[float, float] | None:
-    """Seconds covered and busy since the report before; None if it is not the same worker's, or was counted anew."""
+    """Seconds covered and busy seconds since the report before; None for another incarnation, or if counted anew."""
     if before is None or before.incarnation != now.incarnation or now.busy_s < before.busy_s:
         return None
     return max(0.0, now.seconds - before.seconds), now.busy_s - before.busy_s

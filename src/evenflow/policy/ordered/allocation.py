@@ -10,7 +10,7 @@ from evenflow.errors import InvalidArgument
 
 
 class Curve(Protocol):
-    """A non-decreasing function on the whole numbers 0..total; a numpy row is one."""
+    """A non-decreasing function on the whole numbers 0..total; a numpy vector is one."""
 
     def __getitem__(self, weight: int, /) -> float:
         """The value at `weight`."""
@@ -30,9 +30,9 @@ def allocate(
     of two units never helps, so the result is optimal; among all optima it is also the one whose values, sorted from
     the largest down, are least. O(N) to build the heap, O(log N) for each of at most `total` units.
 
-    Ties matter: before anything has blocked, every F is flat. They go to the connection that is furthest below
-    `current`, then to the first. So with flat functions the weights stay what they are, and without `current` (which
-    counts as all zero) they come out even.
+    Ties matter: before anything has blocked, every F is flat. A tie goes to the connection that is furthest below
+    `current`, then to the first. So with flat functions the weights stay as they are; without `current` (taken as all
+    zero) they become even.
     """
     weights = list(lower)
     rest = total - sum(weights)
@@ -58,7 +58,7 @@ def allocate(
 
 
 class _Load:
-    """F(w) = w / share: how long `w` units take a worker of that capacity."""
+    """F(w) = w / share: how long a worker with this share of the capacity takes for `w` units."""
 
     def __init__(self, share: float) -> None:
         self._share = share
@@ -68,10 +68,10 @@ class _Load:
 
 
 def proportional(shares: Sequence[float], total: int) -> list[int]:
-    """`total` in proportion to `shares`, rounded so that the most loaded is loaded least: min max_j w_j / share_j.
+    """`total` divided in proportion to `shares`, rounded so that the largest load is least: min max_j w_j / share_j.
 
-    Largest-remainder rounding would give a worker worth 0.3 units a whole one and so make it three times too slow;
-    here it gets none.
+    Largest-remainder rounding would give a worker whose share is 0.3 units a whole unit, and so make it three times too
+    slow; here it gets none.
     """
     if not sum(shares) > 0 or min(shares) < 0:
         raise InvalidArgument(f"shares {list(shares)} must be at least 0 and not all 0")

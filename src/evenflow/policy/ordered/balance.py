@@ -1,4 +1,4 @@
-"""What every balance of an ordered region is: a pure decision, and how its splitter treats a full connection."""
+"""The interface of a balance of an ordered region: a pure decision, and what a splitter does at a full connection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,17 @@ class Balance(Protocol):
         ...
 
 
+class EvenSplit:
+    """w_j = R/N for all j, set again only when the workers have changed."""
+
+    def decide(self, snapshot: Snapshot) -> list[SetWeights]:
+        """An even split, if it is not in force already."""
+        present = {connection.worker: connection.weight for connection in snapshot.connections}
+        even = even_weights(list(present)) if present else {}
+        return [] if even == present else [SetWeights(snapshot.region, even, reason="even split")]
+
+
 def even_weights(workers: list[int]) -> dict[int, int]:
-    """RESOLUTION shared evenly; what does not divide goes to the first workers, one each."""
+    """RESOLUTION divided evenly among workers; the first workers get one more each if it does not divide."""
     share, rest = divmod(RESOLUTION, len(workers))
     return {worker: share + (place < rest) for place, worker in enumerate(workers)}

@@ -16,33 +16,33 @@ from evenflow.policy.ordered.pace import Pace
 from evenflow.policy.ordered.recall import Recall
 
 SHORT = 0.25
-"""A sample shorter than this share of the usual one waits for the next to be added to it."""
+"""A sample shorter than this share of the usual one is added to the next."""
 BYSTANDER = 0.1
-"""Having less than this share of all blocking, a connection counts as quiet."""
+"""A connection with less than this share of all blocking counts as quiet."""
 AGE = 0.97
-"""What a sample counts for, from one to the next."""
+"""With each new sample, an old one counts this share of what it counted before."""
 DELTA_LEARNING = 1e-6
-"""delta while some heavily loaded connection has yet to be heard of; and the one that scales the clusters' distance."""
+"""delta while some heavily loaded connection has never blocked; also the delta in the distance of clusters."""
 MOST_REACH = 1.0
-"""No weight more than doubles in one step, but for the smallest."""
+"""The largest reach: no weight more than doubles in one step, except the smallest."""
 SMALL = 0.2
-"""Of an even share: below this, a step up is a large step."""
+"""A weight below this share of the even one is small: for it, a step up is a large step."""
 SETTLED = 1.5
-"""Samples at one weight, the last ones counting a little less: two."""
+"""Samples at one weight after which a small share may rise; older ones count a little less, so these are two."""
 
 Key = tuple[int, int]
 
 
 @dataclass(slots=True)
 class _Link:
-    """What is known of one incarnation of a worker."""
+    """What is known of the connection to one incarnation of a worker."""
 
     function: BlockingFunction = field(default_factory=BlockingFunction)
     weight: int = 0
     blocked_s: float = 0.0
     rate: float = 0.0
     reach: float = 0.0
-    """By what share of its weight it may rise in one step."""
+    """The share of its weight by which it may rise in one step."""
     rose: bool = False
 
 
@@ -50,30 +50,31 @@ class _Link:
 class BlockingRate:
     """LB-adaptive; `explore=False` gives LB-static.
 
-    Once a sample: r_j = (blocking time of j since the last sample) / (feeder-seconds since), its function F_j takes the
-    sample in at the present weight w'_j, and the weights become those that minimise max_j F_j(w_j) / w'_j ** size_power
-    with sum w_j = R and m_j <= w_j <= M_j. From `cluster_from` connections on, functions are pooled in clusters.
+    With each sample, r_j = (blocking time of j since the last sample) / (feeder-seconds since then). The function F_j
+    takes in the sample at the present weight w'_j. Then the weights become those that minimise
+    max_j F_j(w_j) / w'_j ** size_power with sum w_j = R and m_j <= w_j <= M_j. From `cluster_from` connections on,
+    functions are pooled in clusters.
 
-    What the paper leaves open, and what a splitter needs that is blocked nearly all of the time:
+    The paper leaves open what a splitter needs that is blocked nearly all of the time:
 
-    - r_j sums to at most 1 over the connections: one thread waits for one connection at a time. It says who is waited
-      for, not how bad that is. So F takes r_j / pace, pace being rows done a feeder-second, times the best pace known:
-      the blocking rate there would be if the same work had been done at full speed. At full speed this is r_j.
-    - By drafting (§4.2), a connection that did not block while the region was held up by another (pace below
-      Pace.HELD of the best) has shown nothing: such samples are left out.
-    - Equal workers and a class of slow workers look the same until everyone has been tried with more: then the
-      former have all blocked, the latter have not. Until then (`Pace.learning`) whoever is waited for may lose
-      everything, and delta is next to nothing. Afterwards delta draws quiet connections together, so that who was
-      cut as draft leader, or is not slow any more, gets its share back; the less so, the more often the pace falls
-      (`Pace.calm`). And no weight falls by more than the region's slowness and `fall` explain:
-      m_j = w'_j (1 - fall) min(1, pace / best).
+    - r_j sums to at most 1 over the connections, because one thread waits for one connection at a time. It tells which
+      connection is waited for, not how bad that is. So F takes r_j / pace (rows done in a feeder-second), times the
+      best pace known: the blocking rate if the same work had been done at full speed. At full speed this is r_j.
+    - By drafting (§4.2), a connection that did not block while another one held up the region (pace below Pace.HELD of
+      the best) has shown nothing: such samples are left out.
+    - Equal workers and a class of slow workers look the same until every connection has been tried with more weight:
+      equal workers have then all blocked, the faster class has not. Until then (`Pace.learning`) a connection that is
+      waited for may lose all its weight, and delta is almost 0. Afterwards delta draws quiet connections together, so
+      that a connection that lost its share as draft leader, or whose worker is no longer slow, gets it back; more
+      weakly, the more often the pace falls (`Pace.calm`). And no weight falls by more than the region's slowness and
+      `fall` explain: m_j = w'_j (1 - fall) min(1, pace / best).
     - M_j = w'_j (1 + reach_j), at least one more; reach_j starts at `rise` and doubles with each rise in a row. A share
-      far below the even one rises only when its buffers have had time to fill.
-    - A small share rises by large steps, each of them a risk: F_j / w'_j ** size_power makes the region the more
-      patient with one, the smaller it is. It also keeps a slow worker, which blocks rarely and for long, from being
-      traded against fast ones, which block often and do no harm by it.
-    - Weights that follow the blame wander, even from a split that cannot be bettered: when the pace falls behind what
-      earlier weights gave, these are taken back (`Recall`).
+      far below the even one rises only after its buffers have had time to fill.
+    - A small share rises by large steps, each of them a risk. F_j / w'_j ** size_power makes the region more patient
+      with smaller shares. It also keeps a slow worker, which blocks rarely and for long, from being traded against fast
+      ones, which block often and do no harm by it.
+    - Weights that follow the blocking wander off even from the best possible split: when the pace falls below that of
+      earlier weights, those are restored (`Recall`).
 
     Workers that join start with an even share and no function; those that leave are forgotten; the rest keep theirs.
     """
@@ -83,17 +84,19 @@ class BlockingRate:
 
     explore: bool = True
     decay: float = 0.1
-    """Of F beyond the present weight, each sample (§5.4)."""
+    """The share of F beyond the present weight that is taken off with each sample (§5.4)."""
     memory: float = 4.0
-    """Samples at one weight that are averaged; from then on the newest counts 1/memory."""
+    """So many samples at one weight are averaged; after that the newest counts 1/memory."""
     delta: float = 1e-3
-    """By how much F rises at least from one weight to the next, as a rate: the pull towards an even split."""
+    """F rises at least this much from one weight to the next, as a rate: the pull towards an even split."""
     rise: float = 0.1
-    """By what share a weight may rise at first; also the least to which that can shrink."""
+    """The first and least reach: the share by which a weight may rise in one step."""
     fall: float = 0.1
-    """By what share a weight may fall once the workers are known."""
+    """The share by which a weight may fall in one step once the workers are known."""
     size_power: float = 0.6
+    """How much more patient the region is with small shares; 0 for not at all."""
     cluster_from: int = 32
+    """The number of connections from which on functions are pooled in clusters."""
 
     def __post_init__(self) -> None:
         limits = {
@@ -126,7 +129,7 @@ class BlockingRate:
         self._usual_s = elapsed if not self._usual_s else self._usual_s + (elapsed - self._usual_s) / 4
         blocked = self._sample(snapshot, elapsed)
         if self._pace.best <= 0.0:
-            return []  # nothing has ever been done: there is no speed to compare with
+            return []  # no row has been processed yet: there is no speed to compare with
         self._learn(blocked)
         if blocked < Pace.IDLE:
             return []
@@ -141,7 +144,7 @@ class BlockingRate:
         return [SetWeights(snapshot.region, shares, self._reason(blocked), self._detail(groups))]
 
     def _meet(self, snapshot: Snapshot) -> list[SetWeights]:
-        """Workers came or went: forget those that left, give newcomers an even share, leave the rest in proportion."""
+        """Workers joined or left: forget those that left, give new ones an even share, keep the others' proportions."""
         before = self._links
         newcomer = RESOLUTION / len(snapshot.connections)
         self._links = {_key(c): before.get(_key(c)) or _Link(reach=self.rise) for c in snapshot.connections}
@@ -162,7 +165,7 @@ class BlockingRate:
         return [] if new == here else [SetWeights(snapshot.region, new, "workers joined or left", self._detail(None))]
 
     def _rebase(self, snapshot: Snapshot) -> None:
-        """Count from here on."""
+        """Let the next sample begin at this snapshot."""
         self._fed_s = snapshot.feeding_s
         self._done = float(sum(c.rows_done for c in snapshot.connections))
         for connection in snapshot.connections:
@@ -170,7 +173,7 @@ class BlockingRate:
             link.blocked_s = connection.blocked_s
 
     def _sample(self, snapshot: Snapshot, elapsed: float) -> float:
-        """Blocking rates since the last sample, in the links; their sum."""
+        """Set the links' blocking rates since the last sample; returns their sum."""
         done = sum(c.rows_done for c in snapshot.connections) - self._done
         counted = any(c.rows_sent or c.rows_done for c in snapshot.connections)
         for connection in snapshot.connections:
@@ -185,7 +188,7 @@ class BlockingRate:
         return sum(rates.values())
 
     def _learn(self, blocked: float) -> None:
-        """Smooth the rates in; let exploration and time take their part (§5.1, §5.4)."""
+        """Take the rates into the functions, smoothed; then decay for exploration, and age (§5.1, §5.4)."""
         for link in self._links.values():
             function = link.function.age(AGE) if self.explore else link.function
             if not (self._pace.held and link.rate < BYSTANDER * blocked):
@@ -195,14 +198,14 @@ class BlockingRate:
             link.function = function
 
     def _proven(self) -> list[int] | None:
-        """The weights to keep or to go back to, because the region runs or ran best with them."""
-        if self._pace.learning or self._pace.held:  # somebody is too slow for their share: that is for F to say
+        """The weights to keep or to restore, because the region runs or ran best with them; None to choose by F."""
+        if self._pace.learning or self._pace.held:  # some worker is too slow for its share: F tells which
             self._recall.reset()
             return None
         return self._recall.keep([link.weight for link in self._links.values()], self._pace.now)
 
     def _groups(self) -> list[list[int]] | None:
-        """Clusters of alike connections by place, if there are enough connections for that (§5.3)."""
+        """Clusters of similar connections, by place; None if there are too few connections for that (§5.3)."""
         if len(self._links) < self.cluster_from:
             return None
         delta = DELTA_LEARNING / self._pace.best
@@ -210,20 +213,21 @@ class BlockingRate:
         return clusters(traits(curves, DELTA_LEARNING))
 
     def _choose(self, groups: list[list[int]] | None) -> list[int]:
+        """The weights that minimise the largest F within the bounds."""
         links = list(self._links.values())
         current = [link.weight for link in links]
         lower = [self._least(link) for link in links]
         upper = [min(RESOLUTION, self._most(link)) for link in links]
-        if sum(lower) > RESOLUTION or sum(upper) < RESOLUTION:  # the weights in force do not sum: start afresh
+        if sum(lower) > RESOLUTION or sum(upper) < RESOLUTION:  # the present weights do not sum up: ignore the bounds
             lower, upper = [0] * len(links), [RESOLUTION] * len(links)
         curves = self._curves(groups or [[place] for place in range(len(links))])
         return allocate(curves, lower, upper, RESOLUTION, current)
 
     def _curves(self, groups: list[list[int]]) -> list[Vector]:
-        """For each connection the function of its group, from all data in the group.
+        """For each connection the function of its group, made from all data of the group.
 
-        Fox's greedy over connections that share a strictly increasing function gives the next unit to the one of them
-        that has least: it solves the problem over clusters and divides each cluster's share evenly in one go.
+        Among connections that share a strictly increasing function, Fox's greedy gives the next unit to the one with
+        the least weight: so it solves the problem over clusters and divides each cluster's share evenly in one go.
         """
         links = list(self._links.values())
         delta = (DELTA_LEARNING if self._pace.learning else self.delta * self._pace.calm) / self._pace.best
@@ -235,20 +239,23 @@ class BlockingRate:
         return [curves[place] for place in range(len(links))]
 
     def _least(self, link: _Link) -> int:
-        """m_j. While learning, whoever the splitter mostly waits for may lose everything."""
+        """m_j. While learning, a connection that the splitter mostly waits for may lose all its weight."""
         if self._pace.learning:
             blamed = link.rate >= BYSTANDER * self._pace.blocked
             return 0 if blamed else floor(link.weight * (1.0 - self.fall))
         return floor(link.weight * (1.0 - self.fall) * min(1.0, self._pace.now / self._pace.best))
 
     def _most(self, link: _Link) -> int:
-        """M_j. A small share rises only from a weight it has held for SETTLED samples: buffers take time to fill."""
+        """M_j. A small share rises only from a weight it has had for SETTLED samples: buffers take time to fill."""
         if 0 < link.weight < SMALL * RESOLUTION / len(self._links) and link.function.data(link.weight) < SETTLED:
             return link.weight
         return link.weight + max(1, ceil(link.weight * link.reach))
 
     def _stretch(self, weights: list[int]) -> None:
-        """Who rises again may rise further next time; who falls, less far. A slowdown ends bold rises."""
+        """Adapt each reach: a weight that rises again may rise further next time, one that falls less far.
+
+        If the pace fell, weights of at least an even share start again with the first reach.
+        """
         even = RESOLUTION / len(weights)
         for link, weight in zip(self._links.values(), weights, strict=True):
             chastened = self._pace.fell and link.weight >= even
@@ -267,7 +274,7 @@ class BlockingRate:
         return f"blocked {blocked:.2f} of the time, {link.rate:.2f} on worker {worker}"
 
     def _detail(self, groups: list[list[int]] | None) -> dict[str, Any]:
-        """What was seen and believed, for the event log: enough for Figures 8, 11 and 12."""
+        """Rates, pace, functions and clusters for the event log: enough to draw Figures 8, 11 and 12."""
         workers = [str(worker) for worker, _ in self._links]
         links = list(self._links.values())
         detail: dict[str, Any] = {

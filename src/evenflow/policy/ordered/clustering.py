@@ -1,4 +1,4 @@
-"""Clusters of connections that behave alike (ordered-regions §5.3): more data a function, fewer functions."""
+"""Clusters of connections that behave alike (ordered-regions §5.3): fewer functions, with more data for each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from evenflow.policy.ordered.function import Vector
 
 KNEE = 0.02
-"""A connection blocks from the weight on at which F exceeds this rate: little, since many share one splitter's time."""
+"""A connection counts as blocking where F exceeds this rate; a low one, since many share one splitter's time."""
 CUT = 1.0
 """Functions further apart than this are not put into one cluster: a factor of e between their knees."""
 
@@ -19,8 +19,8 @@ CUT = 1.0
 def traits(curves: Sequence[Vector], delta: float) -> NDArray[np.float64]:
     """Three numbers for each function: log w_s, alpha log F(w_s), alpha log F(R).
 
-    w_s is the knee, the weight at which blocking begins, and R the largest weight; alpha = log R / |log(R delta)|
-    brings weights and rates, which reach down to R delta, to one scale. A rate is at most 1.
+    w_s is the knee, the weight at which blocking begins, and R the largest weight. alpha = log R / |log(R delta)|
+    brings weights and rates, the least of which is R delta, to one scale. A rate is at most 1.
     """
     grid = np.minimum(np.asarray(curves), 1.0)
     most = grid.shape[1] - 1
@@ -40,7 +40,7 @@ def distance(one: Vector, other: Vector, delta: float) -> float:
 
 
 def clusters(traits: NDArray[np.float64], cut: float = CUT) -> list[list[int]]:
-    """The rows of `traits`, grouped: agglomerative, complete linkage, so no two in a group are further than `cut`."""
+    """Groups of rows of `traits`, by complete linkage: no two rows of a group are further apart than `cut`."""
     if len(traits) < 2:
         return [[place] for place in range(len(traits))]
     from scipy.cluster.hierarchy import fcluster, linkage  # here: it is slow to import, and only the driver needs it

@@ -1,4 +1,4 @@
-"""Credits: whoever has room gets the next frame (ours; the default)."""
+"""Credits: a worker that has room gets the next frame (ours; the default)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from evenflow.model.routing import Splitting
 
 @dataclass
 class Credits:
-    """Balances by completions, frame by frame, inside each feeder; weights only show what came of it.
+    """Balances by completed frames, inside each feeder; weights only show the result.
 
-    The merger sees every completion. A worker has two frames outstanding: one at work, one at hand when that is done;
-    each completion earns it the next. Frames are sized for their worker, rows = aim / cost, so that a frame takes
+    The merger sees every completion. A worker has two frames outstanding: one that it works on, and one to go on with;
+    each completed frame earns it the next. Frames are sized for their worker, rows = aim / cost, so that a frame takes
     aim = max(10 ms, N ms) on each of N workers whatever its speed: a worker 100 times slower gets a hundredth of the
     rows, holds the merge back no longer than any other, and the reorder buffer stays at about two frames a worker. A
-    frame five times later than usual, while results behind it wait, is given to another worker as well.
+    frame that is five times later than usual, while results behind it wait, is sent to another worker as well.
 
     There is nothing to decide here: `decide` reports each worker's share of the rows done since it was last asked.
     """

@@ -15,21 +15,21 @@ from evenflow.model import RESOLUTION
 Vector = NDArray[np.float64]
 
 FORGOTTEN = 0.1
-"""A point with less data than this is dropped."""
+"""A point with fewer samples than this is dropped."""
 
 _GRID = np.arange(RESOLUTION + 1, dtype=np.float64)
 
 
 class Point(NamedTuple):
-    """What is known of one weight."""
+    """What is known of the blocking at one weight."""
 
     weight: int
     value: float
-    """The blocking expected there: what was seen, less what exploration has taken off since."""
+    """The blocking expected there: what was seen, minus what exploration has taken off since."""
     seen: float
     """The blocking seen there."""
     data: float
-    """How many samples that is, the older ones counting less."""
+    """The number of samples; older ones count less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +37,18 @@ class BlockingFunction:
     """F(w) for w in 0..RESOLUTION, non-decreasing, F(0) = 0, from few and noisy points.
 
     1. A sample at weight w is smoothed into the raw point there: y += (sample - y) / n, with n the samples so far, at
-       most `memory`; so n counts samples and then turns into exponential smoothing.
+       most `memory`; so it is a mean at first, and exponential smoothing later.
     2. The raw points, weighted by their counts, go through monotone regression; (0, 0) is given.
-    3. Between points F is linear; beyond the last it goes on along the last piece.
+    3. Between points F is linear; beyond the last point it continues the last piece.
     4. Wherever F would rise by less than delta from one weight to the next, it rises by delta.
 
-    The unit of F is its user's: any measure of blocking that grows with it.
+    The caller chooses the unit of F: any measure that grows with blocking.
     """
 
     points: tuple[Point, ...] = ()
 
     def observe(self, weight: int, sample: float, memory: float) -> BlockingFunction:
-        """Smooth in one sample; weight 0 is not a sample, since F(0) = 0 is given."""
+        """The function with one more sample; samples at weight 0 are ignored, since F(0) = 0 is given."""
         if weight == 0:
             return self
         old = next((point for point in self.points if point.weight == weight), Point(weight, 0.0, 0.0, 0.0))
@@ -57,30 +57,30 @@ class BlockingFunction:
         return BlockingFunction(tuple(sorted([*(p for p in self.points if p.weight != weight), new])))
 
     def decay(self, beyond: int, fraction: float) -> BlockingFunction:
-        """Expect less by `fraction` at every weight above `beyond`: what is not tried looks better each time (§5.4)."""
+        """Expect less, by `fraction`, above weight `beyond`: what is not tried looks better over time (§5.4)."""
         keep = 1.0 - fraction
         points = (p if p.weight <= beyond else p._replace(value=p.value * keep) for p in self.points)
         return replace(self, points=tuple(points))
 
     def age(self, keep: float) -> BlockingFunction:
-        """Let old data count less, and drop what hardly counts any more."""
+        """Let old samples count less, and drop points that hardly count."""
         aged = (point._replace(data=point.data * keep) for point in self.points)
         return BlockingFunction(tuple(point for point in aged if point.data >= FORGOTTEN))
 
     def values(self, delta: float) -> Vector:
-        """F at 0..RESOLUTION as expected."""
+        """F at 0..RESOLUTION, as expected."""
         return _curve([p.weight for p in self.points], [p.value for p in self.points], self._counts, delta)
 
     def seen(self, delta: float) -> Vector:
-        """F at 0..RESOLUTION from what was seen, exploration left out."""
+        """F at 0..RESOLUTION, as seen, without what exploration has taken off."""
         return _curve([p.weight for p in self.points], [p.seen for p in self.points], self._counts, delta)
 
     def data(self, weight: int) -> float:
-        """How many samples there are at a weight."""
+        """The number of samples at a weight."""
         return next((point.data for point in self.points if point.weight == weight), 0.0)
 
     def knots(self) -> list[tuple[int, float]]:
-        """Where the monotone function as expected has its corners: enough to draw it."""
+        """The corners of the expected monotone function: enough to draw it."""
         weights = [0, *(point.weight for point in self.points)]
         heights = [0.0, *_monotone([point.value for point in self.points], self._counts).tolist()]
         inner = [
@@ -129,6 +129,6 @@ def _curve(weights: list[int], values: list[float], counts: list[float], delta: 
     last = weights[-1]
     slope = (ys[-1] - ys[-2]) / (xs[-1] - xs[-2])
     curve[last:] = ys[-1] + slope * (_GRID[last:] - last)
-    # F(w) >= F(w - 1) + delta for all w is: F(w) - delta w never decreases.
+    # F(w) >= F(w - 1) + delta for all w means that F(w) - delta w never decreases.
     floor: Vector = np.maximum.accumulate(curve - delta * _GRID) + delta * _GRID
     return floor

@@ -1,4 +1,4 @@
-"""Oracle*: shares by capacities that somebody knows (ordered-regions §6), the best a set of weights can do."""
+"""Oracle*: shares by known capacities (ordered-regions §6), the best that weights can do."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Oracle:
     """w_j in proportion to capacity c_j, rounded so that max_j w_j / c_j is least; the splitter waits in turn.
 
     `capacities` maps worker ids to relative speeds, or lists those of workers 0, 1, 2, ... For capacities that change,
-    `schedule` is a list of (second, capacities): each holds from its second on. Second 0 is the first sample at which
-    a feeder is there; before, the first entry holds. Like the paper's, this oracle changes over when it is told to: the
-    rows already sent still meet the old capacities. Live workers it knows nothing of count as the slowest it knows.
+    `schedule` is a list of (second, capacities): each holds from its second on. Second 0 is the first sample with a
+    feeder; before it, the first entry holds. Like the paper's, this oracle changes the weights at the second it is
+    told: rows already sent were shared by the old capacities. Live workers that are not named get the least capacity.
     """
 
     name: ClassVar[str] = "oracle"
@@ -62,7 +62,7 @@ class Oracle:
         self._zero: float | None = None
 
     def decide(self, snapshot: Snapshot) -> list[SetWeights]:
-        """The shares for this second, set again only when they are not in force."""
+        """The shares for this second, if they are not in force already."""
         if self._zero is None and snapshot.feeders:
             self._zero = snapshot.time
         second = 0.0 if self._zero is None else snapshot.time - self._zero

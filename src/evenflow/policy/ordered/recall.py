@@ -1,4 +1,4 @@
-"""Going back to the weights under which a region ran best, once later ones have turned out worse."""
+"""Going back to the weights with which a region ran best, when later ones turned out worse."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from typing import ClassVar
 class Recall:
     """The best weights so far, and whether to go back to them.
 
-    By drafting (ordered-regions §4.2) equal connections take turns at being blamed, and weights that follow the blame
-    wander off a split that was as good as can be. The pace tells: when it has fallen below WORSE of what other weights
-    gave, those are taken back and kept for PROBE samples. If the pace does not come back with them, the workers have
-    changed and the past is forgotten. If it does, weights stay where they are for a while, twice as long each time.
+    By drafting (ordered-regions §4.2) equal connections block in turns, and weights that follow the blocking wander off
+    the best split. The pace shows it: when it has fallen below WORSE of the best pace, the weights of that pace are
+    restored and kept for PROBE samples. If the pace does not recover with them, the workers have changed and the past
+    is forgotten. If it does, the weights are kept for a while, twice as long each time.
     """
 
     WORSE: ClassVar[float] = 0.95
     PROBE: ClassVar[int] = 3
     PATIENCE: ClassVar[int] = 16
-    """The longest that weights are left alone."""
+    """The most samples for which weights are kept."""
     FORGET: ClassVar[float] = 0.003
-    """Of the best pace, each sample."""
+    """The share of the best pace that is taken off with each sample."""
     SMOOTH: ClassVar[float] = 1 / 3
+    """What a new sample counts in the smoothed pace."""
 
     _weights: list[int] = field(default_factory=list)
     _best: float = 0.0
@@ -33,11 +34,11 @@ class Recall:
     _hold: int = 1
 
     def reset(self) -> None:
-        """The workers are not those they were."""
+        """Forget everything: the workers have changed."""
         self._weights, self._best, self._pace, self._stay, self._probing, self._hold = [], 0.0, 0.0, 0, False, 1
 
     def keep(self, weights: Sequence[int], pace: float) -> list[int] | None:
-        """Take a sample of the pace under `weights`; the weights to have next, or None to choose freely."""
+        """Take in a sample of the pace with `weights`; returns the weights to have next, or None to choose freely."""
         self._pace = self._pace + (pace - self._pace) * self.SMOOTH if self._pace else pace
         self._best *= 1.0 - self.FORGET
         if self._stay:
@@ -54,7 +55,7 @@ class Recall:
         return None
 
     def _judge(self) -> list[int] | None:
-        """The best weights have been tried again."""
+        """Decide after the best weights have been tried again: keep them, or None to choose freely."""
         self._probing = False
         if self._pace < self.WORSE * self._best:
             self._best, self._hold = self._pace, 1

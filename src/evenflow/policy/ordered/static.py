@@ -1,4 +1,4 @@
-"""Static weights: shares given once, by hand."""
+"""Static weights: shares that the user gives once."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from evenflow.policy.ordered.oracle import by_worker
 
 @dataclass
 class StaticWeights:
-    """w_j as given; the splitter waits for whichever connection is next.
+    """w_j as given; the splitter waits for the connection that is next.
 
     `weights` maps worker ids to shares, or lists the shares of workers 0, 1, 2, ...; they are fractions that sum to 1,
-    or thousandths that sum to 1000. Workers not named get nothing. Of those named, the ones that are live share
-    everything in the given proportion; if none of them is, all live workers share evenly.
+    or thousandths that sum to 1000. Workers that are not named get nothing. The named workers that are live share all
+    rows in the given proportion; if none of them is live, all live workers share evenly.
     """
 
     name: ClassVar[str] = "static"
@@ -38,7 +38,7 @@ class StaticWeights:
             )
 
     def decide(self, snapshot: Snapshot) -> list[SetWeights]:
-        """The given shares of the live workers, set again only when they are not in force."""
+        """The given shares of the live workers, if they are not in force already."""
         present = {connection.worker: connection.weight for connection in snapshot.connections}
         shares = [self._shares.get(worker, 0.0) for worker in present]
         if any(shares):
