@@ -7,94 +7,10 @@ from pathlib import Path
 import pytest
 
 import evenflow
+from tests.support.rooms import MAY_IMPORT
 
 ROOT = Path(evenflow.__file__).parent
 
-MAY_IMPORT = {
-    "model": set(),
-    "policy": {"model", "policy.ordered", "policy.keyed", "policy.graph"},
-    "policy.ordered": {"model"},
-    "policy.keyed": {"model"},
-    "policy.graph": {"model"},
-    "control": {"model", "policy", "policy.ordered", "policy.keyed", "policy.graph"},
-    "operators": {"model"},
-    "rules": {"operators", "rules.language", "rules.expressions", "rules.windows", "rules.patterns"},
-    "rules.language": set(),
-    "rules.expressions": {"operators", "rules.language"},
-    "rules.windows": {"operators", "rules.language", "rules.expressions"},
-    "rules.patterns": {"operators", "rules.language", "rules.expressions"},
-    "stories": {"operators"},
-    "workloads": {"model"},
-    "state": set(),
-    "state.store": {"model"},
-    "state.checkpoint": {"model", "state.store"},
-    "state.paging": {"model"},
-    "runtime": set(),
-    "runtime.wire": {"model", "state.store"},
-    "runtime.feeder": {"model", "operators", "runtime", "runtime.wire"},
-    "runtime.worker": {
-        "model",
-        "operators",
-        "policy.keyed",
-        "state.store",
-        "state.checkpoint",
-        "state.paging",
-        "runtime",
-        "runtime.wire",
-    },
-    "runtime.driver": {"model", "control", "state.store", "state.checkpoint", "runtime", "runtime.wire"},
-    "runtime.cluster": {
-        "model",
-        "policy",
-        "control",
-        "operators",
-        "rules",
-        "rules.expressions",
-        "stories",
-        "state.store",
-        "runtime",
-        "runtime.wire",
-        "runtime.feeder",
-        "runtime.worker",
-        "runtime.driver",
-    },
-    "bench": {
-        "model",
-        "policy",
-        "policy.keyed",
-        "operators",
-        "stories",
-        "workloads",
-        "runtime.feeder",
-        "runtime.cluster",
-    },
-    "torture": {
-        "model",
-        "policy",
-        "control",
-        "operators",
-        "state.store",
-        "state.checkpoint",
-        "state.paging",
-        "runtime",
-        "runtime.wire",
-        "runtime.worker",
-        "runtime.driver",
-        "runtime.cluster",
-    },
-    "cli": {
-        "model",
-        "policy",
-        "policy.keyed",
-        "workloads",
-        "state.store",
-        "state.checkpoint",
-        "runtime.cluster",
-        "bench",
-        "torture",
-    },
-}
-"""What each room, a package or a sub-package, may import of Evenflow, beside itself."""
 EVERYBODY = {"errors", "_version"}
 DECIDES = {"model", "policy", "control"}
 """Layers that do no I/O and read no clock and no random source."""
