@@ -8,10 +8,12 @@ from evenflow.errors import SpillError
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.rolling import RollingMean, RunningCount
 from evenflow.operators.timed import END, NOW, Timed
-from evenflow.operators.waiting import ROW_BYTES, Waiting, WaitingRoom
+from evenflow.operators.waiting import Waiting
+from evenflow.operators.waiting_chunks import ROW_BYTES
+from evenflow.operators.waiting_room import BANDS, WaitingRoom
 from evenflow.state.paging.paged import Paged, Spilled
 from evenflow.state.paging.pool import Pool
-from evenflow.state.paging.spill import Spill
+from evenflow.state.paging.spill import Segment, Spill
 
 UNITS = 33
 ROWS = pa.schema({"who": pa.int64(), "at": pa.int64(), "text": pa.string()})
@@ -225,6 +227,25 @@ def test_rows_that_are_all_on_disk_weigh_what_they_weighed(tmp_path):
     spill.close()
     assert ((before > 0) == (after > 0)).all()
     assert before.sum() / 3 < after.sum() < before.sum() * 3
+
+
+def test_a_band_of_units_is_read_once_for_snapshots_of_them_all(tmp_path, monkeypatch):
+    units = 512
+    room, spill = WaitingRoom(units), Spill(tmp_path)
+    of = np.repeat(np.arange(units, dtype=np.int32), 2)
+    rows = pa.RecordBatch.from_arrays([pa.array(of)], names=["n"])
+    room.add(Waiting(rows, of, of.astype(np.int64), np.arange(len(of))))
+    room.shelve(1 << 40, spill.segment)
+    reads = []
+    read = Segment.read
+    monkeypatch.setattr(Segment, "read", lambda self, numbers: reads.append(numbers) or read(self, numbers))
+    for unit in range(units):
+        assert room.look(unit).rows.column(0).to_pylist() == [unit, unit]
+    assert len(reads) == BANDS
+    assert room.nbytes > 0, "what was read last is still here, and counts"
+    room.shelve(0, spill.segment)
+    assert (room.nbytes, room.files, spill.files) == (0, 1, 1)
+    spill.close()
 
 
 def test_units_that_leave_do_not_bring_their_neighbours_into_memory(tmp_path):

@@ -29,7 +29,9 @@ from evenflow.operators.columns import microseconds
 from evenflow.operators.conform import conform
 from evenflow.operators.keyed import KeyedOperator, Keys, Units, overrides
 from evenflow.operators.ordering import arranged
-from evenflow.operators.waiting import FOREVER, File, Waiting, WaitingRoom
+from evenflow.operators.waiting import FOREVER, Waiting
+from evenflow.operators.waiting_files import File
+from evenflow.operators.waiting_room import WaitingRoom
 
 NOW = pa.field("__evenflow_now", pa.int64())
 """The column that makes a row a tick: the time in microseconds, END or FLUSH; null in rows of the user's."""
@@ -191,6 +193,11 @@ class Timed(KeyedOperator):
     def shelved(self) -> int:
         """Bytes of disk that rows take."""
         return self._room.shelved
+
+    @property
+    def shelved_files(self) -> int:
+        """Files on disk."""
+        return self._room.files
 
     def aside_sizes(self, units: Units) -> Longs:
         """Bytes of the rows of each of the units, wherever they are."""

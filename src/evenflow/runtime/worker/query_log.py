@@ -188,7 +188,7 @@ class QueryLog:
         most = min(SLICE_BYTES, max(logged, self._slice))
         chosen = dirty[: 1 + int(np.searchsorted(np.cumsum(sizes), most))]
         name = units_name(self._prefix, epoch, self.writer, self._snapshots)
-        parts = pack_units({int(unit): operator.snapshot(int(unit)) for unit in chosen}, copy=True, name=name)
+        parts = pack_units({int(unit): operator.snapshot(int(unit)) for unit in np.sort(chosen)}, copy=True, name=name)
         self._snapshots += 1
         self._saved[chosen] = epoch
         size = sum(memoryview(part).nbytes for part in parts)

@@ -51,6 +51,10 @@ class Parted(Protocol):
     def shelved(self) -> int:
         """Bytes of disk that it takes."""
 
+    @property
+    def shelved_files(self) -> int:
+        """Files that it has on disk."""
+
     def aside_sizes(self, units: Units) -> npt.NDArray[np.int64]:
         """Bytes of it of each of the units, wherever it is."""
 

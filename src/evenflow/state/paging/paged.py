@@ -130,8 +130,9 @@ class Paged:
 
     @property
     def files(self) -> int:
-        """How many there are of units and of rows that wait for them."""
-        return len(self._groups.segments) + self._pending.files
+        """Files on disk: of units, of rows that wait for units, and of what the operator keeps aside."""
+        shelved = 0 if self._parted is None else self._parted.shelved_files
+        return len(self._groups.segments) + self._pending.files + shelved
 
     @property
     def traffic(self) -> tuple[int, int]:
