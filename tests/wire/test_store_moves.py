@@ -13,6 +13,7 @@ from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.wire.channel import PeerGone
 from evenflow.runtime.worker import store_transfer
 from evenflow.runtime.worker.direct_transfer import DirectTransfer
+from evenflow.state.store import retry
 from evenflow.state.store.blob_names import MOVES, move_name
 from evenflow.state.store.disk import DiskStore
 from evenflow.state.store.fence import View
@@ -163,7 +164,7 @@ class Failing(DiskStore):
 @pytest.mark.parametrize("what", ["put", "get"])
 def test_a_store_that_fails(keyed, tmp_path, monkeypatch, what):
     """Units stay where they are, and no row is lost."""
-    monkeypatch.setattr(store_transfer, "PAUSE_S", 0.01)
+    monkeypatch.setattr(retry, "PAUSE_S", 0.01)
     monkeypatch.setattr(store_transfer, "open_store", lambda _where: Failing(tmp_path / "failing", what))
     made = keyed(str(tmp_path / "state"))
     flow = Flow(rows, lambda: made.rig.events("move-undone"), pause_s=0.005)
