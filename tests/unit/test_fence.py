@@ -18,7 +18,8 @@ from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
 from evenflow.state.store.blob_names import epoch_name, log_name, parse, prefix_of
 from evenflow.state.store.claim import VOID_S, claim
-from evenflow.state.store.fence import CLAIMS, Fence, Holding, Mark, View, marks, split
+from evenflow.state.store.fence import Fence, View
+from evenflow.state.store.generations import CLAIMS, Holding, Mark, marks, split
 from evenflow.state.store.retry import RetryingStore
 from evenflow.state.store.sealed import SealedStore, key_of
 from tests.support.state_memory import Memory

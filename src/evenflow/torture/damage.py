@@ -11,7 +11,7 @@ from pathlib import Path
 
 from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import parse
-from evenflow.state.store.fence import split
+from evenflow.state.store.generations import split
 from evenflow.state.store.opening import open_store
 from evenflow.torture.hooks import Hooks
 from evenflow.torture.schedule import DAMAGES, Fault

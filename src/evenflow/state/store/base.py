@@ -1,4 +1,4 @@
-"""Stores: named blobs and nothing else. What the blobs hold is the business of the modules beside this one."""
+"""What a store is: named blobs and nothing else. `state.checkpoint` knows what the blobs hold."""
 
 from __future__ import annotations
 
@@ -16,64 +16,67 @@ from evenflow.errors import CorruptState, StoreError
 Part = bytes | bytearray | memoryview
 
 LONGEST = 255
-"""Bytes of one part of a name: what file systems take."""
+"""Bytes of one part of a name, at most: the limit of file systems."""
 OWN = "evenflow."
-"""What the store's own files begin with, if not with a dot."""
+"""Names of the store's own files begin with this, or with a dot."""
 FORMAT_FILE = f"{OWN}json"
-"""Says in which format the rest of the directory is."""
+"""Says which format the store has."""
 _EMPTY = "%"
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9_.~%-]+(?:/(?!\.)[A-Za-z0-9_.~%-]+)*")
 
 
 class Lock(Protocol):
-    """The store's own lock on a whole checkpoint: it ends with its holder, in whatever way that ends."""
+    """The store's own lock on a whole checkpoint: it is freed when its holder ends, however it ends."""
 
     def beat(self) -> None:
-        """See to it that we still have it; `StoreInUse` if another has."""
+        """Make sure that we still have it; `StoreInUse` if another cluster has."""
 
     def release(self) -> None:
-        """Let others have it. Does nothing the second time."""
+        """Free it. Does nothing the second time."""
 
 
 class Store(ABC):
-    """Blobs by name, kept for good.
+    """Durable blobs by name.
 
-    Names are parts joined by '/'; a part has letters, digits and `_ . ~ % -`, does not begin with a dot and is made of
-    anything else by `part`. No name is a directory of another: with `a/b` there is no `a`. All methods may be called
-    from several threads and several processes at a time. Failures are `StoreError`; nothing is tried twice here.
-    `evenflow.testing.check_store` checks a store against what is said below.
+    A name is parts joined by '/'. A part has letters, digits and `_ . ~ % -`, and does not begin with a dot; `part`
+    turns any text into one. No name is a directory of another: with `a/b` there is no `a`. All methods may be called
+    from several threads and several processes at a time. A failure is a `StoreError`; a store tries nothing twice.
+    `evenflow.testing.check_store` checks a store against all that is said here.
     """
 
     @abstractmethod
     def put(self, name: str, parts: Iterable[Part]) -> None:
-        """Keep the parts, one after the other, as one blob. Atomic, durable, and the last one wins.
+        """Store the parts, one after the other, as one blob. Atomic and durable; the last put of a name wins.
 
-        When it returns, the blob survives loss of power; until then readers find what was there before, whole, or
-        nothing. So a put that failed may simply be done again. The parts are not changed, nor joined in memory, and
+        When it returns the blob survives a loss of power; until then readers find what was there before, whole, or
+        nothing. So a put that failed may simply be repeated. The parts are neither changed nor joined in memory, and
         must not change until it returns.
         """
 
     @abstractmethod
     def get(self, name: str, start: int = 0, length: int | None = None) -> memoryview:
-        """The bytes of a blob from `start` on, as many as there are but no more than `length`; `BlobMissing` if none.
+        """The bytes of a blob from `start` on, at most `length`; `BlobMissing` if there is no such blob.
 
         The memory is the caller's own and may be written to.
         """
 
     @abstractmethod
     def names(self, prefix: str = "") -> list[tuple[str, int]]:
-        """Name and bytes of every blob whose name begins with `prefix`, sorted; what was put before is among them."""
+        """Name and size in bytes of every blob whose name begins with `prefix`, sorted; all earlier puts show."""
 
     @abstractmethod
     def delete(self, names: Iterable[str]) -> None:
-        """Remove blobs; those that are not there do not matter."""
+        """Remove blobs; names without a blob are ignored."""
 
     def lock(self, mine: dict[str, Any]) -> Lock | None:
-        """Lock the whole checkpoint, or `StoreInUse`; None if the store has no locks. `mine` says who does."""
+        """Lock the whole checkpoint; None if the store has no locks, `StoreInUse` if another has it.
+
+        `mine` describes us to those who come after: owner, host, pid, since.
+        """
         return None
 
     def close(self) -> None:  # noqa: B027 - most have nothing to give back
-        """Give back what the store holds open; it is not used afterwards."""
+        """Close what the store holds open; it is not used afterwards."""
 
     def __enter__(self) -> Self:
         return self
@@ -83,7 +86,7 @@ class Store(ABC):
 
 
 def shown(where: object) -> str:
-    """The place as it may be shown: without user, password and parameters, except the schema of a database."""
+    """An address without its secrets: no user, no password, no parameters but the schema of a database."""
     scheme, separator, rest = str(where).partition("://")
     if not separator or scheme == "file":
         return str(where)
@@ -93,10 +96,10 @@ def shown(where: object) -> str:
 
 
 def part(text: str) -> str:
-    """Any text as one part of a name; `unpart` is the way back.
+    """Turn any text into one part of a name; `unpart` is the reverse.
 
-    As in URLs; also what begins with a dot or `evenflow.` is quoted, for such names are the store's own, and nothing at
-    all becomes '%'.
+    Characters are quoted as in URLs. So is the first one of a text that begins with a dot or `evenflow.`, since such
+    names are the store's own. The empty text becomes '%'.
     """
     quoted = quote(text, safe="", errors="surrogatepass") or _EMPTY
     if quoted.startswith((".", OWN)):
@@ -112,19 +115,19 @@ def unpart(quoted: str) -> str:
 
 
 def checked(name: str) -> str:
-    """The name, if it is one."""
+    """The name itself; `StoreError` if it is not valid."""
     if not is_name(name):
         raise StoreError(f"{name!r} is no name of a blob: make its parts with evenflow.state.store.base.part")
     return name
 
 
 def is_name(name: str) -> bool:
-    """Whether a blob may be called so; the store's own files are not."""
+    """Whether this is a valid name of a blob; that of the format file is not."""
     return name.partition("/")[0] != FORMAT_FILE and _NAME.fullmatch(name) is not None
 
 
 def mark_of(name: str) -> int:
-    """What stands for a name in the checksums of its blob; 0 for none."""
+    """A number that makes the checksums of a blob depend on its name; 0 for no name."""
     return xxhash.xxh3_64_intdigest(name) if name else 0
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from evenflow.model.checkpoint import BatchLog
 from evenflow.state.store.base import OWN, part, unpart
-from evenflow.state.store.fence import split
+from evenflow.state.store.generations import split
 
 MOVES = f"{OWN}moves/"
 """What the names of movements begin with; no region is called so."""

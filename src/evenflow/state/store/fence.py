@@ -1,153 +1,49 @@
-"""Who may write to a checkpoint: every claim has a generation, and what is put by a stale one loses by its name.
+"""The fence around a checkpoint: what a driver that has lost its claim still puts does not count.
 
-A driver may be frozen while another takes its checkpoint, and wake up in the middle of a put. No check before a put
-can keep it from that, and most stores have no put with a condition. So what drivers put (notes and manifests; workers'
-blobs have names of their own anyhow) carries generation, token and a number that counts up: `<name>~G.T.N`. For each
-claim there is a blob `evenflow.claims/G.T`. The highest one, by G and then by T, is the holder; such a blob is written
-by its own claim only, and the highest is never deleted, so who has once lost can never again be the highest.
+A driver may be frozen while another takes its checkpoint over, and wake up in the middle of a put. No check before a
+put can prevent that, and most stores have no conditional put. So each claim has a generation G and a random token T
+(`generations`), and all that drivers put, which is notes and manifests, is stored as `<name>~G.T.N`, where N counts the
+puts of the claim. (Workers' blobs have names that only one process uses.) The holder is the highest claim, by G and
+then by T. A claim's blob is written by that claim only, and the highest one is never deleted: a driver that has lost
+its claim can never be the highest again.
 
-1. A claim is taken by writing its blob, with a G above all others. Then what is in the store is listed, and for every
-   lower generation it is noted in the blob, once and for all, up to which number its puts count.
-2. A put is confirmed, after it was done, by a list of the claims: only if there is no higher one has it happened. So a
-   put that was confirmed was there before the next claim, which then lists it; and of a holder that is stale at most
-   one put gets through, with a number above the one noted: nobody ever reads it.
-3. What is deleted is asked for after a manifest was confirmed that does not need it. Whoever comes later begins with
-   that manifest or a later one. Names of a higher generation are not even seen.
+1. *Taking a claim*: write its blob, with a G above all others. Then list the store, and note in the blob, for every
+   lower claim and once and for all, the number of its last put that counts.
+2. *A put* is done, then confirmed by listing the claims: only if there is no higher one has it happened. A confirmed
+   put was in the store before the next claim, which therefore lists and counts it. Of a holder that has lost its claim
+   at most one put gets through, with a number above the noted one: nobody ever reads it.
+3. *A delete* is asked for after a manifest was confirmed that does not need the blob. Later holders begin with that
+   manifest or a later one. A stale holder does not even see names of a higher generation.
 
-It takes a store in which a list shows what was put before, which is what the laws ask of any.
+This requires that a list shows all that was put before it, as the laws of stores (`conformance`) demand.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
-from evenflow.errors import BlobMissing, StoreError, StoreInUse
+from evenflow.errors import StoreError, StoreInUse
 from evenflow.state.store.base import OWN, Part, Store
+from evenflow.state.store.generations import CLAIMS, Holding, Mark, Version, about_holder, marks, settled, split
+from evenflow.state.store.in_use import lost
 
-CLAIMS = f"{OWN}claims/"
 WORKERS = ("log", "units")
-"""Kinds of blobs that workers put: their names are of one process each."""
+"""Kinds of blobs that workers put, each under names that no other process uses."""
 PLAIN = (CLAIMS, f"{OWN}moves/")
-"""What the names of blobs begin with that are of one claim, or of one cluster, as they are."""
-_CLAIM = re.compile(rf"{re.escape(CLAIMS)}([0-9]+)\.([0-9a-f]+)")
-_VERSION = re.compile(r"(.*[^/])~([0-9]+)\.([0-9a-f]+)\.([0-9]+)")
-
-
-class Mark(NamedTuple):
-    """Which claim: the higher one has the checkpoint."""
-
-    generation: int
-    token: str
-    """Random: of two that claim in the same instant one is higher."""
-
-    def __str__(self) -> str:
-        return f"{self.generation}.{self.token}"
-
-
-NOBODY = Mark(0, "")
-"""Of blobs that were put without a claim, or before there were generations."""
-
-
-class Version(NamedTuple):
-    """One put of a name; of several that count the highest does."""
-
-    mark: Mark
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """What the blob of a claim says."""
-
-    about: Mapping[str, Any]
-    """Who: `owner`, `host`, `pid`, `since`, and the time of the last `beat`."""
-    counts: Mapping[Mark, int] | None = None
-    """By lower generation, the last of its numbers that counts; None while the claim is being taken."""
-    released: bool = False
-
-    def encode(self) -> bytes:
-        """As JSON."""
-        counts = None if self.counts is None else {str(mark): number for mark, number in sorted(self.counts.items())}
-        return json.dumps({"about": dict(self.about), "counts": counts, "released": self.released}).encode()
-
-    @classmethod
-    def read(cls, store: Store, mark: Mark) -> Holding:
-        """The blob of a claim."""
-        name = f"{CLAIMS}{mark}"
-        try:
-            fields = json.loads(bytes(store.get(name)))
-            counts = fields["counts"]
-            if counts is not None:
-                counts = {_mark(*text.split(".")): int(number) for text, number in counts.items()}
-            return cls(dict(fields["about"]), counts, bool(fields["released"]))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise StoreError(
-                f"blob {name} cannot be read ({type(error).__name__}: {error}), and it says which notes and manifests "
-                "count: bring it back from a backup, or give a checkpoint of its own"
-            ) from None
-
-
-def marks(store: Store) -> list[Mark]:
-    """All claims that there are, the holder's last."""
-    found = (_CLAIM.fullmatch(name) for name, _ in store.names(CLAIMS))
-    return sorted(_mark(match[1], match[2]) for match in found if match is not None)
-
-
-def _mark(generation: str, token: str) -> Mark:
-    return Mark(int(generation), token)
-
-
-def split(name: str) -> tuple[str, Version]:
-    """The name that was meant, and which put of it."""
-    match = _VERSION.fullmatch(name)
-    return (
-        (name, Version(NOBODY, 0)) if match is None else (match[1], Version(_mark(*match.group(2, 3)), int(match[4])))
-    )
-
-
-def settled(store: Store, before: Mark | None = None) -> dict[Mark, int]:
-    """By generation, the last number that counts, of all claims or of those below one."""
-    for mark in reversed([mark for mark in marks(store) if before is None or mark < before]):
-        try:
-            holding = Holding.read(store, mark)
-        except BlobMissing:  # deleted since, by a higher one
-            continue
-        if holding.counts is not None:
-            return _counted(store, mark, holding.counts)
-    return _counted(store, NOBODY, {})
-
-
-def _counted(store: Store, holder: Mark, counts: Mapping[Mark, int]) -> dict[Mark, int]:
-    found = {NOBODY: 0}
-    for name, _ in store.names():
-        _, (mark, number) = split(name)
-        if mark > holder:
-            raise StoreError(
-                f"blob {name} is of claim {mark}, and there is no blob {CLAIMS}{mark} nor a later one, which says what "
-                "counts: bring it back from a backup, or give a checkpoint of its own"
-            )
-        if mark == holder:
-            found[mark] = max(number, found.get(mark, 0))
-        elif mark in counts:
-            found[mark] = counts[mark]
-    return found
+"""Prefixes of names that only one claim, or only one cluster, uses."""
 
 
 class View(Store):
-    """A store as it is to be read: of every name the put that counts. What is put here is put without a claim."""
+    """A store in which each name shows the put of it that counts. What is put here is put without a claim."""
 
     def __init__(self, store: Store, counts: Mapping[Mark, int] | None = None) -> None:
         self._inner = store
         self._counts = dict(settled(store) if counts is None else counts)
         self._known: dict[str, list[str]] = {}
-        """By name, what its puts are called in the store, as far as they count: the one to read last."""
+        """By name, how its puts that count are called in the store, in ascending order: the last one is read."""
 
     def put(self, name: str, parts: Iterable[Part]) -> None:
         self._inner.put(name, parts)
@@ -180,7 +76,9 @@ class View(Store):
     def delete(self, names: Iterable[str]) -> None:
         wanted = list(names)
         for folder in {name.rpartition("/")[0] for name in wanted if not _passes(name)}:
-            self.names(f"{folder}/" if folder else "")  # all puts of a name go, or an earlier one would show again
+            self.names(
+                f"{folder}/" if folder else ""
+            )  # all puts of a name, or an earlier one would show
         self._inner.delete([stored for name in wanted for stored in self._known.pop(name, [name])])
 
     def close(self) -> None:
@@ -191,7 +89,7 @@ class View(Store):
 
 
 class Fence(View):
-    """The store as the holder of a claim writes to it: `StoreInUse`, and nothing has happened, if that is lost."""
+    """The store as the holder of a claim uses it. Once the claim is lost all writes fail with `StoreInUse`."""
 
     def __init__(self, store: Store, about: Mapping[str, Any], now: Callable[[], float]) -> None:
         held = marks(store)
@@ -206,12 +104,12 @@ class Fence(View):
         try:
             self._take()
         except BaseException:
-            with suppress(StoreError, OSError):  # or it is void after a while
+            with suppress(StoreError, OSError):  # if it stays it becomes void after a while
                 self.release()
             raise
 
     def put(self, name: str, parts: Iterable[Part]) -> None:
-        """Put, then see that it was ours to put; only then has it happened."""
+        """Put, then check that the claim is still ours: only then has it happened."""
         self._refuse_if_lost()
         if _passes(name):
             self._store.put(name, parts)
@@ -228,7 +126,7 @@ class Fence(View):
         super().delete(names)
 
     def check(self) -> None:
-        """Whether the checkpoint is ours still; `StoreInUse` says whose it is, from now on every time."""
+        """Raise `StoreInUse`, now and ever after, if a higher claim has taken the checkpoint."""
         self._refuse_if_lost()
         highest = marks(self._store)[-1:]
         if highest and highest[0] == self.mark:
@@ -236,17 +134,17 @@ class Fence(View):
         if not highest or highest[0] < self.mark:
             self._lost = StoreInUse(f"the blob {CLAIMS}{self.mark} of this cluster's claim was deleted by somebody")
         else:
-            self._lost = lost(_about(self._store, highest[0]))
+            self._lost = lost(about_holder(self._store, highest[0]))
         raise self._lost
 
     def beat(self) -> None:
-        """Say that we are still there."""
+        """Renew the claim."""
         if not self._released:
             self.check()
             self._write()
 
     def release(self) -> None:
-        """Let others have it at once. What was lost is not ours to give."""
+        """Let others have the checkpoint at once. A claim that was lost is not ours to release."""
         if not self._released and self._lost is None:
             self._holding = Holding(self._about, self._holding.counts, True)
             self._write()
@@ -271,64 +169,17 @@ class Fence(View):
             raise self._lost
 
     def _tidy(self) -> None:
-        """Remove claims before this one, and what came too late to count."""
+        """Delete lower claims, and their puts that do not count."""
         gone = [f"{CLAIMS}{mark}" for mark in marks(self._store) if mark < self.mark]
         for name, _ in self._store.names():
             _, version = split(name)
             if version.mark < self.mark and not self._count(version):
                 gone.append(name)
-        with suppress(StoreError, OSError):  # the next one will
+        with suppress(StoreError, OSError):  # the next holder will
             self._store.delete(gone)
 
 
 def _passes(name: str) -> bool:
-    """Whether a name is stored as it is: no two processes put it."""
+    """Whether a name is stored without a version, since no two processes put it."""
     parts = name.split("/")
     return name.startswith(PLAIN) or (len(parts) == 4 and parts[2] in WORKERS)
-
-
-def holders(store: Store) -> Iterator[Holding]:
-    """What the claims that there are say, the holder's first."""
-    for mark in reversed(marks(store)):
-        try:
-            yield Holding.read(store, mark)
-        except BlobMissing:
-            continue
-
-
-def _about(store: Store, mark: Mark) -> Mapping[str, Any]:
-    try:
-        return Holding.read(store, mark).about
-    except StoreError:
-        return {}
-
-
-def taken(where: str, about: Mapping[str, Any]) -> StoreInUse:
-    """The error for a checkpoint that another has; `about` is what that one wrote about itself."""
-    who = _who(about)
-    return StoreInUse(f"{where} is in use by {who}: stop that one first, or give this one a checkpoint of its own")
-
-
-def said_by(holder: bytes) -> Mapping[str, Any]:
-    """What the holder of a lock wrote about itself; nothing if it is being written, or was released just now."""
-    try:
-        about = json.loads(holder)
-    except (ValueError, RecursionError):
-        return {}
-    return about if isinstance(about, dict) else {}
-
-
-def lost(about: Mapping[str, Any]) -> StoreInUse:
-    """The error for a checkpoint that was ours."""
-    return StoreInUse(
-        f"the checkpoint was taken over by {_who(about)} while this cluster was frozen or cut off: nothing it does now "
-        "counts, so its queries have ended; stop it, and let them go on there"
-    )
-
-
-def _who(about: Mapping[str, Any]) -> str:
-    try:
-        since = datetime.fromtimestamp(about["since"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        return f"{about['owner']} (host {about['host']}, process {about['pid']}, since {since})"
-    except (ValueError, KeyError, TypeError, OverflowError, OSError):  # it is being written, or released just now
-        return "another cluster"

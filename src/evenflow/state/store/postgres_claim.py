@@ -11,7 +11,7 @@ import psycopg
 
 from evenflow.errors import StoreError
 from evenflow.state.store.base import OWN, Store
-from evenflow.state.store.fence import said_by, taken
+from evenflow.state.store.in_use import said_by, taken
 from evenflow.state.store.postgres_link import Connection, Link, answering
 
 CLAIM_BLOB = f"{OWN}claim"

@@ -22,7 +22,7 @@ from typing import Any
 
 from evenflow.errors import BlobMissing, InvalidArgument, StoreError
 from evenflow.state.store.base import OWN, Lock, Part, Store, checked, corrupt, shown
-from evenflow.state.store.fence import split
+from evenflow.state.store.generations import split
 
 CHUNK = 64 * 1024
 TAG = 16
