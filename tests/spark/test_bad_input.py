@@ -195,7 +195,7 @@ def test_too_few_slots(spark, cluster):
 
 def test_slots_that_others_hold(spark, cluster, monkeypatch):
     monkeypatch.setattr(
-        "evenflow.runtime.cluster.cluster.STOP_S", 10.0
+        "evenflow.runtime.cluster.lifecycle.STOP_S", 10.0
     )  # for half of it those that never started are awaited
     monkeypatch.setattr("evenflow.runtime.cluster.slots._fixed", lambda _: False)  # as where executors come one by one
     with pytest.raises(ClusterStartError) as caught:
@@ -223,7 +223,7 @@ def test_stopped_cluster(spark):
 
 def test_a_function_that_never_ends_is_reported(spark, monkeypatch):
     """The stall timeout names the worker; Spark ends it when the cluster stops."""
-    monkeypatch.setattr("evenflow.runtime.cluster.cluster.STOP_S", 20.0)  # Spark ends a cancelled one after 4 s
+    monkeypatch.setattr("evenflow.runtime.cluster.lifecycle.STOP_S", 20.0)  # Spark ends a cancelled one after 4 s
 
     def forever(batch):
         import time

@@ -224,7 +224,7 @@ def test_exception_in_the_with_block(spark, eventually):
 
 def test_stop_while_a_query_runs(spark, holding, eventually, monkeypatch):
     """The query fails with the reason; a worker that does not come out of its function is ended by Spark."""
-    monkeypatch.setattr("evenflow.runtime.cluster.cluster.STOP_S", 8.0)
+    monkeypatch.setattr("evenflow.runtime.cluster.lifecycle.STOP_S", 8.0)
     with ef.Cluster(spark, workers=1) as cluster:
         out = cluster.ordered_map(spark.range(0, 100, 1, 1), holding.function(), "id long")
         query = Query(lambda: rows_of(out))

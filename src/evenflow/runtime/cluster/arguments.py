@@ -1,11 +1,11 @@
-"""What users give to `Cluster`, checked: one clear error that names the value and the remedy."""
+"""Arguments of `Cluster`, checked: a wrong one gives one clear error that names the value and the remedy."""
 
 from __future__ import annotations
 
 import copy
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,35 +15,60 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
+from evenflow.control.events import Transfer
 from evenflow.errors import InvalidArgument, first_line
+from evenflow.model.capacity import Emulate
 from evenflow.model.routing import MOST_UNITS, Splitting
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
-from evenflow.operators.map import MapOperator
+from evenflow.operators.map import Input, MapOperator
 from evenflow.policy import BALANCES, KEYED_BALANCES, Balance, KeyedBalance, balance_named, keyed_balance_named
 from evenflow.runtime.wire.frames import MAX_BODY
 from evenflow.state.store.layout import check_scheme
+from evenflow.state.store.sealed import key_of
 
 LEAST_MEMORY = 64 * 1024
 LONGEST_NAME = 80
 
 
 def check_dataframe(df: DataFrame) -> None:
-    """Refuse what is no DataFrame."""
+    """Refuse anything but a DataFrame of Spark."""
     if not hasattr(df, "mapInArrow"):
         kind = f"{type(df).__module__.split('.')[0]}.{type(df).__qualname__}".removeprefix("builtins.")
         remedy = "spark.createDataFrame makes one of it" if kind == "pandas.DataFrame" else "give one"
         raise InvalidArgument(f"df is a {kind}, not a DataFrame of Spark: {remedy}")
 
 
+def check_function(function: Callable[[Any], Any], input: Input) -> None:
+    """Refuse a function that cannot be called, and an unknown kind of input."""
+    if not callable(function):
+        raise InvalidArgument(f"the function is {function!r}: give something that can be called with a batch")
+    if input not in get_args(Input):
+        raise InvalidArgument(f"input={input!r}: one of {', '.join(map(repr, get_args(Input)))}")
+
+
+def check_emulated(emulate: Emulate | None, workers: int) -> None:
+    """Refuse emulated capacities of workers that the cluster does not have."""
+    if emulate is not None and max(emulate.slowdown, default=0) >= workers:
+        raise InvalidArgument(
+            f"emulate slows worker {max(emulate.slowdown)} of {workers} workers: ids go from 0 to {workers - 1}"
+        )
+
+
+def check_transfer(transfer: Transfer, stored: bool) -> None:
+    """Refuse an unknown way to move units, and the store in a cluster without one."""
+    if transfer not in get_args(Transfer) or (transfer == "store" and not stored):
+        raise InvalidArgument(f"transfer={transfer!r}: give 'direct', or 'store' in a cluster with a checkpoint")
+
+
 def check_operator(operator: KeyedOperator) -> None:
-    """Refuse what is no keyed operator."""
+    """Refuse anything but a keyed operator."""
     if not isinstance(operator, KeyedOperator):
         raise InvalidArgument(f"the operator is {operator!r}: give an object of a subclass of KeyedOperator")
 
 
 def check_sharing(operator: KeyedOperator, balance: KeyedBalance, split_keys: bool) -> None:
-    """Refuse a balance under which an operator does not see all rows of a key, unless that is wanted."""
+    """Refuse a balance with which an operator does not see all rows of a key, unless that is wanted."""
     if not balance.by_content and operator.content_sensitive and not split_keys:
         raise InvalidArgument(
             f"balance {balance.name!r} sends rows of one key to several workers, and {type(operator).__name__} is "
@@ -53,13 +78,21 @@ def check_sharing(operator: KeyedOperator, balance: KeyedBalance, split_keys: bo
 
 
 def check_units(units: int, workers: int) -> None:
-    """Refuse what is no number of units for so many workers."""
+    """Refuse a number of units that is not at least the number of workers, or too large."""
     if not isinstance(units, int) or isinstance(units, bool) or not workers <= units <= MOST_UNITS:
         raise InvalidArgument(f"units={units!r}: give a number from {workers} (the workers) to {MOST_UNITS:,}")
 
 
+def checkpoint_of(checkpoint: str | Path | None, checkpoint_key: bytes | str | None) -> tuple[str, bytes]:
+    """The place of the checkpoint and its key; both empty if not given."""
+    where, key = where_of(checkpoint), key_of(checkpoint_key)
+    if key and not where:
+        raise InvalidArgument("checkpoint_key is given and checkpoint is not: give both, or neither")
+    return where, key
+
+
 def where_of(checkpoint: str | Path | None) -> str:
-    """The checkpoint as every process is told it; a path is made absolute, since executors start elsewhere."""
+    """The place of the checkpoint for every process; a path is made absolute, since executors start elsewhere."""
     if checkpoint is None:
         return ""
     text = str(checkpoint)
@@ -72,7 +105,7 @@ def where_of(checkpoint: str | Path | None) -> str:
 
 
 def weights_of(qos: Mapping[str, float] | None) -> dict[str, float]:
-    """Weights by the names of operators."""
+    """The weights in `qos`, by the names of operators."""
     if not isinstance(qos, Mapping | None):
         raise InvalidArgument(f"qos={qos!r}: give a dict of weights by the names of operators")
     for name, weight in (qos or {}).items():
@@ -82,7 +115,7 @@ def weights_of(qos: Mapping[str, float] | None) -> dict[str, float]:
 
 
 def check_move(units: Any, target: Any, most: int, workers: int) -> list[int]:
-    """The units to be moved; refuse what are no units, and a target that is no worker."""
+    """The units to be moved, as a list; refuses wrong units, and a target that is no worker."""
     fit = isinstance(units, Iterable) and not isinstance(units, str) and all(_among(unit, most) for unit in units)
     if not fit or not _among(target, workers):
         raise InvalidArgument(
@@ -97,13 +130,13 @@ def _among(number: Any, count: int) -> bool:
 
 
 def check_name(name: str) -> None:
-    """Refuse what cannot be the name of a region."""
+    """Refuse a name that a region cannot have."""
     if not isinstance(name, str) or len(name) > LONGEST_NAME:
         raise InvalidArgument(f"name={name!r:.60}: give a string of at most {LONGEST_NAME} characters")
 
 
 def bytes_of(memory: str | int | None) -> int:
-    """A budget in bytes, given as Spark gives memory; 0 for none."""
+    """A budget in bytes, given in the way of Spark's memory settings; 0 for none."""
     if memory is None:
         return 0
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", str(memory).strip().lower())
@@ -116,21 +149,21 @@ def bytes_of(memory: str | int | None) -> int:
 
 
 def check_numbers(workers: int, **seconds: float) -> None:
-    """Refuse numbers of workers and seconds that make no sense."""
+    """Refuse a wrong number of workers, and wrong seconds."""
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
         raise InvalidArgument(f"workers={workers!r}: a cluster needs at least 1 worker")
     check_seconds(**seconds)
 
 
 def check_seconds(**seconds: float) -> None:
-    """Refuse what is no time."""
+    """Refuse seconds that are not numbers above 0."""
     for name, value in seconds.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise InvalidArgument(f"{name}={value!r}: give seconds, above 0")
 
 
 def classic_context(spark: SparkSession) -> Any:
-    """The SparkContext of a session that has one and runs."""
+    """The SparkContext of a session; refuses a session that has none, or is stopped."""
     try:
         context = spark.sparkContext
     except Exception as error:
@@ -143,33 +176,32 @@ def classic_context(spark: SparkSession) -> Any:
 
 
 def balance_of(balance: str | Balance, options: dict[str, Any]) -> Balance:
-    """The region's own balance: what it learns must not mix with what another region's learns."""
+    """A balance of the region's own, so that no two regions learn in one object."""
     if isinstance(balance, str):
         return balance_named(balance, **options)
-    if isinstance(balance, type) or getattr(balance, "splitting", None) not in get_args(Splitting):
-        raise InvalidArgument(
-            f"balance={balance!r}: give one of {', '.join(sorted(BALANCES))}, or an object of evenflow.policy"
-        )
-    if options:
-        raise InvalidArgument(f"{', '.join(options)}: give these to {type(balance).__name__}(...) itself")
+    _check_balance(balance, getattr(balance, "splitting", None) in get_args(Splitting), BALANCES, options)
     return copy.deepcopy(balance)
 
 
 def keyed_balance_of(balance: str | KeyedBalance, options: dict[str, Any]) -> KeyedBalance:
-    """The operator's own balance."""
+    """A balance of the operator's own, so that no two operators learn in one object."""
     if isinstance(balance, str):
         return keyed_balance_named(balance, **options)
-    if isinstance(balance, type) or not isinstance(getattr(balance, "by_content", None), bool):
-        raise InvalidArgument(
-            f"balance={balance!r}: give one of {', '.join(sorted(KEYED_BALANCES))}, or an object of evenflow.policy"
-        )
-    if options:
-        raise InvalidArgument(f"{', '.join(options)}: give these to {type(balance).__name__}(...) itself")
+    _check_balance(balance, isinstance(getattr(balance, "by_content", None), bool), KEYED_BALANCES, options)
     return copy.deepcopy(balance)
 
 
+def _check_balance(balance: object, fits: bool, names: Iterable[str], options: dict[str, Any]) -> None:
+    if isinstance(balance, type) or not fits:
+        raise InvalidArgument(
+            f"balance={balance!r}: give one of {', '.join(sorted(names))}, or an object of evenflow.policy"
+        )
+    if options:
+        raise InvalidArgument(f"{', '.join(options)}: give these to {type(balance).__name__}(...) itself")
+
+
 def schema_of(schema: StructType | str) -> StructType:
-    """The declared schema; a wrong string is one clear error, not a Java stack trace."""
+    """The declared schema; a wrong string gives one clear error, not a Java stack trace."""
     parsed: DataType = schema if isinstance(schema, StructType) else _parsed(schema)
     if not isinstance(parsed, StructType):
         raise InvalidArgument(f"schema {schema!r} is a {parsed.simpleString()}, not columns: write 'name type, ...'")
@@ -186,7 +218,7 @@ def _parsed(schema: str) -> DataType:
 
 
 def arrow_schema(spark: SparkSession, schema: StructType) -> Any:
-    """The schema as Spark hands it to Python."""
+    """The Arrow schema with which Spark gives these columns to Python."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(
@@ -197,12 +229,12 @@ def arrow_schema(spark: SparkSession, schema: StructType) -> Any:
 
 
 def case_sensitive(spark: SparkSession) -> bool:
-    """Whether the session tells names apart that differ in case only."""
+    """Whether names that differ only in case are different names in this session."""
     return spark.conf.get("spark.sql.caseSensitive") == "true"
 
 
 def pickled(operator: MapOperator | Hosted) -> bytes:
-    """An operator as it travels to the workers."""
+    """An operator pickled, as it is sent to the workers."""
     what = "the operator" if isinstance(operator, Hosted) else "the function"
     from pyspark import cloudpickle
 

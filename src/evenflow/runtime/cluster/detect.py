@@ -1,4 +1,4 @@
-"""Rules put into a query's plan: which rows go to the operator that runs them (`Cluster.detect`)."""
+"""How rules are put into a query's plan: the rows and the operator that `Cluster.detect` gives to `keyed`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from evenflow.runtime.cluster.arguments import check_dataframe, schema_of
 PANDAS = PythonEvalType.SQL_SCALAR_PANDAS_UDF
 Rules = str | Sequence[str] | Mapping[str, str]
 Order = Literal["time", "arrival"]
-"""How rows of one key meet: in the order of their times, or as they arrive."""
+"""How rules see the rows of one key: in the order of their times, or as they arrive."""
 
 STREAM, TIME = "__evenflow_stream", "__evenflow_time"
-"""Columns that are added where there are several streams, and where rules go by the time of the micro-batch."""
+"""Columns that are added: if there are several streams, and if rules use the time of the micro-batch."""
 SECONDS = {
     **dict.fromkeys(("microsecond", "us"), 1e-6),
     **dict.fromkeys(("millisecond", "msec", "ms"), 1e-3),
@@ -42,14 +42,14 @@ SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
 @dataclass(frozen=True)
 class Detection:
-    """Rules over some rows, as they are given to `Cluster.keyed`."""
+    """Rules over some rows, as arguments of `Cluster.keyed`."""
 
     rows: DataFrame
     operator: RuleOperator
     order_by: tuple[str, ...] | None
-    """The columns by which rows are put in order; the time, if there is one, is the first."""
+    """The columns by which rows are put in order; the time, if there is one, is the first. None: order of arrival."""
     lateness: float | None
-    """For how many seconds rows wait for others, if they do."""
+    """Seconds for which rows wait for others; None if they do not wait."""
 
 
 def plan_rules(
@@ -61,9 +61,10 @@ def plan_rules(
     lateness: str | float | timedelta | None,
     order: Order | None = None,
     order_by: str | Sequence[str] | None = None,
+    ordered: bool = False,
 ) -> Detection:
-    """The rows, the operator that runs the rules over them, and in what order it is to see them."""
-    given: Any = functions  # what is no mapping is refused by the operator
+    """The rows, the operator that runs the rules over them, and the order in which it is to see them."""
+    given: Any = functions  # anything but a mapping is refused by the operator
     if isinstance(functions, Mapping):
         given = {name: _function(name, function) for name, function in functions.items()}
     plain = RuleOperator(rules, given)
@@ -75,7 +76,7 @@ def plan_rules(
         check_dataframe(df)
         rows, streams = df, {plain.stream: df.columns}
     several = STREAM if len(streams) > 1 else None
-    by = _order_by(order, order_by, time)
+    by = _order_by(order, order_by, time, ordered)
     in_order = time is not None and by is not None
     if time is not None:
         time = _time(time, streams)
@@ -99,8 +100,8 @@ def plan_rules(
     return Detection(rows, operator, by, late_s if in_order else None)
 
 
-def _order_by(order: Any, order_by: Any, time: Any) -> tuple[str, ...] | None:
-    """The columns by which rows are put in order beside the time; None if they come as they arrive."""
+def _order_by(order: Any, order_by: Any, time: Any, ordered: bool) -> tuple[str, ...] | None:
+    """The columns by which rows are put in order beside the time; None for the order of arrival."""
     if order not in (None, *get_args(Order)):
         raise InvalidArgument(f"order={order!r}: give 'time', or 'arrival' for rows as they come")
     if order == "time" and time is None:
@@ -112,11 +113,17 @@ def _order_by(order: Any, order_by: Any, time: Any) -> tuple[str, ...] | None:
         raise InvalidArgument(f"order_by={order_by!r}: give the name of a column, or a list of names")
     if names is None and (time is None or order == "arrival"):
         return None
+    if ordered:
+        raise InvalidArgument(
+            f"{'time=' if order_by is None else 'order_by='} and ordered=True: rules see rows in the order of their "
+            "times, and results come then, not in the order in which Spark has the rows: leave out ordered=True, or "
+            "give order='arrival'"
+        )
     return tuple(names or ())
 
 
 def _check_waiting(operator: RuleOperator, rows: DataFrame, lateness: float | None) -> None:
-    """Refuse windows over a stream that would have to end at a time that nobody knows."""
+    """Refuse windows over a stream without a lateness: it would never be known when they end."""
     if rows.isStreaming and lateness is None and operator.batches:
         raise InvalidArgument(
             "win:time_batch over a stream with time= and without lateness=: a window ends when no row of its time can "
@@ -126,7 +133,7 @@ def _check_waiting(operator: RuleOperator, rows: DataFrame, lateness: float | No
 
 
 def seconds_of(lateness: str | float | timedelta) -> float:
-    """Seconds, from a number of them, a timedelta or a text as Spark's withWatermark takes it."""
+    """A time in seconds, given as a number, a timedelta, or a text as for Spark's withWatermark."""
     if isinstance(lateness, timedelta):
         return lateness.total_seconds()
     if isinstance(lateness, str):
@@ -152,7 +159,7 @@ def _keys(key: Any) -> list[str | Column]:
 
 
 def _resolved(name: str, columns: Sequence[str]) -> str | None:
-    """The column of this name or, if only one fits, in another case."""
+    """The column with this name or, if there is only one, with this name in another case; None if there is none."""
     if name in columns:
         return name
     fit = {column for column in columns if column.lower() == name.lower()}
@@ -160,7 +167,7 @@ def _resolved(name: str, columns: Sequence[str]) -> str | None:
 
 
 def _time(time: Any, streams: Mapping[str, Sequence[str]]) -> str:
-    """The column that `time` names: every stream needs it."""
+    """The column that `time` names; every stream must have it."""
     if not isinstance(time, str):
         raise InvalidArgument(f"time={time!r}: give the name of a column")
     found = None
@@ -174,9 +181,9 @@ def _time(time: Any, streams: Mapping[str, Sequence[str]]) -> str:
 
 
 def _union(streams: Mapping[str, DataFrame], keys: Sequence[str | Column]) -> tuple[DataFrame, dict[str, list[str]]]:
-    """All rows, with a column that tells which stream each is of; columns that a stream has not are null.
+    """The rows of all streams, and the columns of each; columns that a stream does not have are null.
 
-    It is the first column: rows of one time are in the order in which the streams are given.
+    The first column is the number of the row's stream: so rows of one time are in the order of the streams given.
     """
     if not streams:
         raise InvalidArgument("there are no streams: give a DataFrame, or several by name")
@@ -199,7 +206,7 @@ def _union(streams: Mapping[str, DataFrame], keys: Sequence[str | Column]) -> tu
 
 
 def _check_keys(stream: str, df: DataFrame, keys: Sequence[str | Column]) -> None:
-    """Refuse a key that a stream has not: its rows would all have none."""
+    """Refuse a key that a stream does not have: all its rows would be without a key."""
     for one in keys:
         try:
             if isinstance(one, Column) or one not in df.columns:
@@ -212,6 +219,7 @@ def _check_keys(stream: str, df: DataFrame, keys: Sequence[str | Column]) -> Non
 
 
 def _check_types(streams: Mapping[str, DataFrame]) -> None:
+    """Refuse a column that has different types in two streams, or two columns that differ only in case."""
     seen: dict[str, tuple[str, DataType]] = {}
     cases: dict[str, tuple[str, str]] = {}
     for name, df in streams.items():
@@ -231,7 +239,7 @@ def _check_types(streams: Mapping[str, DataFrame]) -> None:
 
 
 def _function(name: str, function: Any) -> Any:
-    """A user's function; one that was made with `pandas_udf` tells what it returns."""
+    """A user's function; with its type, if it was made with `pandas_udf`."""
     returns = getattr(function, "returnType", None)
     if returns is None or not callable(getattr(function, "func", None)):
         return function

@@ -26,7 +26,7 @@ FINGERPRINT, SIMILARITY = "fingerprint", "similarity"
 STORY, VECTOR = "__evenflow_story", "__evenflow_vector"
 FEATURES = 1 << 18
 TEXTS = -1
-"""Stands for a word that every text has."""
+"""A word that stands for all texts: its count is the number of texts."""
 
 
 def first_story(
@@ -51,14 +51,14 @@ def first_story(
     Texts become vectors of words, and vectors fingerprints of `bits` bits, which are the same for most texts that are
     alike. A row is a first story if none of the last `history` rows with its fingerprint has a cosine with it above
     `tau`. The result has the columns of `df`, `fingerprint`, and `similarity`, the greatest of those cosines to six
-    digits; with `all=True`, all rows. It is 0 for the first row of a fingerprint. A text without words, or null, is no
-    story: its similarity is null.
+    digits, which is 0 for the first row of a fingerprint; with `all=True`, it has all rows. A text without words, or
+    null, is no story: its similarity is null.
 
-    Words count the more the rarer they are in `corpus`: a batch DataFrame with a column `text`, texts, or `Vectors`
-    that have been fitted. Without one, all words count the same.
+    Rare words count more, by their number in `corpus`: a batch DataFrame with a column `text`, texts, or `Vectors` that
+    have been fitted. Without one, all words count the same.
 
-    Rows of one Spark partition are compared in their order, those of several as they come. `balance`, `units` (one for
-    each fingerprint unless told otherwise), `name` and further options are those of `Cluster.keyed`.
+    Rows of one Spark partition are compared in their order, rows of several in the order of arrival. `balance`, `units`
+    (by default one for each fingerprint), `name` and further options are those of `Cluster.keyed`.
     """
     _check_cluster(cluster)
     _check_texts(df, text)
@@ -66,7 +66,7 @@ def first_story(
     if isinstance(tau, bool) or not isinstance(tau, int | float) or not 0 <= tau <= 1:
         raise InvalidArgument(f"tau={tau!r}: give a cosine, from 0 to 1")
     vectors, prints = _makers(text, bits, features, seed, corpus)
-    made = f"{vectors}, {bits} bits, seed {seed}"  # stored state is found again only by the same
+    made = f"{vectors}, {bits} bits, seed {seed}"  # stored state is found again only if these are the same
     operator = FirstStory(VECTOR, history=history, into=SIMILARITY, made=made)
     story = F.col(STORY)
     rows = df.select("*", _stories(vectors, prints)(_column(text)).alias(STORY))
@@ -87,7 +87,7 @@ def fingerprints(
     seed: int = 2016,
     corpus: DataFrame | Iterable[str] | Vectors | None = None,
 ) -> DataFrame:
-    """`df` with the column `fingerprint` that `first_story` has its texts compared by, for rules of your own."""
+    """`df` with the column `fingerprint` that `first_story` uses as its key, for rules of your own."""
     _check_texts(df, text)
     _check_free(df, FINGERPRINT)
     vectors, prints = _makers(text, bits, features, seed, corpus)
@@ -95,7 +95,7 @@ def fingerprints(
 
 
 def fit_vectors(corpus: DataFrame, text: str = "text", features: int = FEATURES) -> Vectors:
-    """Vectors that know how rare words are in the texts of a batch DataFrame, counted by Spark."""
+    """Vectors fitted to the texts of a batch DataFrame: they know how rare each word is. Spark does the counting."""
     from evenflow.stories.vectors import Vectors
 
     _check_texts(corpus, text, "corpus")
@@ -138,14 +138,14 @@ def _makers(text: str, bits: int, features: int, seed: int, corpus: Any) -> tupl
 
 
 def _stories(vectors: Vectors, prints: Fingerprints) -> Any:
-    """A function of a column of texts that gives the fingerprint and the vector of each."""
+    """A function for Spark: the fingerprint and the vector of each text in a column."""
 
     def stories(texts: pa.Array) -> pa.Array:
         found = vectors.of(texts)
         columns = [pa.array(prints.of(found)), found.to_arrow()]
         return pa.StructArray.from_arrays(columns, names=[FINGERPRINT, "vector"])
 
-    # Spark warns where the kind of function is given, and its types do not know that it need not be.
+    # Spark warns if the kind of function is given, but its type hints require it.
     return arrow_udf(stories, f"{FINGERPRINT} int, vector binary")  # type: ignore[call-overload]
 
 
@@ -161,7 +161,7 @@ def _check_cluster(cluster: object) -> None:
 
 
 def _check_free(df: DataFrame, *added: str) -> None:
-    """Refuse a df that has a column to be added already, in any case: to Spark they are one."""
+    """Refuse a df that already has a column that is to be added, in upper or lower case: to Spark they are one."""
     for column in df.columns:
         if column.lower() in added:
             raise InvalidArgument(f"column '{column.lower()}' is added, and df has '{column}' already: rename that")

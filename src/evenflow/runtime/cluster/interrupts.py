@@ -1,8 +1,8 @@
-"""Ctrl-C while Spark works: what was waited for ends, streams go on, and one KeyboardInterrupt is all that is seen.
+"""Ctrl-C while Spark works: the action that was waited for ends, streams go on, the user sees one KeyboardInterrupt.
 
 PySpark's own handler asks Spark to cancel all jobs over the connection whose answer it has just interrupted: that
-fails, and py4j logs a page. Ours leaves that connection alone. (What py4j does with the others when it is
-interrupted may cost workers their jobs; then they are started again, as after any loss.)
+fails, and py4j logs a page. Ours does not use that connection. (py4j may break other connections when it is
+interrupted, and with them jobs of workers; these are started again, as after any loss.)
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from evenflow.runtime.threads import BackgroundThread
 logger = logging.getLogger("evenflow")
 
 GROUP = "evenflow-"
-"""What the job groups of workers begin with."""
+"""The prefix of the job groups of workers."""
 
 
 class Interrupts:
-    """Stands in for PySpark's handler of SIGINT as long as a cluster runs; a handler of the user's own stays."""
+    """Replaces PySpark's handler of SIGINT as long as a cluster runs; a handler of the user's own is kept."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -40,7 +40,7 @@ class Interrupts:
             logging.getLogger().addFilter(_not_py4j)
 
     def close(self) -> None:
-        """Put back what was there; from another thread that cannot be done, and ours does no harm."""
+        """Restore the handler from before; not possible from another thread, where ours stays and does no harm."""
         if self._before is None or threading.current_thread() is not threading.main_thread():
             return
         if signal.getsignal(signal.SIGINT) == self._interrupted:
@@ -53,7 +53,7 @@ class Interrupts:
         raise KeyboardInterrupt
 
     def _cancel(self) -> None:
-        """End all jobs but those of workers and streams: on a thread, and so a connection, of its own."""
+        """End all jobs except those of workers and streams; runs on a thread, and so a connection, of its own."""
         context, streams = self._spark.sparkContext, {query.runId for query in self._spark.streams.active}
         spark = context._jsc.sc()
         for job in context.statusTracker().getActiveJobsIds():
@@ -63,11 +63,11 @@ class Interrupts:
                 spark.cancelJob(job)
 
     def _failed(self, error: BaseException) -> None:
-        """If the session is being stopped, jobs end with it; else they go on, and the user should know."""
+        """Warn that jobs may still run, unless the session was stopped, which ends them."""
         if self._spark.sparkContext._jsc is not None:
             logger.warning("what was interrupted may still run in Spark: %s", described(error))
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
-    """Whether to log this: what py4j says of an interrupt is the traceback that is raised anyway."""
+    """Whether to log a record: py4j's record of an interrupt only repeats the traceback that is raised anyway."""
     return record.msg != "KeyboardInterrupt while sending command."

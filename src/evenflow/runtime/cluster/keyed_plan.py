@@ -1,4 +1,4 @@
-"""How a keyed operator is put into a query's plan: what travels to the workers, what stays, what comes back."""
+"""How a keyed operator is put into a query's plan: which columns are sent to the workers, which stay, which return."""
 
 from __future__ import annotations
 
@@ -11,13 +11,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
 
 from evenflow.errors import InvalidArgument, first_line, nearest
-from evenflow.operators.declared import COLLATION, COLUMN, check_declared, columns_of, reads_of
+from evenflow.operators.declared import (
+    COLLATION,
+    COLUMN,
+    check_apart,
+    check_declared,
+    columns_of,
+    reads_of,
+    spelled,
+)
 from evenflow.operators.hosted import Hosted
-from evenflow.operators.keyed import KeyedOperator
+from evenflow.operators.keyed import KeyedOperator, identity
 from evenflow.operators.timed import Timed
-from evenflow.runtime.cluster.arguments import arrow_schema, schema_of
+from evenflow.runtime.cluster.arguments import arrow_schema, case_sensitive, schema_of
 from evenflow.runtime.cluster.keys import Key, Routed, routed
 from evenflow.runtime.cluster.order import Ordering
+from evenflow.runtime.driver.checkpoint import Kept
 from evenflow.runtime.feeder.keyed import KeyedFeed
 from evenflow.runtime.wire.settings import Settings
 
@@ -27,7 +36,7 @@ class KeyedPlan:
     """One use of an operator on one DataFrame."""
 
     hosted: Hosted
-    """The operator as workers get it."""
+    """The operator as it is sent to workers."""
     declared: StructType
     """The columns of the result."""
     streaming: bool
@@ -37,12 +46,12 @@ class KeyedPlan:
     _kept: int
     _modulo: bool = False
     _ordering: Ordering | None = None
-    """How rows are ordered, if they are."""
+    """How rows are ordered; None if they are not."""
 
     def applied(
         self, settings: Settings, region: str, digest: str, by_content: bool, choices: int = 0, shares: int = 1
     ) -> DataFrame:
-        """The result; rows that wait for their time come back in as many tasks as there are `shares`."""
+        """The resulting DataFrame; results of ordered rows come back in `shares` tasks."""
         feed = KeyedFeed(
             settings,
             region,
@@ -68,6 +77,22 @@ class KeyedPlan:
         return ordered(self._route.rows, feed, units, shares, time, lateness, self.declared)
 
 
+def prepared(spark: SparkSession, operator: KeyedOperator, df: DataFrame) -> KeyedOperator:
+    """The operator with columns spelled as in `df`, and planned for the session's settings."""
+    exact = case_sensitive(spark)
+    operator = spelled(operator, df.columns, exact)
+    check_apart(operator, df.columns, exact)
+    return operator.planned(ansi=spark.conf.get("spark.sql.ansi.enabled") == "true")
+
+
+def stored_as(
+    operator: KeyedOperator, key: Key, spread: str, ordering: Ordering | None, units: int, named: bool
+) -> Kept:
+    """What tells stored state of this use of an operator from that of others."""
+    by = f"{key} modulo" if spread == "modulo" else key
+    return Kept(f"{identity(operator)} by {by}{ordering or ''}", units, named)
+
+
 def plan_keyed(
     spark: SparkSession,
     df: DataFrame,
@@ -79,7 +104,7 @@ def plan_keyed(
     spread: str = "hash",
     ordering: Ordering | None = None,
 ) -> KeyedPlan:
-    """Plan an operator with so many units, the one of null keys included."""
+    """Plan an operator with `units` units, including the unit of null keys."""
     route = routed(df, key, operator.hashed, spread)
     declared = schema_of(schema) if schema is not None else _returned(spark, df, operator)
     arrow = arrow_schema(spark, declared)
@@ -100,7 +125,7 @@ def plan_keyed(
 def _timed(
     operator: KeyedOperator, rows: pa.Schema, reads: list[int], ordering: Ordering, units: int, result: pa.Schema
 ) -> tuple[KeyedOperator, list[int]]:
-    """The operator behind rows that wait, and the places of the columns that travel: its own, and the order's."""
+    """The operator behind a buffer of ordered rows, and the places of the columns to send: its own, and the order's."""
     sent = sorted({*reads, *ordering.places})
     mine, order = [sent.index(place) for place in reads], [sent.index(place) for place in ordering.places]
     columns = pa.schema([rows.field(place) for place in sent])
@@ -108,10 +133,10 @@ def _timed(
 
 
 def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator) -> StructType:
-    """What the operator says it returns; columns that are the input's are of the type that Spark knows them by.
+    """The columns that the operator returns; columns of the input keep the type that they have in Spark.
 
-    Only an operator that adds to the rows keeps the input's columns as they are. With any other, a column may be null
-    whatever the input's column of that name is, and Spark drops filters for nulls where it is told that there are none.
+    Only an operator that adds to the rows keeps the input's columns as they are. With any other operator a column may
+    be null although the input's column of that name may not; if Spark were told otherwise, it would drop null filters.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -134,7 +159,7 @@ def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator) -> St
 
 
 def _described(arrow: pa.Schema, schema: StructType) -> pa.Schema:
-    """The columns with what Spark knows of them and Arrow does not: collations, char and varchar, kinds of interval."""
+    """The columns with what Spark knows of them but Arrow does not: collations, char and varchar, interval types."""
     told = []
     for field, known in zip(arrow, schema.fields, strict=True):
         told.append(field.with_metadata({COLUMN: known.json(), COLLATION: _collation(known.dataType)}))
@@ -142,7 +167,7 @@ def _described(arrow: pa.Schema, schema: StructType) -> pa.Schema:
 
 
 def _known(field: pa.Field, made: StructField, given: pa.Schema, rows: StructType) -> StructField:
-    """What Spark is told of a column: that it is one of the input's if the operator says so, or has it by its name."""
+    """The column as Spark is told it: the input's column if the operator says so, or by the same name and type."""
     told = (field.metadata or {}).get(COLUMN)
     if told:
         return StructField.fromJson(json.loads(told))
@@ -151,7 +176,7 @@ def _known(field: pa.Field, made: StructField, given: pa.Schema, rows: StructTyp
 
 
 def _collation(kind: DataType) -> str:
-    """The collation of the strings that a column holds, the first that is not of bytes."""
+    """The first collation in a column's type that is not that of bytes; empty if there is none."""
     match kind:
         case StringType():
             return "" if kind.isUTF8BinaryCollation() else str(kind.collation)
@@ -163,9 +188,9 @@ def _collation(kind: DataType) -> str:
 
 
 def _kept(operator: KeyedOperator, rows: pa.Schema, schema: pa.Schema, width: int) -> int:
-    """How many columns need not travel to the workers and back: all the user's, where the operator only adds to them.
+    """How many columns need not be sent to the workers and back: all of the user's, if the operator only adds columns.
 
-    With a schema that has them otherwise, the whole result must be made to fit it.
+    If the declared schema has other names or types for them, the whole result must be made to fit it: then 0.
     """
     own, declared = list(rows)[:width], list(schema)[:width]
     same = [(field.name, field.type) for field in own] == [(field.name, field.type) for field in declared]
@@ -173,7 +198,7 @@ def _kept(operator: KeyedOperator, rows: pa.Schema, schema: pa.Schema, width: in
 
 
 def _reads(operator: KeyedOperator, rows: pa.Schema) -> list[int]:
-    """The places of the columns an operator wants to see."""
+    """The places of the columns that an operator reads."""
     names = reads_of(operator, rows)
     wrong = [name for name in names if name not in rows.names]
     if wrong:

@@ -1,7 +1,7 @@
-"""Keys to 64-bit hashes, as Spark's xxhash64 has them: the same on every machine, whatever the type of the key.
+"""64-bit hashes of keys, those of Spark's xxhash64: the same on every machine, whatever the type of the key.
 
-The engine adds columns to the rows that go through Spark, and each costs 4 to 20 % of an identity `mapInArrow`. So
-where the key is one number, date or timestamp, the feeder computes its hash from the column that is there anyway.
+Every column that we add to the rows in Spark costs 4 to 20 % of an identity `mapInArrow`. So if the key is one number,
+date or timestamp, no hash is added: the feeder computes it from the key's own column.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from evenflow.errors import InvalidArgument, first_line, nearest
 from evenflow.runtime.feeder.hashing import KEY
 
 MOST_PARTITIONS = 1_000_000
-"""More than any DataFrame has."""
+"""More partitions than any DataFrame has."""
 SPREADS = ("hash", "modulo")
-"""How keys fall on units: by their hashes, or, whole numbers, by themselves; modulo the number of units."""
+"""The unit of a key is its hash modulo the number of units, or the key itself modulo that, if it is a whole number."""
 
 AS_JSON = {
     "ignoreNullFields": "false",
@@ -47,7 +47,7 @@ AS_JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""Every value to the last digit: Spark's own format stops at milliseconds."""
+"""Options with which JSON has every digit of a value: Spark's default format stops at milliseconds."""
 SHORT = (ByteType, ShortType, IntegerType, DateType)
 WHOLE = (ByteType, ShortType, IntegerType, LongType)
 LONG = (LongType, TimestampType, TimestampNTZType)
@@ -57,24 +57,24 @@ Key = str | Column | Sequence[str | Column]
 
 @dataclass(frozen=True)
 class Routed:
-    """Rows on their way through Spark."""
+    """The rows of a DataFrame with the columns that are added for feeders."""
 
     rows: DataFrame
-    """Columns c0, c1, ...: `mapInArrow` resolves names, and stumbles over those with dots in them."""
+    """The columns are called c0, c1, ...: `mapInArrow` resolves names, and fails for names with dots."""
     names: list[str]
-    """What workers know the columns by, the hash of the key last."""
+    """The names of the columns for workers; the hash of the key is the last."""
     key_place: int | None
-    """The place of the key if feeders are to hash it themselves."""
+    """The place of the key's column if feeders compute its hash; None if Spark does."""
 
 
 def routed(df: DataFrame, key: Key, hashed: Sequence[str], spread: str = "hash") -> Routed:
-    """`df` with the columns the engine adds.
+    """`df` with the columns that are added for feeders.
 
-    Added are the hashes an operator wants, the hash of the key if Spark is to compute it, null where the key is null,
-    and last the partition of the input, by which a row that comes twice is told from one that comes once: in a union
-    of a DataFrame with itself, or after coalesce, that is not the task's own number.
+    Added are the hashes that an operator asks for; the hash of the key if Spark computes it, null where the key is
+    null; and last the partition of the input, which shows that a DataFrame is used twice: in a union of a DataFrame
+    with itself, or after coalesce, it is not the task's own partition.
 
-    With spread "modulo", the key must be one whole number, and stands for its hash.
+    With spread "modulo", the key must be one whole number, and is used in place of its hash.
     """
     columns = _columns(df, key)
     if spread not in SPREADS:
@@ -98,9 +98,9 @@ def routed(df: DataFrame, key: Key, hashed: Sequence[str], spread: str = "hash")
 
 
 def _unfolded(df: DataFrame) -> DataFrame:
-    """`df`, in a way that Spark does not work out its columns on the driver, where every partition is number 0.
+    """`df`, changed so that Spark does not compute its columns on the driver, where every partition is number 0.
 
-    It does so for rows that it was given as they are, in createDataFrame. A coalesce that joins nothing stops it.
+    Spark does so for rows that were given to createDataFrame. A coalesce to more partitions than there are prevents it.
     """
     leaves = df._jdf.queryExecution().analyzed().collectLeaves()
     given = all(leaves.apply(place).nodeName() == "LocalRelation" for place in range(leaves.size()))
@@ -108,11 +108,11 @@ def _unfolded(df: DataFrame) -> DataFrame:
 
 
 def hash_of(df: DataFrame, columns: list[Column], what: str) -> Column:
-    """xxhash64 of the columns, null if all are null; two keys in 2 ** 64 are taken for one.
+    """xxhash64 of the columns, null if all are null; two keys have the same hash with probability 2 ** -64.
 
-    xxhash64 skips nulls and knows no borders: (null, a) and (a, null) are told apart by flags, values in arrays and
-    structs by hashing their JSON. What is hashed is the same for values that Spark takes for equal: -0.0 and 0.0 (all
-    NaN are one already), strings that are equal by their collation.
+    xxhash64 skips nulls and does not separate values. So flags for nulls are hashed too, which tell (null, a) from
+    (a, null), and arrays and structs are hashed as JSON. Values that are equal in Spark have the same hash: -0.0 and
+    0.0 (all NaN have one hash already), and strings that are equal by their collation.
     """
     nulls = [column.isNull() for column in columns]
     kinds = [df.select(column).schema[0].dataType for column in columns]
@@ -131,9 +131,9 @@ def hash_of(df: DataFrame, columns: list[Column], what: str) -> Column:
 
 
 def _alike(column: Column, kind: DataType) -> Column:
-    """A column whose JSON is the same for values that are equal, and for no others."""
+    """A column whose JSON is the same for equal values, and different for different ones."""
     match kind:
-        case StringType():  # as bytes: what is no UTF-8 would all look the same
+        case StringType():  # as bytes: strings that are not UTF-8 would all look the same
             return _collation_key(column) if _collated(kind) else column.cast("binary")
         case DoubleType() | FloatType():
             return F.when(column == 0, F.lit(0).cast(kind)).otherwise(column)
@@ -146,12 +146,12 @@ def _alike(column: Column, kind: DataType) -> Column:
 
 
 def _collated(kind: DataType) -> bool:
-    """Whether strings may be equal that are not the same bytes."""
+    """Whether strings of this type may be equal although their bytes differ."""
     return isinstance(kind, StringType) and not kind.isUTF8BinaryCollation()
 
 
 def _collation_key(column: Column) -> Column:
-    """The bytes by which Spark itself joins strings with a collation. It has no function of that name."""
+    """The bytes by which Spark itself compares strings with a collation; it has no public function for them."""
     java: Any = SparkContext._jvm
     sql = java.org.apache.spark.sql
     expressions = sql.classic.ExpressionUtils
@@ -159,7 +159,7 @@ def _collation_key(column: Column) -> Column:
 
 
 def _plain(df: DataFrame, key: Key) -> int | None:
-    """The place of the key's column, if the key is one column that `hashes` can take."""
+    """The place of the key's column if feeders can hash it: one column, of a type that `hashes` takes; else None."""
     only = key if isinstance(key, str | Column) or len(key) != 1 else key[0]
     if not isinstance(only, str) or df.columns.count(only) != 1:
         return None
@@ -179,7 +179,7 @@ def _check_whole(df: DataFrame, key: Key, columns: list[Column]) -> None:
 
 
 def _holds(kind: DataType, what: Any) -> bool:
-    """Whether a type is, or has inside it, one of these."""
+    """Whether a type is, or contains, one of these types."""
     if isinstance(kind, what):
         return True
     if isinstance(kind, ArrayType):

@@ -1,4 +1,4 @@
-"""What users give as `order_by` and `lateness`, checked."""
+"""The arguments `order_by` and `lateness`, checked."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ LONGEST_S = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """By which columns rows are ordered, and how long they wait."""
+    """The columns by which rows are ordered, and how long rows wait."""
 
     names: tuple[str, ...]
     places: tuple[int, ...]
-    """Of the columns in the DataFrame."""
+    """The places of these columns in the DataFrame."""
     lateness: int | None
     """Microseconds; None if rows are ordered within their micro-batch only."""
 
     def __str__(self) -> str:
-        """What state depends on: not how long rows wait, but whether they do."""
+        """What stored state depends on: whether rows wait, but not how long."""
         return f" ordered by {', '.join(self.names)}{' as time' if self.lateness is not None else ''}"
 
 
@@ -46,7 +46,7 @@ def ordering_of(
     ordered: bool,
     balance: KeyedBalance,
 ) -> Ordering | None:
-    """How rows are to be ordered; None if they are not."""
+    """How rows are to be ordered; None if they are not to be."""
     if order_by is None:
         if lateness is not None:
             raise InvalidArgument(f"lateness={lateness!r} and no order_by: name the column that holds the time")
@@ -72,7 +72,7 @@ def ordering_of(
 
 
 def warning_of(operator: KeyedOperator, ordering: Ordering | None, name: str) -> str:
-    """What to say where rows of several partitions meet as they come; nothing where that does not matter."""
+    """The warning that results depend on the order of arrival; empty if they do not."""
     if ordering is not None or not operator.order_sensitive or not operator.content_sensitive:
         return ""
     return (
@@ -84,7 +84,7 @@ def warning_of(operator: KeyedOperator, ordering: Ordering | None, name: str) ->
 
 
 def _place(df: DataFrame, name: str) -> int:
-    """The place of a column, whose name may be in another case if only one fits."""
+    """The place of a column; its name may be in another case if only one column fits."""
     there = df.columns
     fit = fitting(name, there, case_sensitive(df.sparkSession))
     if len(fit) != 1:

@@ -1,4 +1,4 @@
-"""Names in `qos` that no operator has: most likely a typo, so somebody should hear of it."""
+"""Warnings about names in `qos` that no operator has: most likely a typo."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable
 
 LEVEL = 3
-"""The caller of the cluster's method."""
+"""The stack level of the caller of the cluster's method, where the warning points to."""
 
 
 class Named:
@@ -18,7 +18,7 @@ class Named:
         self._used: set[str] = set()
 
     def use(self, name: str) -> None:
-        """An operator has this name; warn if it looks like another that is in `qos`."""
+        """Note an operator's name; warn if it is not in `qos` but looks like a name that is."""
         new = name not in self._used
         self._used.add(name)
         like = difflib.get_close_matches(name, self._names - self._used, 1) if new and name not in self._names else []
@@ -30,7 +30,7 @@ class Named:
             )
 
     def check(self) -> None:
-        """No more operators come; warn of names that none has had."""
+        """Warn of names in `qos` that no operator has had; called when no more operators come."""
         unused = sorted(self._names - self._used)
         if unused and self._used:
             warnings.warn(

@@ -1,4 +1,4 @@
-"""The regions of a cluster: opened with the controller, and found again by their names."""
+"""The regions of a cluster: opened through the controller thread, and found by name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
 from evenflow.runtime.driver.controller_thread import ControllerThread
 
 PREPARE_S = 60.0
+"""How long to wait for workers to compile an operator."""
 
 
 class Regions:
-    """One for each use of an operator, or for each name under which state is stored."""
+    """One region for each use of an operator, or for each name under which state is stored."""
 
     def __init__(self, driver: ControllerThread, checkpoint_thread: CheckpointThread | None) -> None:
         self._driver = driver
@@ -34,9 +35,9 @@ class Regions:
         transfer: Transfer = "direct",
         order_warning: str = "",
     ) -> tuple[str, str]:
-        """Open a region; its name, and its operator's."""
+        """Open a region; returns its name and the digest of its operator."""
         operator = _digest(code)
-        with self._opening:  # one at a time: until its region is open, a name is free and an operator unused
+        with self._opening:  # one at a time: until its region is open, a name counts as free and an operator as unused
             self._driver.add_code(operator, code)
             region = self._driver.ask(lambda controller: controller.free_name(name))
             opened = RegionOpened(
@@ -48,7 +49,7 @@ class Regions:
     def open_stored(
         self, code: bytes, name: str, kept: Kept, balance: KeyedBalance, transfer: Transfer, order_warning: str = ""
     ) -> tuple[str, str]:
-        """Open a region whose state is stored, or go on with it if it is there: state is found again by the name."""
+        """Open a region whose state is stored; if a region of this name is open already, continue with its state."""
         assert self._checkpoint_thread is not None
         digest = _digest(code)
         with self._opening:
@@ -65,7 +66,7 @@ class Regions:
         return name, digest
 
     def await_operator(self, operator: str) -> None:
-        """Wait until the workers have compiled what the operator needs; if that takes long, rows wait for the rest."""
+        """Wait until the workers have compiled an operator, at most PREPARE_S; after that, rows wait for the rest."""
         deadline = time.monotonic() + PREPARE_S
         while not self._driver.ask(lambda controller: controller.ready(operator)) and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -86,5 +87,5 @@ class Regions:
 
 
 def _digest(code: bytes) -> str:
-    """The name of an operator: the same code has the same."""
+    """The name of an operator: a hash of its code."""
     return hashlib.sha256(code).hexdigest()[:16]

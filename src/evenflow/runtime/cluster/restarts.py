@@ -1,4 +1,4 @@
-"""Keeping a query running: started again, with a pause, whenever it fails for a reason that may pass."""
+"""Keeping a query running: after a failure that may pass, it is started again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evenflow.runtime.cluster.cluster import Cluster
 
 LONGEST_S = 60.0
-"""Between two starts, at most."""
+"""The longest pause before a restart; also how long to wait for all workers before it."""
 POLL_S = 1
 
 logger = logging.getLogger("evenflow")
@@ -32,13 +32,13 @@ def supervise(
     backoff: float = 1.0,
     healthy: float = 60.0,
 ) -> StreamingQuery:
-    """Start a query and start it again whenever it fails; gives the query that ended by itself or was stopped.
+    """Start a query, and start it again whenever it fails; returns the query that ended by itself or was stopped.
 
     `start_query` makes the query anew each time, from the same `checkpointLocation`, and returns what `start()` gives.
-    Waits `backoff` seconds before the first restart and twice as long before each further one, up to a minute; a run
-    of `healthy` seconds counts as a new beginning. After `restarts` restarts in a row (no limit if None) the failure
-    is raised, and so is at once one that says what to change in the program. Before each restart, all workers of
-    `cluster` are waited for, a minute at most; then it goes on with those that are back, as soon as there are any.
+    The pause before the first restart is `backoff` seconds, and doubles with each further one, up to a minute; after a
+    run of `healthy` seconds it starts with `backoff` again. After `restarts` restarts in a row (no limit if None) the
+    failure is raised. A failure that comes again each time is raised at once: its message says what to change. Before
+    each restart, all workers of `cluster` are waited for, a minute at most; then any live worker is enough.
     """
     if not callable(start_query):
         raise InvalidArgument(f"start_query is {start_query!r:.100}: give a function that starts the query")
@@ -71,7 +71,7 @@ def supervise(
 
 
 def _await_workers(cluster: Cluster) -> None:
-    """Wait for all workers for a while, and for one of them for as long as it takes."""
+    """Wait until all workers are live, at most LONGEST_S; then until any worker is live, without limit."""
     while True:
         try:
             cluster.await_workers(LONGEST_S)
@@ -85,6 +85,6 @@ def _await_workers(cluster: Cluster) -> None:
 
 
 def _await(query: StreamingQuery) -> None:
-    """Wait for the end in small steps, so that Ctrl-C is heard."""
+    """Wait for the query's end in small steps, so that Ctrl-C has an effect in between."""
     while not query.awaitTermination(POLL_S):
         pass

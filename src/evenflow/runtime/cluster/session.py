@@ -1,4 +1,4 @@
-"""Spark sessions: an embedded one, and what must be known of any."""
+"""Spark sessions: an embedded one, and what a cluster asks of any session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from evenflow.runtime.threads import BackgroundThread
 logger = logging.getLogger("evenflow")
 
 QUERY_SLOTS = 2
-"""Slots beside the workers', for the query's own tasks."""
+"""Slots for the query's own tasks, beside those of the workers."""
 
 
 def local_session(
@@ -26,7 +26,7 @@ def local_session(
 ) -> SparkSession:
     """An embedded Spark with slots for `workers` workers and `slots` tasks of the query itself.
 
-    Tasks are tried up to four times, as on a cluster. `conf` adds Spark settings or replaces the ones made here.
+    Tasks are tried up to four times, as on a cluster. `conf` adds Spark settings or replaces the ones set here.
     """
     if workers < 1 or slots < 1:
         raise InvalidArgument(f"local_session(workers={workers}, slots={slots}): both must be at least 1")
@@ -60,10 +60,10 @@ def local_session(
 
 
 def use_this_python(context: SparkContext) -> None:
-    """Have tasks run by the driver's own interpreter where nobody said which, and all is on one machine.
+    """Have tasks run by the driver's own interpreter, if none is configured and all is on one machine.
 
-    Spark takes the first python3 on the PATH otherwise: from a virtual environment that is not activated that is
-    another one, without this package.
+    Otherwise Spark takes the first python3 on the PATH: if the driver's virtual environment is not activated, that is
+    another interpreter, without this package.
     """
     chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
     if not chosen and (context.master or "").startswith("local"):
@@ -71,7 +71,7 @@ def use_this_python(context: SparkContext) -> None:
 
 
 def missing_package(reason: str) -> str:
-    """What to do if executors run an interpreter that lacks this package, told from why a worker ended; else empty."""
+    """The remedy if a worker ended because the executors lack this package; empty if it ended for another reason."""
     if "No module named 'evenflow" not in reason:
         return ""
     return (
@@ -81,7 +81,7 @@ def missing_package(reason: str) -> str:
 
 
 def driver_host(context: SparkContext) -> tuple[str, str]:
-    """The address to listen on, and the one by which executors reach it."""
+    """The address to listen on, and the address by which executors reach it."""
     if (context.master or "").startswith("local"):
         return "127.0.0.1", "127.0.0.1"
     host = context.getConf().get("spark.driver.host", "127.0.0.1")
@@ -89,18 +89,18 @@ def driver_host(context: SparkContext) -> tuple[str, str]:
 
 
 def cancel_stage(context: SparkContext, stage: str, reason: str) -> None:
-    """Have a stage given up, and its job with it, which says why; if it is over, nothing happens. Returns at once."""
+    """Cancel a stage and its job, whose error says why; no effect if it is over. Returns at once."""
     _cancel(context, f"stage {stage}", lambda: context._jsc.sc().cancelStage(int(stage), reason))
 
 
 def cancel_tagged(context: SparkContext, tag: str) -> None:
-    """Have the jobs with a tag given up. Returns at once."""
+    """Cancel the jobs with a tag. Returns at once."""
     _cancel(context, f"job {tag}", lambda: context.cancelJobsWithTag(tag))
 
 
 def _cancel(context: SparkContext, what: str, cancel: Callable[[], None]) -> None:
     def failed(error: BaseException) -> None:
-        if context._jsc is not None:  # or the session was stopped, and what comes to nothing ends with it
+        if context._jsc is not None:  # else the session was stopped, and its jobs with it
             logger.warning("%s could not be cancelled, and goes on in vain: %s", what, described(error))
 
     BackgroundThread("cancel", cancel, failed).begin()

@@ -1,7 +1,7 @@
-"""Spark's task slots, and which clusters of a session hold how many of them.
+"""Spark's task slots, and how many of them each cluster of a session holds.
 
 A worker holds a slot for as long as it runs. Clusters of one session share its slots, and so do the queries that feed
-them: at least one slot must be left, or every query waits for ever, without a word.
+them: at least one slot must be left for queries, or every query would wait for ever without an error.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from evenflow.errors import ClusterStartError
 
 _lock = threading.Lock()
 _held: WeakKeyDictionary[SparkContext, dict[str, int]] = WeakKeyDictionary()
-"""By session, the workers of each of its clusters."""
+"""For each session, the number of workers of each of its clusters."""
 
 
 def slot_count(context: SparkContext) -> int:
-    """How many tasks Spark can run at once now."""
+    """The number of tasks that Spark can run at once now."""
     spark = context._jsc.sc()
     return int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile()))
 
 
 def hold_slots(context: SparkContext, cluster: str, workers: int) -> None:
-    """A cluster is about to start; refused if its session cannot have a slot left for queries, now or later."""
+    """Note the slots of a cluster that is about to start; refused if no slot can be left for queries."""
     with _lock:
         if _fixed(context):
             _check(context, cluster, workers)
@@ -33,26 +33,26 @@ def hold_slots(context: SparkContext, cluster: str, workers: int) -> None:
 
 
 def check_slots(context: SparkContext, cluster: str) -> None:
-    """Once its workers run: refused if all clusters together leave no slot for queries."""
+    """Refuse a cluster whose workers run, if all clusters together leave no slot for queries."""
     with _lock:
         if not _may_grow(context):
             _check(context, cluster, _held[context][cluster])
 
 
 def give_back(context: SparkContext, cluster: str) -> None:
-    """A cluster is over."""
+    """Forget the slots of a cluster that has stopped."""
     with _lock:
         _held.get(context, {}).pop(cluster, None)
 
 
 def slots_needed(context: SparkContext) -> int:
-    """For the workers of all clusters, and a query."""
+    """The number of slots for the workers of all clusters, and one for a query."""
     with _lock:
         return sum(_held.get(context, {}).values()) + 1
 
 
 def remedy_for_slots(context: SparkContext, slots: int) -> str:
-    """What to do where a session has fewer slots than are needed."""
+    """What to do if a session has fewer than `slots` slots."""
     if (context.master or "").startswith("local["):
         return f"Use master local[{slots},4] or more, or evenflow.local_session(workers={slots - 1})"
     return (
@@ -76,10 +76,10 @@ def _check(context: SparkContext, cluster: str, workers: int) -> None:
 
 
 def _may_grow(context: SparkContext) -> bool:
-    """Whether the session asks for executors as it needs them."""
+    """Whether the session adds executors as it needs them."""
     return context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true"
 
 
 def _fixed(context: SparkContext) -> bool:
-    """Whether all slots there will ever be are there from the start: elsewhere executors come one by one."""
+    """Whether the session has all its slots from the start; elsewhere executors come one by one."""
     return (context.master or "").startswith("local[")

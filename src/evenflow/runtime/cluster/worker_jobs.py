@@ -1,7 +1,7 @@
-"""Keeps workers running: one Spark job per worker, submitted again whenever it ends before its time.
+"""Keeps workers running: one Spark job for each worker, submitted again whenever it ends too early.
 
-A job of its own for each worker, because Spark cancels all tasks of a job when one of them fails for good (in local
-mode at the first failure): a lost worker must not take the others with it.
+Each worker has a job of its own because Spark cancels all tasks of a job when one of them fails for good (in local mode
+at the first failure): the loss of a worker must not end the others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LONG_LIFE_S = 30.0
 
 
 class WorkerJobs:
-    """Owns one thread per worker; each blocks in a one-task Spark job."""
+    """Owns one thread for each worker; each waits for a Spark job with one task."""
 
     def __init__(
         self, context: SparkContext, settings: Settings, workers: int, ended: Callable[[int, str], None]
@@ -58,7 +58,7 @@ class WorkerJobs:
             raise EvenflowError(f"Spark did not end the jobs of {', '.join(stuck)} within {patience:.0f} s")
 
     def replace(self, worker: int) -> None:
-        """Have the job of a worker ended, whose process answers nothing, so that it is submitted again."""
+        """Cancel the job of a worker whose process does not answer, so that it is submitted again."""
         if not self._stopping.is_set():
             cancel_tagged(self._context, self._tag(worker))
 
@@ -66,7 +66,7 @@ class WorkerJobs:
         return f"{self._group}-{worker}"
 
     def release(self) -> None:
-        """Start no more jobs: the cluster is about to be stopped."""
+        """Start no more jobs, because the cluster is about to be stopped."""
         self._stopping.set()
 
     def _join(self, patience: float) -> bool:
@@ -82,7 +82,7 @@ class WorkerJobs:
             return
 
     def _failed(self, worker: int, error: BaseException) -> None:
-        """Nobody starts this worker any more."""
+        """Tell that this worker is not started again, because its thread has failed."""
         logger.error("evenflow's worker %d is not started again", worker, exc_info=error)
         self._ended(worker, f"it is not started again, since its thread on the driver has failed: {described(error)}")
 
@@ -98,10 +98,10 @@ class WorkerJobs:
             self._stopping.wait(pause)
 
     def _run(self, worker: int) -> str:
-        """Run the worker's job to its end; why it ended."""
+        """Run the worker's job to its end; returns why it ended."""
         try:
-            # not interruptOnCancel: a task that is interrupted while its Python process starts makes Spark end all
-            # Python processes of the executor, those of other clusters as well; so Spark ends this one, seconds later
+            # not interruptOnCancel: if a task is interrupted while its Python process starts, Spark ends all Python
+            # processes of the executor, also those of other clusters; without it, Spark ends this one seconds later
             self._context.setJobGroup(self._group, f"evenflow worker {worker}")
             self._context.addJobTag(self._tag(worker))
             rows = self._context.parallelize([worker], 1)
@@ -111,7 +111,7 @@ class WorkerJobs:
 
 
 def _first_lines(text: str) -> str:
-    """What matters of a Spark failure: the first lines and the Python error, if one is in there."""
+    """The important lines of a Spark failure: the first two, and that of the Python error if there is one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if "Error:" in line and not line.startswith(("at ", ":"))]
     return " | ".join(dict.fromkeys(lines[:2] + causes[-1:]))[:2000]

@@ -1,0 +1,145 @@
+"""Starting and stopping a cluster: the controller thread, the checkpoint thread and the jobs of the workers."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from evenflow.control.controller import Controller
+from evenflow.control.events import TaskEnded
+from evenflow.errors import ClusterStartError, ClusterStopped, StoreInUse
+from evenflow.runtime.cluster.interrupts import Interrupts
+from evenflow.runtime.cluster.session import cancel_stage, driver_host, missing_package, use_this_python
+from evenflow.runtime.cluster.slots import (
+    check_slots,
+    give_back,
+    hold_slots,
+    remedy_for_slots,
+    slot_count,
+    slots_needed,
+)
+from evenflow.runtime.cluster.worker_jobs import WorkerJobs
+from evenflow.runtime.driver.checkpoint import CheckpointThread
+from evenflow.runtime.driver.controller_thread import ControllerThread
+from evenflow.runtime.driver.eventlog import EventLog
+from evenflow.runtime.driver.queries import Queries
+from evenflow.runtime.driver.stages import Stages
+from evenflow.runtime.wire.settings import Settings
+
+STOP_S = 20.0
+"""How long workers may take to stop."""
+
+
+class Lifecycle:
+    """Owns what runs for one cluster; all of it is started together and stopped together.
+
+    `settings` has no port yet: the controller thread chooses it.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        context: SparkContext,
+        workers: int,
+        settings: Settings,
+        event_log: str | Path | None,
+    ) -> None:
+        self.context, self.workers = context, workers
+        self.released = self.closed = False
+        self.checkpoint_thread: CheckpointThread | None = None
+        use_this_python(context)
+        hold_slots(context, settings.cluster, workers)
+        self._stages = Stages(context)
+        try:
+            if settings.checkpoint:
+                owner = f"cluster {settings.cluster}"
+                self.checkpoint_thread = CheckpointThread(settings.checkpoint, owner, settings.checkpoint_key)
+            self.driver = self._controller_thread(spark, settings, EventLog(event_log))
+        except BaseException:
+            give_back(context, settings.cluster)
+            if self.checkpoint_thread is not None:
+                self.checkpoint_thread.close()
+            raise
+        self.settings = replace(settings, port=self.driver.port)
+        self._worker_jobs = WorkerJobs(context, self.settings, workers, self._task_ended)
+        self._interrupts = Interrupts(spark)
+
+    def _controller_thread(self, spark: SparkSession, settings: Settings, log: EventLog) -> ControllerThread:
+        queries = Queries(spark)
+        return ControllerThread(
+            Controller(self.workers, settings.qos, settings.stall_timeout),
+            settings.secret,
+            driver_host(self.context)[0],
+            settings.period,
+            log,
+            queries.untouched,
+            self.checkpoint_thread,
+            partial(cancel_stage, self.context),
+            queries,
+            self._stages,
+            replace_worker=lambda worker: self._worker_jobs.replace(worker),
+        )
+
+    def finish_start(self, timeout: float) -> None:
+        """Wait until all workers are live, and check that they leave a slot for queries."""
+        self._stages.warm_up()  # while the workers start
+        self.await_workers(timeout)
+        check_slots(self.context, self.settings.cluster)
+
+    def await_workers(self, timeout: float) -> None:
+        """Wait until all workers are live; a ClusterStartError after `timeout` seconds says why they are not."""
+        self.check()
+        deadline = time.monotonic() + timeout
+        while (live := self.driver.ask(Controller.live)) < self.workers:
+            why = missing_package(self._last_failure())
+            if why or time.monotonic() > deadline:
+                raise ClusterStartError(why or self._why_not_started(live, timeout))
+            time.sleep(0.02)
+
+    def check(self) -> None:
+        """Raise an error if the cluster or its Spark session is stopped, or its checkpoint is lost to another."""
+        if self.released:
+            raise ClusterStopped("this cluster was stopped: start a new Cluster")
+        if self.checkpoint_thread is not None and self.checkpoint_thread.lost:
+            raise StoreInUse(self.checkpoint_thread.lost)
+        if self.context._jsc is None:
+            raise ClusterStopped("the Spark session of this cluster was stopped: start a new session and a new Cluster")
+
+    def release(self) -> None:
+        """Begin to stop: nothing is started any more."""
+        self.released = True
+        self._worker_jobs.release()
+
+    def stop(self) -> None:
+        """Stop the workers and give their slots back; `closed` says that this has been done."""
+        self.driver.stop()
+        try:
+            self._worker_jobs.stop(STOP_S)
+        finally:
+            self.driver.close()
+            self._interrupts.close()
+            give_back(self.context, self.settings.cluster)
+            self.closed = True  # not before: after a Ctrl-C on the way here, the next call does the rest
+
+    def _task_ended(self, worker: int, reason: str) -> None:
+        self.driver.post(TaskEnded(self.driver.now(), worker, reason))
+
+    def _why_not_started(self, live: int, timeout: float) -> str:
+        slots = slot_count(self.context)
+        message = (
+            f"{live} of {self.workers} workers started within {timeout:.0f} s; the session has {slots} task slots. "
+        )
+        failure = self._last_failure()
+        if failure:
+            return message + f"The last worker task to fail said: {failure}"
+        return message + remedy_for_slots(self.context, slots_needed(self.context))
+
+    def _last_failure(self) -> str:
+        """Why the last worker task to end did so; empty if none has ended."""
+        ended = (str(event["reason"]) for event in reversed(self.driver.events()) if event["event"] == "task-ended")
+        return next(ended, "")
