@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evenflow.errors import ProtocolError
 from evenflow.runtime.wire import frames
-from evenflow.runtime.wire.frames import HEADER, HEADER_BYTES, MAX_BODY, Decoder, Encoder, Frame, Kind
+from evenflow.runtime.wire.frames import HEADER, HEADER_BYTES, MAX_BODY, VERSION, Decoder, Encoder, Frame, Kind
 
 LIMIT = 256
 """Bodies in these tests have at most this many bytes."""
@@ -25,10 +25,11 @@ frame = st.builds(
     kind=st.sampled_from(Kind),
     body=st.binary(max_size=LIMIT),
     sequence=st.integers(0, U64),
-    epoch=st.integers(0, U64),
-    unit=st.integers(0, U32),
     micros=st.integers(0, U32),
+    part=st.integers(0, U32),
     more=st.booleans(),
+    told=st.booleans(),
+    taken=st.booleans(),
 )
 some_frames = st.lists(frame, min_size=1, max_size=6)
 
@@ -148,10 +149,10 @@ def test_garbage(data, seed, cuts):
 
 
 @given(
-    st.binary(min_size=HEADER_BYTES, max_size=4 * LIMIT), seeds, st.sampled_from(Kind), st.integers(0, 1), st.binary()
+    st.binary(min_size=HEADER_BYTES, max_size=4 * LIMIT), seeds, st.sampled_from(Kind), st.integers(0, 7), st.binary()
 )
 def test_garbage_with_a_valid_beginning(data, seed, kind, flags, tail):
-    start = HEADER.pack(b"EVFL", 1, kind, flags, len(tail), 0, 0, 0, 0)[:12]
+    start = HEADER.pack(b"EVFL", VERSION, kind, flags, len(tail), 0, 0, 0)[:12]
     found, end = decode(start + data + tail, seed)
     assert found == []
     assert end in ("waiting", "error")
@@ -161,10 +162,10 @@ def test_garbage_with_a_valid_beginning(data, seed, kind, flags, tail):
     ("at", "value", "message"),
     [
         (0, b"HTTP", r"frame 0 starts with b'HTTP', not b'EVFL'"),
-        (4, b"\x02", r"frame 0 has version 2, this side speaks 1: install the same evenflow"),
+        (4, b"\x01", r"frame 0 has version 1, this side speaks 2: install the same evenflow"),
         (5, b"\x00", r"frame 0 has kind 0 and flags 0x0, which do not exist"),
         (5, b"\x63", r"frame 0 has kind 99 and flags 0x0"),
-        (6, b"\x02", r"frame 0 has kind 1 and flags 0x2"),
+        (6, b"\x08", r"frame 0 has kind 1 and flags 0x8"),
         (20, b"\x01", r"frame 0 fails its checksum: its bytes were changed, or it was replayed or left out"),
     ],
 )
@@ -176,7 +177,7 @@ def test_messages(at, value, message):
 
 def test_a_header_alone_reserves_little():
     """It may announce 256 MB: that much is not set aside before it comes."""
-    head = HEADER.pack(b"EVFL", 1, Kind.DATA, 0, MAX_BODY, 0, 0, 0, 0) + bytes(8)
+    head = HEADER.pack(b"EVFL", VERSION, Kind.DATA, 0, MAX_BODY, 0, 0, 0) + bytes(8)
     tracemalloc.start()
     try:
         assert list(Decoder(0).feed(head)) == []

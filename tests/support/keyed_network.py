@@ -5,10 +5,10 @@ full), then in flight, then arrived; only `Pipe.carry` brings it on. Who dies le
 """
 
 from collections import deque
+from dataclasses import replace
 from itertools import count
 
 from evenflow.runtime.wire.channel import Meter, PeerGone
-from evenflow.runtime.wire.frames import Frame
 from evenflow.runtime.wire.poller import Lost, Opened, Received
 
 SHAKE = "the handshake is done"
@@ -97,8 +97,7 @@ class Line:
         if not self.open:
             self._early.append(frame)
             return
-        fields = (frame.sequence, frame.epoch, frame.unit, frame.micros, frame.more)
-        self.outgoing.put(Frame(frame.kind, bytes(frame.body), *fields))
+        self.outgoing.put(replace(frame, body=bytes(frame.body)))
 
     def receive(self, most):
         frames, arrived = [], self.incoming.arrived

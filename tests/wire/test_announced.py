@@ -36,7 +36,7 @@ def parcel(move, states, **changed):
     """The frames of a movement; as it was announced, but for what is `changed` after."""
     label = {"move": move, "region": "r", "operator": "op", "source": 1, "units": [1], "evaluations": ["e"]} | changed
     parts = [Label(**label).packed(), pickle.dumps(states)]
-    return [Frame(Kind.STATE, part, move, unit=number, more=not number) for number, part in enumerate(parts)]
+    return [Frame(Kind.STATE, part, move, part=number, more=not number) for number, part in enumerate(parts)]
 
 
 def bring(cluster, frames):
@@ -67,10 +67,10 @@ def test_what_nobody_announced_is_not_read(cluster, forged, monkeypatch):
 
 def test_little_is_kept_of_what_was_not_let_in(cluster, monkeypatch):
     monkeypatch.setattr(direct_transfer, "LABEL_BYTES", 1000)
-    cut = [Frame(Kind.STATE, bytes(400), 7, unit=0, more=True) for _ in range(100)]
+    cut = [Frame(Kind.STATE, bytes(400), 7, part=0, more=True) for _ in range(100)]
     assert bring(cluster, cut)
-    assert bring(cluster, [Frame(Kind.STATE, b"{}", 7, unit=3)])
-    assert bring(cluster, [Frame(Kind.STATE, b"{}", 7, unit=0, more=True), Frame(Kind.STATE, b"{}", 8, unit=0)])
+    assert bring(cluster, [Frame(Kind.STATE, b"{}", 7, part=3)])
+    assert bring(cluster, [Frame(Kind.STATE, b"{}", 7, part=0, more=True), Frame(Kind.STATE, b"{}", 8, part=0)])
     assert bring(cluster, [Frame(Kind.DATA, b"{}", 7)])
     assert len(until(lambda: cluster.events("worker-trouble")[3:] and cluster.events("worker-trouble"))) == 4
 

@@ -12,6 +12,7 @@ import random
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -110,17 +111,17 @@ def _without_sockets(*modules: Any) -> Iterator[None]:
 
 def _mutated(draw: random.Random, frame: Frame, message: dict[str, Any] | None = None) -> Frame:
     """One frame changed: its fields, its message or its bytes."""
-    body, kind, sequence, unit, epoch = bytes(frame.body), frame.kind, frame.sequence, frame.unit, frame.epoch
+    body, kind, sequence, part = bytes(frame.body), frame.kind, frame.sequence, frame.part
     match draw.randrange(6):
         case 0:
             kind = draw.choice(list(Kind))
         case 1:
-            sequence, unit = draw.choice((0, 1, 7, 2**63, 2**64 - 1)), draw.choice((0, 1, 2**31, 2**32 - 1))
+            sequence, part = draw.choice((0, 1, 7, 2**63, 2**64 - 1)), draw.choice((0, 1, 2**31, 2**32 - 1))
         case 2 | 3 | 4 if message is not None:
             body = json.dumps(message_of(draw, message), default=_array).encode()
         case _:
             body = bytes_of(draw, body)
-    return Frame(kind, body, sequence, epoch, unit, frame.micros, frame.more)
+    return replace(frame, kind=kind, body=body, sequence=sequence, part=part)
 
 
 def _array(value: Any) -> Any:
@@ -377,7 +378,7 @@ class Movements:
         announced = ticket(self._direct.key, *about)
         label = Label(move, region, "op", source, units, evaluations, announced, {"query q": np.arange(2)})
         parts = [label.packed(), pickle.dumps(Bomb()), draw.randbytes(40)]
-        honest = [Frame(Kind.STATE, part, move, unit=at, more=at < 2) for at, part in enumerate(parts)]
+        honest = [Frame(Kind.STATE, part, move, part=at, more=at < 2) for at, part in enumerate(parts)]
         frames = list(honest)
         which = draw.choice((0, 0, 0, 1, 2))
         message = {name: getattr(label, name) for name in Label.__dataclass_fields__}

@@ -25,7 +25,7 @@ from evenflow.runtime.feeder.keyed_splitter import KeyedSplitter
 from evenflow.runtime.feeder.link import Link
 from evenflow.runtime.feeder.skew import Piece, SkewBuffer
 from evenflow.runtime.wire.channel import DEEP_BUFFER, PeerGone
-from evenflow.runtime.wire.frames import MAX_BODY, TAKEN, TOLD, Frame, Kind
+from evenflow.runtime.wire.frames import MAX_BODY, Frame, Kind
 from evenflow.runtime.wire.messages import parse
 from evenflow.runtime.wire.settings import Settings
 
@@ -125,7 +125,7 @@ class KeyedFeeder(Feeding):
         began = time.perf_counter()
         for link in list(self._links.values()) if self._attempt else ():
             self._ending.add(link.worker)
-            self._send_frame(link, Frame(Kind.END, b"", epoch=self._identity["epoch"]))
+            self._send_frame(link, Frame(Kind.END))
         while self._ending:
             self._wait()
         self._tell_controller({"type": "end", "segments": self._segments, "seconds": time.perf_counter() - began})
@@ -192,7 +192,7 @@ class KeyedFeeder(Feeding):
         self._sequence += 1
         self._merger.frames[self._sequence] = Sent(link, pieces)
         link.sent(self._sequence, rows.num_rows)
-        self._send_frame(link, Frame(Kind.DATA, body, self._sequence, self._identity["epoch"]))
+        self._send_frame(link, Frame(Kind.DATA, body, self._sequence))
 
     def _send_frame(self, link: Link, frame: Frame) -> None:
         try:
@@ -214,16 +214,15 @@ class KeyedFeeder(Feeding):
             raise self._operator_error(frame)
         if frame.kind is not Kind.RESULT or sent is None or sent.link is not link:
             raise ProtocolError(f"{link} sent a {frame.kind.name} frame for sequence {frame.sequence}, unasked")
-        if frame.unit & TAKEN and not sent.taken:  # its worker may have the next frame
+        if frame.taken and not sent.taken:  # its worker may have the next frame
             link.answered(frame.sequence, 0.0)
             self._asked.discard(link.worker)
             self._merger.take(sent)
         elif not frame.more and not sent.taken:
             seconds = frame.micros * 1e-6
             self._size.learn(link.worker, link.answered(frame.sequence, seconds), seconds)
-        told = bool(frame.unit & TOLD)
-        part = self._read_result(link, frame, self._merger.schemas[told]) if len(frame.body) else None
-        self._merger.add(frame.sequence, part, told, last=not frame.more)
+        part = self._read_result(link, frame, self._merger.schemas[frame.told]) if len(frame.body) else None
+        self._merger.add(frame.sequence, part, frame.told, last=not frame.more)
 
     def _ended(self, link: Link, answer: dict[str, Any]) -> None:
         """A worker has made all rows durable that it had from here, or cannot."""

@@ -150,7 +150,7 @@ class Feeder(Feeding):
         span.tried.add(link.worker)
         link.sent(sequence, span.rows)
         try:
-            link.channel.send(Frame(Kind.DATA, span.body, sequence, self._identity["epoch"]))
+            link.channel.send(Frame(Kind.DATA, span.body, sequence))
         except PeerGone as error:
             del link.under_way[sequence]  # it never got there
             span.tried.discard(link.worker)

@@ -17,9 +17,9 @@ import xxhash
 from evenflow.errors import ProtocolError
 
 MAGIC = b"EVFL"
-VERSION = 1
-HEADER = struct.Struct("<4sBBHIIIQQ")
-"""magic, version, kind, flags, body length, unit, micros, epoch, sequence; the checksum of it all follows."""
+VERSION = 2
+HEADER = struct.Struct("<4sBBHIIIQ")
+"""magic, version, kind, flags, body length, part, micros, sequence; the checksum of it all follows."""
 CHECKSUM = struct.Struct("<Q")
 HEADER_BYTES = HEADER.size + CHECKSUM.size
 MAX_BODY = 256 * 1024 * 1024
@@ -27,11 +27,8 @@ MAX_BODY = 256 * 1024 * 1024
 FIRST_BODY = 8 * 1024 * 1024
 """Room that a header is given for its body at once: as much as rows and results take, so that these are never copied.
 More comes as bytes come: then the room is at most twice what has arrived, whatever the header says."""
-TOLD, TAKEN = 1, 2
-"""In `unit` of a RESULT of a keyed operator. TOLD: the last column tells from which row of the frame each comes. TAKEN:
-the rest of the frame waits for state that is on disk; the next frame may be sent."""
-MORE = 1
-"""Flag: further frames of the same sequence follow."""
+MORE, TOLD, TAKEN = 1, 2, 4
+"""The flags of a header: `Frame.more`, `Frame.told` and `Frame.taken`."""
 
 _WRAP = (1 << 64) - 1
 
@@ -40,24 +37,24 @@ class Kind(IntEnum):
     """What a frame is for."""
 
     CONTROL = 1
-    """JSON, between the controller and its peers."""
+    """A message, between the controller and its peers."""
     CODE = 2
     """A pickled operator, from the controller to a worker."""
     OPEN = 3
-    """A feeder opens an operator on a worker: JSON; the Arrow schema of its rows follows as SCHEMA."""
+    """A feeder opens an operator on a worker: a message; the Arrow schema of its rows follows as SCHEMA."""
     SCHEMA = 4
     DATA = 5
     """Rows from a feeder: one Arrow record batch."""
     RESULT = 6
     """Rows back from a worker, under the sequence of the DATA frame they answer."""
     ERROR = 7
-    """JSON: why a worker could not process the DATA frame of this sequence."""
+    """A message: why a worker could not process the DATA frame of this sequence."""
     MARKER = 8
     """From a feeder to a worker and back: all that went before it on this connection is through. Sequence: the move."""
     STATE = 9
-    """Units on their way from one worker to another. Sequence: the move."""
+    """Units on their way from one worker to another. Sequence: the move; `part`: which part of them."""
     END = 10
-    """From a feeder to a worker: these were all its rows. Back, JSON, when they are durable: where they are."""
+    """From a feeder to a worker: these were all its rows. Back, a message, when they are durable: where they are."""
     DRAIN = 11
     """From a feeder to a worker: no more rows come until all have been answered."""
 
@@ -67,16 +64,21 @@ _KINDS = {int(kind): kind for kind in Kind}
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message on a connection."""
+    """What a connection carries: a message, rows, code or state."""
 
     kind: Kind
     body: bytes | bytearray | memoryview = b""
     sequence: int = 0
-    epoch: int = 0
-    unit: int = 0
     micros: int = 0
     """On RESULT: how long the worker took, in microseconds."""
+    part: int = 0
+    """On STATE: the number of the part that the body is, or is a piece of."""
     more: bool = False
+    """Whether further frames of the same sequence follow."""
+    told: bool = False
+    """On RESULT of a keyed operator: whether the last column tells from which row of the frame each comes."""
+    taken: bool = False
+    """On RESULT of a keyed operator: the rest of the frame waits for state on disk; the next frame may be sent."""
 
 
 class Encoder:
@@ -95,11 +97,10 @@ class Encoder:
             MAGIC,
             VERSION,
             frame.kind,
-            MORE if frame.more else 0,
+            MORE * frame.more | TOLD * frame.told | TAKEN * frame.taken,
             body.nbytes,
-            frame.unit,
+            frame.part,
             min(frame.micros, 0xFFFFFFFF),
-            frame.epoch,
             frame.sequence,
         )
         checksum = _checksum(head, body, self._seed)
@@ -166,7 +167,7 @@ class Decoder:
                 f"frame {self._count} has version {version}, this side speaks {VERSION}: "
                 "install the same evenflow on the driver and on every executor"
             )
-        if kind not in _KINDS or flags & ~MORE:
+        if kind not in _KINDS or flags & ~(MORE | TOLD | TAKEN):
             raise ProtocolError(f"frame {self._count} has kind {kind} and flags {flags:#x}, which do not exist")
         if length > self._limit:
             raise ProtocolError(f"frame {self._count} announces {length} bytes, over the limit of {self._limit} bytes")
@@ -189,8 +190,9 @@ class Decoder:
             raise ProtocolError(
                 f"frame {self._count} fails its checksum: its bytes were changed, or it was replayed or left out"
             )
-        kind, flags, unit, micros, epoch, sequence = self._fields
-        frame = Frame(_KINDS[kind], self._body, sequence, epoch, unit, micros, bool(flags & MORE))
+        kind, flags, part, micros, sequence = self._fields
+        marks = bool(flags & MORE), bool(flags & TOLD), bool(flags & TAKEN)
+        frame = Frame(_KINDS[kind], self._body, sequence, micros, part, *marks)
         self._seed = (self._seed + 1) & _WRAP
         self._count += 1
         self._target = memoryview(self._head)

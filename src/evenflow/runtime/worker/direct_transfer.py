@@ -123,7 +123,7 @@ class DirectTransfer(BackgroundThread):
             self._sent[channel].append(parcel.move)
             pieces = [(number, piece) for number, part in enumerate(parcel.parts) for piece in _cut(part)]
             for place, (number, piece) in enumerate(pieces, 1):
-                channel.send(Frame(Kind.STATE, piece, parcel.move, unit=number, more=place < len(pieces)))
+                channel.send(Frame(Kind.STATE, piece, parcel.move, part=number, more=place < len(pieces)))
         except PeerGone as error:
             self.inbox.put(Undelivered(parcel.move, str(error)))
         except Exception as error:  # it costs this movement, which is taken back, and no other
@@ -155,12 +155,12 @@ class DirectTransfer(BackgroundThread):
             raise ProtocolError(f"a worker's direct transfer sent a {frame.kind.name} frame")
         arriving = self._arriving.setdefault(channel, _Arriving(frame.sequence, []))
         parts = arriving.parts
-        if frame.sequence != arriving.move or frame.unit not in (len(parts), max(0, len(parts) - 1)):
-            raise ProtocolError(f"part {frame.unit} of movement {frame.sequence} came out of turn")
-        if frame.unit and not arriving.admitted:
+        if frame.sequence != arriving.move or frame.part not in (len(parts), max(0, len(parts) - 1)):
+            raise ProtocolError(f"part {frame.part} of movement {frame.sequence} came out of turn")
+        if frame.part and not arriving.admitted:
             self._admit(arriving)
-        if frame.unit < len(parts):  # the part was cut; unpickled arrays are to be written to, so not bytes
-            parts[frame.unit] = bytearray().join((parts[frame.unit], frame.body))
+        if frame.part < len(parts):  # the part was cut; unpickled arrays are to be written to, so not bytes
+            parts[frame.part] = bytearray().join((parts[frame.part], frame.body))
         else:
             parts.append(frame.body)
         if not arriving.admitted and len(parts[0]) > LABEL_BYTES:

@@ -19,7 +19,7 @@ from evenflow.errors import EvenflowError, FunctionError, ProtocolError, describ
 from evenflow.model.routing import MOST_UNITS
 from evenflow.policy.keyed.fair_queue import ServiceOrder
 from evenflow.runtime.wire.channel import DEEP_BUFFER, Channel
-from evenflow.runtime.wire.frames import TAKEN, TOLD, Frame, Kind
+from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import Message, control, parse
 from evenflow.runtime.wire.poller import Lost, Opened, Poller, Received
 from evenflow.runtime.wire.settings import Settings
@@ -356,7 +356,7 @@ class Worker:
         for answer, parts in zip(answers, bodies, strict=True):
             self._send(answer, parts, int(service * 1e6))
         if not any(answer.last and answer.tag == (channel, frame.sequence) for answer in answers):
-            channel.send(Frame(Kind.RESULT, b"", frame.sequence, unit=TAKEN, more=True))
+            channel.send(Frame(Kind.RESULT, b"", frame.sequence, more=True, taken=True))
 
     def _run_operator(self, channel: Channel, session: _Session, frame: Frame, batch: pa.RecordBatch) -> list[Answer]:
         """The operator's answers: to this frame, and to earlier ones that waited."""
@@ -373,11 +373,11 @@ class Worker:
         channel, sequence = answer.tag
         if channel not in self._sessions:
             return
-        flag = (TOLD if answer.origin is not None else 0) | (0 if answer.last else TAKEN)
+        told, taken = answer.origin is not None, not answer.last
         with suppress(ConnectionError):  # it has just gone, and the poller will say so
             for place, part in enumerate(parts):
                 more = place + 1 < len(parts) or not answer.last
-                channel.send(Frame(Kind.RESULT, part, sequence, 0, flag, 0 if more else micros, more))
+                channel.send(Frame(Kind.RESULT, part, sequence, 0 if more else micros, 0, more, told, taken))
 
     def _give(self, answers: list[Answer]) -> None:
         for answer in answers:
