@@ -1,0 +1,596 @@
+"""Messages: everything that processes tell each other beside rows, code and state, by who tells whom.
+
+A message is a frozen value. Its class name is its `type` on the wire, its fields are checked when it is decoded
+(`runtime/wire/messages.py`): a field that is missing, unknown or of another type is refused by name. Fields with a
+default may be left out. To add a message: add a class, put it into the union of its direction at the end of its group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from evenflow.model.routing import MOST_UNITS
+
+if TYPE_CHECKING:  # numpy weighs 20 MB, and every process imports this package
+    import numpy as np
+    import numpy.typing as npt
+
+    Units = npt.NDArray[np.int32]
+    Counts = npt.NDArray[np.int64]
+    Batches = npt.NDArray[np.int64]
+else:
+
+    class AnyArray(type):
+        """Of the classes that stand for arrays in annotations: the decoder makes and checks the arrays themselves."""
+
+        def __instancecheck__(cls, value):
+            """Take what the decoder has made."""
+            return True
+
+    class Units(metaclass=AnyArray):
+        """An array of units."""
+
+    class Counts(metaclass=AnyArray):
+        """An array of counts or sizes, one a unit."""
+
+    class Batches(metaclass=AnyArray):
+        """An array of batches by number; -1 where there was none."""
+
+
+Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Name = Annotated[str, Meta(min_length=1)]
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Real = Annotated[float, Meta(ge=-1e300, le=1e300)]
+"""A number that is neither endless nor NaN."""
+Batch = Annotated[int, Meta(ge=-1, le=2**63 - 1)]
+"""A batch by number; -1 for what was before the first."""
+Outcome = Literal["quiet", "stored", "installed", "undelivered", "failed", "discarded", "restored", "lost"]
+"""What a worker says of a movement; `failed` is for good."""
+
+
+class Part(Struct, frozen=True, forbid_unknown_fields=True):
+    """A value inside a message."""
+
+
+class Message(Struct, frozen=True, forbid_unknown_fields=True, tag=True):
+    """What a control frame holds."""
+
+
+# -- worker to controller
+
+
+class WorkerHello(Message, frozen=True):
+    """Worker to controller, first on its connection: who it is, and where it listens."""
+
+    worker: Whole
+    host: str
+    port: Port
+    """For feeders of ordered regions."""
+    pid: Whole
+    task: tuple[Whole, Whole] = (0, 0)
+    """Spark's stage id and task attempt id, by which its executor is found."""
+    transfer_port: Port = 0
+    """For other workers that bring it units."""
+    deep: Port = 0
+    """For feeders of keyed operators, whose connections have deep buffers."""
+    key: str = ""
+    """For tickets of movements to it."""
+
+
+class WorkerReport(Message, frozen=True):
+    """Worker to controller, once a period: a heartbeat, with counters since the worker started."""
+
+    rows: Whole
+    frames: Whole
+    busy_s: Real
+
+
+class WorkerAlive(Message, frozen=True):
+    """Worker to controller, once a second while it loads state: that goes on."""
+
+
+class WorkerTrouble(Message, frozen=True):
+    """Worker to controller: a part of it has failed, or it turned a peer out."""
+
+    what: str
+    reason: str
+    ends: bool = False
+    """Whether the worker cannot go on without that part, and ends now."""
+
+
+class CodeWanted(Message, frozen=True):
+    """Worker to controller, when it needs an operator that it does not have: send its code."""
+
+    operator: str
+
+
+class OperatorReady(Message, frozen=True):
+    """Worker to controller, when it has loaded an operator and compiled what that needs."""
+
+    operator: str
+
+
+class ConsumerReport(Message, frozen=True):
+    """Worker to controller, ten times a second while a keyed operator is fed: what it did since its last report."""
+
+    region: str
+    seconds: Real
+    idle_s: Real
+    busy_s: Real
+    rows: Whole
+    bytes: Whole
+    units: Units
+    unit_rows: Counts
+    """Rows of each of `units`."""
+    sized: Units
+    sizes: Counts
+    """Bytes of state of each of `sized`."""
+    on_disk: Units
+    """Units of this operator whose state is on disk."""
+    memory: Whole = 0
+    """The worker's budget; 0 if there is none."""
+    resident: Whole = 0
+    spilled: Whole = 0
+    """Bytes of state in memory and on disk, of all operators."""
+    counts: dict[str, int] = {}
+    """What the operator has counted; a count may fall."""
+
+    def __post_init__(self) -> None:
+        _check_pairs(units=self.units, unit_rows=self.unit_rows)
+        _check_pairs(sized=self.sized, sizes=self.sizes)
+
+
+class MoveReport(Message, frozen=True):
+    """Worker to controller: how far it is with a movement of which it is the source or the target."""
+
+    region: str
+    move: Whole
+    outcome: Outcome
+    reason: str = ""
+    bytes: Whole = 0
+
+
+class StateLoaded(Message, frozen=True):
+    """Worker to controller, in answer to `LoadState`: its part of the state is loaded, or `error` says why not."""
+
+    region: str
+    evaluation: str
+    load: Whole
+    error: str = ""
+    bytes: Whole = 0
+    rows: Whole = 0
+    seconds: Real = 0.0
+
+
+class UnitsSaved(Message, frozen=True):
+    """Worker to controller: it has saved units, as they were at the end of a batch, in the store."""
+
+    region: str
+    evaluation: str
+    epoch: Batch
+    name: str
+    """Of the unit snapshot in the store."""
+    units: Units
+    bytes: Whole = 0
+
+
+WorkerRegionMessage = ConsumerReport | MoveReport | StateLoaded | UnitsSaved
+"""What a worker says to a keyed region."""
+WorkerMessage = WorkerReport | WorkerAlive | WorkerTrouble | OperatorReady | WorkerRegionMessage
+"""What a worker says of itself and to its regions, after its hello."""
+
+# -- feeder to controller
+
+
+class FeederHello(Message, frozen=True):
+    """Feeder to controller, first on its connection: for which region, and which task of Spark it is."""
+
+    region: str
+    partition: Whole
+    attempt: Whole
+    """Spark's number of this try within its stage."""
+    query: str
+    epoch: Whole
+    stage: str = ""
+    """Spark's stage id; of a task with ticks, that of the rows."""
+    own_stage: str = ""
+    """Of a task with ticks: Spark's stage of its own."""
+    run: str = ""
+    """Which start of the query it belongs to."""
+    task: Whole = 0
+    """Spark's number of this try of the task: no two are alike."""
+    kinds: Whole = 1
+    """How many stages, one behind the other, an evaluation has that feed the operator."""
+    mark: str = ""
+    """By this Spark's plan shows where the operator is; empty if it need not be found."""
+    execution: str = ""
+    """Spark's number of the action."""
+
+
+class FeederBegan(Message, frozen=True):
+    """Feeder of a keyed operator to controller, on its first row."""
+
+    partition: Whole
+    """Of the operator's input, which need not be the task's own number."""
+
+
+class FeederArrivals(Message, frozen=True):
+    """Feeder of a keyed operator to controller, ten times a second: rows by unit taken in since it last said so."""
+
+    units: Units
+    unit_rows: Counts
+
+    def __post_init__(self) -> None:
+        _check_pairs(units=self.units, unit_rows=self.unit_rows)
+
+
+class FeederDraining(Message, frozen=True):
+    """Feeder of a keyed operator to controller: it has taken in all its rows, and waits for the last results."""
+
+
+class FeederEnded(Message, frozen=True):
+    """Feeder of a keyed operator to controller: it has had answers to all its rows."""
+
+    segments: dict[str, Whole] = {}
+    """With a store: by worker, the segments of its log in which the rows are."""
+    seconds: Real = 0.0
+    """How long workers took to make the last of them durable."""
+
+
+class FeederUnread(Message, frozen=True):
+    """Feeder of a keyed operator to controller: Spark wants no more of it, since its action has rows enough."""
+
+
+class FeederFailed(Message, frozen=True):
+    """Feeder of a keyed operator to controller: its rows made the operator fail, so the evaluation is over."""
+
+    reason: str
+
+
+class ConnectionCounts(Part, frozen=True):
+    """What went over one connection since the last report."""
+
+    blocked_s: Real = 0.0
+    rows_sent: Whole = 0
+    frames_sent: Whole = 0
+    rows_done: Whole = 0
+    frames_done: Whole = 0
+    busy_s: Real = 0.0
+    incarnation: Whole | None = None
+    """Which life of the worker it is about; None stands for the present one."""
+
+
+class FeederReport(Message, frozen=True):
+    """Feeder to controller, once a period and at its end: what it did since its last report."""
+
+    feeding_s: Real
+    rows_out: Whole
+    connections: dict[Whole, ConnectionCounts]
+    """By worker."""
+    resent: Whole = 0
+    """Frames sent again to another worker."""
+    rerouted: Whole = 0
+    """Frames that did not go to the worker whose turn it was."""
+    overhead: Real | None = None
+    """What a call of the function costs beside its rows, in rows; None if not known."""
+
+
+FeederMessage = FeederBegan | FeederArrivals | FeederDraining | FeederEnded | FeederUnread | FeederFailed | FeederReport
+"""What a feeder says to its region after its hello."""
+Hello = WorkerHello | FeederHello
+ToController = Hello | CodeWanted | WorkerMessage | FeederMessage
+
+# -- controller to worker
+
+
+class Shutdown(Message, frozen=True):
+    """Controller to worker: end."""
+
+    reason: str
+
+
+class Prepare(Message, frozen=True):
+    """Controller to worker, when regions are opened: load these operators, so that no row waits for that."""
+
+    operators: tuple[str, ...]
+
+
+class NoCode(Message, frozen=True):
+    """Controller to worker, in answer to `CodeWanted`: no region uses this operator any more."""
+
+    operator: str
+
+
+class SetClock(Message, frozen=True):
+    """Controller to worker, when the first feeder has come: emulated changes of capacity count from then."""
+
+    elapsed: Real
+    """Seconds since then."""
+
+
+class SendUnits(Message, frozen=True):
+    """Controller to the source of a movement: once the markers of all `feeders` are here, send the units."""
+
+    move: Whole
+    region: str
+    units: tuple[Whole, ...]
+    source: Whole
+    target: Whole
+    host: str
+    port: Port
+    """Where the target takes units."""
+    feeders: tuple[Whole, ...]
+    evaluations: tuple[str, ...]
+    """Those whose state goes."""
+    ticket: str
+    """What lets the units in at the target (`model.tickets`)."""
+    store: bool = False
+    """Whether they go by way of the store."""
+
+
+class FeederGone(Message, frozen=True):
+    """Controller to the source of a movement: the marker of this feeder will not come."""
+
+    move: Whole
+    feeder: Whole
+
+
+class UnitsMoved(Message, frozen=True):
+    """Controller to the source of a movement: the target has the units, drop the copy."""
+
+    move: Whole
+
+
+class FetchUnits(Message, frozen=True):
+    """Controller to the target of a movement: the units are in the store, take them from there."""
+
+    move: Whole
+    region: str
+
+
+class DiscardUnits(Message, frozen=True):
+    """Controller to the target of a movement: it is called off; throw away what came of it, and what still comes."""
+
+    move: Whole
+    region: str
+
+
+class RestoreUnits(Message, frozen=True):
+    """Controller to the source of a movement: it is called off; put the copy back."""
+
+    move: Whole
+    region: str
+
+
+class AbandonMoves(Message, frozen=True):
+    """Controller to all workers: the state that these movements were about is gone; forget them."""
+
+    region: str
+    moves: tuple[Whole, ...]
+
+
+class ForgetEvaluation(Message, frozen=True):
+    """Controller to all workers: an evaluation is over; drop its state, and refuse rows that still come for it."""
+
+    region: str
+    evaluation: str
+
+
+class DropState(Message, frozen=True):
+    """Controller to all workers: drop the state of an evaluation; it is loaded before more rows come."""
+
+    region: str
+    evaluation: str
+
+
+class SnapshotEntry(Part, frozen=True):
+    """A unit snapshot in the store."""
+
+    name: str
+    epoch: Batch
+
+
+class LogEntry(Part, frozen=True):
+    """The rows of one batch in the store."""
+
+    epoch: Batch
+    attempt: Whole
+    segments: dict[str, Whole]
+    """By writer."""
+
+
+class LoadState(Message, frozen=True):
+    """Controller to each worker: load the state of your units that an attempt starts from."""
+
+    region: str
+    evaluation: str
+    operator: str
+    count: Whole
+    """All units of the region."""
+    load: Whole
+    """The number of this order: answers to earlier ones do not count."""
+    epoch: Whole
+    attempt: Whole
+    """The batch and attempt that start from this state."""
+    snapshots: tuple[SnapshotEntry, ...]
+    logs: tuple[LogEntry, ...]
+    units: Units
+    """Those of the worker that is told."""
+
+
+class SaveAgain(Message, frozen=True):
+    """Controller to worker, in answer to a `UnitsSaved` that came too late: save these units again."""
+
+    region: str
+    evaluation: str
+    epoch: Batch
+    units: Units
+
+
+MovementOrder = SendUnits | FeederGone | UnitsMoved | FetchUnits | DiscardUnits | RestoreUnits | AbandonMoves
+"""About movements of units."""
+EvaluationOrder = ForgetEvaluation | DropState | LoadState | SaveAgain
+"""About the state of an evaluation."""
+ToWorker = Shutdown | Prepare | NoCode | SetClock | MovementOrder | EvaluationOrder
+
+# -- controller to feeder
+
+
+class WorkerAddress(Part, frozen=True):
+    """Where a feeder finds a worker."""
+
+    id: Whole
+    incarnation: Whole
+    host: str
+    pid: Whole
+    port: Port
+
+
+class Directory(Message, frozen=True):
+    """Controller to feeders of an ordered region, when they join and when workers come or go."""
+
+    workers: tuple[WorkerAddress, ...]
+    weights: dict[Whole, Whole]
+    """By worker, in thousandths."""
+    costs: dict[Whole, Real] = {}
+    """By worker, seconds a row, as far as known."""
+    overhead: Real | None = None
+    """What a call costs beside its rows, in rows; None if not known."""
+
+
+class Weights(Message, frozen=True):
+    """Controller to feeders of an ordered region: the balance has decided."""
+
+    weights: dict[Whole, Whole]
+    """By worker, in thousandths."""
+
+
+class PausedUnits(Part, frozen=True):
+    """A movement that a feeder must know of when it begins: it holds the units' rows and sends no marker."""
+
+    move: Whole
+    units: tuple[Whole, ...]
+
+
+class KeyedDirectory(Message, frozen=True):
+    """Controller to a feeder of a keyed operator that may apply its rows, and again when workers come."""
+
+    evaluation: str
+    workers: tuple[WorkerAddress, ...]
+    you: Whole
+    """The feeder's own number, for markers."""
+    owners: Units
+    """The worker that owns each unit."""
+    version: Whole
+    """Of the routing table."""
+    paused: tuple[PausedUnits, ...]
+    attempt: Whole = 0
+    """At its batch, if the state is stored; else 0."""
+    costs: dict[Whole, Real] = {}
+    overhead: Real | None = None
+    """As in `Directory`."""
+
+
+class PauseUnits(Message, frozen=True):
+    """Controller to feeders, as a movement begins: hold the units' rows, and send a marker to the source."""
+
+    move: Whole
+    region: str
+    units: tuple[Whole, ...]
+    source: Whole
+
+
+class ReleaseUnits(Message, frozen=True):
+    """Controller to feeders, as a movement ends: the units are with this worker."""
+
+    move: Whole
+    worker: Whole
+    version: Whole
+    """Of the routing table."""
+
+
+class Loading(Message, frozen=True):
+    """Controller to feeders that wait for state, once a period: it is being loaded, wait on."""
+
+
+class Committed(Message, frozen=True):
+    """Controller to feeder, in answer to `FeederEnded` where state is stored: all is noted, the task may end."""
+
+
+class EvaluationLost(Message, frozen=True):
+    """Controller to feeder: its evaluation is over, or its attempt cannot count."""
+
+    reason: str
+
+
+class FeederRefused(Message, frozen=True):
+    """Controller to feeder: the cluster does not serve it (any more)."""
+
+    reason: str
+
+
+ToFeeder = (
+    Directory
+    | Weights
+    | KeyedDirectory
+    | PauseUnits
+    | ReleaseUnits
+    | Loading
+    | Committed
+    | EvaluationLost
+    | FeederRefused
+)
+
+# -- between feeder and worker
+
+
+class OpenOrdered(Message, frozen=True):
+    """Feeder of an ordered region to worker, in an OPEN frame."""
+
+    operator: Name
+
+
+class OpenKeyed(Message, frozen=True):
+    """Feeder of a keyed operator to worker, in an OPEN frame."""
+
+    operator: Name
+    region: Name
+    evaluation: str
+    feeder: Whole
+    """The number that the controller knows it by."""
+    units: Annotated[int, Meta(ge=0, le=MOST_UNITS + 1)]
+    epoch: Whole = 0
+    attempt: Whole = 0
+    """At its batch, if the state is stored; else 0."""
+
+
+Opening = OpenOrdered | OpenKeyed
+
+
+class RowsDurable(Message, frozen=True):
+    """Worker to feeder, in an END frame that answers its own: its rows are in the store, or `error` says why not."""
+
+    writer: str
+    segments: Whole
+    """How many segments of this writer's log the rows are in."""
+    error: str = ""
+
+
+class OperatorFailed(Message, frozen=True):
+    """Worker to feeder, in an ERROR frame: why the DATA frame of this sequence could not be processed."""
+
+    worker: Whole
+    where: str
+    """Which row it seems to come from; empty if that is not known."""
+    error: str
+    traceback: str
+
+
+def _check_pairs(**arrays: Sized) -> None:
+    """Refuse units and something of each that are not equally many."""
+    if len(set(map(len, arrays.values()))) > 1:
+        counts = " and ".join(f"{len(array)} {name}" for name, array in arrays.items())
+        raise ValueError(f"it has {counts}: there must be one of each")
