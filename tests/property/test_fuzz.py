@@ -1,29 +1,30 @@
 """A small part of the fuzz (`benchmarks/fuzz.py` has the rest), and anything at all as a message."""
 
-import json
 from random import Random
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import msgpack
 
+from evenflow.model import messages
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.torture import fuzz, fuzz_store, fuzz_wire
 from evenflow.torture.fuzz_wire import Line, Movements, ToController, ToWorker
 
 FEW = {"messages to the controller": 600, "frames to a worker": 400}
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=20)
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=8), inner), max_leaves=8
 )
-TYPES = ("worker", "feeder", "begin", "arrived", "end", "heartbeat", "fed", "consumed", "move", "loaded", "saved", "x")
+TYPES = [each.__name__ for each in get_args(messages.ToController | messages.Opening)]
 FIELDS = ("type", "worker", "operator", "region", "evaluation", "units", "unit_rows", "feeder", "epoch", "attempt")
-MESSAGES = st.dictionaries(st.sampled_from(FIELDS), VALUES).map(json.dumps) | VALUES.map(json.dumps)
-TYPED = st.tuples(st.sampled_from(TYPES), st.dictionaries(st.sampled_from(FIELDS[1:]), VALUES))
+TYPED = st.tuples(st.sampled_from([*TYPES, "x"]), st.dictionaries(st.sampled_from(FIELDS[1:]), VALUES))
 BODIES = (
     st.binary(max_size=200)
-    | MESSAGES.map(str.encode)
-    | TYPED.map(lambda drawn: json.dumps({"type": drawn[0]} | drawn[1]).encode())
+    | (st.dictionaries(st.sampled_from(FIELDS), VALUES) | VALUES).map(msgpack.encode)
+    | TYPED.map(lambda drawn: msgpack.encode({"type": drawn[0]} | drawn[1]))
 )
 
 

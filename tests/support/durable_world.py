@@ -17,17 +17,18 @@ import pyarrow as pa
 from evenflow.control import epochs as control_epochs
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened, StageFacts
+from evenflow.model.messages import LoadState, LogEntry, SnapshotEntry
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime.driver.checkpoint import KEPT, Kept
 from evenflow.runtime.feeder.keyed import KeyedFeed
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker import checkpointer, loader, query_log, store_transfer
 from evenflow.runtime.worker.instances import Copies
-from evenflow.runtime.worker.loader import Loaded, Loader, Order
+from evenflow.runtime.worker.loader import Loaded, Loader
 from evenflow.state.checkpoint.chain import latest
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
 from evenflow.state.checkpoint.replay import replay
-from evenflow.state.store.blob_names import epoch_name, parse, prefix_of
+from evenflow.state.store.blob_names import epoch_name, parse
 from evenflow.state.store.retry import RetryingStore
 from tests.support.durable_losses import Losses
 from tests.support.durable_plan import DurablePlan, Query, Stage
@@ -362,13 +363,11 @@ class DurableWorld(World):
     def state_of(self, manifest):
         """By key, the rows in the state that a manifest stands for, in order."""
         hosted = Hosted(self._operator, pa.schema([ROWS.field(0)]), OUT, UNITS)
-        snapshots = [{"name": name, "epoch": parse(name).epoch} for name in manifest.snapshots]
-        logs = [{"epoch": log.epoch, "attempt": log.attempt, "segments": log.segments} for log in manifest.logs]
+        snapshots = tuple(SnapshotEntry(name, parse(name).epoch) for name in manifest.snapshots)
+        logs = tuple(LogEntry(log.epoch, log.attempt, log.segments) for log in manifest.logs)
         everything = np.arange(UNITS, dtype=np.int32)
-        prefix = prefix_of(manifest.region, manifest.query)
-        order = Order(
-            manifest.region, manifest.query, "", 0, manifest.epoch, 0, UNITS, everything, prefix, snapshots, logs
-        )
+        of = (manifest.region, manifest.query)
+        order = LoadState(*of, "", UNITS, 0, manifest.epoch, 0, snapshots, logs, everything)
         blank = np.full(UNITS, -1, np.int64)
         loaded, copy = Loaded(order, saved=blank.copy(), touched=blank.copy()), hosted.fresh()
         reader = Loader("sim", lambda: None, Copies())

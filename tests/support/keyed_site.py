@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from evenflow.model.messages import EvaluationOrder, MoveReport, SendUnits
 from evenflow.model.tickets import ticket
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime.worker.direct_transfer import Parcel
@@ -52,14 +53,13 @@ class Site:
         (answer,) = self.host.process(region, evaluation, pa.RecordBatch.from_arrays(arrays, schema=ROWS))
         return answer.batch.column(2).to_pylist()
 
-    def say(self, kind, move=0, region="r", **more):
-        told = self.host if "evaluation" in more else self.host.moves
-        told.obey({"type": kind, "move": move, "region": region} | more)
+    def say(self, order):
+        (self.host if isinstance(order, EvaluationOrder) else self.host.moves).obey(order)
 
-    def move(self, move, units, feeders=(), region="r", evaluations=("query q",)):
-        to = {"host": "h", "port": 1, "feeders": list(feeders), "evaluations": list(evaluations), "source": 0}
-        to["ticket"] = ticket(KEY, move, region, 0, units, evaluations)
-        self.say("move", move, region, units=list(units), target=1, **to)
+    def move(self, move, units, feeders=(), region="r", evaluations=("query q",), store=False):
+        announced = ticket(KEY, move, region, 0, units, evaluations)
+        to = (1, "h", 1, tuple(feeders), tuple(evaluations), announced, store)
+        self.say(SendUnits(move, region, tuple(units), 0, *to))
 
     def take(self, parcel):
         """Have a parcel brought."""
@@ -67,5 +67,5 @@ class Site:
         self.host.collect()
 
     def outcomes(self):
-        moves = [each for each in self.told if each["type"] == "move"]
-        return [(each["move"], each["outcome"]) for each in moves if each["outcome"] != "quiet"]
+        moves = [each for each in self.told if isinstance(each, MoveReport)]
+        return [(each.move, each.outcome) for each in moves if each.outcome != "quiet"]

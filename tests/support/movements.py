@@ -31,5 +31,5 @@ def brief(instructions):
         if isinstance(each, Record):
             out.append((each.event, each.fields.get("move", each.fields.get("units"))))
         else:
-            out.append((each.peer, each.message["type"], each.message["move"]))
+            out.append((each.peer, type(each.message).__name__, each.message.move))
     return out

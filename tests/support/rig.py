@@ -16,6 +16,7 @@ from pyspark import cloudpickle
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened
+from evenflow.model.messages import Shutdown, WorkerHello
 from evenflow.operators.map import MapOperator
 from evenflow.policy import RoundRobin
 from evenflow.runtime.driver.controller_thread import ControllerThread
@@ -23,7 +24,7 @@ from evenflow.runtime.driver.eventlog import EventLog
 from evenflow.runtime.feeder.ordered import Feed
 from evenflow.runtime.wire.frames import Decoder, Encoder, Kind
 from evenflow.runtime.wire.handshake import Handshake
-from evenflow.runtime.wire.messages import control, parse
+from evenflow.runtime.wire.messages import TO_WORKER, control
 from evenflow.runtime.wire.poller import Lost, Opened, Poller, Received
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker.loop import Worker
@@ -175,17 +176,13 @@ class Peer:
         for frame in frames:
             self.sock.sendall(b"".join(self.encoder.encode(frame)))
 
-    def say(self, **message):
+    def say(self, message):
         self.send(control(message))
 
     def frames(self):
         """The frames that come, until the other side closes."""
         while data := self.sock.recv(65536):
             yield from self.decoder.feed(data)
-
-    def hear(self, kind):
-        """The next control message of that type."""
-        return next(message for frame in self.frames() if (message := parse(frame))["type"] == kind)
 
     def is_dropped(self):
         """Read until the other side closes."""
@@ -221,10 +218,9 @@ class Impostor:
         match happening:
             case Opened(channel=channel) if channel is self.control:
                 port = self.poller.listen(HOST)
-                hello = {"type": "worker", "worker": self.number, "host": HOST, "port": port, "pid": 0, "task": [0, 0]}
-                channel.send(control(hello))
+                channel.send(control(WorkerHello(self.number, HOST, port, 0)))
             case Received(channel=channel, frame=frame) if channel is self.control:
-                if frame.kind is Kind.CONTROL and parse(frame)["type"] == "stop":
+                if frame.kind is Kind.CONTROL and isinstance(TO_WORKER.read(frame), Shutdown):
                     self.stopped.set()
             case Received(channel=channel, frame=frame) if frame.kind is Kind.DATA:
                 self.answer(channel, frame)

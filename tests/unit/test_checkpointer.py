@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from evenflow.errors import ProtocolError
+from evenflow.model.messages import LoadState, SaveAgain, StateLoaded, UnitsSaved
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime.worker import checkpointer
 from evenflow.runtime.worker.checkpointer import Checkpointer
@@ -40,10 +41,7 @@ class Kept:
         self.checkpointer.log("r", "query q", rows(*units), SCHEMA, np.array(units, np.int32))
 
     def load(self, number, epoch=2, attempt=1):
-        self.checkpointer.load(
-            {"region": "r", "evaluation": "query q", "operator": "op", "load": number, "epoch": epoch}
-            | {"attempt": attempt, "count": UNITS, "units": np.arange(2), "snapshots": [], "logs": []}
-        )
+        self.checkpointer.load(LoadState("r", "query q", "op", UNITS, number, epoch, attempt, (), (), np.arange(2)))
 
     def collect(self, code=True):
         return self.checkpointer.collect(lambda _operator: self.hosted if code is True else code)
@@ -66,13 +64,13 @@ def test_a_feeder_is_answered_once_its_rows_are_durable(kept):
     kept.blob_writer.done()
     kept.collect()
     ((who, answer),) = kept.answers
-    assert (who, answer["segments"]) == ("feeder", 1)
-    assert answer["writer"].startswith("3.")
+    assert (who, answer.segments) == ("feeder", 1)
+    assert answer.writer.startswith("3.")
 
 
 def test_a_feeder_that_sent_nothing_here_is_answered_at_once(kept):
     kept.checkpointer.end("r", "query q", (0, 1), "feeder")
-    assert kept.answers[0][1]["segments"] == 0
+    assert kept.answers[0][1].segments == 0
 
 
 def test_a_store_that_fails_is_told_to_the_feeder(kept):
@@ -80,7 +78,7 @@ def test_a_store_that_fails_is_told_to_the_feeder(kept):
     kept.checkpointer.end("r", "query q", (0, 1), "feeder")
     kept.blob_writer.done(error="no room")
     kept.collect()
-    assert kept.answers[0][1]["error"] == "no room"
+    assert kept.answers[0][1].error == "no room"
 
 
 def test_the_controller_is_told_of_snapshots_that_are_durable(kept):
@@ -90,7 +88,7 @@ def test_the_controller_is_told_of_snapshots_that_are_durable(kept):
     kept.blob_writer.done()
     kept.collect()
     (report,) = kept.told
-    assert (report["type"], report["epoch"], report["units"].tolist()) == ("saved", 0, [0])
+    assert (type(report), report.epoch, report.units.tolist()) == (UnitsSaved, 0, [0])
 
 
 def test_of_several_orders_to_load_the_last_counts(kept):
@@ -106,7 +104,7 @@ def test_of_several_orders_to_load_the_last_counts(kept):
     assert kept.told == []
     kept.loaded()
     assert [loaded.order.load for loaded in kept.collect()] == [2]
-    assert [(report["type"], report["load"]) for report in kept.told] == [("loaded", 2)]
+    assert [(type(report), report.load) for report in kept.told] == [(StateLoaded, 2)]
 
 
 def test_rows_of_attempts_before_the_one_that_was_loaded_for_are_refused(kept):
@@ -141,10 +139,10 @@ def test_state_that_cannot_be_loaded_is_reported(kept):
     kept.collect()
     kept.loaded(error="damaged")
     assert kept.collect() == []
-    assert kept.told[0]["error"] == "damaged"
+    assert kept.told[0].error == "damaged"
     kept.load(2)
     kept.collect(code=object())
-    assert kept.told[1]["error"] == "the operator could not be loaded on this worker"
+    assert kept.told[1].error == "the operator could not be loaded on this worker"
 
 
 def test_units_taken_back_are_not_saved_from_here(kept):
@@ -177,8 +175,8 @@ def snapshots(kept):
 def test_units_of_a_snapshot_that_came_too_late_are_saved_again(kept):
     kept.rows((0, 1), 0)
     kept.rows((1, 1), 1, state=Sums(u0=5))
-    kept.checkpointer.unsaved({"region": "r", "evaluation": "query q", "units": np.array([0], np.int32), "epoch": 0})
-    kept.checkpointer.unsaved({"region": "r", "evaluation": "query over", "units": np.array([0], np.int32), "epoch": 0})
+    kept.checkpointer.unsaved(SaveAgain("r", "query q", 0, np.array([0], np.int32)))
+    kept.checkpointer.unsaved(SaveAgain("r", "query over", 0, np.array([0], np.int32)))
     kept.rows((4, 1), 1, state=Sums(u0=5, u1=7))
     assert snapshots(kept) == [(0, {0: 5}), (3, {0: 5})]
 
@@ -191,7 +189,7 @@ def test_units_are_saved_where_no_rows_come_any_more(kept):
     kept.checkpointer.idle("r", "query q", (1, 1), Sums(u0=1, u1=2), np.array([False, True, False, False]))
     kept.checkpointer.end("r", "query q", (1, 1), "feeder")
     assert snapshots(kept) == [(0, {0: 1})]
-    assert kept.answers[-1][1]["segments"] == 0
+    assert kept.answers[-1][1].segments == 0
     kept.checkpointer.drop("r", "query q")
     kept.checkpointer.idle("r", "query q", (2, 1), Sums(u0=1, u1=2), None)
     assert snapshots(kept) == [(0, {0: 1})]

@@ -4,20 +4,21 @@ import numpy as np
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import (
-    FeederJoined,
+from evenflow.control.events import FeederJoined, Heard, PeerLeft, Record, RegionOpened, Stop, TaskEnded, Tell, Tick
+from evenflow.model import SetWeights
+from evenflow.model.messages import (
+    ConnectionCounts,
+    Directory,
+    FeederRefused,
     FeederReport,
-    PeerLeft,
-    Record,
-    RegionOpened,
-    Stop,
-    TaskEnded,
-    Tell,
-    Tick,
-    WorkerJoined,
+    Prepare,
+    SetClock,
+    Shutdown,
+    Weights,
+    WorkerAddress,
+    WorkerHello,
     WorkerReport,
 )
-from evenflow.model import SetWeights
 from evenflow.policy import RoundRobin
 
 EMPTY = {"blocked_s": 0.0, "rows_sent": 0, "frames_sent": 0, "rows_done": 0, "frames_done": 0, "busy_s": 0.0}
@@ -50,7 +51,7 @@ def opened(time, region, balance=None):
 
 
 def worker(time, peer, number):
-    return WorkerJoined(time, peer, number, host="h", port=7000 + peer, pid=100 + peer)
+    return Heard(time, peer, WorkerHello(number, host="h", port=7000 + peer, pid=100 + peer))
 
 
 def feeder(time, peer, region="r"):
@@ -58,8 +59,8 @@ def feeder(time, peer, region="r"):
 
 
 def fed(time, peer, feeding_s=1.0, rows_out=0, resent=0, rerouted=0, **connections):
-    counts = {int(name[1:]): counts for name, counts in connections.items()}
-    return FeederReport(time, peer, feeding_s, rows_out, counts, resent, rerouted)
+    counts = {int(name[1:]): ConnectionCounts(**counts) for name, counts in connections.items()}
+    return Heard(time, peer, FeederReport(feeding_s, rows_out, counts, resent, rerouted))
 
 
 def controller(*events, workers=2, balance=None):
@@ -71,24 +72,23 @@ def controller(*events, workers=2, balance=None):
 
 
 def entry(number, peer, incarnation=1):
-    return {"id": number, "incarnation": incarnation, "host": "h", "port": 7000 + peer, "pid": 100 + peer}
+    return WorkerAddress(number, incarnation, "h", 100 + peer, 7000 + peer)
 
 
 def directory(*workers, costs=None, **weights):
-    named = {name[1:]: weight for name, weight in weights.items()}
-    return {"type": "directory", "workers": list(workers), "weights": named, "costs": costs or {}, "overhead": None}
+    return Directory(workers, {int(name[1:]): weight for name, weight in weights.items()}, costs or {})
 
 
-PREPARE = {"type": "prepare", "operators": ["op-r"]}
+PREPARE = Prepare(("op-r",))
 
 
 def stop(reason):
-    return {"type": "stop", "reason": reason}
+    return Shutdown(reason)
 
 
 def brief(instructions):
     """Instructions by their names: whom something is told, what is recorded."""
-    return [(i.peer, i.message["type"]) if isinstance(i, Tell) else i.event for i in instructions]
+    return [(i.peer, type(i.message).__name__) if isinstance(i, Tell) else i.event for i in instructions]
 
 
 def states(made):
@@ -113,7 +113,7 @@ def test_second_worker_shares_and_feeders_hear_of_it():
     made = controller(worker(0.0, 11, 0), feeder(1.0, 21))
     assert made.handle(worker(5.0, 12, 1)) == [
         Record(5.0, "worker-joined", {"worker": 1, "incarnation": 1, "host": "h", "pid": 112}),
-        Tell(12, {"type": "clock", "elapsed": 4.0}),
+        Tell(12, SetClock(4.0)),
         Tell(12, PREPARE),
         Tell(21, directory(entry(0, 11), entry(1, 12), w0=500, w1=500)),
     ]
@@ -140,7 +140,9 @@ def test_last_worker_leaves():
 
 
 def test_restart_is_a_new_incarnation():
-    made = controller(worker(0.0, 11, 0), WorkerReport(1.0, 11, rows=9, frames=3, busy_s=0.5), PeerLeft(2.0, 11, "x"))
+    made = controller(
+        worker(0.0, 11, 0), Heard(1.0, 11, WorkerReport(rows=9, frames=3, busy_s=0.5)), PeerLeft(2.0, 11, "x")
+    )
     assert made.handle(TaskEnded(3.0, 0, "exit 9")) == [Record(3.0, "task-ended", {"worker": 0, "reason": "exit 9"})]
     assert states(made) == ["starting", "starting"]
     made.handle(worker(4.0, 12, 0))
@@ -159,12 +161,12 @@ def test_newer_copy_replaces_the_older_one():
     assert made.handle(worker(5.0, 12, 0)) == [
         Tell(11, stop("replaced by a newer attempt")),
         Record(5.0, "worker-joined", {"worker": 0, "incarnation": 2, "host": "h", "pid": 112}),
-        Tell(12, {"type": "clock", "elapsed": 4.0}),
+        Tell(12, SetClock(4.0)),
         Tell(12, PREPARE),
         Tell(21, directory(entry(0, 12, incarnation=2), w0=1000)),
     ]
     # What the older one still says or does is nobody's business.
-    assert made.handle(WorkerReport(6.0, 11, rows=9, frames=1, busy_s=1.0)) == []
+    assert made.handle(Heard(6.0, 11, WorkerReport(rows=9, frames=1, busy_s=1.0))) == []
     assert made.handle(PeerLeft(6.0, 11, "closed")) == []
     assert made.workers(6.0)[0].rows == 0
     assert states(made)[0] == "live"
@@ -180,14 +182,14 @@ def test_newer_copy_replaces_the_older_one():
 )
 def test_worker_refused(before, event, reason):
     assert controller(*before).handle(event) == [
-        Record(1.0, "worker-refused", {"worker": event.worker, "reason": reason}),
+        Record(1.0, "worker-refused", {"worker": event.message.worker, "reason": reason}),
         Tell(11, stop(reason)),
     ]
 
 
 def test_heartbeat():
     made = controller(worker(0.0, 11, 0))
-    assert made.handle(WorkerReport(4.0, 11, rows=10, frames=2, busy_s=0.5)) == []
+    assert made.handle(Heard(4.0, 11, WorkerReport(rows=10, frames=2, busy_s=0.5))) == []
     status = made.workers(now=7.0)[0]
     assert (status.rows, status.frames, status.busy_s, status.heard_s) == (10, 2, 0.5, 3.0)
     assert made.workers(now=7.0)[1].heard_s == 0.0
@@ -195,7 +197,12 @@ def test_heartbeat():
 
 def test_strangers_leave_no_trace():
     made = controller(worker(0.0, 11, 0))
-    events = [WorkerReport(1.0, 99, 1, 1, 1.0), fed(1.0, 99, w0={"rows_sent": 5}), PeerLeft(1.0, 99, "x"), Tick(2.0)]
+    events = [
+        Heard(1.0, 99, WorkerReport(1, 1, 1.0)),
+        fed(1.0, 99, w0={"rows_sent": 5}),
+        PeerLeft(1.0, 99, "x"),
+        Tick(2.0),
+    ]
     assert [made.handle(event) for event in events] == [[], [], [], []]
 
 
@@ -207,8 +214,8 @@ def test_feeder_joins():
     joined = {"region": "r", "partition": 3, "attempt": 1, "query": "q", "epoch": 9}
     told = directory(entry(0, 11), entry(1, 12), w0=500, w1=500)
     assert made.handle(feeder(5.0, 21)) == [
-        Tell(11, {"type": "clock", "elapsed": 0.0}),
-        Tell(12, {"type": "clock", "elapsed": 0.0}),
+        Tell(11, SetClock(0.0)),
+        Tell(12, SetClock(0.0)),
         Record(5.0, "feeder-joined", joined),
         Tell(21, told),
     ]
@@ -226,7 +233,7 @@ def test_feeder_joins():
 def test_feeder_refused(before, region, reason):
     assert controller(*before).handle(feeder(1.0, 21, region)) == [
         Record(1.0, "feeder-refused", {"region": region, "reason": reason}),
-        Tell(21, {"type": "refused", "reason": reason}),
+        Tell(21, FeederRefused(reason)),
     ]
 
 
@@ -239,17 +246,18 @@ def test_later_feeders_start_from_what_a_row_cost_last():
         fed(2.0, 21, w0={"rows_done": 40, "busy_s": 0.2}, w1={"rows_done": 0, "busy_s": 0.0}),
         PeerLeft(3.0, 21, "done"),
     )
-    assert made.handle(feeder(4.0, 22))[-1].message["costs"] == {"0": 0.005, "1": 0.5}
+    assert made.handle(feeder(4.0, 22))[-1].message.costs == {0: 0.005, 1: 0.5}
     made.handle(worker(5.0, 13, 0))  # another process: who knows how fast
-    assert made.handle(feeder(6.0, 23))[-1].message["costs"] == {"1": 0.5}
+    assert made.handle(feeder(6.0, 23))[-1].message.costs == {1: 0.5}
 
 
 def test_what_a_call_costs_beside_its_rows():
     made = controller(worker(0.0, 11, 0), feeder(0.0, 21), workers=1)
-    made.handle(FeederReport(1.0, 21, 1.0, 0, {0: {"rows_done": 10, "frames_done": 2, "busy_s": 3.0}}, overhead=5.0))
-    made.handle(FeederReport(2.0, 21, 1.0, 0, {0: {"rows_done": 10, "frames_done": 2, "busy_s": 3.0}}, overhead=None))
+    counts = {0: ConnectionCounts(rows_done=10, frames_done=2, busy_s=3.0)}
+    made.handle(Heard(1.0, 21, FeederReport(1.0, 0, counts, overhead=5.0)))
+    made.handle(Heard(2.0, 21, FeederReport(1.0, 0, counts, overhead=None)))
     told = made.handle(feeder(3.0, 22))[-1].message
-    assert (told["overhead"], told["costs"]) == (5.0, {"0": 3.0 / (10 + 2 * 5.0)})
+    assert (told.overhead, told.costs) == (5.0, {0: 3.0 / (10 + 2 * 5.0)})
 
 
 def test_two_regions_never_share_a_name():
@@ -261,11 +269,11 @@ def test_region_opened_later_knows_the_workers():
     made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1))
     assert made.handle(opened(3.0, "late")) == [
         Record(3.0, "region-opened", {"region": "late", "balance": "round-robin", "splitting": "block"}),
-        Tell(11, {"type": "prepare", "operators": ["op-late"]}),
-        Tell(12, {"type": "prepare", "operators": ["op-late"]}),
+        Tell(11, Prepare(("op-late",))),
+        Tell(12, Prepare(("op-late",))),
     ]
     assert made.region("late").weights == {0: 500, 1: 500}
-    assert made.handle(worker(4.0, 13, 1))[2] == Tell(13, {"type": "prepare", "operators": ["op-r", "op-late"]})
+    assert made.handle(worker(4.0, 13, 1))[2] == Tell(13, Prepare(("op-r", "op-late")))
 
 
 # -- reports, samples, decisions
@@ -358,8 +366,8 @@ def test_weights_go_down_to_every_feeder_of_the_region():
     told = made.handle(Tick(2.0))
     assert told[1:] == [
         Record(2.0, "weights", fields),
-        Tell(21, {"type": "weights", "weights": {"0": 900, "1": 100}}),
-        Tell(22, {"type": "weights", "weights": {"0": 900, "1": 100}}),
+        Tell(21, Weights({0: 900, 1: 100})),
+        Tell(22, Weights({0: 900, 1: 100})),
     ]
     assert [c.weight for c in made.region("r").snapshot(3.0).connections] == [900, 100]
 
@@ -388,8 +396,8 @@ def test_weights_refused(wanted, why):
 def test_weights_may_be_numpys_numbers():
     balance = Scripted([], [], weigh(w0=np.int64(250), w1=np.float64(750)))
     made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1), feeder(0.0, 21), fed(1.0, 21), balance=balance)
-    told = made.handle(Tick(2.0))[-1].message["weights"]
-    assert told == {"0": 250, "1": 750}
+    told = made.handle(Tick(2.0))[-1].message.weights
+    assert told == {0: 250, 1: 750}
     assert [type(weight) for weight in told.values()] == [int, int]
 
 
@@ -398,7 +406,7 @@ def test_refusing_one_move_does_not_refuse_the_next():
     made = controller(
         worker(0.0, 11, 0), worker(0.0, 12, 1), feeder(0.0, 21), fed(1.0, 21), balance=Scripted([], [], moves)
     )
-    assert brief(made.handle(Tick(2.0))) == ["sample", "weights-refused", "weights", (21, "weights")]
+    assert brief(made.handle(Tick(2.0))) == ["sample", "weights-refused", "weights", (21, "Weights")]
 
 
 def test_balance_that_raises_costs_its_region_a_round_and_nobody_else():
@@ -409,7 +417,7 @@ def test_balance_that_raises_costs_its_region_a_round_and_nobody_else():
         made.handle(feeder(0.0, peer, region))
         made.handle(fed(1.0, peer))
     told = made.handle(Tick(2.0))
-    assert brief(told) == ["sample", "balance-failed", "sample", "weights", (22, "weights")]
+    assert brief(told) == ["sample", "balance-failed", "sample", "weights", (22, "Weights")]
     assert told[1].fields == {"region": "r", "balance": "scripted", "error": "ZeroDivisionError: no feeding"}
     assert made.region("r").weights == {0: 500, 1: 500}
 
@@ -418,8 +426,8 @@ def test_balance_is_asked_when_workers_change():
     balance = Scripted([], weigh(w0=300, w1=700))
     made = controller(worker(0.0, 11, 0), feeder(0.0, 21), balance=balance)
     told = made.handle(worker(1.0, 12, 1))
-    assert brief(told) == ["worker-joined", (12, "clock"), (12, "prepare"), "weights", (21, "directory")]
-    assert told[-1].message["weights"] == {"0": 300, "1": 700}
+    assert brief(told) == ["worker-joined", (12, "SetClock"), (12, "Prepare"), "weights", (21, "Directory")]
+    assert told[-1].message.weights == {0: 300, 1: 700}
     assert [len(snapshot.connections) for snapshot in balance.seen] == [1, 2]
 
 
@@ -430,7 +438,7 @@ def test_stop():
     made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1), feeder(0.0, 21))
     assert made.handle(Stop(9.0)) == [
         Record(9.0, "cluster-stopping", {}),
-        Tell(21, {"type": "refused", "reason": "the cluster is stopping"}),
+        Tell(21, FeederRefused("the cluster is stopping")),
         Tell(11, stop("the cluster is stopping")),
         Tell(12, stop("the cluster is stopping")),
     ]

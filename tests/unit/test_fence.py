@@ -12,6 +12,7 @@ from evenflow.control.controller import Controller
 from evenflow.control.events import CheckpointTaken, FeederJoined, Record, RegionOpened, Save, StageFacts, Tell
 from evenflow.errors import BlobMissing, StoreError, StoreInUse
 from evenflow.model.checkpoint import Base, BatchLog
+from evenflow.model.messages import EvaluationLost
 from evenflow.policy import Hash
 from evenflow.runtime.driver import checkpoint as vault_module
 from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
@@ -325,6 +326,6 @@ def test_queries_of_a_cluster_that_lost_its_checkpoint_end():
     controller.handle(feeder)
     said = controller.handle(CheckpointTaken(1.0, "taken by B"))
     assert Record(1.0, "checkpoint-taken", {"why": "taken by B"}) in said
-    assert Tell(5, {"type": "lost", "reason": "taken by B"}) in said
+    assert Tell(5, EvaluationLost("taken by B")) in said
     again = controller.handle(FeederJoined(2.0, 6, "r", query="q", stage="2", run="2"))
-    assert Tell(6, {"type": "lost", "reason": "taken by B"}) in again
+    assert Tell(6, EvaluationLost("taken by B")) in again

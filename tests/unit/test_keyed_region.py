@@ -3,23 +3,22 @@
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import (
+from evenflow.control.events import FeederJoined, Heard, MoveAsked, PeerLeft, RegionOpened, Tell, Tick, Warn
+from evenflow.control.movement import PATIENCE_S
+from evenflow.model import MoveUnits
+from evenflow.model.messages import (
+    AbandonMoves,
+    EvaluationLost,
     FeederBegan,
     FeederDraining,
     FeederEnded,
     FeederFailed,
-    FeederJoined,
-    MoveAsked,
+    ForgetEvaluation,
+    KeyedDirectory,
     MoveReport,
-    PeerLeft,
-    RegionOpened,
-    Tell,
-    Tick,
-    Warn,
-    WorkerJoined,
+    ReleaseUnits,
+    WorkerHello,
 )
-from evenflow.control.movement import PATIENCE_S
-from evenflow.model import MoveUnits
 from evenflow.policy import Hash
 from evenflow.policy.keyed.dlb import DlbH
 
@@ -42,7 +41,7 @@ class Scene:
             (self.told if isinstance(each, Tell) else self.events).append(each)
 
     def join(self, worker, incarnation=1):
-        self.do(WorkerJoined(0.0, 10 * incarnation + worker, worker, "h", 1, 1, transfer_port=900 + worker))
+        self.do(Heard(0.0, 10 * incarnation + worker, WorkerHello(worker, "h", 1, 1, transfer_port=900 + worker)))
 
     def lose(self, peer):
         self.do(PeerLeft(0.0, peer, "killed"))
@@ -50,16 +49,16 @@ class Scene:
     def feeder(self, peer, stage="1", partition=0, begin=True):
         self.do(FeederJoined(0.0, peer, "r", partition, stage=stage))
         if begin:
-            self.do(FeederBegan(0.0, peer, partition))
+            self.do(Heard(0.0, peer, FeederBegan(partition)))
 
     def move(self, units, source, target):
         self.do(MoveAsked(0.0, MoveUnits("r", tuple(units), source, target)))
 
     def report(self, worker, outcome, move=1):
-        self.do(MoveReport(0.0, 10 + worker, "r", move, outcome))
+        self.do(Heard(0.0, 10 + worker, MoveReport("r", move, outcome)))
 
     def heard(self, peer, kind):
-        return [each.message for each in self.told if each.peer == peer and each.message["type"] == kind]
+        return [each.message for each in self.told if each.peer == peer and isinstance(each.message, kind)]
 
     @property
     def region(self):
@@ -73,7 +72,7 @@ class Scene:
 def test_units_are_dealt_out_when_the_first_rows_come():
     scene = Scene()
     scene.feeder(100)
-    assert scene.heard(100, "directory")[-1]["owners"].tolist() == [0, 1, 2, 0, 1, 2]
+    assert scene.heard(100, KeyedDirectory)[-1].owners.tolist() == [0, 1, 2, 0, 1, 2]
 
 
 def test_a_feeder_that_came_before_the_workers_learns_who_owns_what():
@@ -84,10 +83,10 @@ def test_a_feeder_that_came_before_the_workers_learns_who_owns_what():
         scene.join(worker)
     scene.lose(11)
     scene.join(0)
-    told = [message for message in scene.heard(100, "directory") if message["workers"]]
-    assert set(told[0]["owners"].tolist()) <= {1, 2}
-    if not scene.heard(100, "lost"):
-        assert told[0]["owners"].tolist() == scene.owners
+    told = [message for message in scene.heard(100, KeyedDirectory) if message.workers]
+    assert set(told[0].owners.tolist()) <= {1, 2}
+    if not scene.heard(100, EvaluationLost):
+        assert told[0].owners.tolist() == scene.owners
 
 
 def test_nothing_is_dealt_anew_while_it_is_moving():
@@ -98,7 +97,7 @@ def test_nothing_is_dealt_anew_while_it_is_moving():
     scene.report(0, "undelivered")
     scene.report(1, "discarded")
     scene.report(0, "restored")
-    assert scene.heard(100, "release")[-1]["worker"] == scene.owners[2] == 0
+    assert scene.heard(100, ReleaseUnits)[-1].worker == scene.owners[2] == 0
 
 
 def test_a_lost_source_ends_its_movements_even_if_nobody_feeds():
@@ -114,7 +113,7 @@ def test_movements_that_are_given_up_have_an_end_in_the_log_and_at_the_workers()
     scene.move([0], 0, 1)
     scene.lose(12)
     assert [each.fields["move"] for each in scene.events if each.event in ("moved", "move-undone")] == [1]
-    assert all(any(1 in message["moves"] for message in scene.heard(peer, "abandon")) for peer in (10, 11))
+    assert all(any(1 in message.moves for message in scene.heard(peer, AbandonMoves)) for peer in (10, 11))
 
 
 def test_a_feeder_whose_evaluation_is_over_may_begin_with_no_worker_there():
@@ -122,18 +121,18 @@ def test_a_feeder_whose_evaluation_is_over_may_begin_with_no_worker_there():
     scene.feeder(100)
     scene.feeder(101, partition=1, begin=False)
     scene.lose(10)
-    scene.do(FeederBegan(0.0, 101, 0))
-    assert scene.heard(101, "lost")
+    scene.do(Heard(0.0, 101, FeederBegan(0)))
+    assert scene.heard(101, EvaluationLost)
 
 
 def test_a_refused_feeder_leaves_nothing():
     scene = Scene()
     scene.feeder(100)
-    scene.do(FeederEnded(0.0, 100))
+    scene.do(Heard(0.0, 100, FeederEnded()))
     scene.do(PeerLeft(0.0, 100, "done"))
     scene.feeder(101)
-    assert scene.heard(101, "lost")
-    scene.do(FeederEnded(0.0, 101))
+    assert scene.heard(101, EvaluationLost)
+    scene.do(Heard(0.0, 101, FeederEnded()))
     scene.do(PeerLeft(0.0, 101, "done"))
     assert not scene.controller._ended
     assert not scene.controller._feeders
@@ -143,10 +142,10 @@ def test_a_feeder_whose_evaluation_ended_while_it_waited_for_workers_hears_no_mo
     scene = Scene(workers=0)
     scene.feeder(100)
     scene.feeder(101, partition=1)
-    scene.do(FeederFailed(0.0, 101, "on purpose"))
+    scene.do(Heard(0.0, 101, FeederFailed("on purpose")))
     scene.join(0)
     scene.do(Tick(1.0))
-    assert [each.message["type"] for each in scene.told if each.peer == 100] == ["lost"]
+    assert [type(each.message) for each in scene.told if each.peer == 100] == [EvaluationLost]
 
 
 def test_losing_a_worker_costs_every_evaluation():
@@ -154,8 +153,8 @@ def test_losing_a_worker_costs_every_evaluation():
     scene.feeder(100, stage="1")
     scene.feeder(101, stage="2")
     scene.lose(11)
-    assert [len(scene.heard(peer, "lost")) for peer in (100, 101)] == [1, 1]
-    assert [message["evaluation"] for message in scene.heard(10, "forget")] == ["stage 1", "stage 2"]
+    assert [len(scene.heard(peer, EvaluationLost)) for peer in (100, 101)] == [1, 1]
+    assert [message.evaluation for message in scene.heard(10, ForgetEvaluation)] == ["stage 1", "stage 2"]
     assert set(scene.owners) == {0, 2}
 
 
@@ -166,9 +165,9 @@ def test_workers_that_do_not_answer_cost_the_state(silent):
     scene.move([0], 0, 1)
     scene.do(Tick(PATIENCE_S))
     if silent == "source":
-        scene.do(MoveReport(PATIENCE_S, 11, "r", 1, "discarded"))
+        scene.do(Heard(PATIENCE_S, 11, MoveReport("r", 1, "discarded")))
     scene.do(Tick(2 * PATIENCE_S))
-    assert "could be neither moved nor taken back" in scene.heard(100, "lost")[0]["reason"]
+    assert "could be neither moved nor taken back" in scene.heard(100, EvaluationLost)[0].reason
     assert scene.region.movements.moving == 0
 
 
@@ -180,7 +179,7 @@ def test_who_goes_by_arrivals_is_asked_until_all_rows_are_through(monkeypatch, b
     scene.region.balance = balance()
     scene.feeder(100)
     scene.region.decide(1.0)
-    scene.do(FeederDraining(1.5, 100))
+    scene.do(Heard(1.5, 100, FeederDraining()))
     scene.region.decide(2.0)
     assert len(times) == asked
 
@@ -198,7 +197,7 @@ def test_rows_that_meet_in_the_order_of_arrival_are_warned_of_once(batches, warn
     scene.do(RegionOpened(0.0, "s", "op", Hash(), UNITS, order_warning="order_by= is the remedy"))
     for peer, (stage, partition) in enumerate(batches, 100):
         scene.do(FeederJoined(0.0, peer, "s", partition, stage=stage))
-        scene.do(FeederBegan(0.0, peer, partition))
+        scene.do(Heard(0.0, peer, FeederBegan(partition)))
     assert [each for each in scene.events if isinstance(each, Warn)] == [Warn("order_by= is the remedy")] * warned
 
 

@@ -6,29 +6,36 @@ import pytest
 from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, MARKERS_S, PATIENCE_S, batches
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits
+from evenflow.model.messages import PausedUnits, PauseUnits, SendUnits, WorkerHello
 from evenflow.model.tickets import ticket
 from tests.support.movements import FEEDERS, ask, brief, move, movements
 
-BEGUN = [("move", 1), (21, "pause", 1), (22, "pause", 1), (10, "move", 1)]
+BEGUN = [("move", 1), (21, "PauseUnits", 1), (22, "PauseUnits", 1), (10, "SendUnits", 1)]
 
 
 def test_a_move_pauses_and_moves():
     moves = movements()
     told = list(moves.ask(0.0, move([0, 1], 0, 2), {}, FEEDERS))
     assert brief(told) == BEGUN
-    assert dict(told[1].message) == {"type": "pause", "move": 1, "region": "r", "units": [0, 1], "source": 0}
-    wanted = {"target": 2, "host": "h2", "port": 902, "feeders": FEEDERS, "units": [0, 1]}
-    assert wanted.items() <= told[3].message.items()
+    assert told[1].message == PauseUnits(1, "r", (0, 1), 0)
+    announced = ticket("", 1, "r", 0, [0, 1], [])
+    assert told[3].message == SendUnits(1, "r", (0, 1), 0, 2, "h2", 902, (21, 22), (), announced)
     assert moves.moving == 2
-    assert moves.paused() == [{"move": 1, "units": [0, 1]}]
+    assert moves.paused() == (PausedUnits(1, (0, 1)),)
 
 
 def test_installed_flips_the_table_and_releases():
     moves = movements()
     ask(moves, [0, 1], 0, 2)
     told = list(moves.installed(0.5, 1, 2, 1000, [*FEEDERS, 23]))
-    assert brief(told) == [(21, "release", 1), (22, "release", 1), (23, "release", 1), (10, "moved", 1), ("moved", 1)]
-    assert told[0].message["worker"] == 2
+    assert brief(told) == [
+        (21, "ReleaseUnits", 1),
+        (22, "ReleaseUnits", 1),
+        (23, "ReleaseUnits", 1),
+        (10, "UnitsMoved", 1),
+        ("moved", 1),
+    ]
+    assert told[0].message.worker == 2
     assert moves.table.owners.tolist() == [2, 2, 1, 1, 2, 2]
     assert moves.table.version == 1
     assert (moves.moving, moves.moved, moves.bytes_moved, moves.pause_s) == (0, 2, 1000, 1.0)
@@ -64,9 +71,16 @@ def test_one_movement_at_a_time_from_each_source():
     moves = movements()
     ask(moves, [0], 0, 1)
     assert ask(moves, [1], 0, 2) == []
-    assert ask(moves, [2], 1, 0) == [("move", 2), (21, "pause", 2), (22, "pause", 2), (11, "move", 2)]
+    assert ask(moves, [2], 1, 0) == [("move", 2), (21, "PauseUnits", 2), (22, "PauseUnits", 2), (11, "SendUnits", 2)]
     told = brief(moves.installed(1.0, 1, 1, 0, [21]))
-    assert told == [(21, "release", 1), (10, "moved", 1), ("moved", 1), ("move", 3), (21, "pause", 3), (10, "move", 3)]
+    assert told == [
+        (21, "ReleaseUnits", 1),
+        (10, "UnitsMoved", 1),
+        ("moved", 1),
+        ("move", 3),
+        (21, "PauseUnits", 3),
+        (10, "SendUnits", 3),
+    ]
 
 
 def test_many_units_go_in_batches():
@@ -81,10 +95,10 @@ def test_many_units_go_in_batches():
 def test_a_lost_target_makes_the_source_restore():
     moves = movements()
     ask(moves, [0], 0, 2)
-    assert brief(moves.worker_lost(1.0, 2)) == [(10, "restore", 1)]
+    assert brief(moves.worker_lost(1.0, 2)) == [(10, "RestoreUnits", 1)]
     undone = list(moves.restored(1.1, 1, 0, FEEDERS))
-    assert brief(undone) == [(21, "release", 1), (22, "release", 1), ("move-undone", 1)]
-    assert undone[0].message["worker"] == 0
+    assert brief(undone) == [(21, "ReleaseUnits", 1), (22, "ReleaseUnits", 1), ("move-undone", 1)]
+    assert undone[0].message.worker == 0
     assert undone[-1].fields["why"] == "worker 2 was lost"
     assert moves.table.version == 0
     assert moves.moving == 0
@@ -95,7 +109,7 @@ def test_what_was_queued_for_a_lost_target_is_forgotten():
     ask(moves, [0], 0, 1)
     ask(moves, [1], 0, 2)
     assert brief(moves.worker_lost(1.0, 2)) == []
-    assert brief(moves.installed(2.0, 1, 1, 0, [])) == [(10, "moved", 1), ("moved", 1)]
+    assert brief(moves.installed(2.0, 1, 1, 0, [])) == [(10, "UnitsMoved", 1), ("moved", 1)]
     assert moves.moving == 0
 
 
@@ -104,10 +118,10 @@ def test_too_long_is_discarded_and_then_restored():
     ask(moves, [0], 0, 2)
     moves.quiet(0.0, 1, 0)
     assert brief(moves.tick(PATIENCE_S - 0.1)) == []
-    assert brief(moves.tick(PATIENCE_S)) == [(12, "discard", 1)]
+    assert brief(moves.tick(PATIENCE_S)) == [(12, "DiscardUnits", 1)]
     assert brief(moves.tick(PATIENCE_S + 1)) == []
-    assert brief(moves.discarded(PATIENCE_S + 1, 1, 2)) == [(10, "restore", 1)]
-    assert brief(moves.restored(PATIENCE_S + 2, 1, 0, [21])) == [(21, "release", 1), ("move-undone", 1)]
+    assert brief(moves.discarded(PATIENCE_S + 1, 1, 2)) == [(10, "RestoreUnits", 1)]
+    assert brief(moves.restored(PATIENCE_S + 2, 1, 0, [21])) == [(21, "ReleaseUnits", 1), ("move-undone", 1)]
 
 
 def test_feeders_that_send_no_marker_are_not_waited_for_long():
@@ -115,8 +129,8 @@ def test_feeders_that_send_no_marker_are_not_waited_for_long():
     ask(moves, [0], 0, 2)
     moves.quiet(1.0, 1, 2)  # the target has no say in this
     assert brief(moves.tick(MARKERS_S - 0.1)) == []
-    assert brief(moves.tick(MARKERS_S)) == [(12, "discard", 1)]
-    assert brief(moves.discarded(MARKERS_S, 1, 2)) == [(10, "restore", 1)]
+    assert brief(moves.tick(MARKERS_S)) == [(12, "DiscardUnits", 1)]
+    assert brief(moves.discarded(MARKERS_S, 1, 2)) == [(10, "RestoreUnits", 1)]
     undone = list(moves.restored(MARKERS_S, 1, 0, []))
     assert undone[-1].fields["why"] == "some of feeders [21, 22] did not answer within 2 s"
 
@@ -135,14 +149,14 @@ def test_the_target_dies_while_it_is_to_discard():
     ask(moves, [0], 0, 2)
     moves.quiet(0.0, 1, 0)
     list(moves.tick(PATIENCE_S))
-    assert brief(moves.worker_lost(31.0, 2)) == [(10, "restore", 1)]
+    assert brief(moves.worker_lost(31.0, 2)) == [(10, "RestoreUnits", 1)]
     assert list(moves.restored(32.0, 1, 0, []))[-1].fields["why"] == f"not done within {PATIENCE_S:g} s"
 
 
 def test_a_failure_is_taken_back_and_a_final_one_stops_all_moves():
     moves = movements()
     ask(moves, [0], 0, 2)
-    assert brief(moves.failed(1.0, 1, 0, "it cannot be pickled", final=True)) == [(12, "discard", 1)]
+    assert brief(moves.failed(1.0, 1, 0, "it cannot be pickled", final=True)) == [(12, "DiscardUnits", 1)]
     list(moves.discarded(1.0, 1, 2))
     list(moves.restored(1.0, 1, 0, []))
     refused = list(moves.ask(2.0, move([0], 0, 2), {}, []))
@@ -155,7 +169,7 @@ def test_a_failure_on_the_way_does_not_stop_other_moves():
     list(moves.failed(1.0, 1, 0, "connection refused", final=False))
     list(moves.discarded(1.0, 1, 2))
     list(moves.restored(1.0, 1, 0, []))
-    assert ask(moves, [0], 0, 2, feeders=[]) == [("move", 2), (10, "move", 2)]
+    assert ask(moves, [0], 0, 2, feeders=[]) == [("move", 2), (10, "SendUnits", 2)]
 
 
 def test_late_replies_are_dropped():
@@ -184,7 +198,7 @@ def test_late_replies_are_dropped():
 def test_nobody_waits_for_a_feeder_that_left():
     moves = movements()
     ask(moves, [0], 0, 2)
-    assert brief(moves.feeder_left(22)) == [(10, "feeder-gone", 1)]
+    assert brief(moves.feeder_left(22)) == [(10, "FeederGone", 1)]
     assert brief(moves.feeder_left(22)) == []
     assert brief(moves.feeder_left(99)) == []
 
@@ -192,17 +206,17 @@ def test_nobody_waits_for_a_feeder_that_left():
 def test_regions_number_their_movements_apart():
     """A worker knows movements by their number alone: two regions must not use one."""
     from evenflow.control.controller import Controller
-    from evenflow.control.events import MoveAsked, RegionOpened, WorkerJoined
+    from evenflow.control.events import Heard, MoveAsked, RegionOpened
     from evenflow.policy import Hash
 
     controller = Controller(2)
     for worker in range(2):
-        controller.handle(WorkerJoined(0.0, 10 + worker, worker, "h", 1, 1, transfer_port=900 + worker))
+        controller.handle(Heard(0.0, 10 + worker, WorkerHello(worker, "h", 1, 1, transfer_port=900 + worker)))
     numbers = []
     for region in ("a", "b"):
         controller.handle(RegionOpened(0.0, region, "op", Hash(), 4))
         told = controller.handle(MoveAsked(1.0, MoveUnits(region, (0,), 0, 1)))
-        numbers += [each.message["move"] for each in told if getattr(each, "message", {}).get("type") == "move"]
+        numbers += [each.message.move for each in told if isinstance(getattr(each, "message", None), SendUnits)]
     assert len(set(numbers)) == 2
 
 
@@ -211,7 +225,7 @@ def test_a_ticket_is_for_one_target_and_one_movement():
     moves = movements()
     moves.sites[2] = Site(12, "h2", 902, key="the target's")
     told = list(moves.ask(0.0, MoveUnits("r", (np.int64(1), np.int64(0)), np.int64(0), np.int64(2), ""), {}, []))
-    given = told[-1].message["ticket"]
+    given = told[-1].message.ticket
     assert given == ticket("the target's", 1, "r", 0, [0, 1], [])
     others = [("another's", 1, "r", 0, [0, 1], []), ("the target's", 2, "r", 0, [0, 1], [])]
     others += [("the target's", 1, "s", 0, [0, 1], []), ("the target's", 1, "r", 1, [0, 1], [])]

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from evenflow.model.messages import ConnectionCounts
 from evenflow.runtime.feeder.link import Link
 from evenflow.runtime.feeder.routes import DEPTH, ROUTES, WINDOW
 from evenflow.runtime.wire.channel import Meter
@@ -158,11 +159,8 @@ def test_news_are_differences():
     link.sent(1, rows=5)
     assert link.answered(0, seconds=0.5) == 10
     link.channel.meter.block(1.0)
-    news = {"blocked_s": 1.0, "rows_sent": 15, "frames_sent": 2, "rows_done": 10, "frames_done": 1, "busy_s": 0.5}
-    news["incarnation"] = 1
-    assert link.news(2.0) == news
+    assert link.news(2.0) == ConnectionCounts(1.0, 15, 2, 10, 1, 0.5, incarnation=1)
     link.answered(1, seconds=0.25)
-    quiet = dict.fromkeys(news, 0) | {"incarnation": 1}
-    assert link.news(4.0) == quiet | {"blocked_s": 2.0, "rows_done": 5, "frames_done": 1, "busy_s": 0.25}
-    assert link.news(4.0) == quiet
+    assert link.news(4.0) == ConnectionCounts(2.0, 0, 0, 5, 1, 0.25, incarnation=1)
+    assert link.news(4.0) == ConnectionCounts(incarnation=1)
     assert str(link) == "worker 0 (pid 0, here)"

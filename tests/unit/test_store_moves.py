@@ -5,11 +5,11 @@ import queue
 import pytest
 
 from evenflow.control.movement import PATIENCE_S
-from evenflow.model.tickets import ticket
+from evenflow.model.messages import AbandonMoves, DiscardUnits, FetchUnits, RestoreUnits, UnitsMoved
 from evenflow.runtime.worker.direct_transfer import Parcel, Undelivered
 from evenflow.runtime.worker.store_transfer import Stored, StoreTransfer, Unfetched
 from tests.support.keyed_rig import Nth
-from tests.support.keyed_site import KEY, Site
+from tests.support.keyed_site import Site
 from tests.support.movements import FEEDERS, ask, brief, move, movements
 from tests.support.state_memory import Memory
 
@@ -22,15 +22,15 @@ def by_store():
 
 def test_the_source_is_told_to_use_the_store():
     told = list(by_store().ask(0.0, move([0], 0, 2), {}, FEEDERS))
-    assert told[-1].message["store"] is True
-    assert "store" not in list(movements().ask(0.0, move([0], 0, 2), {}, FEEDERS))[-1].message
+    assert told[-1].message.store is True
+    assert not list(movements().ask(0.0, move([0], 0, 2), {}, FEEDERS))[-1].message.store
 
 
 def test_the_target_fetches_what_is_stored():
     moves = by_store()
     ask(moves, [0], 0, 2)
     moves.quiet(1.0, 1, 0)
-    assert brief(moves.stored(5.0, 1, 0)) == [(12, "fetch", 1)]
+    assert brief(moves.stored(5.0, 1, 0)) == [(12, "FetchUnits", 1)]
     assert moves.under_way[1].deadline == 5.0 + PATIENCE_S
     assert brief(moves.installed(6.0, 1, 2, 10, FEEDERS))[-1] == ("moved", 1)
 
@@ -39,9 +39,9 @@ def test_what_is_stored_too_late_is_not_fetched():
     moves = by_store()
     ask(moves, [0], 0, 2)
     assert brief(moves.stored(1.0, 1, 1)) == []
-    assert brief(moves.failed(1.0, 1, 0, "the store is full", False)) == [(12, "discard", 1)]
+    assert brief(moves.failed(1.0, 1, 0, "the store is full", False)) == [(12, "DiscardUnits", 1)]
     assert brief(moves.stored(2.0, 1, 0)) == []
-    assert brief(moves.discarded(3.0, 1, 2)) == [(10, "restore", 1)]
+    assert brief(moves.discarded(3.0, 1, 2)) == [(10, "RestoreUnits", 1)]
     assert brief(moves.restored(4.0, 1, 0, FEEDERS))[-1] == ("move-undone", 1)
     assert brief(moves.stored(5.0, 1, 0)) == []
 
@@ -50,7 +50,7 @@ def test_the_target_cannot_fetch():
     moves = by_store()
     ask(moves, [0], 0, 2)
     list(moves.stored(1.0, 1, 0))
-    assert brief(moves.failed(2.0, 1, 2, "the store is gone", False)) == [(12, "discard", 1)]
+    assert brief(moves.failed(2.0, 1, 2, "the store is gone", False)) == [(12, "DiscardUnits", 1)]
 
 
 class Transfers(StoreTransfer):
@@ -80,9 +80,7 @@ def sites(store):
 
 
 def leave(source, move, units):
-    to = {"host": "h", "port": 1, "feeders": [], "evaluations": ["query q"], "store": True, "source": 0}
-    to["ticket"] = ticket(KEY, move, "r", 0, units, ["query q"])
-    source.say("move", move, units=units, target=1, **to)
+    source.move(move, units, store=True)
     source.host.collect()
 
 
@@ -93,34 +91,34 @@ def test_units_go_over(sites, store):
     assert source.outcomes() == [(1, "stored")]
     assert not source.courier.sent
     assert [name for name, _ in store.names()] == ["evenflow.moves/r/c.1"]
-    target.say("fetch", 1)
+    target.say(FetchUnits(1, "r"))
     target.host.collect()
     assert target.outcomes() == [(1, "installed")]
     assert target.feed(1) == [3]
-    source.say("moved", 1)
+    source.say(UnitsMoved(1))
     assert not store.names()
 
 
-@pytest.mark.parametrize("how", ["restore", "abandon"])
+@pytest.mark.parametrize("how", [RestoreUnits(1, "r"), AbandonMoves("r", (1,))], ids=["restore", "abandon"])
 def test_what_was_stored_for_nothing_goes(sites, store, how):
     source, target = sites
     source.feed(1)
     leave(source, 1, [1])
-    source.say(how, 1, moves=[1])
+    source.say(how)
     assert not store.names()
-    assert how == "abandon" or source.feed(1) == [2]
-    target.say("fetch", 1)
+    assert isinstance(how, AbandonMoves) or source.feed(1) == [2]
+    target.say(FetchUnits(1, "r"))
     target.host.collect()
     assert target.outcomes() == [(1, "undelivered")]
-    assert "there is no blob" in target.told[-1]["reason"]
+    assert "there is no blob" in target.told[-1].reason
 
 
 def test_what_was_discarded_is_not_fetched(sites):
     source, target = sites
     source.feed(1)
     leave(source, 1, [1])
-    target.say("discard", 1)
-    target.say("fetch", 1)
+    target.say(DiscardUnits(1, "r"))
+    target.say(FetchUnits(1, "r"))
     target.host.collect()
     assert target.outcomes() == [(1, "discarded")]
 
@@ -142,10 +140,10 @@ def test_a_damaged_blob_is_not_taken(sites, store):
     content = store.get(name)
     content[-70] ^= 1
     store.put(name, [content])
-    target.say("fetch", 1)
+    target.say(FetchUnits(1, "r"))
     target.host.collect()
     assert target.outcomes() == [(1, "undelivered")]
-    assert "damaged" in target.told[-1]["reason"]
+    assert "damaged" in target.told[-1].reason
 
 
 def test_parts_come_back_as_they_were(store):

@@ -9,27 +9,34 @@ import pytest
 from evenflow.control.controller import Controller
 from evenflow.control.events import (
     Cancel,
-    FeederBegan,
-    FeederEnded,
-    FeederFailed,
     FeederJoined,
-    OperatorReady,
+    Heard,
     PeerLeft,
     Record,
     RegionOpened,
     Replace,
     Save,
     StageFacts,
-    StateLoaded,
     Stored,
     Tell,
     Tick,
-    UnitsSaved,
-    WorkerAlive,
-    WorkerJoined,
-    WorkerReport,
 )
 from evenflow.model.checkpoint import Base, Begun, Saved, Whole
+from evenflow.model.messages import (
+    Committed,
+    EvaluationLost,
+    FeederBegan,
+    FeederEnded,
+    FeederFailed,
+    LoadState,
+    OperatorReady,
+    SaveAgain,
+    StateLoaded,
+    UnitsSaved,
+    WorkerAlive,
+    WorkerHello,
+    WorkerReport,
+)
 from evenflow.policy import Hash
 from evenflow.runtime.driver.queries import Queries
 
@@ -45,7 +52,7 @@ class Scene:
         self.slow = ()
         """What the store takes long to keep: kinds of saves."""
         self.do(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
-        self.do(WorkerJoined(0.0, 10, 0, "h", 1, 1, transfer_port=900))
+        self.do(Heard(0.0, 10, WorkerHello(0, "h", 1, 1, transfer_port=900)))
 
     def do(self, event):
         found = self.controller.handle(event)
@@ -58,19 +65,19 @@ class Scene:
         joined = FeederJoined(0.0, peer, "r", partition, attempt, "q", epoch, f"s{epoch}", run="1", task=peer)
         self.do(replace(joined, facts=facts))
         if rows:
-            self.do(FeederBegan(0.0, peer, partition))
+            self.do(Heard(0.0, peer, FeederBegan(partition)))
 
     def batch(self, epoch):
         peer = 100 + epoch
         self.feeder(peer, epoch)
-        self.do(FeederEnded(0.0, peer, {"0.1": 1}))
+        self.do(Heard(0.0, peer, FeederEnded({"0.1": 1})))
         self.do(PeerLeft(0.0, peer, "done"))
 
     def heard(self, peer, kind):
         return [
             each.message
             for each in self.out
-            if isinstance(each, Tell) and each.peer == peer and each.message["type"] == kind
+            if isinstance(each, Tell) and each.peer == peer and isinstance(each.message, kind)
         ]
 
     def recorded(self, kind):
@@ -87,11 +94,9 @@ def test_a_worker_hears_that_its_snapshot_came_too_late(scene):
     for epoch in range(4):
         scene.batch(epoch)
     late, good = (np.array([unit], np.int32) for unit in (0, 1))
-    scene.do(UnitsSaved(0.0, 10, "r", "query q", 0, "late", late))
-    scene.do(UnitsSaved(0.0, 10, "r", "query q", 1, "good", good))
-    assert scene.heard(10, "unsaved") == [
-        {"type": "unsaved", "region": "r", "evaluation": "query q", "epoch": 0, "units": late}
-    ]
+    scene.do(Heard(0.0, 10, UnitsSaved("r", "query q", 0, "late", late)))
+    scene.do(Heard(0.0, 10, UnitsSaved("r", "query q", 1, "good", good)))
+    assert scene.heard(10, SaveAgain) == [SaveAgain("r", "query q", 0, late)]
     assert [fields["epoch"] for fields in scene.recorded("snapshot-too-late")] == [0]
 
 
@@ -100,7 +105,7 @@ def test_a_stage_that_cannot_count_any_more_is_given_up_once(scene):
     scene.batch(0)
     scene.do(PeerLeft(0.0, 10, "killed"))
     assert not [each for each in scene.out if isinstance(each, Cancel)]  # all of it is noted: it may count
-    scene.do(WorkerJoined(0.0, 11, 0, "h", 1, 1, transfer_port=900))
+    scene.do(Heard(0.0, 11, WorkerHello(0, "h", 1, 1, transfer_port=900)))
     scene.feeder(201, 1, 0, of=2)
     scene.feeder(202, 1, 1, of=2)
     scene.do(PeerLeft(0.0, 201, "broke off"))
@@ -126,45 +131,48 @@ def loading(stall_timeout):
     scene.controller = Controller(2, stall_timeout=stall_timeout)
     scene.do(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
     for worker in range(2):
-        scene.do(WorkerJoined(0.0, 10 + worker, worker, "h", 1, 1, transfer_port=900))
+        scene.do(Heard(0.0, 10 + worker, WorkerHello(worker, "h", 1, 1, transfer_port=900)))
     scene.batch(0)
     scene.do(PeerLeft(1.0, 10, "killed"))
-    scene.do(WorkerJoined(1.0, 12, 0, "h", 1, 1, transfer_port=900))
+    scene.do(Heard(1.0, 12, WorkerHello(0, "h", 1, 1, transfer_port=900)))
     scene.do(FeederJoined(1.0, 101, "r", 0, 0, "q", 1, "s1", run="1", facts=StageFacts(1, 1, inputs=1)))
-    scene.do(FeederBegan(1.0, 101, 0))
+    scene.do(Heard(1.0, 101, FeederBegan(0)))
     scene.out.clear()
-    scene.do(StateLoaded(2.0, 12, "r", "query q", 1))
+    scene.do(Heard(2.0, 12, StateLoaded("r", "query q", 1)))
     return scene
 
 
 def test_a_worker_that_answers_nothing_while_its_state_is_needed_is_replaced():
     scene = loading(stall_timeout=5.0)
     for now in range(2, 7):
-        scene.do(WorkerReport(float(now), 12, 0, 0, 0.0))
+        scene.do(Heard(float(now), 12, WorkerReport(0, 0, 0.0)))
         scene.do(Tick(float(now)))
     assert not [each for each in scene.out if isinstance(each, Replace)]
-    scene.do(WorkerReport(6.5, 12, 0, 0, 0.0))
+    scene.do(Heard(6.5, 12, WorkerReport(0, 0, 0.0)))
     scene.do(Tick(6.6))
     (replace,) = [each for each in scene.out if isinstance(each, Replace)]
     assert (replace.peer, replace.worker) == (11, 1)
     (lost,) = scene.recorded("worker-lost")
     assert lost["worker"] == 1
-    (told,) = scene.heard(101, "lost")
-    assert told["reason"].startswith(
+    (told,) = scene.heard(101, EvaluationLost)
+    assert told.reason.startswith(
         "worker 1 was lost (it answered nothing for 7 s while its state was needed, and is replaced), and with it"
     )
     assert scene.controller.live() == 1
     scene.do(Tick(20.0))
-    scene.do(WorkerReport(21.0, 11, 5, 5, 0.0))  # it wakes, and is nobody any more
-    scene.do(StateLoaded(21.0, 11, "r", "query q", 1))
-    scene.do(WorkerJoined(22.0, 13, 1, "h", 1, 1, transfer_port=900))
+    scene.do(Heard(21.0, 11, WorkerReport(5, 5, 0.0)))  # it wakes, and is nobody any more
+    scene.do(Heard(21.0, 11, StateLoaded("r", "query q", 1)))
+    scene.do(Heard(22.0, 13, WorkerHello(1, "h", 1, 1, transfer_port=900)))
     assert [(worker.state, worker.incarnation) for worker in scene.controller.workers(22.0)] == [
         ("live", 2),
         ("live", 2),
     ]
 
 
-@pytest.mark.parametrize("sign", [WorkerAlive(5.0, 11), WorkerReport(5.0, 11, 0, 0, 0.0), OperatorReady(5.0, 11, "op")])
+@pytest.mark.parametrize(
+    "sign",
+    [Heard(5.0, 11, WorkerAlive()), Heard(5.0, 11, WorkerReport(0, 0, 0.0)), Heard(5.0, 11, OperatorReady("op"))],
+)
 def test_a_worker_that_says_anything_is_waited_for(sign):
     scene = loading(stall_timeout=5.0)
     scene.do(sign)
@@ -179,7 +187,7 @@ def test_a_worker_that_is_merely_busy_is_left_alone():
     scene = Scene()
     scene.controller = Controller(1, stall_timeout=5.0)
     scene.do(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
-    scene.do(WorkerJoined(0.0, 10, 0, "h", 1, 1, transfer_port=900))
+    scene.do(Heard(0.0, 10, WorkerHello(0, "h", 1, 1, transfer_port=900)))
     scene.feeder(101, 0)
     scene.do(Tick(1000.0))
     assert not [each for each in scene.out if isinstance(each, Replace)]
@@ -191,10 +199,10 @@ def test_a_batch_that_cannot_be_noted_for_good_is_told_at_once(scene):
     scene.feeder(101, 1)
     save = next(each for each in scene.out if isinstance(each, Save) and each.kind == "epoch")
     scene.do(Stored(0.0, save, "the store fails now and then"))
-    assert not scene.heard(101, "lost")
+    assert not scene.heard(101, EvaluationLost)
     scene.do(Stored(0.0, save, "CorruptState: blob q/epoch/3: it fails its checksum", final=True))
-    (told,) = scene.heard(101, "lost")
-    assert told["reason"] == ("the checkpoint cannot be written: CorruptState: blob q/epoch/3: it fails its checksum")
+    (told,) = scene.heard(101, EvaluationLost)
+    assert told.reason == ("the checkpoint cannot be written: CorruptState: blob q/epoch/3: it fails its checksum")
 
 
 class Stream:
@@ -240,7 +248,7 @@ def test_a_look_at_the_batch_that_breaks_off_is_not_cancelled(scene, stage):
 
 def test_a_task_that_says_why_it_failed_is_not_tried_again(scene):
     scene.feeder(201, 0)
-    scene.do(FeederFailed(0.0, 201, "the operator failed"))
+    scene.do(Heard(0.0, 201, FeederFailed("the operator failed")))
     assert [each.stage for each in scene.out if isinstance(each, Cancel)] == ["s0"]
 
 
@@ -252,16 +260,16 @@ def saves(scene, kind):
 
 
 def told(scene, peer):
-    return len(scene.heard(peer, "committed"))
+    return len(scene.heard(peer, Committed))
 
 
 def test_what_is_noted_of_a_batch(scene):
     scene.feeder(201, 0, 0, of=2)
     scene.feeder(202, 0, 1, of=2)
     assert saves(scene, "begun") == [Begun(0, 1, run="1")]
-    scene.do(FeederEnded(0.0, 201, {"0.1": 1}))
+    scene.do(Heard(0.0, 201, FeederEnded({"0.1": 1})))
     assert (told(scene, 201), saves(scene, "whole")) == (1, [])
-    scene.do(FeederEnded(0.0, 202, {"0.1": 2}))
+    scene.do(Heard(0.0, 202, FeederEnded({"0.1": 2})))
     assert saves(scene, "whole") == [Whole(0, 1, {"0.1": 2}, (0, 1), 2, run="1")]
     assert told(scene, 202) == 1
     scene.feeder(203, 1)
@@ -273,8 +281,8 @@ def test_the_last_task_waits_for_the_note_and_has_no_rows(scene):
     scene.slow = ("whole",)
     scene.feeder(201, 0, 0, of=2)
     scene.feeder(202, 0, 1, of=2, rows=False)
-    scene.do(FeederEnded(0.0, 201, {"0.1": 1}))
-    scene.do(FeederEnded(0.0, 202, {}))
+    scene.do(Heard(0.0, 201, FeederEnded({"0.1": 1})))
+    scene.do(Heard(0.0, 202, FeederEnded({})))
     assert (told(scene, 201), told(scene, 202)) == (1, 0)
     (save,) = [each for each in scene.out if isinstance(each, Save) and each.kind == "whole"]
     scene.do(Stored(0.0, save))
@@ -284,7 +292,7 @@ def test_the_last_task_waits_for_the_note_and_has_no_rows(scene):
 def test_no_task_ends_before_it_is_noted_that_its_attempt_has_begun(scene):
     scene.slow = ("begun",)
     scene.feeder(201, 0, 0, of=2)
-    scene.do(FeederEnded(0.0, 201, {"0.1": 1}))
+    scene.do(Heard(0.0, 201, FeederEnded({"0.1": 1})))
     assert not told(scene, 201)
     (save,) = [each for each in scene.out if isinstance(each, Save)]
     scene.do(Stored(0.0, save))
@@ -295,10 +303,10 @@ def test_no_task_ends_before_it_is_noted_that_its_attempt_has_begun(scene):
 def test_what_cannot_be_noted_costs_the_attempt(scene, kind):
     scene.slow = (kind,)
     scene.feeder(201, 0)
-    scene.do(FeederEnded(0.0, 201, {"0.1": 1}))
+    scene.do(Heard(0.0, 201, FeederEnded({"0.1": 1})))
     (save,) = [each for each in scene.out if isinstance(each, Save) and each.kind == kind]
     scene.do(Stored(0.0, save, "the disk is full"))
-    told = [message["reason"] for message in scene.heard(201, "lost")]
+    told = [message.reason for message in scene.heard(201, EvaluationLost)]
     assert told == ["the checkpoint cannot be written: the disk is full"] * (kind == "whole")
     epochs = scene.controller.region("r").evaluations.stored["query q"]
     assert not epochs.attempt.whole
@@ -307,9 +315,9 @@ def test_what_cannot_be_noted_costs_the_attempt(scene, kind):
 def test_a_worker_that_is_lost_when_all_is_durable_costs_nothing(scene):
     scene.slow = ("whole",)
     scene.feeder(201, 0, 0)
-    scene.do(FeederEnded(0.0, 201, {"0.1": 1}))
+    scene.do(Heard(0.0, 201, FeederEnded({"0.1": 1})))
     scene.do(PeerLeft(0.0, 10, "killed"))
-    assert not scene.heard(201, "lost")
+    assert not scene.heard(201, EvaluationLost)
     (save,) = [each for each in scene.out if isinstance(each, Save) and each.kind == "whole"]
     scene.do(Stored(0.0, save))
     assert told(scene, 201) == 1
@@ -321,4 +329,4 @@ def test_what_the_store_has_is_gone_on_with():
     facts = StageFacts(1, 1, inputs=1)
     scene.do(FeederJoined(0.0, 201, "r", 0, 0, "q", 1, "s1", run="2", saved=saved, facts=facts))
     assert [base.key for base in saves(scene, "epoch")] == [(0, 1)]
-    assert [log["epoch"] for log in scene.heard(10, "load")[0]["logs"]] == [0]
+    assert [log.epoch for log in scene.heard(10, LoadState)[0].logs] == [0]

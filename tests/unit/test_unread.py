@@ -3,20 +3,16 @@
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import (
-    Cancel,
+from evenflow.control.events import Cancel, FeederJoined, Heard, PeerLeft, RegionOpened, Save, StageFacts, Stored, Tell
+from evenflow.model.messages import (
+    EvaluationLost,
     FeederBegan,
     FeederEnded,
-    FeederJoined,
     FeederUnread,
-    PeerLeft,
-    RegionOpened,
-    Save,
-    StageFacts,
+    KeyedDirectory,
+    LoadState,
     StateLoaded,
-    Stored,
-    Tell,
-    WorkerJoined,
+    WorkerHello,
 )
 from evenflow.policy import Hash
 
@@ -30,7 +26,7 @@ class Scene:
         self.controller = Controller(1)
         self.out = []
         self.do(RegionOpened(0.0, "r", "op", Hash(), 6, durable=True))
-        self.do(WorkerJoined(0.0, WORKER, 0, "h", 1, 1, transfer_port=900))
+        self.do(Heard(0.0, WORKER, WorkerHello(0, "h", 1, 1, transfer_port=900)))
 
     def do(self, event):
         found = self.controller.handle(event)
@@ -38,27 +34,27 @@ class Scene:
         for each in found:
             if isinstance(each, Save):
                 self.do(Stored(0.0, each))
-            elif isinstance(each, Tell) and each.message["type"] == "load":
-                self.do(StateLoaded(0.0, WORKER, "r", "query q", each.message["load"]))
+            elif isinstance(each, Tell) and isinstance(each.message, LoadState):
+                self.do(Heard(0.0, WORKER, StateLoaded("r", "query q", each.message.load)))
 
     def task(self, peer, stage, partition, epoch=0, attempt=0):
         """A task of a stage of two, which has its first row; it is the only stage that Spark has."""
         facts = StageFacts(2, 2, inputs=2, live=frozenset({stage}))
         self.do(FeederJoined(0.0, peer, "r", partition, attempt, "q", epoch, stage, run="1", facts=facts))
-        self.do(FeederBegan(0.0, peer, partition))
+        self.do(Heard(0.0, peer, FeederBegan(partition)))
 
     def through(self, *peers):
         for peer in peers:
-            self.do(FeederEnded(0.0, peer, {"0.1": 1}))
+            self.do(Heard(0.0, peer, FeederEnded({"0.1": 1})))
             self.do(PeerLeft(0.0, peer, "done"))
 
     def unread(self, *peers):
         for peer in peers:
-            self.do(FeederUnread(0.0, peer))
+            self.do(Heard(0.0, peer, FeederUnread()))
             self.do(PeerLeft(0.0, peer, "done"))
 
     def told(self, peer):
-        return [each.message["type"] for each in self.out if isinstance(each, Tell) and each.peer == peer]
+        return [type(each.message) for each in self.out if isinstance(each, Tell) and each.peer == peer]
 
     @property
     def cancelled(self):
@@ -75,14 +71,14 @@ def scene():
 
 def test_the_others_go_on_and_the_batch_is_evaluated_again(scene):
     scene.unread(101)
-    assert "lost" not in scene.told(102)
+    assert EvaluationLost not in scene.told(102)
     scene.unread(102)
     scene.task(103, "1", 0)
     scene.task(104, "1", 1)
-    assert [scene.told(peer)[:1] for peer in (103, 104)] == [["directory"]] * 2
+    assert [scene.told(peer)[:1] for peer in (103, 104)] == [[KeyedDirectory]] * 2
     scene.through(103, 104)
     scene.task(105, "2", 0, epoch=1)
-    assert scene.told(105) == ["directory"]
+    assert scene.told(105) == [KeyedDirectory]
     assert scene.cancelled == []
 
 
@@ -90,24 +86,24 @@ def test_what_was_not_read_to_its_end_does_not_count(scene):
     scene.unread(101)
     scene.through(102)
     scene.task(105, "2", 0, epoch=1)
-    assert scene.told(105) == ["lost"]
+    assert scene.told(105) == [EvaluationLost]
 
 
 def test_a_task_that_failed_elsewhere_comes_again(scene):
     """Spark wants its partition after all: its stage comes to nothing."""
     scene.unread(101)
     scene.task(103, "0", 0, attempt=1)
-    assert [scene.told(103)[-1], scene.told(102)[-1]] == ["lost", "lost"]
+    assert [scene.told(103)[-1], scene.told(102)[-1]] == [EvaluationLost, EvaluationLost]
     assert scene.cancelled == ["0"]
 
 
 def test_tasks_that_have_not_noticed_yet_are_in_nobodys_way(scene):
     scene.task(103, "1", 0)
-    assert [scene.told(peer)[-1] for peer in (101, 102, 103)] == ["lost", "lost", "directory"]
+    assert [scene.told(peer)[-1] for peer in (101, 102, 103)] == [EvaluationLost, EvaluationLost, KeyedDirectory]
     scene.do(PeerLeft(0.0, 101, "done"))
     scene.do(PeerLeft(0.0, 102, "done"))
     scene.task(104, "1", 1)
     scene.through(103, 104)
     scene.task(105, "2", 0, epoch=1)
-    assert scene.told(105) == ["directory"]
+    assert scene.told(105) == [KeyedDirectory]
     assert scene.cancelled == []

@@ -3,6 +3,7 @@
 import pytest
 
 from evenflow.errors import ProtocolError
+from evenflow.model.messages import DiscardUnits, FeederGone, ForgetEvaluation, RestoreUnits, UnitsMoved
 from tests.support.keyed_actors import Fails, Fragile
 from tests.support.keyed_rig import Nth
 from tests.support.keyed_site import Site
@@ -46,7 +47,7 @@ def test_restored_units_are_as_they_were():
     source.open()
     source.feed(1, 1)
     source.move(1, [1])
-    source.say("restore", 1)
+    source.say(RestoreUnits(1, "r"))
     assert source.outcomes() == [(1, "restored")]
     assert source.feed(1) == [3]
 
@@ -55,7 +56,7 @@ def test_units_without_a_row_are_restored_too():
     """Nobody has fed the operator here, so the worker does not know it: that is no reason to die."""
     source, _ = sites()
     source.move(1, [1])
-    source.say("restore", 1)
+    source.say(RestoreUnits(1, "r"))
     assert source.outcomes() == [(1, "restored")]
 
 
@@ -65,7 +66,7 @@ def test_units_are_restored_after_the_last_feeder_left():
     source.move(1, [1], feeders=[5])
     source.host.moves.marker(1, 5)
     source.leave()
-    source.say("restore", 1)
+    source.say(RestoreUnits(1, "r"))
     assert source.outcomes() == [(1, "restored")]
 
 
@@ -75,8 +76,8 @@ def test_a_movement_is_discarded_after_its_evaluation_ended():
     source.feed(1)
     source.move(1, [1])
     target.take(source.courier.sent[0])
-    target.say("forget", evaluation="query q")
-    target.say("discard", 1)
+    target.say(ForgetEvaluation("r", "query q"))
+    target.say(DiscardUnits(1, "r"))
     assert target.outcomes() == [(1, "installed"), (1, "discarded")]
 
 
@@ -84,7 +85,7 @@ def test_rows_that_come_after_the_end_of_their_evaluation_make_no_state():
     site, _ = sites()
     site.open()
     site.feed(1)
-    site.say("forget", evaluation="query q")
+    site.say(ForgetEvaluation("r", "query q"))
     with pytest.raises(ProtocolError):
         site.feed(1)
     site.leave()
@@ -95,8 +96,8 @@ def test_markers_of_movements_that_are_over_are_not_kept():
     site, _ = sites()
     site.open()
     site.move(1, [1], feeders=[5])
-    site.say("feeder-gone", 1, feeder=5)
-    site.say("moved", 1)
+    site.say(FeederGone(1, 5))
+    site.say(UnitsMoved(1))
     site.host.moves.marker(1, 5)
     assert not site.host.moves._markers
 
@@ -116,7 +117,7 @@ def test_a_unit_without_state_may_come_back():
     first.feed(2)
     first.move(1, [1])
     second.take(first.courier.sent[0])
-    second.say("moved", 1)
+    second.say(UnitsMoved(1))
     second.leave()
     second.host._regions.clear()  # as after the last feeder of a micro-batch
     second.move(2, [1])
@@ -129,8 +130,8 @@ def test_the_end_of_one_evaluation_does_not_stop_a_movement():
     source.open()
     source.feed(1)
     source.move(1, [1], feeders=[5])
-    source.say("forget", evaluation="query q")
-    source.say("feeder-gone", 1, feeder=5)
+    source.say(ForgetEvaluation("r", "query q"))
+    source.say(FeederGone(1, 5))
     assert len(source.courier.sent) == 1
 
 
@@ -142,7 +143,7 @@ def test_state_that_cannot_leave_stays(where):
     source.move(1, [1])
     assert source.outcomes() == [(1, "failed")]
     assert source.courier.sent == []
-    source.say("restore", 1)
+    source.say(RestoreUnits(1, "r"))
     assert source.feed(1) == [3]
 
 
@@ -154,8 +155,8 @@ def test_state_that_cannot_arrive_is_put_back(where):
     source.move(1, [1])
     target.take(source.courier.sent[0])
     assert target.outcomes() == [(1, "failed")]
-    target.say("discard", 1)
-    source.say("restore", 1)
+    target.say(DiscardUnits(1, "r"))
+    source.say(RestoreUnits(1, "r"))
     assert source.outcomes() == [(1, "restored")]
     assert source.feed(1) == [3]
 
@@ -165,6 +166,6 @@ def test_state_that_cannot_be_put_back_is_reported_and_costs_nobody_else():
     source.open()
     source.feed(1, 2)
     source.move(1, [1])
-    source.say("restore", 1)
+    source.say(RestoreUnits(1, "r"))
     assert source.outcomes() == [(1, "lost")]
     assert source.feed(2) == [2]

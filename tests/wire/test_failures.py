@@ -12,9 +12,11 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import ClusterStopped, FunctionError, ProtocolError, RegionStalled, WorkerLost
+from evenflow.model.messages import OperatorFailed
 from evenflow.runtime.feeder import ordered as feeder
 from evenflow.runtime.wire.channel import PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
+from evenflow.runtime.wire.messages import packed
 from evenflow.runtime.worker import codec as bodies
 from tests.support.rig import IDS, PATIENCE_S, Even, Impostor, batches, ids, until
 
@@ -330,7 +332,7 @@ def test_late_answers_are_thrown_away(rig, kind):
     def answer(channel, frame):
         first = pa.ipc.read_record_batch(pa.py_buffer(frame.body), IDS)["id"][0].as_py()
         until(lambda: first in CALLS[:-3])  # worker 1 got three more since: its answer to this one must have been read
-        error = b'{"worker": 0, "error": "late", "traceback": ""}'
+        error = packed(OperatorFailed(0, "", "late", ""))
         late = Frame(kind, frame.body if kind is Kind.RESULT else error, frame.sequence)
         impostor.post(lambda: (channel.send(late), done.set()))
 

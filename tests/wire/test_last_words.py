@@ -2,8 +2,9 @@
 
 import time
 
+from evenflow.model.messages import FeederBegan, Loading
 from evenflow.runtime.wire.channel import PeerGone
-from evenflow.runtime.wire.messages import control, parse
+from evenflow.runtime.wire.messages import TO_CONTROLLER, control
 from evenflow.runtime.wire.poller import Lost, Opened, Poller, Received
 
 SECRET = b"s" * 32
@@ -19,7 +20,7 @@ def test_frames_before_the_end_are_handed_out_though_sending_failed():
             met = [happening.channel for happening in here.poll(0.01) if isinstance(happening, Opened)]
         said = 0
         while said < 10:  # more would not fit into the receiver's buffer, small as they are
-            channel.send(control({"type": "word", "number": said}))
+            channel.send(control(FeederBegan(said)))
             if channel.unsent:  # the kernel takes no more: this one will not arrive
                 break
             said += 1
@@ -29,7 +30,7 @@ def test_frames_before_the_end_are_handed_out_though_sending_failed():
         deadline = time.monotonic() + 60
         while not refused and time.monotonic() < deadline:
             try:
-                met[0].send(control({"type": "pause"}))
+                met[0].send(control(Loading()))
             except PeerGone:
                 refused += 1
             time.sleep(0.01)
@@ -37,7 +38,9 @@ def test_frames_before_the_end_are_handed_out_though_sending_failed():
         heard = []
         while not any(isinstance(happening, Lost) for happening in heard):
             heard += here.poll(0.1)
-        words = [parse(happening.frame)["number"] for happening in heard if isinstance(happening, Received)]
+        words = [
+            TO_CONTROLLER.read(happening.frame).partition for happening in heard if isinstance(happening, Received)
+        ]
         assert words == list(range(said))
     finally:
         here.close()

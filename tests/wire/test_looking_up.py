@@ -9,6 +9,7 @@ import pytest
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened, StageFacts
 from evenflow.errors import StoreError, StoreInUse
+from evenflow.model.messages import FeederBegan, FeederHello
 from evenflow.policy import Hash
 from evenflow.runtime.driver import checkpoint as vault_module
 from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
@@ -39,8 +40,7 @@ class SlowVault(CheckpointThread):
 
 
 def feeder(partition, query="q"):
-    about = {"type": "feeder", "region": "r", "partition": partition, "attempt": 0, "query": query}
-    return about | {"epoch": 0, "stage": "1", "run": "1", "mark": "r"}
+    return FeederHello("r", partition, 0, query, 0, "1", run="1", mark="r")
 
 
 def test_a_slow_store_does_not_stop_the_controller(tmp_path):
@@ -56,14 +56,14 @@ def test_a_slow_store_does_not_stop_the_controller(tmp_path):
         driver.open_region(RegionOpened(0.0, "r", "op", Hash(), UNITS, durable=True))
         for partition in range(2):
             links.append(Peer(driver.port).shake())
-            links[-1].say(**feeder(partition))
-            links[-1].say(type="begin", partition=partition)
+            links[-1].say(feeder(partition))
+            links[-1].say(FeederBegan(partition))
         until(lambda: checkpoint_thread.reads, "a look at the store")
         began = time.monotonic()
         driver.open_region(RegionOpened(0.0, "other", "op", Hash(), UNITS))  # waits for the controller
         assert time.monotonic() - began < PATIENCE_S / 3
         links.append(Peer(driver.port).shake())
-        links[-1].say(**feeder(2))
+        links[-1].say(feeder(2))
         until(lambda: len(driver._early) == 3, "three tasks that wait")
         links.pop().sock.close()  # it does not wait for the answer
         until(lambda: len(driver._early) == 2, "one that is gone")

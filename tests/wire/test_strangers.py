@@ -1,17 +1,19 @@
 """Whoever connects without the secret, or without sense, is dropped; everybody else is unharmed."""
 
-import json
 from contextlib import ExitStack, contextmanager
 
 import pytest
+from msgspec import msgpack, to_builtins
 
+from evenflow.model.messages import CodeWanted, OpenKeyed, OpenOrdered
 from evenflow.runtime.driver import eventlog
 from evenflow.runtime.wire import poller
 from evenflow.runtime.wire.frames import Frame, Kind
+from evenflow.runtime.wire.messages import packed
 from tests.support.rig import IDS, PATIENCE_S, SECRET, Peer, batches, ids, until
 
-HELLO = {"type": "worker", "worker": 0, "host": "127.0.0.1", "port": 1, "pid": 1, "task": [0, 0]}
-FEEDER = {"type": "feeder", "region": "r1", "partition": 0, "attempt": 0, "query": "", "epoch": 0}
+HELLO = {"type": "WorkerHello", "worker": 0, "host": "127.0.0.1", "port": 1, "pid": 1, "task": [0, 0]}
+FEEDER = {"type": "FeederHello", "region": "r1", "partition": 0, "attempt": 0, "query": "", "epoch": 0}
 
 
 @pytest.fixture
@@ -150,15 +152,15 @@ def test_another_clusters_process(cluster):
     [
         [{}],
         [{"type": "nonsense"}],
-        [{"type": "heartbeat", "rows": 1, "frames": 1, "busy_s": 0.0}],
-        [{"type": "worker"}],
+        [{"type": "WorkerReport", "rows": 1, "frames": 1, "busy_s": 0.0}],
+        [{"type": "WorkerHello"}],
         [HELLO | {"worker": "first"}],
         [HELLO | {"task": 3}],
-        [FEEDER, {"type": "fed", "feeding_s": "long", "rows_out": 0, "connections": {}}],
-        [FEEDER, {"type": "fed", "feeding_s": 1.0, "rows_out": 0, "connections": [1]}],
-        [FEEDER, {"type": "fed", "feeding_s": 1.0, "rows_out": 0, "connections": {"0": 7}}],
-        [FEEDER, {"type": "fed", "feeding_s": 1.0, "rows_out": float("inf"), "connections": {}}],
-        [FEEDER, {"type": "code", "operator": "unheard-of"}],
+        [FEEDER, {"type": "FeederReport", "feeding_s": "long", "rows_out": 0, "connections": {}}],
+        [FEEDER, {"type": "FeederReport", "feeding_s": 1.0, "rows_out": 0, "connections": [1]}],
+        [FEEDER, {"type": "FeederReport", "feeding_s": 1.0, "rows_out": 0, "connections": {0: 7}}],
+        [FEEDER, {"type": "FeederReport", "feeding_s": 1.0, "rows_out": float("inf"), "connections": {}}],
+        [FEEDER, {"type": "CodeWanted", "operator": "unheard-of"}],
         [FEEDER, FEEDER],
     ],
     ids=str,
@@ -166,7 +168,7 @@ def test_another_clusters_process(cluster):
 def test_nonsense_to_the_controller(cluster, messages):
     with Peer(cluster.settings.port).shake() as peer:
         for message in messages:
-            peer.say(**message)
+            peer.say(message)
         assert peer.is_dropped()
     assert until(lambda: cluster.events("feeder-left")[1:] or cluster.events("peer-refused"))
     assert serves(cluster)
@@ -174,20 +176,20 @@ def test_nonsense_to_the_controller(cluster, messages):
     assert cluster.driver.ask(lambda c: c.region("r1").snapshot(0.0)).feeders == 0
 
 
-def test_frames_that_are_not_json(cluster):
+def test_frames_that_hold_no_message(cluster):
     with Peer(cluster.settings.port).shake() as peer:
-        peer.send(Frame(Kind.CONTROL, b"{" * 100_000))
+        peer.send(Frame(Kind.CONTROL, b"\x91" * 100_000))
         assert peer.is_dropped()
     assert serves(cluster)
 
 
 def opening(operator="op1"):
-    return Frame(Kind.OPEN, b'{"operator": "%s"}' % operator.encode())
+    return Frame(Kind.OPEN, packed(OpenOrdered(operator)))
 
 
 def keyed(**changed):
-    request = {"operator": "op1", "region": "r9", "evaluation": "e", "feeder": 1, "units": 9, "epoch": 0, "attempt": 0}
-    return Frame(Kind.OPEN, json.dumps(request | changed).encode())
+    request = to_builtins(OpenKeyed("op1", "r9", "e", 1, 9)) | changed
+    return Frame(Kind.OPEN, msgpack.encode(request))
 
 
 SCHEMA = Frame(Kind.SCHEMA, bytes(IDS.serialize()))
@@ -201,17 +203,19 @@ def rows(body=None):
     "frames",
     [
         [Frame(Kind.OPEN, b"nonsense")],
-        [Frame(Kind.OPEN, b"{}")],
-        [Frame(Kind.OPEN, b'{"operator": "op1", "region": "r1"}')],
-        [Frame(Kind.OPEN, b'{"operator": "op1", "region": 5}')],
+        [Frame(Kind.OPEN, msgpack.encode({}))],
+        [Frame(Kind.OPEN, msgpack.encode({"type": "OpenKeyed", "operator": "op1", "region": "r1"}))],
+        [Frame(Kind.OPEN, packed(OpenOrdered("")))],
+        [keyed(region=5)],
+        [keyed(nonsense=1)],
         [keyed(evaluation=None)],
         [keyed(feeder="first")],
         [keyed(units=10**12)],
-        [keyed(units={"array": "O", "bytes": ""})],
+        [keyed(units=["O", 0, b""])],
         [keyed(attempt=[])],
         [keyed(), keyed()],
         [keyed(), keyed(units=7)],
-        [Frame(Kind.OPEN, b"[" * 100_000)],
+        [Frame(Kind.OPEN, b"\x91" * 100_000)],
         [opening(), Frame(Kind.SCHEMA, b"")],
         [opening(), Frame(Kind.SCHEMA, b"nonsense" * 9)],
         [rows()],
@@ -239,7 +243,7 @@ def test_a_worker_that_dies_while_its_code_is_on_the_way(cluster):
     cluster.driver.add_code("large", bytes(8_000_000))
     for _ in range(10):
         with Peer(cluster.settings.port).shake() as peer:
-            peer.say(**FEEDER)
+            peer.say(FEEDER)
             for _ in range(3):
-                peer.say(type="code", operator="large")
+                peer.say(CodeWanted("large"))
     assert serves(cluster)

@@ -15,6 +15,7 @@ import evenflow
 from evenflow.control.events import RegionOpened, Save
 from evenflow.errors import ClusterStopped, EvenflowError
 from evenflow.model.checkpoint import Base, BatchLog
+from evenflow.model.messages import LoadState
 from evenflow.policy import Hash
 from evenflow.runtime.cluster import session, worker_jobs
 from evenflow.runtime.cluster.interrupts import Interrupts
@@ -25,7 +26,7 @@ from evenflow.runtime.worker import blob_writer, loader, store_transfer
 from evenflow.runtime.worker.blob_writer import BlobWriter, Outcome
 from evenflow.runtime.worker.direct_transfer import DirectTransfer, Parcel, Undelivered
 from evenflow.runtime.worker.instances import Copies
-from evenflow.runtime.worker.loader import Loader, Order
+from evenflow.runtime.worker.loader import Loader
 from evenflow.runtime.worker.store_transfer import StoreTransfer, Unfetched
 from tests.support.keyed_rig import Keyed, rows
 from tests.support.rig import ids, until
@@ -209,7 +210,7 @@ def test_state_that_cannot_be_loaded(where, monkeypatch):
         monkeypatch.setattr(Loader, "_run", boom)
     woken = []
     made = Loader("nowhere", lambda: woken.append(1), Copies())
-    made.start(Order("r", "q", "op", 1, 0, 1, 9, np.arange(9, dtype=np.int32), "p", [], []), None)
+    made.start(LoadState("r", "q", "op", 9, 1, 0, 1, (), (), np.arange(9, dtype=np.int32)), None)
     until(lambda: woken, "that the worker is woken")
     assert made.inbox.get().error == ("RuntimeError: too many" if where == "thread" else "MemoryError: on purpose")
     monkeypatch.undo()

@@ -16,34 +16,43 @@ from evenflow.control.events import (
     Cancel,
     CheckpointTaken,
     Event,
-    FeederBegan,
-    FeederEnded,
-    FeederEvent,
     FeederJoined,
+    Heard,
     Instruction,
     MoveAsked,
-    OperatorReady,
     Peer,
     PeerLeft,
     Record,
     RegionOpened,
     Replace,
+    Said,
     Stop,
     Stored,
     TaskEnded,
     Tell,
     Tick,
     Unpersisted,
-    WorkerAlive,
-    WorkerEvent,
-    WorkerJoined,
-    WorkerReport,
-    WorkerTrouble,
 )
 from evenflow.control.keyed_region import KeyedRegion
 from evenflow.control.ordered_region import Region, refused
 from evenflow.control.workers import Worker, Workers
 from evenflow.model import WorkerStatus
+from evenflow.model.messages import (
+    FeederBegan,
+    FeederEnded,
+    FeederMessage,
+    FeederRefused,
+    OperatorReady,
+    Prepare,
+    SetClock,
+    Shutdown,
+    WorkerAlive,
+    WorkerHello,
+    WorkerMessage,
+    WorkerRegionMessage,
+    WorkerReport,
+    WorkerTrouble,
+)
 from evenflow.policy.keyed.sharing import Sharing
 from evenflow.policy.ordered.balance import Balance
 
@@ -71,20 +80,11 @@ class Controller:
         return list(self._instructions(event))
 
     def _instructions(self, event: Event) -> Iterable[Instruction]:
-        if isinstance(event, FeederEvent):
-            return self._feeder_says(event)
-        if isinstance(event, WorkerEvent):
-            return self._worker_says(event)
         match event:
+            case Heard():
+                return self._heard(event.time, event.peer, event.message)
             case RegionOpened():
                 return self._region_opened(event)
-            case WorkerJoined():
-                return self._worker_joined(event)
-            case WorkerReport() | OperatorReady():
-                self._worker_report(event)
-                return ()
-            case WorkerTrouble():
-                return self._worker_trouble(event)
             case FeederJoined():
                 return self._feeder_joined(event)
             case Stored():
@@ -101,13 +101,18 @@ class Controller:
             case Unpersisted():
                 keyed = (self._keyed(name) for name in self._regions)
                 return (told for region in keyed if region is not None for told in region.unpersisted(event))
-            case WorkerAlive():
-                self._worker_report(event)
-                return ()
             case Tick():
                 return self._tick(event.time)
             case Stop():
                 return self._stop(event)
+
+    def _heard(self, time: float, peer: Peer, message: Said) -> Iterable[Instruction]:
+        if isinstance(message, FeederMessage):
+            return self._feeder_says(time, peer, message)
+        if isinstance(message, WorkerHello):
+            return self._worker_joined(time, peer, message)
+        worker = self._workers.of(peer)
+        return self._worker_says(time, worker, message) if worker is not None else ()
 
     # -- what others ask
 
@@ -172,7 +177,7 @@ class Controller:
         else:
             yield from self._open(event)
         for site in self._workers.sites.values():  # so that nobody waits for imports when the first row comes
-            yield Tell(site.peer, {"type": "prepare", "operators": [event.operator]})
+            yield Tell(site.peer, Prepare((event.operator,)))
 
     def _open(self, event: RegionOpened) -> Iterator[Instruction]:
         region: Region | KeyedRegion
@@ -208,33 +213,45 @@ class Controller:
 
     # -- workers
 
-    def _worker_joined(self, event: WorkerJoined) -> Iterator[Instruction]:
-        if event.worker not in self._workers or self._stopping:
-            why = STOPPING if event.worker in self._workers else f"there is no worker {event.worker}"
-            yield Record(event.time, "worker-refused", {"worker": event.worker, "reason": why})
-            yield Tell(event.peer, {"type": "stop", "reason": why})
+    def _worker_joined(self, time: float, peer: Peer, hello: WorkerHello) -> Iterator[Instruction]:
+        if hello.worker not in self._workers or self._stopping:
+            why = STOPPING if hello.worker in self._workers else f"there is no worker {hello.worker}"
+            yield Record(time, "worker-refused", {"worker": hello.worker, "reason": why})
+            yield Tell(peer, Shutdown(why))
             return
-        before = self._workers[event.worker]
+        before = self._workers[hello.worker]
         if before.state == "live":  # a newer copy of the task: the older one must not serve beside it
-            yield Tell(before.site.peer, {"type": "stop", "reason": "replaced by a newer attempt"})
-        incarnation = self._workers.join(event).incarnation
-        fields = {"worker": event.worker, "incarnation": incarnation, "host": event.host, "pid": event.pid}
-        yield Record(event.time, "worker-joined", fields)
+            yield Tell(before.site.peer, Shutdown("replaced by a newer attempt"))
+        incarnation = self._workers.join(time, peer, hello).incarnation
+        fields = {"worker": hello.worker, "incarnation": incarnation, "host": hello.host, "pid": hello.pid}
+        yield Record(time, "worker-joined", fields)
         if self._clock_zero is not None:
-            yield Tell(event.peer, {"type": "clock", "elapsed": event.time - self._clock_zero})
+            yield Tell(peer, SetClock(time - self._clock_zero))
         if self._regions:
-            yield Tell(event.peer, {"type": "prepare", "operators": [r.operator for r in self._regions.values()]})
-        yield from self._membership_changed(event.time)
+            yield Tell(peer, Prepare(tuple(region.operator for region in self._regions.values())))
+        yield from self._membership_changed(time)
 
-    def _worker_report(self, event: WorkerReport | OperatorReady | WorkerAlive) -> None:
-        worker = self._workers.of(event.peer)
-        if worker is None:
-            return
-        worker.heard = event.time
-        if isinstance(event, OperatorReady):
-            worker.ready.add(event.operator)
-        elif isinstance(event, WorkerReport):
-            worker.rows, worker.frames, worker.busy_s = event.rows, event.frames, event.busy_s
+    def _worker_says(self, time: float, worker: Worker, message: WorkerMessage) -> Iterable[Instruction]:
+        """What a live worker says, to its region or of itself."""
+        if isinstance(message, WorkerRegionMessage):
+            region = self._keyed(message.region)
+            if region is None:
+                return ()
+            region.check(message)
+            worker.heard = time
+            return region.hear_worker(time, worker.id, message)
+        match message:
+            case WorkerTrouble():
+                return self._worker_trouble(time, worker, message)
+            case OperatorReady():
+                worker.heard = time
+                worker.ready.add(message.operator)
+            case WorkerReport():
+                worker.heard = time
+                worker.rows, worker.frames, worker.busy_s = message.rows, message.frames, message.busy_s
+            case WorkerAlive():
+                worker.heard = time
+        return ()
 
     def _tick(self, time: float) -> Iterator[Instruction]:
         for region in self._regions.values():
@@ -257,22 +274,12 @@ class Controller:
         found = ((self._workers[worker], since) for worker, since in waited_for.items())
         return [w for w, since in found if w.state == "live" and time - max(w.heard, since) > self._stall_timeout]
 
-    def _worker_trouble(self, event: WorkerTrouble) -> Iterator[Instruction]:
-        """A worker says what went wrong; if it ends for that, whoever loses state by it is told the reason."""
-        worker = self._workers.of(event.peer)
-        if worker is not None:
-            fields = {"worker": worker.id, "what": event.what, "reason": event.reason, "ends": event.ends}
-            yield Record(event.time, "worker-trouble", fields)
-            if event.ends:
-                worker.why = f"{event.what} failed: {event.reason}"
-
-    def _worker_says(self, event: WorkerEvent) -> Iterable[Instruction]:
-        worker, region = self._workers.of(event.peer), self._keyed(event.region)
-        if worker is None or region is None:
-            return ()
-        region.check(event)
-        worker.heard = event.time
-        return region.hear_worker(worker.id, event)
+    def _worker_trouble(self, time: float, worker: Worker, trouble: WorkerTrouble) -> Iterator[Instruction]:
+        """A worker says what went wrong; if it ends for that, tasks that lose state by it are told the reason."""
+        fields = {"worker": worker.id, "what": trouble.what, "reason": trouble.reason, "ends": trouble.ends}
+        yield Record(time, "worker-trouble", fields)
+        if trouble.ends:
+            worker.why = f"{trouble.what} failed: {trouble.reason}"
 
     def _task_ended(self, event: TaskEnded) -> Iterator[Instruction]:
         yield Record(event.time, "task-ended", {"worker": event.worker, "reason": event.reason})
@@ -289,12 +296,12 @@ class Controller:
         region = self._regions.get(event.region)
         if region is None or self._stopping:
             why = STOPPING if region else f"this cluster has no region {event.region} (any more)"
-            yield from refused(event, why, "refused")
+            yield from refused(event, why, FeederRefused(why))
             return
         if self._clock_zero is None:
             self._clock_zero = event.time
             for site in self._workers.sites.values():
-                yield Tell(site.peer, {"type": "clock", "elapsed": 0.0})
+                yield Tell(site.peer, SetClock(0.0))
         why = region.register(event)
         if why:
             yield from refused(event, why)
@@ -306,18 +313,18 @@ class Controller:
         yield Record(event.time, "feeder-joined", fields | {"query": event.query, "epoch": event.epoch})
         yield from region.join(event)
 
-    def _feeder_says(self, event: FeederEvent) -> Iterable[Instruction]:
-        feeder = self._feeders.get(event.peer)
+    def _feeder_says(self, time: float, peer: Peer, message: FeederMessage) -> Iterable[Instruction]:
+        feeder = self._feeders.get(peer)
         region = self._regions.get(feeder.region) if feeder is not None else None
         if feeder is None or region is None:
             return ()
         if isinstance(region, KeyedRegion):
-            region.check(event)
-        if isinstance(event, FeederBegan):
-            feeder = self._feeders[event.peer] = replace(feeder, partition=event.partition)
-        elif isinstance(event, FeederEnded):
-            self._ended.add(event.peer)
-        return region.hear(feeder, event)
+            region.check(message)
+        if isinstance(message, FeederBegan):
+            feeder = self._feeders[peer] = replace(feeder, partition=message.partition)
+        elif isinstance(message, FeederEnded):
+            self._ended.add(peer)
+        return region.hear(time, feeder, message)
 
     def _peer_left(self, event: PeerLeft) -> Iterator[Instruction]:
         feeder = self._feeders.pop(event.peer, None)
@@ -338,6 +345,6 @@ class Controller:
         self._stopping = True
         yield Record(event.time, "cluster-stopping", {})
         for peer in self._feeders:  # first, so that they do not take their workers for lost
-            yield Tell(peer, {"type": "refused", "reason": STOPPING})
+            yield Tell(peer, FeederRefused(STOPPING))
         for site in self._workers.sites.values():
-            yield Tell(site.peer, {"type": "stop", "reason": STOPPING})
+            yield Tell(site.peer, Shutdown(STOPPING))

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from evenflow.model.messages import ConnectionCounts
 
 
 class Costs:
     """Service time a row on each worker, and what a call costs beside its rows, in rows."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, float] = {}
-        self._overhead: float | None = None
+        self.rows: dict[int, float] = {}
+        """By worker, in seconds."""
+        self.overhead: float | None = None
+        """In rows; None if it is not known."""
 
-    def add(self, worker: int, counts: Mapping[str, float]) -> None:
+    def add(self, worker: int, counts: ConnectionCounts) -> None:
         """What a feeder reports of a worker."""
-        if counts.get("rows_done", 0) > 0:
-            calls = counts.get("frames_done", 0) * (self._overhead or 0.0)
-            self._rows[worker] = counts.get("busy_s", 0.0) / (counts["rows_done"] + calls)
+        if counts.rows_done > 0:
+            calls = counts.frames_done * (self.overhead or 0.0)
+            self.rows[worker] = counts.busy_s / (counts.rows_done + calls)
 
     def learn(self, overhead: float | None) -> None:
         """What a feeder reports of calls; None if it does not know."""
         if overhead is not None:
-            self._overhead = overhead
+            self.overhead = overhead
 
     def forget(self, worker: int) -> None:
         """A worker is gone: another process may be faster or slower."""
-        self._rows.pop(worker, None)
-
-    def told(self) -> dict[str, Any]:
-        """As a feeder is told."""
-        return {"costs": {str(worker): cost for worker, cost in self._rows.items()}, "overhead": self._overhead}
+        self.rows.pop(worker, None)

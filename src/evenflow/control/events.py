@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from evenflow.model import MoveUnits
+from evenflow.model.messages import FeederMessage, ToFeeder, ToWorker, WorkerHello, WorkerMessage
 from evenflow.policy.keyed.balance import KeyedBalance
 from evenflow.policy.ordered.balance import Balance
 
 Peer = int
 """Whoever is behind one control connection, by a number the I/O around the controller gives out."""
+Said = WorkerHello | WorkerMessage | FeederMessage
+"""What peers say; a feeder's hello comes as `FeederJoined`, with what else is known of its task."""
 Transfer = Literal["direct", "store"]
 """How units move: from one worker to the other, or by way of the store."""
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerJoined:
-    """A worker process has connected and said who it is."""
+class Heard:
+    """A worker or a feeder has said something."""
 
     time: float
     peer: Peer
-    worker: int
-    host: str
-    port: int
-    pid: int
-    task: tuple[int, int] = (0, 0)
-    """Spark's stage id and task attempt id, by which its executor is found."""
-    transfer_port: int = 0
-    """The port on which other workers bring it units."""
-    deep: int = 0
-    """The port for feeders of keyed operators, whose connections have deep buffers."""
-    key: str = ""
-    """For tickets of movements to it."""
+    message: Said
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,63 +108,6 @@ class FeederJoined:
 
 
 @dataclass(frozen=True, slots=True)
-class FeederBegan:
-    """A feeder of a keyed operator has its first row."""
-
-    time: float
-    peer: Peer
-    partition: int
-    """Of the operator's input, which need not be the task's own number."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeederUnread:
-    """Spark does not want more of a feeder: its action has rows enough, or its task has failed for another reason."""
-
-    time: float
-    peer: Peer
-
-
-@dataclass(frozen=True, slots=True)
-class FeederFailed:
-    """A feeder's rows made the operator fail: the evaluation is over."""
-
-    time: float
-    peer: Peer
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FeederArrivals:
-    """Rows by unit that a feeder of a keyed operator has taken in since it last said so."""
-
-    time: float
-    peer: Peer
-    units: npt.NDArray[np.int32]
-    unit_rows: npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class FeederDraining:
-    """A feeder of a keyed operator has taken in all its rows, and waits for the last results."""
-
-    time: float
-    peer: Peer
-
-
-@dataclass(frozen=True, slots=True)
-class FeederEnded:
-    """A feeder of a keyed operator has had answers to all its rows."""
-
-    time: float
-    peer: Peer
-    segments: Mapping[str, int] = field(default_factory=dict)
-    """With a store: by worker, the segments of its log in which the rows are."""
-    seconds: float = 0.0
-    """How long workers took to make the last of them durable."""
-
-
-@dataclass(frozen=True, slots=True)
 class Stored:
     """Something that was to be saved is durable, or cannot be saved."""
 
@@ -192,136 +124,6 @@ class CheckpointTaken:
 
     time: float
     why: str
-
-
-@dataclass(frozen=True, slots=True)
-class StateLoaded:
-    """A worker has loaded the state that an attempt starts from, or could not."""
-
-    time: float
-    peer: Peer
-    region: str
-    evaluation: str
-    load: int
-    error: str = ""
-    bytes: int = 0
-    rows: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class UnitsSaved:
-    """A worker has saved units as they were at the end of a batch."""
-
-    time: float
-    peer: Peer
-    region: str
-    evaluation: str
-    epoch: int
-    name: str
-    units: npt.NDArray[np.int32]
-    bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ConsumerReport:
-    """What a worker did for one keyed operator since its last report."""
-
-    time: float
-    peer: Peer
-    region: str
-    seconds: float
-    idle_s: float
-    busy_s: float
-    rows: int
-    bytes: int
-    units: npt.NDArray[np.int32]
-    unit_rows: npt.NDArray[np.int64]
-    sized: npt.NDArray[np.int32]
-    sizes: npt.NDArray[np.int64]
-    """Bytes of state of the units in `sized`."""
-    memory: int = 0
-    """The worker's budget; 0 if there is none."""
-    resident: int = 0
-    spilled: int = 0
-    """Bytes of state in memory and on disk, of all operators."""
-    on_disk: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    """Units of this operator whose state is on disk."""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """What the operator has counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class MoveReport:
-    """What a worker has to say about a movement.
-
-    `quiet`, `stored`, `installed`, `undelivered`, `failed` (for good), `discarded` or `restored`.
-    """
-
-    time: float
-    peer: Peer
-    region: str
-    move: int
-    outcome: str
-    reason: str = ""
-    bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerReport:
-    """A worker's heartbeat: cumulative counters."""
-
-    time: float
-    peer: Peer
-    rows: int
-    frames: int
-    busy_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorReady:
-    """A worker has loaded an operator, and compiled what that needs."""
-
-    time: float
-    peer: Peer
-    operator: str
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerAlive:
-    """A worker that has long been at one thing says that it goes on."""
-
-    time: float
-    peer: Peer
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerTrouble:
-    """A part of a worker has failed, or somebody who spoke to it was turned out."""
-
-    time: float
-    peer: Peer
-    what: str
-    reason: str
-    ends: bool = False
-    """Whether the worker cannot go on without it, and ends now."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeederReport:
-    """What a feeder did since its last report: by worker, (rows sent, frames sent, rows done, frames done, ...)."""
-
-    time: float
-    peer: Peer
-    feeding_s: float
-    rows_out: int
-    connections: Mapping[int, Mapping[str, float]]
-    resent: int = 0
-    """Frames sent again to another worker."""
-    rerouted: int = 0
-    """Frames that did not go to the worker whose turn it was."""
-    overhead: float | None = None
-    """What a call of the function costs beside its rows, in rows; None if not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,20 +176,10 @@ class Stop:
     time: float
 
 
-FeederEvent = FeederBegan | FeederArrivals | FeederDraining | FeederEnded | FeederUnread | FeederFailed | FeederReport
-"""What a feeder says to its region."""
-WorkerEvent = ConsumerReport | MoveReport | StateLoaded | UnitsSaved
-"""What a worker says to a keyed region."""
 Event = (
     RegionOpened
-    | WorkerJoined
-    | WorkerReport
-    | WorkerAlive
-    | WorkerTrouble
-    | OperatorReady
-    | WorkerEvent
+    | Heard
     | FeederJoined
-    | FeederEvent
     | Stored
     | CheckpointTaken
     | MoveAsked
@@ -404,7 +196,7 @@ class Tell:
     """Send a message to a peer."""
 
     peer: Peer
-    message: Mapping[str, Any]
+    message: ToWorker | ToFeeder
 
 
 @dataclass(frozen=True, slots=True)

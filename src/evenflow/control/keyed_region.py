@@ -12,29 +12,16 @@ from evenflow.control.evaluations import Evaluations, evaluation_of
 from evenflow.control.events import (
     Cancel,
     CheckpointTaken,
-    ConsumerReport,
-    FeederArrivals,
-    FeederBegan,
-    FeederDraining,
-    FeederEnded,
-    FeederEvent,
-    FeederFailed,
     FeederJoined,
-    FeederReport,
-    FeederUnread,
     Instruction,
-    MoveReport,
     Peer,
     PeerLeft,
     Record,
     RegionOpened,
-    StateLoaded,
     Stored,
     Tell,
-    UnitsSaved,
     Unpersisted,
     Warn,
-    WorkerEvent,
 )
 from evenflow.control.movement import Movements
 from evenflow.control.ordered_region import balance_failed, refused
@@ -43,6 +30,26 @@ from evenflow.control.stored_queries import StoredQueries
 from evenflow.control.workers import Site, listed
 from evenflow.errors import SEVERAL_ACTIONS, ProtocolError
 from evenflow.model import KeyedSnapshot, MoveUnits, RoutingTable
+from evenflow.model.messages import (
+    ConsumerReport,
+    DropState,
+    EvaluationLost,
+    FeederArrivals,
+    FeederBegan,
+    FeederDraining,
+    FeederEnded,
+    FeederFailed,
+    FeederMessage,
+    FeederReport,
+    FeederUnread,
+    ForgetEvaluation,
+    KeyedDirectory,
+    Loading,
+    MoveReport,
+    StateLoaded,
+    UnitsSaved,
+    WorkerRegionMessage,
+)
 from evenflow.policy.keyed.balance import KeyedBalance
 from evenflow.policy.keyed.sharing import Sharing
 
@@ -92,7 +99,7 @@ class KeyedRegion:
             for name, epochs in self.evaluations.stored.items():
                 epochs.drop()
                 for site in self.movements.sites.values():
-                    yield Tell(site.peer, {"type": "drop", "region": self.name, "evaluation": name})
+                    yield Tell(site.peer, DropState(self.name, name))
         self.operator = self.stored.operator = event.operator
         self.movements.transfer = event.transfer
 
@@ -132,41 +139,41 @@ class KeyedRegion:
             yield self._directory(peer)
         yield from self._admit()
 
-    def check(self, event: WorkerEvent | FeederEvent) -> None:
+    def check(self, message: WorkerRegionMessage | FeederMessage) -> None:
         """Refuse news of units that the operator does not have: applied in part, they would leave a mixture."""
         for name in ("units", "sized", "on_disk"):
-            units = getattr(event, name, None)
+            units = getattr(message, name, None)
             if units is not None and len(units) and not 0 <= units.min() <= units.max() < self.units:
-                raise ProtocolError(f"{type(event).__name__} of region {self.name} names units it does not have")
+                raise ProtocolError(f"{type(message).__name__} of region {self.name} names units it does not have")
 
-    def hear_worker(self, worker: int, event: WorkerEvent) -> Iterator[Instruction]:
+    def hear_worker(self, time: float, worker: int, message: WorkerRegionMessage) -> Iterator[Instruction]:
         """What a live worker says."""
-        match event:
+        match message:
             case ConsumerReport():
-                self.statistics.report(worker, event)
+                self.statistics.report(worker, message)
                 if self.statistics.due:
-                    yield from self._rebalance(event.time)
+                    yield from self._rebalance(time)
             case MoveReport():
-                yield from self._move_report(worker, event)
-                yield from self.stored.load(event.time)
+                yield from self._move_report(time, worker, message)
+                yield from self.stored.load(time)
             case UnitsSaved():
-                yield from self.stored.saved(event)
+                yield from self.stored.saved(time, worker, message)
             case StateLoaded():
-                yield from self.stored.loaded(worker, event)
-                yield from self._free(event.time)
+                yield from self.stored.loaded(time, worker, message)
+                yield from self._free(time)
                 yield from self._admit()
 
-    def _move_report(self, worker: int, event: MoveReport) -> Iterator[Instruction]:
-        movements, time, number = self.movements, event.time, event.move
-        match event.outcome:
+    def _move_report(self, time: float, worker: int, report: MoveReport) -> Iterator[Instruction]:
+        movements, number = self.movements, report.move
+        match report.outcome:
             case "quiet":
                 movements.quiet(time, number, worker)
             case "stored":
                 yield from movements.stored(time, number, worker)
             case "installed":
-                yield from movements.installed(time, number, worker, event.bytes, self.feeders)
+                yield from movements.installed(time, number, worker, report.bytes, self.feeders)
             case "failed" | "undelivered":
-                yield from movements.failed(time, number, worker, event.reason, event.outcome == "failed")
+                yield from movements.failed(time, number, worker, report.reason, report.outcome == "failed")
             case "discarded":
                 yield from movements.discarded(time, number, worker)
             case "restored":
@@ -174,7 +181,7 @@ class KeyedRegion:
             case "lost":  # its source could not put the units back that it had taken out
                 movement = movements.under_way.get(number)
                 if movement is not None and worker == movement.source:
-                    yield from self._give_up(time, f"units {list(movement.units)[:5]} are lost: {event.reason}")
+                    yield from self._give_up(time, f"units {list(movement.units)[:5]} are lost: {report.reason}")
 
     def _give_up(self, time: float, why: str) -> Iterator[Instruction]:
         """Some state is lost: end every evaluation that has any, and what is under way with it.
@@ -199,9 +206,9 @@ class KeyedRegion:
         """A task that was not refused is there."""
         return self.stored.join(feeder)
 
-    def hear(self, feeder: FeederJoined, event: FeederEvent) -> Iterator[Instruction]:
+    def hear(self, time: float, feeder: FeederJoined, message: FeederMessage) -> Iterator[Instruction]:
         """What one of its feeders says."""
-        match event:
+        match message:
             case FeederBegan():
                 self.movements.deal(self.evaluations.stateless)
                 why = self.evaluations.begin(feeder)
@@ -211,29 +218,29 @@ class KeyedRegion:
                         yield Cancel(feeder.own_stage, f"region {self.name}: {why}")
                     hopeless = self.evaluations.hopeless(feeder)
                     if hopeless:
-                        yield from self._fail(event.time, feeder, f"{hopeless}: the batch is to be run again")
+                        yield from self._fail(time, feeder, f"{hopeless}: the batch is to be run again")
                 else:
                     self._begun[feeder.peer] = feeder
-                    yield from self._warn_of_order(feeder, event.partition)
+                    yield from self._warn_of_order(feeder, message.partition)
                 yield from self._admit()
             case FeederArrivals():
-                self.statistics.arrived(event)
-                self.stored.arrived(feeder, event)
+                self.statistics.arrived(message)
+                self.stored.arrived(feeder, message)
             case FeederDraining():
-                self.draining.add(event.peer)
-                yield Record(event.time, "feeder-draining", {"region": self.name, "partition": feeder.partition})
+                self.draining.add(feeder.peer)
+                yield Record(time, "feeder-draining", {"region": self.name, "partition": feeder.partition})
             case FeederEnded():
-                yield from self.stored.ended(feeder, event, feeder.peer in self._begun)
+                yield from self.stored.ended(time, feeder, message, feeder.peer in self._begun)
             case FeederUnread():
                 self.evaluations.unread(feeder, feeder.peer in self._begun)
-                yield Record(event.time, "feeder-unread", {"region": self.name, "partition": feeder.partition})
+                yield Record(time, "feeder-unread", {"region": self.name, "partition": feeder.partition})
             case FeederFailed():
-                yield from self._fail(event.time, feeder, event.reason)
+                yield from self._fail(time, feeder, message.reason)
             case FeederReport():
-                for worker, counts in event.connections.items():
+                for worker, counts in message.connections.items():
                     if worker in self.movements.sites:
                         self.costs.add(worker, counts)
-                self.costs.learn(event.overhead)
+                self.costs.learn(message.overhead)
 
     def _warn_of_order(self, feeder: FeederJoined, partition: int) -> Iterator[Instruction]:
         """If a second partition of one batch has rows: they meet those of the first as they happen to come."""
@@ -265,17 +272,18 @@ class KeyedRegion:
     def _directory(self, peer: Peer) -> Tell:
         name = evaluation_of(self._begun[peer])
         table, epochs = self.movements.table, self.evaluations.stored.get(name)
-        message = {
-            "type": "directory",
-            "evaluation": name,
-            "workers": listed(self.movements.sites, deep=True),
-            "you": peer,
-            "owners": table.owners,
-            "version": table.version,
-            "paused": self.movements.paused(),
-            "attempt": epochs.attempt.number if epochs is not None and epochs.attempt is not None else 0,
-        }
-        return Tell(peer, message | self.costs.told())
+        directory = KeyedDirectory(
+            evaluation=name,
+            workers=listed(self.movements.sites, deep=True),
+            you=peer,
+            owners=table.owners,
+            version=table.version,
+            paused=self.movements.paused(),
+            attempt=epochs.attempt.number if epochs is not None and epochs.attempt is not None else 0,
+            costs=dict(self.costs.rows),
+            overhead=self.costs.overhead,
+        )
+        return Tell(peer, directory)
 
     def give_up_stored(self, event: CheckpointTaken) -> Iterator[Instruction]:
         """Queries whose state is stored end for good: another cluster goes on with them."""
@@ -322,9 +330,9 @@ class KeyedRegion:
         if not self.evaluations.stateful:
             self.statistics.unit_bytes[:] = 0
         for peer in sorted(feeders):
-            yield Tell(peer, {"type": "lost", "reason": why})
+            yield Tell(peer, EvaluationLost(why))
         for site in self.movements.sites.values():
-            yield Tell(site.peer, {"type": "forget", "region": self.name, "evaluation": name})
+            yield Tell(site.peer, ForgetEvaluation(self.name, name))
 
     # -- time and decisions
 
@@ -334,7 +342,7 @@ class KeyedRegion:
         yield from self.stored.load(time)
         yield from self._free(time)
         for peer in self._waiting if self.movements.sites else ():
-            yield Tell(peer, {"type": "loading"})  # a sign of life
+            yield Tell(peer, Loading())  # a sign of life
         late = self.movements.overdue(time)
         if late is not None:
             why = f"units {list(late.units)[:5]} could be neither moved nor taken back ({late.reason})"

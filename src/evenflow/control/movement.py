@@ -30,6 +30,18 @@ import numpy as np
 from evenflow.control.events import Instruction, Peer, Record, Tell, Transfer
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits, RoutingTable
+from evenflow.model.messages import (
+    AbandonMoves,
+    DiscardUnits,
+    FeederGone,
+    FetchUnits,
+    PausedUnits,
+    PauseUnits,
+    ReleaseUnits,
+    RestoreUnits,
+    SendUnits,
+    UnitsMoved,
+)
 from evenflow.model.tickets import ticket
 
 MARKERS_S = 2.0
@@ -105,9 +117,9 @@ class Movements:
         """Units under way or about to be."""
         return len(self._queued) + sum(len(movement.units) for movement in self.under_way.values())
 
-    def paused(self) -> list[dict[str, Any]]:
+    def paused(self) -> tuple[PausedUnits, ...]:
         """The movements a feeder that arrives now must know of: it holds these units' rows and sends no marker."""
-        return [{"move": movement.id, "units": list(movement.units)} for movement in self.under_way.values()]
+        return tuple(PausedUnits(movement.id, movement.units) for movement in self.under_way.values())
 
     def ask(
         self, time: float, move: MoveUnits, sizes: Mapping[int, int], feeders: Iterable[Peer]
@@ -139,7 +151,7 @@ class Movements:
         movement = self.under_way.get(number)
         if movement is not None and movement.phase == "moving" and worker == movement.source:
             movement.deadline = time + PATIENCE_S
-            yield Tell(self.sites[movement.target].peer, {"type": "fetch", "move": number, "region": self.region})
+            yield Tell(self.sites[movement.target].peer, FetchUnits(number, self.region))
 
     def installed(
         self, time: float, number: int, worker: int, size: int, feeders: Iterable[Peer]
@@ -158,7 +170,7 @@ class Movements:
         yield from self._release(movement, movement.target, feeders)
         source = self.sites.get(movement.source)
         if source is not None:
-            yield Tell(source.peer, {"type": "moved", "move": number})
+            yield Tell(source.peer, UnitsMoved(number))
         fields = _fields(self.region, movement)
         yield Record(time, "moved", fields | {"bytes": size, "seconds": round(took, 6), "version": self.table.version})
         yield from self._begin(time, feeders)
@@ -196,7 +208,7 @@ class Movements:
             source = self.sites.get(movement.source)
             if peer in movement.feeders and source is not None:
                 movement.feeders -= {peer}
-                yield Tell(source.peer, {"type": "feeder-gone", "move": movement.id, "feeder": peer})
+                yield Tell(source.peer, FeederGone(movement.id, peer))
 
     def worker_lost(self, time: float, worker: int) -> Iterator[Instruction]:
         """A worker that owned nothing is gone: what was to go there stays where it is."""
@@ -215,7 +227,7 @@ class Movements:
             yield Record(time, "move-undone", _fields(self.region, movement) | {"why": why})
         if self.under_way:
             for site in self.sites.values():
-                yield Tell(site.peer, {"type": "abandon", "region": self.region, "moves": list(self.under_way)})
+                yield Tell(site.peer, AbandonMoves(self.region, tuple(self.under_way)))
         self.under_way.clear()
         self._queue.clear()
         self._queued.clear()
@@ -250,17 +262,27 @@ class Movements:
             movement = Movement(number, move.units, move.source, move.target, time, told, deadline=time + MARKERS_S)
             self.under_way[number] = movement
             yield Record(time, "move", _fields(self.region, movement) | {"why": move.reason})
-            message = {"move": number, "region": self.region, "units": list(move.units)}
             for peer in sorted(told):
-                yield Tell(peer, {"type": "pause", "source": move.source} | message)
-            target = self.sites[move.target]
-            to = {"target": move.target, "host": target.host, "port": target.transfer_port, "feeders": sorted(told)}
-            evaluations = list(self.evaluations())
-            announced = ticket(target.key, number, self.region, move.source, move.units, evaluations)
-            to |= {"source": move.source, "evaluations": evaluations, "ticket": announced}
-            if self.transfer == "store":
-                to["store"] = True
-            yield Tell(self.sites[move.source].peer, {"type": "move"} | message | to)
+                yield Tell(peer, PauseUnits(number, self.region, move.units, move.source))
+            yield Tell(self.sites[move.source].peer, self._order(movement))
+
+    def _order(self, movement: Movement) -> SendUnits:
+        """What the source of a movement is told."""
+        target, evaluations = self.sites[movement.target], tuple(self.evaluations())
+        about = (movement.id, self.region, movement.source, movement.units, evaluations)
+        return SendUnits(
+            move=movement.id,
+            region=self.region,
+            units=movement.units,
+            source=movement.source,
+            target=movement.target,
+            host=target.host,
+            port=target.transfer_port,
+            feeders=tuple(sorted(movement.feeders)),
+            evaluations=evaluations,
+            ticket=ticket(target.key, *about),
+            store=self.transfer == "store",
+        )
 
     def _take_back(self, time: float, movement: Movement, reason: str) -> Iterator[Instruction]:
         movement.phase, movement.reason, movement.deadline = "discarding", reason, time + PATIENCE_S
@@ -268,17 +290,17 @@ class Movements:
         if target is None:
             yield from self._restore(time, movement)
         else:
-            yield Tell(target.peer, {"type": "discard", "move": movement.id, "region": self.region})
+            yield Tell(target.peer, DiscardUnits(movement.id, self.region))
 
     def _restore(self, time: float, movement: Movement) -> Iterator[Instruction]:
         movement.phase, movement.deadline = "restoring", time + PATIENCE_S
         source = self.sites.get(movement.source)
         if source is not None:
-            yield Tell(source.peer, {"type": "restore", "move": movement.id, "region": self.region})
+            yield Tell(source.peer, RestoreUnits(movement.id, self.region))
 
     def _release(self, movement: Movement, worker: int, feeders: Iterable[Peer]) -> Iterator[Instruction]:
         """To all feeders, those that came after the pause included."""
-        message = {"type": "release", "move": movement.id, "worker": worker, "version": self.table.version}
+        message = ReleaseUnits(movement.id, worker, self.table.version)
         for peer in sorted(feeders):
             yield Tell(peer, message)
 

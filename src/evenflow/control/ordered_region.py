@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from evenflow.control.costs import Costs
-from evenflow.control.events import FeederEvent, FeederJoined, FeederReport, Instruction, Peer, PeerLeft, Record, Tell
+from evenflow.control.events import FeederJoined, Instruction, Peer, PeerLeft, Record, Tell
 from evenflow.control.workers import Site, listed
 from evenflow.model import RESOLUTION, Connection, SetWeights, Snapshot
+from evenflow.model.messages import Directory, EvaluationLost, FeederMessage, FeederRefused, FeederReport, Weights
 from evenflow.policy.ordered.balance import Balance, even_weights
 
 COUNTERS = ("blocked_s", "rows_sent", "frames_sent", "rows_done", "frames_done", "busy_s")
@@ -77,24 +78,24 @@ class Region:
         yield self._directory(feeder.peer)
 
     def _directory(self, peer: Peer) -> Tell:
-        known = {"type": "directory", "workers": listed(self.sites), "weights": _keys(self.weights)}
-        return Tell(peer, known | self.costs.told())
+        known = listed(self.sites), dict(self.weights), dict(self.costs.rows), self.costs.overhead
+        return Tell(peer, Directory(*known))
 
-    def hear(self, feeder: FeederJoined, event: FeederEvent) -> Iterable[Instruction]:
+    def hear(self, time: float, feeder: FeederJoined, message: FeederMessage) -> Iterable[Instruction]:
         """Pool a feeder's report; what it says of workers that are gone is dropped."""
-        if isinstance(event, FeederReport):
-            self.feeding_s += event.feeding_s
-            self.rows_out += event.rows_out
-            self.resent += event.resent
-            self.rerouted += event.rerouted
-            for worker, counts in event.connections.items():
+        if isinstance(message, FeederReport):
+            self.feeding_s += message.feeding_s
+            self.rows_out += message.rows_out
+            self.resent += message.resent
+            self.rerouted += message.rerouted
+            for worker, counts in message.connections.items():
                 site = self.sites.get(worker)
-                if site is not None and counts.get("incarnation", site.incarnation) == site.incarnation:
+                if site is not None and counts.incarnation in (None, site.incarnation):
                     total = self.totals[worker]
-                    sums = {name: getattr(total, name) + counts.get(name, 0) for name in COUNTERS}
+                    sums = {name: getattr(total, name) + getattr(counts, name) for name in COUNTERS}
                     self.totals[worker] = replace(total, **sums)
                     self.costs.add(worker, counts)
-            self.costs.learn(event.overhead)
+            self.costs.learn(message.overhead)
         return ()
 
     def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterable[Instruction]:
@@ -158,10 +159,10 @@ class Region:
             if problem:
                 yield Record(time, "weights-refused", fields | {"why": problem})
                 continue
-            self.weights = {worker: int(weight) for worker, weight in move.weights.items()}
+            self.weights = {int(worker): int(weight) for worker, weight in move.weights.items()}
             yield Record(time, "weights", fields | {"balance": self.balance.name, "detail": dict(move.detail)})
             for peer in self.feeders if tell else ():
-                yield Tell(peer, {"type": "weights", "weights": _keys(self.weights)})
+                yield Tell(peer, Weights(dict(self.weights)))
 
     def _problem(self, move: SetWeights) -> str:
         """Why a move is refused; empty if it is not."""
@@ -174,10 +175,10 @@ class Region:
         return ""
 
 
-def refused(feeder: FeederJoined, why: str, message: str = "lost") -> Iterator[Instruction]:
+def refused(feeder: FeederJoined, why: str, message: FeederRefused | None = None) -> Iterator[Instruction]:
     """A feeder may not go on, in a region of either kind."""
     yield Record(feeder.time, "feeder-refused", {"region": feeder.region, "reason": why})
-    yield Tell(feeder.peer, {"type": message, "reason": why})
+    yield Tell(feeder.peer, message or EvaluationLost(why))
 
 
 def balance_failed(time: float, region: str, balance: str, error: Exception) -> Record:
@@ -187,5 +188,5 @@ def balance_failed(time: float, region: str, balance: str, error: Exception) -> 
 
 
 def _keys(weights: Mapping[int, int]) -> dict[str, int]:
-    """As JSON has them; a policy's numbers may be numpy's."""
+    """As the event log has them; a policy's numbers may be numpy's."""
     return {str(worker): weight if weight % 1 else int(weight) for worker, weight in weights.items()}

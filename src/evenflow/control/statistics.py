@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.control.events import ConsumerReport, FeederArrivals, Record
+from evenflow.control.events import Record
 from evenflow.control.workers import Site
 from evenflow.model import Consumer, KeyedSnapshot
+from evenflow.model.messages import ConsumerReport, FeederArrivals
 
 
 class Statistics:
@@ -35,30 +36,30 @@ class Statistics:
         self.fresh &= kept
         self._on_disk = {worker: units for worker, units in self._on_disk.items() if worker in kept}
 
-    def report(self, worker: int, event: ConsumerReport) -> None:
+    def report(self, worker: int, told: ConsumerReport) -> None:
         """What a worker did since its last report."""
         known = self.consumers[worker]
         self.consumers[worker] = Consumer(
             worker,
             known.incarnation,
-            known.seconds + event.seconds,
-            known.idle_s + event.idle_s,
-            known.busy_s + event.busy_s,
-            known.rows + event.rows,
-            known.bytes + event.bytes,
-            event.memory,
-            event.resident,
-            event.spilled,
+            known.seconds + told.seconds,
+            known.idle_s + told.idle_s,
+            known.busy_s + told.busy_s,
+            known.rows + told.rows,
+            known.bytes + told.bytes,
+            told.memory,
+            told.resident,
+            told.spilled,
         )
-        self._on_disk[worker] = event.on_disk
-        self.counts.update(event.counts)
-        np.add.at(self.unit_rows, event.units, event.unit_rows)
-        self.unit_bytes[event.sized] = event.sizes
+        self._on_disk[worker] = told.on_disk
+        self.counts.update(told.counts)
+        np.add.at(self.unit_rows, told.units, told.unit_rows)
+        self.unit_bytes[told.sized] = told.sizes
         self.fresh.add(worker)
 
-    def arrived(self, event: FeederArrivals) -> None:
+    def arrived(self, told: FeederArrivals) -> None:
         """Rows a feeder has taken in since it last said so."""
-        np.add.at(self.unit_arrived, event.units, event.unit_rows)
+        np.add.at(self.unit_arrived, told.units, told.unit_rows)
 
     @property
     def due(self) -> bool:

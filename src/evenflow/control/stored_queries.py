@@ -9,24 +9,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from evenflow.control.epochs import Epochs
 from evenflow.control.evaluations import Evaluations, evaluation_of
 from evenflow.control.events import (
     Cancel,
-    FeederArrivals,
-    FeederEnded,
     FeederJoined,
     Instruction,
     Peer,
     Record,
     Save,
-    StateLoaded,
     Stored,
     Tell,
-    UnitsSaved,
 )
 from evenflow.control.movement import Movements
 from evenflow.model.checkpoint import SavedUnits
+from evenflow.model.messages import (
+    Committed,
+    DropState,
+    EvaluationLost,
+    FeederArrivals,
+    FeederEnded,
+    LoadState,
+    LogEntry,
+    SaveAgain,
+    SnapshotEntry,
+    StateLoaded,
+    UnitsSaved,
+)
 
 
 @dataclass
@@ -49,7 +60,7 @@ class StoredQueries:
         if epochs is None:
             return
         for peer in sorted(epochs.dropped):
-            yield Tell(peer, {"type": "lost", "reason": "another attempt at its batch has begun"})
+            yield Tell(peer, EvaluationLost("another attempt at its batch has begun"))
         epochs.dropped.clear()
         if epochs.settled:
             base, stale = epochs.settle()
@@ -62,24 +73,24 @@ class StoredQueries:
         if not epochs.current and not epochs.loading:
             yield from self._load(feeder.time, name, epochs)
 
-    def arrived(self, feeder: FeederJoined, event: FeederArrivals) -> None:
+    def arrived(self, feeder: FeederJoined, told: FeederArrivals) -> None:
         """Rows a task has taken in since it last said so."""
         epochs = self.evaluations.stored.get(evaluation_of(feeder))
         if epochs is not None:
-            epochs.arrived(feeder.epoch, event.units)
+            epochs.arrived(feeder.epoch, told.units)
 
-    def ended(self, feeder: FeederJoined, event: FeederEnded, begun: bool) -> Iterator[Instruction]:
+    def ended(self, time: float, feeder: FeederJoined, told: FeederEnded, begun: bool) -> Iterator[Instruction]:
         """All rows of a task are durable with the workers. The last one ends when it is noted that they all are."""
         epochs = self.evaluations.stored.get(evaluation_of(feeder))
         if epochs is None:
             yield from self._release([feeder.peer] if feeder.query else ())
             return
-        whole = epochs.end(feeder, event.segments, begun)
+        whole = epochs.end(feeder, told.segments, begun)
         if begun and whole is None:
-            yield self._durable(event.time, feeder.query, event.seconds, 0.0)
+            yield self._durable(time, feeder.query, told.seconds, 0.0)
         if whole is not None:
-            peer, since, waited = feeder.peer, event.time, event.seconds
-            yield Save(self.region, feeder.query, "whole", whole, peer=peer, since=since, waited_s=waited)
+            peer, waited = feeder.peer, told.seconds
+            yield Save(self.region, feeder.query, "whole", whole, peer=peer, since=time, waited_s=waited)
         yield from self._release(epochs.released())
 
     def noted(self, event: Stored) -> Iterator[Instruction]:
@@ -92,7 +103,7 @@ class StoredQueries:
             if save.kind == "whole":
                 epochs.let_go(save.peer)
                 yield self._durable(event.time, save.query, save.waited_s, event.time - save.since)
-                yield Tell(save.peer, {"type": "committed"})
+                yield Tell(save.peer, Committed())
             yield from self._release(epochs.noted(save.content.key))
         elif epochs.unnoted(save.content.key, f"the checkpoint cannot be written: {event.error}"):
             assert epochs.attempt is not None
@@ -100,7 +111,7 @@ class StoredQueries:
 
     def _release(self, peers: Iterable[Peer]) -> Iterator[Instruction]:
         for peer in peers:
-            yield Tell(peer, {"type": "committed"})
+            yield Tell(peer, Committed())
 
     def _durable(self, time: float, query: str, log_s: float, note_s: float) -> Record:
         times = {"log_s": round(log_s, 6), "note_s": round(note_s, 6)}
@@ -120,10 +131,10 @@ class StoredQueries:
         feeders = epochs.poison(why)
         yield Record(time, event, {"region": self.region, "evaluation": name, "epoch": epochs.epoch, "why": why})
         for peer in sorted(feeders):
-            yield Tell(peer, {"type": "lost", "reason": why})
+            yield Tell(peer, EvaluationLost(why))
         if held is not None:
             for site in self.movements.sites.values():
-                yield Tell(site.peer, {"type": "drop", "region": self.region, "evaluation": name})
+                yield Tell(site.peer, DropState(self.region, name))
         if now is not None and now.poisoned and counted and now.stage and (now.broad or not silent):
             yield Cancel(now.running or now.stage, f"region {self.region}: {why}")
 
@@ -149,23 +160,25 @@ class StoredQueries:
             return  # tried again when that changes
         self.movements.deal(self.evaluations.stateless)
         base = epochs.load(self.movements.sites)
-        message = {
-            "type": "load",
-            "region": self.region,
-            "evaluation": name,
-            "operator": self.operator,
-            "count": self.movements.table.units,
-            "load": epochs.loads,
-            "epoch": epochs.epoch,
-            "attempt": epochs.attempt.number,
-            "snapshots": [{"name": saved.name, "epoch": saved.epoch} for saved in base.snapshots],
-            "logs": [{"epoch": log.epoch, "attempt": log.attempt, "segments": dict(log.segments)} for log in base.logs],
-        }
+        snapshots = tuple(SnapshotEntry(saved.name, saved.epoch) for saved in base.snapshots)
+        logs = tuple(LogEntry(log.epoch, log.attempt, dict(log.segments)) for log in base.logs)
         fields = {"region": self.region, "evaluation": name, "epoch": base.epoch, "snapshots": len(base.snapshots)}
         yield Record(time, "loading", fields)
         self.asked[name] = time
         for worker, site in self.movements.sites.items():
-            yield Tell(site.peer, message | {"units": self.movements.table.units_of(worker)})
+            order = LoadState(
+                region=self.region,
+                evaluation=name,
+                operator=self.operator,
+                count=self.movements.table.units,
+                load=epochs.loads,
+                epoch=epochs.epoch,
+                attempt=epochs.attempt.number,
+                snapshots=snapshots,
+                logs=logs,
+                units=self.movements.table.units_of(worker).astype(np.int32),
+            )
+            yield Tell(site.peer, order)
 
     def awaited(self) -> Iterator[tuple[int, float]]:
         """Workers whose part of some state tasks wait for, and since when."""
@@ -173,24 +186,25 @@ class StoredQueries:
             for worker in epochs.loading if epochs.wanted else ():
                 yield worker, self.asked.get(name, 0.0)
 
-    def loaded(self, worker: int, event: StateLoaded) -> Iterator[Instruction]:
+    def loaded(self, time: float, worker: int, told: StateLoaded) -> Iterator[Instruction]:
         """A worker has its part of the state."""
-        epochs = self.evaluations.stored.get(event.evaluation)
-        if epochs is None or worker not in epochs.loading or event.load != epochs.loads:
+        epochs = self.evaluations.stored.get(told.evaluation)
+        if epochs is None or worker not in epochs.loading or told.load != epochs.loads:
             return
-        fields = {"region": self.region, "evaluation": event.evaluation, "worker": worker, "error": event.error}
-        fields |= {"bytes": event.bytes, "rows": event.rows, "seconds": round(event.seconds, 6)}
-        yield Record(event.time, "loaded", fields)
-        if event.error:
-            why = f"worker {worker} cannot load state: {event.error}"
-            yield from self.poison(event.time, event.evaluation, why)
+        fields = {"region": self.region, "evaluation": told.evaluation, "worker": worker, "error": told.error}
+        fields |= {"bytes": told.bytes, "rows": told.rows, "seconds": round(told.seconds, 6)}
+        yield Record(time, "loaded", fields)
+        if told.error:
+            why = f"worker {worker} cannot load state: {told.error}"
+            yield from self.poison(time, told.evaluation, why)
         else:
             epochs.loaded(worker)
 
-    def saved(self, event: UnitsSaved) -> Iterator[Instruction]:
+    def saved(self, time: float, worker: int, told: UnitsSaved) -> Iterator[Instruction]:
         """A worker has saved units; if that is not used, it has to save them again."""
-        epochs = self.evaluations.stored.get(event.evaluation)
-        if epochs is not None and not epochs.reported(SavedUnits(event.name, event.epoch, event.units)):
-            fields = {"region": self.region, "evaluation": event.evaluation, "epoch": event.epoch}
-            yield Record(event.time, "snapshot-too-late", fields | {"units": len(event.units)})
-            yield Tell(event.peer, {"type": "unsaved", **fields, "units": event.units})
+        epochs = self.evaluations.stored.get(told.evaluation)
+        if epochs is not None and not epochs.reported(SavedUnits(told.name, told.epoch, told.units)):
+            fields = {"region": self.region, "evaluation": told.evaluation, "epoch": told.epoch}
+            yield Record(time, "snapshot-too-late", fields | {"units": len(told.units)})
+            peer = self.movements.sites[worker].peer
+            yield Tell(peer, SaveAgain(self.region, told.evaluation, told.epoch, told.units))

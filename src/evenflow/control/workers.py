@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from evenflow.control.events import Peer, WorkerJoined
+from evenflow.control.events import Peer
 from evenflow.model import WorkerStatus
+from evenflow.model.messages import WorkerAddress, WorkerHello
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,13 @@ class Workers:
         """The live worker that a peer is."""
         return self._live.get(peer)
 
-    def join(self, event: WorkerJoined) -> Site:
+    def join(self, time: float, peer: Peer, hello: WorkerHello) -> Site:
         """A worker begins a life; if it has another, that is over."""
-        before = self._all[event.worker].site
+        before = self._all[hello.worker].site
         self._live.pop(before.peer, None)
         incarnation = before.incarnation + 1
-        site = Site(
-            event.peer, event.host, event.transfer_port, event.port, event.deep, event.pid, incarnation, event.key
-        )
-        self._all[event.worker] = self._live[event.peer] = Worker(event.worker, "live", site, event.task, event.time)
+        site = Site(peer, hello.host, hello.transfer_port, hello.port, hello.deep, hello.pid, incarnation, hello.key)
+        self._all[hello.worker] = self._live[peer] = Worker(hello.worker, "live", site, hello.task, time)
         return site
 
     def leave(self, peer: Peer, state: str) -> Worker | None:
@@ -114,10 +112,9 @@ class Workers:
         ]
 
 
-def listed(sites: Mapping[int, Site], deep: bool = False) -> list[dict[str, Any]]:
+def listed(sites: Mapping[int, Site], deep: bool = False) -> tuple[WorkerAddress, ...]:
     """The workers as feeders are told of them; `deep`: with the port for feeders of keyed operators."""
-    return [
-        {"id": worker, "incarnation": site.incarnation, "host": site.host, "pid": site.pid}
-        | {"port": site.deep if deep else site.port}
+    return tuple(
+        WorkerAddress(worker, site.incarnation, site.host, site.pid, site.deep if deep else site.port)
         for worker, site in sites.items()
-    ]
+    )

@@ -47,11 +47,11 @@ Real = Annotated[float, Meta(ge=-1e300, le=1e300)]
 """A number that is neither endless nor NaN."""
 Batch = Annotated[int, Meta(ge=-1, le=2**63 - 1)]
 """A batch by number; -1 for what was before the first."""
-Outcome = Literal["quiet", "stored", "installed", "undelivered", "failed", "discarded", "restored", "lost"]
+MoveOutcome = Literal["quiet", "stored", "installed", "undelivered", "failed", "discarded", "restored", "lost"]
 """What a worker says of a movement; `failed` is for good."""
 
 
-class Part(Struct, frozen=True, forbid_unknown_fields=True):
+class MessagePart(Struct, frozen=True, forbid_unknown_fields=True):
     """A value inside a message."""
 
 
@@ -148,7 +148,7 @@ class MoveReport(Message, frozen=True):
 
     region: str
     move: Whole
-    outcome: Outcome
+    outcome: MoveOutcome
     reason: str = ""
     bytes: Whole = 0
 
@@ -250,7 +250,7 @@ class FeederFailed(Message, frozen=True):
     reason: str
 
 
-class ConnectionCounts(Part, frozen=True):
+class ConnectionCounts(MessagePart, frozen=True):
     """What went over one connection since the last report."""
 
     blocked_s: Real = 0.0
@@ -386,14 +386,14 @@ class DropState(Message, frozen=True):
     evaluation: str
 
 
-class SnapshotEntry(Part, frozen=True):
+class SnapshotEntry(MessagePart, frozen=True):
     """A unit snapshot in the store."""
 
     name: str
     epoch: Batch
 
 
-class LogEntry(Part, frozen=True):
+class LogEntry(MessagePart, frozen=True):
     """The rows of one batch in the store."""
 
     epoch: Batch
@@ -439,7 +439,7 @@ ToWorker = Shutdown | Prepare | NoCode | SetClock | MovementOrder | EvaluationOr
 # -- controller to feeder
 
 
-class WorkerAddress(Part, frozen=True):
+class WorkerAddress(MessagePart, frozen=True):
     """Where a feeder finds a worker."""
 
     id: Whole
@@ -468,7 +468,7 @@ class Weights(Message, frozen=True):
     """By worker, in thousandths."""
 
 
-class PausedUnits(Part, frozen=True):
+class PausedUnits(MessagePart, frozen=True):
     """A movement that a feeder must know of when it begins: it holds the units' rows and sends no marker."""
 
     move: Whole

@@ -6,7 +6,6 @@ difference to anybody. It raises `Wrong` if anything else happens; whatever else
 
 from __future__ import annotations
 
-import json
 import pickle
 import random
 from collections import deque
@@ -17,10 +16,31 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+from msgspec import msgpack
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened, Tick
 from evenflow.errors import HandshakeError, ProtocolError
+from evenflow.model.messages import (
+    CodeWanted,
+    ConnectionCounts,
+    ConsumerReport,
+    FeederArrivals,
+    FeederBegan,
+    FeederDraining,
+    FeederEnded,
+    FeederFailed,
+    FeederHello,
+    FeederReport,
+    Message,
+    MoveReport,
+    OpenKeyed,
+    StateLoaded,
+    UnitsSaved,
+    WorkerHello,
+    WorkerReport,
+    WorkerTrouble,
+)
 from evenflow.model.tickets import ticket
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.last import LastValue
@@ -109,23 +129,19 @@ def _without_sockets(*modules: Any) -> Iterator[None]:
             module.Poller = poller
 
 
-def _mutated(draw: random.Random, frame: Frame, message: dict[str, Any] | None = None) -> Frame:
-    """One frame changed: its fields, its message or its bytes."""
+def _mutated(draw: random.Random, frame: Frame, message: bool = False) -> Frame:
+    """One frame changed: its fields, its bytes or, if it holds a message, that."""
     body, kind, sequence, part = bytes(frame.body), frame.kind, frame.sequence, frame.part
     match draw.randrange(6):
         case 0:
             kind = draw.choice(list(Kind))
         case 1:
             sequence, part = draw.choice((0, 1, 7, 2**63, 2**64 - 1)), draw.choice((0, 1, 2**31, 2**32 - 1))
-        case 2 | 3 | 4 if message is not None:
-            body = json.dumps(message_of(draw, message), default=_array).encode()
+        case 2 | 3 | 4 if message:
+            body = msgpack.encode(message_of(draw, msgpack.decode(body)))
         case _:
             body = bytes_of(draw, body)
     return replace(frame, kind=kind, body=body, sequence=sequence, part=part)
-
-
-def _array(value: Any) -> Any:
-    return json.loads(packed({"array": value}))["array"]
 
 
 class Frames:
@@ -195,44 +211,37 @@ class ToController:
             self._driver._handle(RegionOpened(0.0, name, "op", balance, units))
         self._honest = self._say(Line("honest"), self._hello(0))
 
-    def _hello(self, number: int) -> dict[str, Any]:
-        where = {"host": "h", "port": 1, "pid": 1, "task": [0, 0], "mover": 2, "deep": 3, "key": "k"}
-        return {"type": "worker", "worker": number} | where
+    def _hello(self, number: int) -> WorkerHello:
+        return WorkerHello(number, "h", 1, 1, (0, 0), 2, 3, "k")
 
-    def _say(self, line: Line, message: Any) -> Line:
+    def _say(self, line: Line, message: Message) -> Line:
         self._driver._received(cast(Channel, line), control(message))
         return line
 
-    def _talk(self, draw: random.Random) -> list[dict[str, Any]]:
+    def _talk(self, draw: random.Random) -> list[Message]:
         """What a worker, or a feeder, says in its life."""
         units, counts = np.arange(3, dtype=np.int32), np.arange(3)
         if draw.random() < 0.5:
-            told = {"seconds": 1.0, "idle_s": 0.5, "busy_s": 0.5, "rows": 3, "bytes": 30, "units": units}
-            told |= {"unit_rows": counts, "sized": units, "sizes": counts, "on_disk": units, "counts": {"late": 1}}
-            told |= {"memory": 0, "resident": 0, "spilled": 0}
-            of = {"region": "keyed", "evaluation": "query q", "epoch": 0}
-            loaded = {"load": 1, "error": "", "bytes": 1, "rows": 1, "seconds": 0.1}
+            seconds, memory = (1.0, 0.5, 0.5), (0, 0, 0)
             return [
                 self._hello(draw.randrange(1, 4)),
-                {"type": "heartbeat", "rows": 1, "frames": 1, "busy_s": 0.1},
-                {"type": "consumed", "region": "keyed"} | told,
-                {"type": "move", "region": "keyed", "move": 1, "outcome": "installed", "reason": "", "bytes": 1},
-                {"type": "loaded"} | of | loaded,
-                {"type": "saved", "name": "blob", "units": units, "bytes": 1} | of,
-                {"type": "trouble", "what": "a thread", "reason": "none", "ends": False},
-                {"type": "code", "operator": "op"},
+                WorkerReport(1, 1, 0.1),
+                ConsumerReport("keyed", *seconds, 3, 30, units, counts, units, counts, units, *memory, {"late": 1}),
+                MoveReport("keyed", 1, "installed", "", 1),
+                StateLoaded("keyed", "query q", 1, "", 1, 1, 0.1),
+                UnitsSaved("keyed", "query q", 0, "blob", units, 1),
+                WorkerTrouble("a thread", "none"),
+                CodeWanted("op"),
             ]
-        counters = {"rows_sent": 1, "rows_done": 1, "frames_done": 1, "busy_s": 0.1, "incarnation": 1}
-        fed = {"feeding_s": 1.0, "rows_out": 1, "overhead": None, "connections": {"0": counters}}
-        who = {"partition": 0, "attempt": 0, "query": "", "epoch": 0, "stage": str(self._count), "run": ""}
+        counters = ConnectionCounts(rows_sent=1, rows_done=1, frames_done=1, busy_s=0.1, incarnation=1)
         return [
-            {"type": "feeder", "region": draw.choice(("keyed", "ordered"))} | who,
-            {"type": "begin", "partition": draw.randrange(5)},
-            {"type": "arrived", "units": units, "unit_rows": counts},
-            {"type": "fed"} | fed,
-            {"type": "drain"},
-            {"type": "end", "segments": {"0.1": 1}, "seconds": 0.1},
-            {"type": "failed", "reason": "the user's code"},
+            FeederHello(draw.choice(("keyed", "ordered")), 0, 0, "", 0, str(self._count)),
+            FeederBegan(draw.randrange(5)),
+            FeederArrivals(units, counts),
+            FeederReport(1.0, 1, {0: counters}),
+            FeederDraining(),
+            FeederEnded({"0.1": 1}, 0.1),
+            FeederFailed("the user's code"),
         ]
 
     def case(self, draw: random.Random) -> str:
@@ -246,7 +255,7 @@ class ToController:
         for number, message in enumerate(talk):
             frame = control(message)
             if number == which:
-                frame = _mutated(draw, frame, message)
+                frame = _mutated(draw, frame, message=True)
             self._driver._received(cast(Channel, line), frame)
             if line.dropped:
                 return "refused"
@@ -262,8 +271,7 @@ class ToController:
         if not set(self._driver._peers) <= {self._honest} or self._driver._controller._feeders:
             raise Wrong("the controller keeps peers that are gone")
         late = self._say(Line("honest"), self._hello(0))
-        feeder = {"type": "feeder", "region": "ordered", "partition": 0, "attempt": 0, "query": "", "epoch": 0}
-        asks = self._say(Line("honest"), feeder)
+        asks = self._say(Line("honest"), FeederHello("ordered", 0, 0, "", 0))
         if late.dropped or asks.dropped or not asks.sent:
             raise Wrong("the controller does not serve those who make sense")
 
@@ -291,9 +299,8 @@ class ToWorker:
             self._give(self._honest, frame)
 
     def _opening(self, evaluation: str) -> list[Frame]:
-        self._request = {"operator": "op", "units": UNITS, "region": "r", "evaluation": evaluation, "feeder": 1}
-        self._request |= {"epoch": 0, "attempt": 0}
-        return [Frame(Kind.OPEN, packed(self._request)), Frame(Kind.SCHEMA, bytes(self._schema.serialize()))]
+        request = OpenKeyed("op", "r", evaluation, 1, UNITS)
+        return [Frame(Kind.OPEN, packed(request)), Frame(Kind.SCHEMA, bytes(self._schema.serialize()))]
 
     def _rows(self, draw: random.Random) -> tuple[pa.RecordBatch, Frame]:
         count = draw.randrange(1, 5)
@@ -321,7 +328,7 @@ class ToWorker:
         self._worker._opened(cast(Channel, line))
         frames = [*self._opening("fuzz"), self._rows(draw)[1], Frame(Kind.MARKER, b"", 1), Frame(Kind.DRAIN)]
         which = draw.choice((0, 0, 0, 1, 2, 2, 3, 4))
-        frames[which] = _mutated(draw, frames[which], None if which else self._request)
+        frames[which] = _mutated(draw, frames[which], message=not which)
         if draw.random() < 0.1:
             frames.insert(draw.randrange(len(frames)), draw.choice(frames))
         for frame in frames:
@@ -381,8 +388,7 @@ class Movements:
         honest = [Frame(Kind.STATE, part, move, part=at, more=at < 2) for at, part in enumerate(parts)]
         frames = list(honest)
         which = draw.choice((0, 0, 0, 1, 2))
-        message = {name: getattr(label, name) for name in Label.__dataclass_fields__}
-        frames[which] = _mutated(draw, frames[which], None if which else message)
+        frames[which] = _mutated(draw, frames[which], message=not which)
         if draw.random() < 0.1:
             frames.insert(draw.randrange(len(frames)), draw.choice(frames))
         line = Line()

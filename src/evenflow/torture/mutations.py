@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import copy
 import random
+from math import inf, nan
 from typing import Any
 
-ODD_NUMBERS = (0, 1, -1, 2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, -(2**63), 10**30, 0.5, 1e308, -0.0)
+ODD_NUMBERS = (0, 1, -1, 2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, -(2**63), 2**64 - 1, 0.5, 1e308, inf, nan, -0.0)
 ODD_VALUES: tuple[Any, ...] = (
-    *(None, True, False, "", "0", "\x00", "\ud800", "a" * 300, [], {}, [[]], [None], {"type": "worker"}),
-    *(
-        {"array": "<i4", "bytes": ""},
-        {"array": "O", "bytes": "eJwDAAAAAAE="},
-        {"array": "<i8", "bytes": "eJwDAAAAAAE="},
-    ),
+    *(None, True, False, "", "0", "\x00", b"", b"\xff", "a" * 300, [], {}, [[]], [None], {"type": "WorkerHello"}),
+    *(["<i4", 0, b""], ["O", 8, bytes(8)], ["<i8", 8, bytes(7)], ["<i8", -8, bytes(8)], ["<i8", 8, b"x" * 8]),
 )
 
 
@@ -57,7 +54,7 @@ def message_of(draw: random.Random, message: Any) -> Any:
             case 0:
                 changed.pop(name, None)
             case 1:
-                changed[name + draw.choice("x\x00s")] = changed.pop(name, None)
+                changed[str(name) + draw.choice("x\x00s")] = changed.pop(name, None)
             case 2:
                 changed[name] = changed.get(draw.choice(list(message)))
             case 3 if isinstance(changed.get(name), dict):
@@ -71,4 +68,4 @@ def _odd(draw: random.Random) -> Any:
     if draw.random() < 0.5:
         return draw.choice(ODD_NUMBERS)
     value = draw.choice(ODD_VALUES)
-    return json.loads(json.dumps(value)) if isinstance(value, list | dict) else value
+    return copy.deepcopy(value)

@@ -18,6 +18,7 @@ from evenflow.control.events import (
     CheckpointTaken,
     Event,
     FeederJoined,
+    Heard,
     Instruction,
     MoveAsked,
     PeerLeft,
@@ -34,15 +35,24 @@ from evenflow.control.events import (
 )
 from evenflow.errors import ClusterStopped, EvenflowError, ProtocolError, described
 from evenflow.model import MoveUnits
+from evenflow.model.messages import (
+    CodeWanted,
+    FeederHello,
+    FeederRefused,
+    Hello,
+    NoCode,
+    Shutdown,
+    ToController,
+    WorkerHello,
+)
 from evenflow.runtime.driver.checkpoint import CheckpointThread, Unpassing
 from evenflow.runtime.driver.eventlog import EventLog, Quota
 from evenflow.runtime.driver.queries import Queries
-from evenflow.runtime.driver.reports import event_of
 from evenflow.runtime.driver.stages import Stages
 from evenflow.runtime.threads import BackgroundThread, Start
 from evenflow.runtime.wire.channel import Channel, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
-from evenflow.runtime.wire.messages import Message, control, parse
+from evenflow.runtime.wire.messages import TO_CONTROLLER, control
 from evenflow.runtime.wire.poller import Lost, Poller, Received
 
 logger = logging.getLogger("evenflow")
@@ -187,8 +197,7 @@ class ControllerThread(BackgroundThread):
         with suppress(Exception), self._lock:
             self._log.write(Record(self.now(), "controller-failed", {"error": self.failure}))
             for peer, channel in self._channels.items():
-                kind = "stop" if self._controller.is_worker(peer) else "refused"
-                self._tell(channel, control({"type": kind, "reason": reason}))
+                self._dismiss(channel, peer, reason)
         with suppress(Exception):
             self._poller.close()
         while not self._posted.empty():
@@ -270,11 +279,14 @@ class ControllerThread(BackgroundThread):
     def _turn_out(self, channel: Channel, reason: str) -> None:
         """Tell a peer why, and hang up."""
         self._refuse("peer-refused", reason)
-        peer = self._peers.get(channel)
-        kind = "stop" if peer is not None and self._controller.is_worker(peer) else "refused"
-        self._tell(channel, control({"type": kind, "reason": reason}))
+        self._dismiss(channel, self._peers.get(channel), reason)
         self._poller.drop(channel)
         self._lost(channel, reason, True)
+
+    def _dismiss(self, channel: Channel, peer: int | None, reason: str) -> None:
+        """Tell a peer that it is to go."""
+        is_worker = peer is not None and self._controller.is_worker(peer)
+        self._tell(channel, control(Shutdown(reason) if is_worker else FeederRefused(reason)))
 
     def _hear(self, channel: Channel, frame: Frame) -> None:
         if channel in self._early:
@@ -282,34 +294,57 @@ class ControllerThread(BackgroundThread):
                 raise ProtocolError(f"it said {EARLY} things before it was known what the store has of its query")
             self._early[channel].append(frame)
         else:
-            self._take(channel, parse(frame))
+            self._take(channel, TO_CONTROLLER.read(frame))
 
-    def _take(self, channel: Channel, message: Message) -> None:
-        now = self.now()
+    def _take(self, channel: Channel, message: ToController) -> None:
         peer = self._peers.get(channel)
-        kind = message.text("type")
-        if kind in ("worker", "feeder"):
+        if isinstance(message, Hello):
             if peer is not None:
                 raise ProtocolError("it has said before who it is")
-            peer = next(self._numbers)
-            joined = event_of(now, peer, message)
-            if self._queries is not None and isinstance(joined, FeederJoined):
-                self._queries.meet(joined.query, joined.run)
-            if self._stages is not None and isinstance(joined, FeederJoined) and message.text("mark", ""):
-                stage, mark = joined.own_stage or joined.stage, message.text("mark")
-                told = self._stages.facts(stage, mark, message.text("execution", ""))
-                joined = replace(joined, facts=told)
-            self._peers[channel], self._channels[peer] = peer, channel
-            if isinstance(joined, FeederJoined) and self._controller.unknown(joined):
-                self._introduce(channel, joined)
-            else:
-                self._carry_out(self._controller.handle(joined))
+            self._meet(channel, next(self._numbers), message)
         elif peer is None:
-            raise ProtocolError(f"'{kind}' came before the peer said who it is")
-        elif kind == "code":
-            self._send_code(channel, peer, message.text("operator"))
+            raise ProtocolError(f"'{type(message).__name__}' came before the peer said who it is")
+        elif isinstance(message, CodeWanted):
+            self._send_code(channel, peer, message.operator)
         else:
-            self._carry_out(self._controller.handle(event_of(now, peer, message)))
+            self._carry_out(self._controller.handle(Heard(self.now(), peer, message)))
+
+    def _meet(self, channel: Channel, peer: int, hello: Hello) -> None:
+        """Somebody says who it is."""
+        if isinstance(hello, WorkerHello):
+            self._peers[channel], self._channels[peer] = peer, channel
+            self._carry_out(self._controller.handle(Heard(self.now(), peer, hello)))
+            return
+        joined = self._joined(peer, hello)
+        self._peers[channel], self._channels[peer] = peer, channel
+        if self._controller.unknown(joined):
+            self._introduce(channel, joined)
+        else:
+            self._carry_out(self._controller.handle(joined))
+
+    def _joined(self, peer: int, hello: FeederHello) -> FeederJoined:
+        """What a feeder says of its task, and what Spark says of the task's stage."""
+        now = self.now()
+        if self._queries is not None:
+            self._queries.meet(hello.query, hello.run)
+        facts = None
+        if self._stages is not None and hello.mark:
+            facts = self._stages.facts(hello.own_stage or hello.stage, hello.mark, hello.execution)
+        return FeederJoined(
+            now,
+            peer,
+            hello.region,
+            hello.partition,
+            hello.attempt,
+            hello.query,
+            hello.epoch,
+            hello.stage,
+            run=hello.run,
+            task=hello.task,
+            kinds=hello.kinds,
+            own_stage=hello.own_stage,
+            facts=facts,
+        )
 
     def _introduce(self, channel: Channel, feeder: FeederJoined) -> None:
         """The first tasks of a query come with what is known of the batches before, as soon as the store has said."""
@@ -331,7 +366,7 @@ class ControllerThread(BackgroundThread):
         if operator in self._code:
             self._tell(channel, Frame(Kind.CODE, operator.encode() + b"\n" + self._code[operator]))
         elif self._controller.is_worker(peer):  # the region was dropped since the worker was told to prepare for it
-            self._tell(channel, control({"type": "no-code", "operator": operator}))
+            self._tell(channel, control(NoCode(operator)))
         else:
             raise ProtocolError(f"there is no operator {operator}")
 
@@ -381,7 +416,7 @@ class ControllerThread(BackgroundThread):
         channel = self._channels.pop(peer, None)
         if channel is not None:
             del self._peers[channel]
-            self._tell(channel, control({"type": "stop", "reason": reason}))
+            self._tell(channel, control(Shutdown(reason)))
             self._poller.drop(channel)
         self._replace_worker(worker)
 

@@ -14,11 +14,20 @@ from typing import Any
 import pyarrow as pa
 
 from evenflow.errors import ClusterStopped, EvenflowError, FunctionError, ProtocolError, RegionStalled, StateLost
+from evenflow.model.messages import (
+    FeederHello,
+    FeederMessage,
+    FeederRefused,
+    FeederReport,
+    Opening,
+    ToFeeder,
+    WorkerAddress,
+)
 from evenflow.runtime.feeder.frame_size import FrameSize
 from evenflow.runtime.feeder.link import Link
 from evenflow.runtime.wire.channel import SOCKET_BUFFER, Channel, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
-from evenflow.runtime.wire.messages import control, parse
+from evenflow.runtime.wire.messages import TO_FEEDER, control, packed
 from evenflow.runtime.wire.poller import Lost, Opened, Poller, Received
 from evenflow.runtime.wire.settings import Settings
 
@@ -41,7 +50,7 @@ class Feeding(ABC):
         self._input_schema: pa.Schema | None = None
         self._links: dict[int, Link] = {}
         self._by_channel: dict[Channel, Link] = {}
-        self._directory: dict[int, dict[str, Any]] = {}
+        self._directory: dict[int, WorkerAddress] = {}
         self._size = FrameSize()
         self._rows_out = 0
         self._progress = self._reported = time.perf_counter()
@@ -80,14 +89,13 @@ class Feeding(ABC):
         """A worker is gone."""
 
     @abstractmethod
-    def _obey(self, message: dict[str, Any]) -> None:
+    def _obey(self, message: ToFeeder) -> None:
         """The controller says something; subclasses call this for what concerns every feeder."""
-        match message.get("type"):
-            case "refused":
-                raise self._cluster_gone(str(message["reason"]))
+        if isinstance(message, FeederRefused):
+            raise self._cluster_gone(message.reason)
 
     @abstractmethod
-    def _opening(self) -> dict[str, Any]:
+    def _opening(self) -> Opening:
         """What a worker must know of this feeder."""
 
     def _opened(self, link: Link) -> None:  # noqa: B027 - most have nothing to do
@@ -105,9 +113,9 @@ class Feeding(ABC):
     def _after_poll(self, now: float) -> None:  # noqa: B027
         """Do what the news allows."""
 
-    def _news(self) -> dict[str, Any]:
-        """What a report has beside the common figures."""
-        return {}
+    def _news(self) -> tuple[int, int]:
+        """Frames since the last report that were sent again, and that were rerouted."""
+        return 0, 0
 
     # -- Spark on either side
 
@@ -161,9 +169,9 @@ class Feeding(ABC):
             self._controller = self._poller.connect(self._settings.host, self._settings.port, "the controller")
         except PeerGone as error:
             raise self._cluster_gone(str(error)) from None
-        self._controller.send(control({"type": "feeder", "region": self._region} | self._identity))
+        self._controller.send(control(FeederHello(self._region, **self._identity)))
 
-    def _tell_controller(self, message: dict[str, Any]) -> None:
+    def _tell_controller(self, message: FeederMessage) -> None:
         assert self._controller is not None
         try:
             self._controller.send(control(message))
@@ -210,7 +218,7 @@ class Feeding(ABC):
 
     def _received(self, channel: Channel, frame: Frame) -> None:
         if channel is self._controller:
-            self._obey(parse(frame))
+            self._obey(TO_FEEDER.read(frame))
         elif channel in self._by_channel:
             self._progress = time.perf_counter()
             self._answer(self._by_channel[channel], frame)
@@ -220,32 +228,30 @@ class Feeding(ABC):
         assert self._controller is not None
         try:
             for frame in self._controller.receive(most=8):
-                self._obey(parse(frame))
+                self._obey(TO_FEEDER.read(frame))
         except PeerGone as error:
             raise self._cluster_gone(str(error)) from None
 
-    def _meet(self, workers: list[dict[str, Any]]) -> None:
+    def _meet(self, workers: Iterable[WorkerAddress]) -> None:
         """Connect to workers not known yet; those that left are noticed by their own connections."""
-        self._directory = {entry["id"]: entry for entry in workers}
+        self._directory = {entry.id: entry for entry in workers}
         for entry in workers:
-            known = self._links.get(entry["id"])
-            if known is not None and known.incarnation == entry["incarnation"]:
+            known = self._links.get(entry.id)
+            if known is not None and known.incarnation == entry.incarnation:
                 continue
             if known is not None:
                 self._drop(known, "it was replaced")
             self._connect(entry)
 
-    def _connect(self, entry: dict[str, Any]) -> None:
+    def _connect(self, entry: WorkerAddress) -> None:
         assert self._input_schema is not None
         try:
-            channel = self._poller.connect(
-                entry["host"], entry["port"], f"worker {entry['id']}", self._settings.stall_timeout
-            )
+            channel = self._poller.connect(entry.host, entry.port, f"worker {entry.id}", self._settings.stall_timeout)
         except PeerGone:
             return  # it died since the controller heard of it; its replacement will be announced
-        channel.send(Frame(Kind.OPEN, control(self._opening()).body))
+        channel.send(Frame(Kind.OPEN, packed(self._opening())))
         channel.send(Frame(Kind.SCHEMA, memoryview(self._input_schema.serialize())))
-        link = Link(entry["id"], entry["incarnation"], entry["pid"], channel)
+        link = Link(entry.id, entry.incarnation, entry.pid, channel)
         self._links[link.worker] = self._by_channel[channel] = link
 
     def _lost(self, channel: Channel, reason: str) -> None:
@@ -266,11 +272,10 @@ class Feeding(ABC):
     def _report(self, now: float) -> None:
         if self._controller is None:
             return
-        body: dict[str, Any] = {"type": "fed", "feeding_s": now - self._reported, "rows_out": self._rows_out}
-        body |= {"overhead": self._size.overhead} | self._news()
-        body["connections"] = {str(link.worker): link.news(now) for link in self._links.values()}
+        connections = {link.worker: link.news(now) for link in self._links.values()}
+        done = (now - self._reported, self._rows_out, connections)
         self._reported, self._rows_out = now, 0
-        self._tell_controller(body)
+        self._tell_controller(FeederReport(*done, *self._news(), self._size.overhead))
 
     def _cluster_gone(self, reason: str) -> EvenflowError:
         return ClusterStopped(

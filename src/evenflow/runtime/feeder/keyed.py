@@ -10,13 +10,31 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import EvenflowError, FunctionError, ProtocolError, StateLost, StoreError
+from evenflow.model.messages import (
+    Committed,
+    EvaluationLost,
+    FeederArrivals,
+    FeederBegan,
+    FeederDraining,
+    FeederEnded,
+    FeederFailed,
+    FeederUnread,
+    KeyedDirectory,
+    Loading,
+    OpenKeyed,
+    PauseUnits,
+    ReleaseUnits,
+    RowsDurable,
+    ToFeeder,
+    WorkerAddress,
+)
 from evenflow.runtime.feeder.connections import Feeding
 from evenflow.runtime.feeder.frame_size import FrameSize
 from evenflow.runtime.feeder.hashing import partition_of, with_hashes
@@ -26,7 +44,7 @@ from evenflow.runtime.feeder.link import Link
 from evenflow.runtime.feeder.skew import Piece, SkewBuffer
 from evenflow.runtime.wire.channel import DEEP_BUFFER, PeerGone
 from evenflow.runtime.wire.frames import MAX_BODY, Frame, Kind
-from evenflow.runtime.wire.messages import parse
+from evenflow.runtime.wire.messages import ENDED, FAILURE
 from evenflow.runtime.wire.settings import Settings
 
 if TYPE_CHECKING:
@@ -105,7 +123,7 @@ class KeyedFeeder(Feeding):
         if self._splitter is not None:
             self._hurry()
             self._tell_arrivals()
-            self._tell_controller({"type": "drain"})
+            self._tell_controller(FeederDraining())
         while self._splitter is not None and (self._splitter.skew.rows or self._merger.frames):
             if not self._splitter.skew.rows:
                 self._ask_for_rest()
@@ -117,7 +135,7 @@ class KeyedFeeder(Feeding):
     def unread(self) -> None:
         """Say that Spark wants no more, so that this is not taken for a failure; if nobody hears it, it may be one."""
         with suppress(EvenflowError):
-            self._tell_controller({"type": "unread"})
+            self._tell_controller(FeederUnread())
             self._leave()
 
     def _end(self) -> None:
@@ -128,7 +146,7 @@ class KeyedFeeder(Feeding):
             self._send_frame(link, Frame(Kind.END))
         while self._ending:
             self._wait()
-        self._tell_controller({"type": "end", "segments": self._segments, "seconds": time.perf_counter() - began})
+        self._tell_controller(FeederEnded(self._segments, time.perf_counter() - began))
         while self._stored and not self._committed:
             self._wait()
         self._leave()
@@ -148,7 +166,7 @@ class KeyedFeeder(Feeding):
         if self._splitter is None:
             self._input_schema = pa.schema([schema.field(place) for place in self._feed.sent])
             self._identity["partition"] = partition
-            self._tell_controller({"type": "begin", "partition": partition})
+            self._tell_controller(FeederBegan(partition))
             while not self._links:
                 self._wait()
             assert self._splitter is not None
@@ -207,7 +225,7 @@ class KeyedFeeder(Feeding):
             self._splitter.echo(frame.sequence)
             return
         if frame.kind is Kind.END and link.worker in self._ending:
-            self._ended(link, parse(frame))
+            self._ended(link, ENDED.read(frame))
             return
         sent = self._merger.frames.get(frame.sequence)
         if frame.kind is Kind.ERROR and (sent is not None or not frame.sequence):
@@ -224,85 +242,82 @@ class KeyedFeeder(Feeding):
         part = self._read_result(link, frame, self._merger.schemas[frame.told]) if len(frame.body) else None
         self._merger.add(frame.sequence, part, frame.told, last=not frame.more)
 
-    def _ended(self, link: Link, answer: dict[str, Any]) -> None:
+    def _ended(self, link: Link, answer: RowsDurable) -> None:
         """A worker has made all rows durable that it had from here, or cannot."""
-        if answer.get("error"):
-            text = f"region {self._region}: {link} cannot write to the checkpoint: {answer['error']}"
-            self._tell_controller({"type": "failed", "reason": text})
+        if answer.error:
+            text = f"region {self._region}: {link} cannot write to the checkpoint: {answer.error}"
+            self._tell_controller(FeederFailed(text))
             self._leave()
             raise StoreError(text)
         self._ending.discard(link.worker)
-        if answer["segments"]:
-            self._segments[str(answer["writer"])] = int(answer["segments"])
+        if answer.segments:
+            self._segments[answer.writer] = answer.segments
 
     def _operator_error(self, frame: Frame) -> FunctionError:
         """What went wrong; the controller is told too, so that Spark's retries, which are refused, say the same."""
-        report = parse(frame)
-        where = f" ({report['where']})" if report.get("where") else ""
+        report = FAILURE.read(frame)
+        where = f" ({report.where})" if report.where else ""
         text = (
-            f"{FAILED} {self._region} failed on worker {report['worker']}{where}, in partition "
-            f"{self._identity['partition']}: {report['error']}\n{report['traceback']}"
+            f"{FAILED} {self._region} failed on worker {report.worker}{where}, in partition "
+            f"{self._identity['partition']}: {report.error}\n{report.traceback}"
         )
-        self._tell_controller({"type": "failed", "reason": text})
+        self._tell_controller(FeederFailed(text))
         self._leave()
         return FunctionError(text)
 
     # -- connections
 
-    def _obey(self, message: dict[str, Any]) -> None:
-        match message.get("type"):
-            case "directory":
+    def _obey(self, message: ToFeeder) -> None:
+        match message:
+            case KeyedDirectory():
                 self._learn(message)
-            case "pause":
+            case PauseUnits():
                 assert self._splitter is not None
-                source = self._links.get(int(message["source"]))
-                self._splitter.pause(int(message["move"]), message["units"], source is not None)
+                source = self._links.get(message.source)
+                self._splitter.pause(message.move, message.units, source is not None)
                 if source is not None:
-                    self._send_frame(source, Frame(Kind.MARKER, b"", int(message["move"])))
-            case "release" if self._splitter is not None:
-                self._splitter.arrived(int(message["move"]), int(message["worker"]))
-            case "loading":
+                    self._send_frame(source, Frame(Kind.MARKER, b"", message.move))
+            case ReleaseUnits() if self._splitter is not None:
+                self._splitter.arrived(message.move, message.worker)
+            case Loading():
                 self._progress = time.perf_counter()
-            case "committed":
+            case Committed():
                 self._committed = True
-            case "lost":
-                ours = not message["reason"].startswith(FAILED)
-                raise (StateLost if ours else FunctionError)(f"region {self._region}: {message['reason']}")
+            case EvaluationLost():
+                ours = not message.reason.startswith(FAILED)
+                raise (StateLost if ours else FunctionError)(f"region {self._region}: {message.reason}")
             case _:
                 super()._obey(message)
 
-    def _learn(self, message: dict[str, Any]) -> None:
+    def _learn(self, directory: KeyedDirectory) -> None:
         if self._splitter is None:
-            self._peer = int(message["you"])
-            self._attempt = int(message["attempt"])
-            self._evaluation = str(message["evaluation"])
-            self._size = FrameSize({int(w): cost for w, cost in message["costs"].items()}, message["overhead"])
-            owners: npt.NDArray[np.int32] = message["owners"]
-            self._units = len(owners)
-            skew = SkewBuffer(owners, self._feed.by_content, self._choices(message["workers"]))
+            self._peer, self._attempt, self._evaluation = directory.you, directory.attempt, directory.evaluation
+            self._size = FrameSize(directory.costs, directory.overhead)
+            self._units = len(directory.owners)
+            skew = SkewBuffer(directory.owners, self._feed.by_content, self._choices(directory.workers))
             self._splitter = KeyedSplitter(skew)
-            for movement in message["paused"]:
-                self._splitter.pause(int(movement["move"]), movement["units"], marked=False)
-        self._meet(message["workers"])
+            for movement in directory.paused:
+                self._splitter.pause(movement.move, movement.units, marked=False)
+        self._meet(directory.workers)
 
-    def _choices(self, workers: list[dict[str, Any]]) -> TwoChoices | None:
+    def _choices(self, workers: Iterable[WorkerAddress]) -> TwoChoices | None:
         """How rows of one key are split between two of the workers, if they are."""
         if not self._feed.choices:
             return None
         from evenflow.runtime.feeder.two_choices import TwoChoices  # numba comes with it: only those who use it pay
 
-        return TwoChoices(entry["id"] for entry in workers)
+        return TwoChoices(entry.id for entry in workers)
 
-    def _opening(self) -> dict[str, Any]:
-        return {
-            "operator": self._feed.operator,
-            "units": self._units,
-            "region": self._region,
-            "evaluation": self._evaluation,
-            "feeder": self._peer,
-            "epoch": self._identity["epoch"],
-            "attempt": self._attempt,
-        }
+    def _opening(self) -> OpenKeyed:
+        return OpenKeyed(
+            operator=self._feed.operator,
+            region=self._region,
+            evaluation=self._evaluation,
+            feeder=self._peer,
+            units=self._units,
+            epoch=self._identity["epoch"],
+            attempt=self._attempt,
+        )
 
     def _after_poll(self, now: float) -> None:
         self._send_all()
@@ -313,7 +328,7 @@ class KeyedFeeder(Feeding):
     def _tell_arrivals(self) -> None:
         if self._splitter is not None and self._feed.by_content:
             units, rows = self._arrivals()
-            self._tell_controller({"type": "arrived", "units": units, "unit_rows": rows})
+            self._tell_controller(FeederArrivals(units, rows))
 
     def _arrivals(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Units with rows since this was last asked, and how many."""

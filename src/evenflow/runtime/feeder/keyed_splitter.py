@@ -6,7 +6,7 @@ sends a marker after these rows to the old owner, which sends it back after the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from evenflow.runtime.feeder.frame_size import FRAME_BYTES
@@ -45,7 +45,7 @@ class KeyedSplitter:
         if group:
             yield group
 
-    def pause(self, move: int, units: list[int], marked: bool) -> None:
+    def pause(self, move: int, units: Iterable[int], marked: bool) -> None:
         """Rows of these units wait from now on; `marked`: their old owner is sent a marker."""
         earlier = self.skew.pause(move, units)
         awaiting = set().union(*(self._paused[other].awaiting for other in earlier))

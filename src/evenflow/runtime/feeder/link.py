@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from evenflow.model.messages import ConnectionCounts
 from evenflow.runtime.wire.channel import Channel
+
+NOTHING = ConnectionCounts()
 
 
 @dataclass(slots=True, eq=False)
@@ -24,7 +27,7 @@ class Link:
     rows_done: int = 0
     frames_done: int = 0
     busy_s: float = 0.0
-    _reported: dict[str, float] = field(default_factory=dict)
+    _reported: ConnectionCounts = NOTHING
 
     def sent(self, sequence: int, rows: int) -> None:
         """A frame went out."""
@@ -40,19 +43,20 @@ class Link:
         self.busy_s += seconds
         return rows
 
-    def news(self, now: float) -> dict[str, float]:
+    def news(self, now: float) -> ConnectionCounts:
         """What has been added to each counter since the last call."""
-        counts = {
-            "blocked_s": self.channel.meter.blocked_s(now),
-            "rows_sent": self.rows_sent,
-            "frames_sent": self.frames_sent,
-            "rows_done": self.rows_done,
-            "frames_done": self.frames_done,
-            "busy_s": self.busy_s,
-        }
-        news = {name: value - self._reported.get(name, 0) for name, value in counts.items()}
-        self._reported = counts
-        return news | {"incarnation": self.incarnation}
+        before, blocked_s = self._reported, self.channel.meter.blocked_s(now)
+        sent, done = (self.rows_sent, self.frames_sent), (self.rows_done, self.frames_done)
+        self._reported = ConnectionCounts(blocked_s, *sent, *done, self.busy_s)
+        return ConnectionCounts(
+            blocked_s=blocked_s - before.blocked_s,
+            rows_sent=self.rows_sent - before.rows_sent,
+            frames_sent=self.frames_sent - before.frames_sent,
+            rows_done=self.rows_done - before.rows_done,
+            frames_done=self.frames_done - before.frames_done,
+            busy_s=self.busy_s - before.busy_s,
+            incarnation=self.incarnation,
+        )
 
     def __str__(self) -> str:
         return f"worker {self.worker} (pid {self.pid}, {self.channel.peer})"

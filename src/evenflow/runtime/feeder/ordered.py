@@ -13,11 +13,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
 from evenflow.errors import FunctionError, ProtocolError, WorkerLost
+from evenflow.model.messages import Directory, OpenOrdered, ToFeeder, Weights
 from evenflow.model.routing import Splitting
 from evenflow.runtime.feeder.connections import Feeding
 from evenflow.runtime.feeder.frame_size import FRAME_BYTES, FrameSize, aim_s
@@ -26,7 +26,7 @@ from evenflow.runtime.feeder.ordered_merge import Merger
 from evenflow.runtime.feeder.routes import DEPTH, ROUTES, Route
 from evenflow.runtime.wire.channel import Channel, PeerGone
 from evenflow.runtime.wire.frames import MAX_BODY, Frame, Kind
-from evenflow.runtime.wire.messages import parse
+from evenflow.runtime.wire.messages import FAILURE
 from evenflow.runtime.wire.settings import Settings
 
 WINDOW_BYTES = 64 * 1024 * 1024
@@ -200,10 +200,10 @@ class Feeder(Feeding):
                 self._again.setdefault(sequence, now)
 
     def _function_error(self, frame: Frame, span: Span) -> FunctionError:
-        report = parse(frame)
+        report = FAILURE.read(frame)
         return FunctionError(
-            f"the function of region {self._region} failed on worker {report['worker']}, on {self._rows_of(span)}: "
-            f"{report['error']}\n{report['traceback']}"
+            f"the function of region {self._region} failed on worker {report.worker}, on {self._rows_of(span)}: "
+            f"{report.error}\n{report.traceback}"
         )
 
     def _rows_of(self, span: Span) -> str:
@@ -220,8 +220,8 @@ class Feeder(Feeding):
         while not self._links:
             self._wait()
 
-    def _opening(self) -> dict[str, Any]:
-        return {"operator": self._operator}
+    def _opening(self) -> OpenOrdered:
+        return OpenOrdered(self._operator)
 
     def _patience(self) -> float:
         return min(super()._patience(), 2 * OVERDUE * aim_s(len(self._links)))
@@ -255,15 +255,15 @@ class Feeder(Feeding):
         if self._merger.held_bytes >= REORDER_BYTES:
             self._throttle()
 
-    def _obey(self, message: dict[str, Any]) -> None:
-        match message.get("type"):
-            case "directory":
+    def _obey(self, message: ToFeeder) -> None:
+        match message:
+            case Directory():
                 if not self._links:
-                    self._size = FrameSize({int(w): cost for w, cost in message["costs"].items()}, message["overhead"])
-                self._meet(message["workers"])
-                self._set_weights(message["weights"])
-            case "weights":
-                self._set_weights(message["weights"])
+                    self._size = FrameSize(message.costs, message.overhead)
+                self._meet(message.workers)
+                self._set_weights(message.weights)
+            case Weights():
+                self._set_weights(message.weights)
             case _:
                 super()._obey(message)
 
@@ -277,8 +277,8 @@ class Feeder(Feeding):
                 self._connect(entry)
         self._route.set_weights(self._weights)
 
-    def _set_weights(self, weights: dict[str, int]) -> None:
-        self._weights = {int(worker): weight for worker, weight in weights.items()}
+    def _set_weights(self, weights: dict[int, int]) -> None:
+        self._weights = weights
         self._route.set_weights(self._weights)
 
     def _drop(self, link: Link, reason: str) -> None:
@@ -302,8 +302,8 @@ class Feeder(Feeding):
                 )
             self._again[sequence] = time.perf_counter() + RESEND_S
 
-    def _news(self) -> dict[str, Any]:
-        news = {"resent": self._resent, "rerouted": self._route.rerouted - self._rerouted}
+    def _news(self) -> tuple[int, int]:
+        news = self._resent, self._route.rerouted - self._rerouted
         self._resent, self._rerouted = 0, self._route.rerouted
         return news
 

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from evenflow.errors import ProtocolError
+from evenflow.model.messages import KeyedDirectory
 from evenflow.model.routing import FIRST_SHARE
 from evenflow.operators.columns import microseconds
 from evenflow.operators.timed import END, FLUSH, NOW
@@ -170,8 +171,8 @@ class TickFeeder(KeyedFeeder):
         self._identity |= evaluation | {"partition": partition, "own_stage": own}
         self._ticks = size
 
-    def _learn(self, message: dict[str, Any]) -> None:
-        super()._learn(message)
+    def _learn(self, directory: KeyedDirectory) -> None:
+        super()._learn(directory)
         self._size = _Even(self._ticks)
 
     def _arrivals(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:

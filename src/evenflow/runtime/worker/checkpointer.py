@@ -12,19 +12,28 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import ProtocolError
+from evenflow.model.messages import (
+    LoadState,
+    RowsDurable,
+    SaveAgain,
+    StateLoaded,
+    UnitsSaved,
+    WorkerAlive,
+    WorkerMessage,
+    WorkerTrouble,
+)
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import Units
 from evenflow.runtime.worker.blob_writer import UNSAVED_BYTES, BlobWriter
 from evenflow.runtime.worker.instances import Copies, State, let_go
-from evenflow.runtime.worker.loader import Loaded, Loader, Order
-from evenflow.runtime.worker.query_log import QueryLog, Segment, Snapshot, query_of
-from evenflow.state.store.blob_names import prefix_of
+from evenflow.runtime.worker.loader import Loaded, Loader
+from evenflow.runtime.worker.query_log import QueryLog, Segment, Snapshot
 from evenflow.state.store.sealed import Place
 
 ALIVE_S = 1.0
 
-Tell = Callable[[dict[str, Any]], None]
-Answer = Callable[[Any, dict[str, Any]], None]
+Tell = Callable[[WorkerMessage], None]
+Answer = Callable[[Any, RowsDurable], None]
 """Tells a feeder that its rows are durable, or why not."""
 
 
@@ -42,7 +51,7 @@ class Checkpointer:
         self._loader.progress = self._alive
         self._told = 0.0
         self._query_logs: dict[tuple[str, str], QueryLog] = {}
-        self._orders: dict[tuple[str, str], Order] = {}
+        self._orders: dict[tuple[str, str], LoadState] = {}
         """Loads that are asked for, the latest of each; they begin when the operator's code is here."""
         self._begun: set[tuple[str, str, int]] = set()
         self._dropped: set[tuple[str, str]] = set()
@@ -107,15 +116,14 @@ class Checkpointer:
         """A feeder wants to know when its rows are durable; one that sent none here is told at once."""
         query_log = self._query_logs.get((region, evaluation))
         if query_log is None or (query_log.epoch, query_log.attempt) != stamp:
-            self._answer(who, {"writer": self._writer, "segments": 0})
+            self._answer(who, RowsDurable(self._writer, 0))
             return
         query_log.end(who)
         self._acknowledge(query_log)
 
     def _acknowledge(self, query_log: QueryLog) -> None:
         for who in query_log.acknowledged():
-            answer = {"error": query_log.error} if query_log.error else {}
-            self._answer(who, answer | {"writer": self._writer, "segments": query_log.durable})
+            self._answer(who, RowsDurable(self._writer, query_log.durable, query_log.error))
 
     def _query_log(self, region: str, evaluation: str, units: int) -> QueryLog:
         known = self._query_logs.get((region, evaluation))
@@ -145,33 +153,20 @@ class Checkpointer:
 
     # -- loading
 
-    def load(self, message: dict[str, Any]) -> None:
-        """State is to be loaded; an earlier order for the same has had its day."""
-        region, evaluation = str(message["region"]), str(message["evaluation"])
-        self.drop(region, evaluation)
-        self._orders[region, evaluation] = Order(
-            region,
-            evaluation,
-            str(message["operator"]),
-            int(message["load"]),
-            int(message["epoch"]),
-            int(message["attempt"]),
-            int(message["count"]),
-            message["units"],
-            prefix_of(region, query_of(evaluation)),
-            message["snapshots"],
-            message["logs"],
-        )
+    def load(self, order: LoadState) -> None:
+        """State is to be loaded; an earlier order for the same does not count any more."""
+        self.drop(order.region, order.evaluation)
+        self._orders[order.region, order.evaluation] = order
 
     def drop(self, region: str, evaluation: str) -> None:
         """State is let go of until it is loaded: nothing of what is here then may be saved as that of a batch."""
         self._dropped.add((region, evaluation))
 
-    def unsaved(self, message: dict[str, Any]) -> None:
+    def unsaved(self, order: SaveAgain) -> None:
         """A snapshot was reported too late, and is not used: its units are to be saved again."""
-        query_log = self._query_logs.get((str(message["region"]), str(message["evaluation"])))
+        query_log = self._query_logs.get((order.region, order.evaluation))
         if query_log is not None:
-            query_log.not_saved(message["units"], int(message["epoch"]))
+            query_log.not_saved(order.units, order.epoch)
 
     def forget(self, region: str, evaluation: str) -> None:
         """An evaluation is over."""
@@ -190,7 +185,7 @@ class Checkpointer:
                     if outcome.error:
                         query_log.not_saved(snapshot.units, snapshot.epoch)
                         what = f"snapshot {snapshot.name}"
-                        self._tell({"type": "trouble", "what": what, "reason": outcome.error, "ends": False})
+                        self._tell(WorkerTrouble(what, outcome.error))
                     else:
                         self._report_saved(snapshot)
         self._begin_loads(code)
@@ -201,7 +196,7 @@ class Checkpointer:
         now = time.monotonic()
         if now - self._told >= ALIVE_S:
             self._told = now
-            self._tell({"type": "alive"})
+            self._tell(WorkerAlive())
 
     def _begin_loads(self, code: Callable[[str], Any]) -> None:
         for key, order in self._orders.items():
@@ -236,28 +231,9 @@ class Checkpointer:
 
     def _report_loaded(self, loaded: Loaded) -> None:
         order = loaded.order
-        self._tell(
-            {
-                "type": "loaded",
-                "region": order.region,
-                "evaluation": order.evaluation,
-                "load": order.load,
-                "error": loaded.error,
-                "bytes": loaded.bytes,
-                "rows": loaded.rows,
-                "seconds": loaded.seconds,
-            }
-        )
+        found = (loaded.error, loaded.bytes, loaded.rows, loaded.seconds)
+        self._tell(StateLoaded(order.region, order.evaluation, order.load, *found))
 
     def _report_saved(self, snapshot: Snapshot) -> None:
-        self._tell(
-            {
-                "type": "saved",
-                "region": snapshot.query_log.region,
-                "evaluation": snapshot.query_log.evaluation,
-                "epoch": snapshot.epoch,
-                "name": snapshot.name,
-                "units": snapshot.units,
-                "bytes": snapshot.size,
-            }
-        )
+        of = (snapshot.query_log.region, snapshot.query_log.evaluation, snapshot.epoch)
+        self._tell(UnitsSaved(*of, snapshot.name, snapshot.units, snapshot.size))

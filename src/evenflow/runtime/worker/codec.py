@@ -5,14 +5,15 @@ pyarrow is imported by those who need it: a worker without an operator stays sma
 
 from __future__ import annotations
 
-import json
 import traceback
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from evenflow.errors import FunctionError, ProtocolError, described
+from evenflow.model.messages import OperatorFailed
 from evenflow.runtime.wire.frames import MAX_BODY, Frame
+from evenflow.runtime.wire.messages import packed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,8 +116,7 @@ def _parts(batch: pa.RecordBatch) -> Iterator[memoryview]:
 def error_body(worker: int, error: BaseException, where: str) -> bytes:
     """What went wrong, and which row it seems to come from."""
     trace = "".join(traceback.format_exception(type(error), error, _without_ours(error.__traceback__)))
-    said = {"error": _printable(described(error)), "traceback": _printable(trace[-20_000:])}
-    return json.dumps({"worker": worker, "where": where} | said).encode()
+    return packed(OperatorFailed(worker, where, _printable(described(error)), _printable(trace[-20_000:])))
 
 
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:

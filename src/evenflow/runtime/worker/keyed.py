@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import ProtocolError
+from evenflow.model.messages import DropState, EvaluationOrder, ForgetEvaluation, LoadState, SaveAgain
 from evenflow.operators.hosted import Hosted, units_of
 from evenflow.runtime.worker.checkpointer import Checkpointer, Tell
 from evenflow.runtime.worker.direct_transfer import DirectTransfer
@@ -92,7 +93,7 @@ class KeyedHost:
                 self._send_report(name, region, now, waited_s)
 
     def _send_report(self, name: str, region: Region, now: float, waited_s: float) -> None:
-        self._tell({"type": "consumed", "region": name} | region.news(now, waited_s) | self._regions.memory())
+        self._tell(region.news(name, now, waited_s, self._regions.memory()))
 
     # -- rows
 
@@ -161,23 +162,23 @@ class KeyedHost:
 
     # -- evaluations
 
-    def obey(self, message: dict[str, Any]) -> None:
+    def obey(self, message: EvaluationOrder) -> None:
         """Do what the controller says about the state of an evaluation."""
-        name, evaluation = str(message["region"]), str(message["evaluation"])
-        match message["type"]:
-            case "forget":
+        name, evaluation = message.region, message.evaluation
+        match message:
+            case ForgetEvaluation():
                 remember(self._regions.forgotten, (name, evaluation))
                 if self.checkpointer is not None:
                     self.checkpointer.forget(name, evaluation)
                 self._regions.drop(name, evaluation)
-            case "drop":
+            case DropState():
                 if self.checkpointer is not None:
                     self.checkpointer.drop(name, evaluation)
                 self._regions.drop(name, evaluation)
-            case "load" if self.checkpointer is not None:
+            case LoadState() if self.checkpointer is not None:
                 self._regions.drop(name, evaluation)
                 self.checkpointer.load(message)
-            case "unsaved" if self.checkpointer is not None:
+            case SaveAgain() if self.checkpointer is not None:
                 self.checkpointer.unsaved(message)
 
     def end(self, name: str, evaluation: str, stamp: Stamp, who: Any) -> None:

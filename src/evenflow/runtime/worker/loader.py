@@ -11,21 +11,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from evenflow.errors import EvenflowError, described
 from evenflow.model.checkpoint import BatchLog
+from evenflow.model.messages import LoadState
 from evenflow.operators.hosted import Hosted, units_of
 from evenflow.runtime.threads import BackgroundThread, Inbox, Start
 from evenflow.runtime.worker.instances import Copies, State, let_go, process
+from evenflow.runtime.worker.query_log import query_of
 from evenflow.state.checkpoint.replay import replay
 from evenflow.state.checkpoint.unit_snapshots import load_units, read_index
 from evenflow.state.paging.paged import Paged
 from evenflow.state.store.base import Store
-from evenflow.state.store.blob_names import segment_names
+from evenflow.state.store.blob_names import prefix_of, segment_names
 from evenflow.state.store.opening import open_store
 from evenflow.state.store.retry import RetryingStore
 from evenflow.state.store.sealed import Place
@@ -35,31 +36,11 @@ CLOSE_S = 30.0
 Longs = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Order:
-    """What is to be loaded."""
-
-    region: str
-    evaluation: str
-    operator: str
-    load: int
-    epoch: int
-    attempt: int
-    """That start from this state."""
-    count: int
-    """Of units in all."""
-    units: npt.NDArray[np.int32]
-    """Those this worker owns."""
-    prefix: str
-    snapshots: list[dict[str, Any]]
-    logs: list[dict[str, Any]]
-
-
 @dataclass(slots=True, eq=False)
 class Loaded:
     """What came of it."""
 
-    order: Order
+    order: LoadState
     copy: State | None = None
     saved: Longs = field(default_factory=lambda: np.empty(0, np.int64))
     """By unit, the batch of the snapshot it came from; -1 without one."""
@@ -90,7 +71,7 @@ class Loader:
         self.progress: Callable[[], None] = lambda: None
         """Called now and then while state is loaded in the worker's own loop, which says nothing else meanwhile."""
 
-    def start(self, order: Order, hosted: Hosted) -> None:
+    def start(self, order: LoadState, hosted: Hosted) -> None:
         """Load in the background; with a budget of memory, which is counted in the worker's loop, at once."""
         if self._copies.pool is not None:
             self._run(order, hosted)
@@ -111,11 +92,11 @@ class Loader:
         for thread in self._threads:
             thread.end(CLOSE_S, "the store hangs")
 
-    def _failed(self, order: Order, error: BaseException) -> None:
+    def _failed(self, order: LoadState, error: BaseException) -> None:
         """Whatever it is, the controller is told that this load has come to nothing."""
         self.inbox.put(Loaded(order, error=described(error)))
 
-    def _run(self, order: Order, hosted: Hosted) -> None:
+    def _run(self, order: LoadState, hosted: Hosted) -> None:
         began = time.perf_counter()
         loaded = Loaded(order)
         copy = None
@@ -137,7 +118,7 @@ class Loader:
         missing = set(order.units.tolist())
         for snapshot in reversed(order.snapshots):
             self._check_open()
-            name = str(snapshot["name"])
+            name = snapshot.name
             get = partial(store.get, name)
             index = read_index(get, name)
             mine = missing & index.entries.keys()
@@ -146,25 +127,25 @@ class Loader:
                 if state is not None:
                     copy.install(unit, state)
             loaded.bytes += sum(index.entries[unit].nbytes for unit in mine)
-            loaded.saved[list(mine)] = int(snapshot["epoch"])
+            loaded.saved[list(mine)] = snapshot.epoch
             missing -= mine
 
     def _replay(self, store: Store, loaded: Loaded, copy: State, hosted: Hosted) -> None:
         order = loaded.order
+        prefix = prefix_of(order.region, query_of(order.evaluation))
         owned = np.zeros(order.count, np.bool_)
         owned[order.units] = True
         for log in order.logs:
-            epoch = int(log["epoch"])
-            wanted = owned & (loaded.saved < epoch)
+            wanted = owned & (loaded.saved < log.epoch)
             if not wanted.any():
                 continue
-            names = segment_names(BatchLog(epoch, int(log["attempt"]), log["segments"]), order.prefix)
+            names = segment_names(BatchLog(log.epoch, log.attempt, log.segments), prefix)
             for batch in replay(store, names, wanted, units_of):
                 self._check_open()
                 process(copy, hosted, None, *hosted.unpacked(batch))
                 loaded.rows += batch.num_rows
                 loaded.bytes += batch.nbytes
-            loaded.touched[wanted] = epoch
+            loaded.touched[wanted] = log.epoch
         if isinstance(copy, Paged):
             copy.drain()
 

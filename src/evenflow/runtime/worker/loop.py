@@ -7,7 +7,6 @@ the first operator arrives.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -16,11 +15,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evenflow.errors import EvenflowError, FunctionError, ProtocolError, described
-from evenflow.model.routing import MOST_UNITS
+from evenflow.model.messages import (
+    CodeWanted,
+    EvaluationOrder,
+    MovementOrder,
+    NoCode,
+    Opening,
+    OpenKeyed,
+    Prepare,
+    RowsDurable,
+    SetClock,
+    Shutdown,
+    WorkerHello,
+    WorkerMessage,
+    WorkerReport,
+    WorkerTrouble,
+)
 from evenflow.policy.keyed.fair_queue import ServiceOrder
 from evenflow.runtime.wire.channel import DEEP_BUFFER, Channel
 from evenflow.runtime.wire.frames import Frame, Kind
-from evenflow.runtime.wire.messages import Message, control, parse
+from evenflow.runtime.wire.messages import OPENING, TO_WORKER, control, packed
 from evenflow.runtime.wire.poller import Lost, Opened, Poller, Received
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker.codec import error_body, parts_of, read_batch, read_schema
@@ -164,10 +178,8 @@ class Worker:
             return
         port, deep = self._poller.listen(channel.address), self._poller.listen(channel.address, DEEP_BUFFER)
         self._direct.start(channel.address)
-        hello = {"type": "worker", "worker": self._id, "host": channel.address, "port": port, "pid": os.getpid()}
-        self._tell(
-            hello | {"task": list(self._task), "deep": deep, "mover": self._direct.port} | {"key": self._direct.key}
-        )
+        where = (channel.address, port, os.getpid(), self._task, self._direct.port, deep, self._direct.key)
+        self._tell(WorkerHello(self._id, *where))
 
     def _lost(self, channel: Channel, reason: str) -> None:
         session = self._sessions.pop(channel, None)
@@ -207,27 +219,26 @@ class Worker:
             used |= self._host.operators if self._host is not None else set()
             self._operators.keep(name.decode(), code, used)
             return
-        message = parse(frame)
-        match message.text("type"):
-            case "stop":
-                self._stopped = message.text("reason")
-            case "prepare":
-                for operator in message.texts("operators")[-SPARE:]:
-                    self._operators.fetch(operator)
-            case "no-code":
-                self._operators.unknown(message.text("operator"))
-            case "clock" if self._pace is not None:
-                self._pace.set_clock(message.real("elapsed"))
-            case "move" | "moved" | "restore" | "discard" | "abandon" | "feeder-gone" | "fetch":
-                self._keyed().moves.obey(message)
-            case "forget" | "load" | "drop" | "unsaved":
-                self._keyed().obey(message)
+        message = TO_WORKER.read(frame)
+        if isinstance(message, MovementOrder):
+            self._keyed().moves.obey(message)
+        elif isinstance(message, EvaluationOrder):
+            self._keyed().obey(message)
+        elif isinstance(message, Shutdown):
+            self._stopped = message.reason
+        elif isinstance(message, Prepare):
+            for operator in message.operators[-SPARE:]:
+                self._operators.fetch(operator)
+        elif isinstance(message, NoCode):
+            self._operators.unknown(message.operator)
+        elif isinstance(message, SetClock) and self._pace is not None:
+            self._pace.set_clock(message.elapsed)
 
     def _serve(self, channel: Channel, frame: Frame) -> None:
         session = self._sessions[channel]
         match frame.kind:
             case Kind.OPEN:
-                self._open(session, parse(frame))
+                self._open(session, OPENING.read(frame))
             case Kind.SCHEMA:
                 session.schema = read_schema(frame)
             case Kind.DATA if session.region:
@@ -267,21 +278,16 @@ class Worker:
                 if session.region:
                     self._fail(channel, 0, error, "")
 
-    def _open(self, session: _Session, request: Message) -> None:
-        operator, region = request.text("operator", ""), request.text("region", "")
-        if not operator:
-            raise ProtocolError("an OPEN frame names no operator")
+    def _open(self, session: _Session, request: Opening) -> None:
         if session.operator:
             raise ProtocolError("a feeder opens an operator on a connection that has one")
-        if region:
-            evaluation, feeder = request.text("evaluation"), request.whole("feeder")
-            stamp = request.whole("epoch", 0), request.whole("attempt", 0)
-            units = request.whole("units", most=MOST_UNITS + 1)
-            self._keyed().open(region, operator, units, time.perf_counter(), self._poller.waited_s)
-            session.region, session.evaluation, session.feeder = region, evaluation, feeder
-            session.stamp = stamp if stamp[1] else None
-        session.operator = operator
-        self._operators.fetch(operator)
+        if isinstance(request, OpenKeyed):
+            about = (request.region, request.operator, request.units)
+            self._keyed().open(*about, time.perf_counter(), self._poller.waited_s)
+            session.region, session.evaluation, session.feeder = request.region, request.evaluation, request.feeder
+            session.stamp = (request.epoch, request.attempt) if request.attempt else None
+        session.operator = request.operator
+        self._operators.fetch(request.operator)
 
     def _keyed(self) -> KeyedHost:
         if self._host is None:
@@ -309,14 +315,14 @@ class Worker:
             )
         return self._host
 
-    def _answer_end(self, channel: Channel, answer: dict[str, Any]) -> None:
+    def _answer_end(self, channel: Channel, answer: RowsDurable) -> None:
         """Tell a feeder, if it is still there, that its rows are durable or why not."""
         if channel not in self._sessions:
             return
         with suppress(ConnectionError):  # it has just gone, and the poller will say so
-            channel.send(Frame(Kind.END, json.dumps(answer).encode()))
+            channel.send(Frame(Kind.END, packed(answer)))
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _tell(self, message: WorkerHello | CodeWanted | WorkerMessage) -> None:
         """Tell the controller something; if it is gone, so is our reason to be."""
         try:
             self._controller.send(control(message))
@@ -326,7 +332,7 @@ class Worker:
     def _trouble(self, what: str, reason: str, ends: bool = False) -> None:
         """Tell the controller what went wrong; that it is gone is no trouble then."""
         if self._controller.open:
-            self._tell({"type": "trouble", "what": what, "reason": reason[:REASON], "ends": ends})
+            self._tell(WorkerTrouble(what, reason[:REASON], ends))
 
     def _ready(self, channel: Channel) -> bool:
         operator = self._sessions[channel].operator
@@ -409,4 +415,4 @@ class Worker:
         if self._stopped or not self._controller.open or now - self._reported < self._settings.period:
             return
         self._reported = now
-        self._tell({"type": "heartbeat", "rows": self._rows, "frames": self._frames, "busy_s": self._busy_s})
+        self._tell(WorkerReport(self._rows, self._frames, self._busy_s))

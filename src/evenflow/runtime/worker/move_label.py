@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from evenflow.errors import ProtocolError
+from evenflow.model.messages import Batches, Whole
 from evenflow.model.tickets import ticket
-from evenflow.runtime.wire.messages import Message, packed, parsed
+from evenflow.runtime.wire.messages import Reader, packed
 
 REMEMBERED = 1000
 """Evaluations and movements remembered as over, so that what arrives late for them is not kept."""
@@ -18,45 +19,34 @@ Part = bytes | bytearray | memoryview
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
-    """JSON, so that reading it runs nothing; the ticket is the controller's word that all of it is so."""
+class Label(Struct, frozen=True, forbid_unknown_fields=True):
+    """A message, so that reading it runs nothing; the ticket is the controller's word that all of it is so."""
 
-    move: int
+    move: Whole
     region: str
     operator: str
     """The operator's code; empty if its source has no state of the region."""
-    source: int
-    units: list[int]
+    source: Whole
+    units: list[Whole]
     evaluations: list[str]
     """Of whose state there may be some."""
-    ticket: str = field(default="", repr=False)
-    touched: Mapping[str, Any] = field(default_factory=dict)
+    ticket: str = ""
+    touched: dict[str, Batches] = {}
     """By evaluation, the batches in which the units had rows last."""
+
+    def __repr__(self) -> str:
+        return f"Label of movement {self.move}, region {self.region!r}, units {self.units}"  # not the ticket
 
     def packed(self) -> bytes:
         """As it goes in front of the state."""
-        return packed({name: getattr(self, name) for name in Label.__dataclass_fields__})
+        return packed(self)
 
     @classmethod
     def read(cls, part: Part) -> Label:
         """The label in a parcel's first part."""
-        said = parsed(part, "a movement's label")
-        touched = said.get("touched")
-        if not isinstance(touched, dict):
-            raise ProtocolError("a movement's label does not say which units had rows")
-        found = cls(
-            said.whole("move"),
-            said.text("region"),
-            said.text("operator"),
-            said.whole("source"),
-            said.wholes("units"),
-            said.texts("evaluations"),
-            said.text("ticket"),
-            touched,
-        )
-        for evaluation in touched:
-            if evaluation not in found.evaluations or len(_batches(Message(touched), evaluation)) != len(found.units):
+        found = _LABEL.decode(part, "a movement's label")
+        for evaluation, batches in found.touched.items():
+            if evaluation not in found.evaluations or len(batches) != len(found.units):
                 raise ProtocolError(f"a movement's label speaks of rows of {evaluation:.100}, which are not its own")
         return found
 
@@ -78,15 +68,10 @@ class Label:
 
 
 def remember(kept: dict[T, Any], key: T, value: Any = None) -> None:
-    """Keep this, and of what was kept before the latest."""
+    """Insert; evict the oldest beyond REMEMBERED."""
     kept[key] = value
     while len(kept) > REMEMBERED:
         del kept[next(iter(kept))]
 
 
-def _batches(touched: Message, evaluation: str) -> Any:
-    """Batches by unit; -1 where there was none."""
-    value = touched[evaluation]
-    if getattr(getattr(value, "dtype", None), "kind", "") != "i":
-        raise ProtocolError(f"the batches of {evaluation:.100} in a movement's label are no numbers")
-    return value
+_LABEL = Reader(Label)

@@ -6,6 +6,8 @@ import pickle
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from evenflow.model.messages import CodeWanted, OperatorReady
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -16,7 +18,7 @@ SPARE = 16
 class OperatorCache(dict[str, Any]):
     """Operators by name, the latest used last."""
 
-    def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, tell: Callable[[CodeWanted | OperatorReady], None]) -> None:
         super().__init__()
         self._tell = tell
         self._asked: set[str] = set()
@@ -27,7 +29,7 @@ class OperatorCache(dict[str, Any]):
             self[operator] = self.pop(operator)
         elif operator not in self._asked:
             self._asked.add(operator)
-            self._tell({"type": "code", "operator": operator})
+            self._tell(CodeWanted(operator))
         return self.get(operator)
 
     def unknown(self, operator: str) -> None:
@@ -38,7 +40,7 @@ class OperatorCache(dict[str, Any]):
         """Load an operator; of those that are not `used` now, only the latest are kept."""
         self[operator] = _load(code)
         self._asked.discard(operator)
-        self._tell({"type": "ready", "operator": operator})
+        self._tell(OperatorReady(operator))
         spare = [name for name in self if name not in used]
         for name in spare[:-SPARE]:
             del self[name]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from evenflow.errors import EvenflowError, ProtocolError
+from evenflow.model.messages import ConsumerReport
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import Units
 from evenflow.runtime.worker.instances import Answer, Copies, State, answers, let_go
@@ -62,25 +62,30 @@ class Region:
         for gone in self.away.values():
             gone[units] = False
 
-    def news(self, now: float, waited_s: float) -> dict[str, Any]:
+    def news(self, name: str, now: float, waited_s: float, memory: tuple[int, int, int]) -> ConsumerReport:
         """What was done since this was last asked; state is measured now and then, and after the last feeder."""
         counts = np.bincount(np.concatenate(self.seen)) if self.seen else np.zeros(0, np.int64)
         units = np.flatnonzero(counts).astype(np.int32)
         self.active[units] = True
         sized = self._due(now) if now - self.measured >= SIZES_S or not self.feeders else units[:0]
-        news = {
-            "seconds": now - self.reported,
-            "idle_s": waited_s - self.waited_s,
-            "busy_s": self.busy_s,
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "units": units,
-            "unit_rows": counts[units],
-            "on_disk": self._on_disk(),
-            "sized": sized,
-            "sizes": self._sizes(sized),
-            "counts": self._newly_counted(),
-        }
+        budget, resident, spilled = memory
+        news = ConsumerReport(
+            region=name,
+            seconds=now - self.reported,
+            idle_s=waited_s - self.waited_s,
+            busy_s=self.busy_s,
+            rows=self.rows,
+            bytes=self.bytes,
+            units=units,
+            unit_rows=counts[units],
+            sized=sized,
+            sizes=self._sizes(sized),
+            on_disk=self._on_disk(),
+            memory=budget,
+            resident=resident,
+            spilled=spilled,
+            counts=self._newly_counted(),
+        )
         self.seen, self.busy_s, self.rows, self.bytes = [], 0.0, 0, 0
         self.reported, self.waited_s = now, waited_s
         return news
@@ -183,11 +188,8 @@ class HostedRegions(dict[str, Region]):
             if not region.copies and not region.feeders:
                 del self[name]
 
-    def memory(self) -> dict[str, int]:
-        """What all of them take of the worker's budget, and what is on disk."""
+    def memory(self) -> tuple[int, int, int]:
+        """The worker's budget, what all of them take of it, and what is on disk, in bytes."""
         pool = self._copies.pool
-        return {
-            "memory": pool.budget or 0 if pool is not None else 0,
-            "resident": pool.held if pool is not None else 0,
-            "spilled": sum(state.spilled_bytes for region in self.values() for state in region.paged),
-        }
+        spilled = sum(state.spilled_bytes for region in self.values() for state in region.paged)
+        return (pool.budget or 0, pool.held, spilled) if pool is not None else (0, 0, spilled)

@@ -7,12 +7,27 @@ target has it, so that a movement can be undone at any point.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from evenflow.errors import ProtocolError
-from evenflow.runtime.wire.messages import Message
+from evenflow.model.messages import (
+    AbandonMoves,
+    DiscardUnits,
+    FeederGone,
+    FetchUnits,
+    MovementOrder,
+    MoveOutcome,
+    MoveReport,
+    RestoreUnits,
+    SendUnits,
+    UnitsMoved,
+    WorkerTrouble,
+)
 from evenflow.runtime.worker.checkpointer import Checkpointer, Tell
 from evenflow.runtime.worker.direct_transfer import DirectTransfer, Parcel, Refused, Undelivered
 from evenflow.runtime.worker.move_label import Label, Part, remember
@@ -82,28 +97,26 @@ class Moves:
         self._installed: dict[int, tuple[str, list[int], Put]] = {}
         self._discarded: dict[int, None] = {}
 
-    def obey(self, message: dict[str, Any]) -> None:
+    def obey(self, order: MovementOrder) -> None:
         """Do what the controller says about movements."""
-        message = Message(message)
-        move, region = message.whole("move", 0), message.text("region", "")
-        match message.text("type"):
-            case "move":
+        match order:
+            case SendUnits(move=move):
                 self._latest = move
-                waiting = set(message.wholes("feeders")) - self._markers.pop(move, set())
-                self._leaving[move] = _leaving(move, message, waiting)
+                waiting = set(order.feeders) - self._markers.pop(move, set())
+                self._leaving[move] = _leaving(order, waiting)
                 self._send_if_quiet(move)
-            case "feeder-gone":
-                self._marked(move, message.whole("feeder"))
-            case "moved":
-                self._left(move)
-            case "restore":
-                self._restore(move, region)
-            case "fetch" if self._via_store is not None and move not in self._discarded:
-                self._via_store.get(region, move)
-            case "discard":
-                self._discard(move, region)
-            case "abandon":
-                self._abandon(message.wholes("moves"))
+            case FeederGone():
+                self._marked(order.move, order.feeder)
+            case UnitsMoved():
+                self._left(order.move)
+            case RestoreUnits():
+                self._restore(order.move, order.region)
+            case FetchUnits() if self._via_store is not None and order.move not in self._discarded:
+                self._via_store.get(order.region, order.move)
+            case DiscardUnits():
+                self._discard(order.move, order.region)
+            case AbandonMoves():
+                self._abandon(order.moves)
 
     def collect(self) -> None:
         """Take what the direct transfer and the store transfer have brought."""
@@ -121,7 +134,7 @@ class Moves:
             case Parcel(move=move, parts=parts) if move not in self._discarded and move not in self._installed:
                 self._arrived[move] = parts
             case Refused(reason=reason):
-                self._tell({"type": "trouble", "what": "a movement", "reason": reason, "ends": False})
+                self._tell(WorkerTrouble("a movement", reason))
             case Stored(move=move) if move in self._leaving:
                 self._report(self._leaving[move].region, move, "stored")
             case Undelivered(move=move, reason=reason) if move in self._leaving:
@@ -129,7 +142,7 @@ class Moves:
             case Unfetched(move=move, region=region, reason=reason):
                 self._report(region, move, "undelivered", reason)
 
-    def _abandon(self, moves: list[int]) -> None:
+    def _abandon(self, moves: Iterable[int]) -> None:
         """All state these movements were about is gone: forget them, and do not take what comes of them yet."""
         for move in moves:
             self._left(move)
@@ -137,10 +150,8 @@ class Moves:
                 kept.pop(move, None)
             remember(self._discarded, move)
 
-    def _report(self, region: str, move: int, outcome: str, reason: str = "", bytes: int = 0) -> None:
-        self._tell(
-            {"type": "move", "region": region, "move": move, "outcome": outcome, "reason": reason, "bytes": bytes}
-        )
+    def _report(self, region: str, move: int, outcome: MoveOutcome, reason: str = "", bytes: int = 0) -> None:
+        self._tell(MoveReport(region, move, outcome, reason, bytes))
 
     def _put_in(self, name: str, region: Region, states: States, put: Put) -> None:
         """Install state, but for evaluations that are over; `put` has what was begun."""
@@ -197,7 +208,7 @@ class Moves:
         touched = (
             self._checkpointer.touched(leaving.region, leaving.evaluations, leaving.units) if self._checkpointer else {}
         )
-        label = replace(leaving.label, operator=leaving.operator, touched=touched).packed()
+        label = structs.replace(leaving.label, operator=leaving.operator, touched=touched).packed()
         parts: list[Part] = [label, body, *(memoryview(buffer.raw()) for buffer in buffers)]
         parcel = Parcel(move, parts, leaving.host, leaving.port)
         if not leaving.by_store:
@@ -305,8 +316,7 @@ class Moves:
                 region.mark_away(evaluation, unit)
 
 
-def _leaving(move: int, message: Message, waiting: set[int]) -> Leaving:
+def _leaving(order: SendUnits, waiting: set[int]) -> Leaving:
     """What the controller has announced."""
-    about = (message.whole("source", 0), message.wholes("units"), message.texts("evaluations"))
-    label = Label(move, message.text("region"), "", *about, message.text("ticket", ""))
-    return Leaving(label, message.text("host"), message.whole("port"), waiting, "store" in message)
+    about = (order.source, list(order.units), list(order.evaluations), order.ticket)
+    return Leaving(Label(order.move, order.region, "", *about), order.host, order.port, waiting, order.store)
