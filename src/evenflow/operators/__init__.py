@@ -1,1 +1,1 @@
-"""What runs on workers."""
+"""Operators: the code that workers run on rows, stateless or keyed."""

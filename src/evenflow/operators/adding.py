@@ -1,4 +1,4 @@
-"""What the operators that add one column to their rows have in common."""
+"""The base of operators that add one column to their rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Adding(Delegating):
 
     adds = True
     same: ClassVar[bool] = False
-    """Whether the new column is of values of the column that it is made of."""
+    """Whether the new column holds values of `column` itself, so that Spark's knowledge of that column applies."""
     naming: ClassVar[tuple[str, ...]] = ("column",)
 
     def __init__(self, column: str, into: str) -> None:
@@ -66,7 +66,7 @@ class Adding(Delegating):
 
 
 def column_type(operator: object, rows: pa.Schema, name: str) -> pa.DataType:
-    """The type of a column that has to be there, once."""
+    """The type of a column; InvalidArgument unless there is exactly one of this name."""
     if rows.names.count(name) != 1:
         several = [each.lower() for each in rows.names].count(name.lower()) > 1
         wrong = "is there more than once" if several else f"does not exist; {nearest(name, rows.names)}"
@@ -85,7 +85,7 @@ def sample(rows: pa.Schema) -> pa.RecordBatch:
 
 
 def rehearse(operator: KeyedOperator, rows: pa.RecordBatch) -> None:
-    """Put rows through a copy of an empty operator, and its state through all that can happen to it."""
+    """Call every method of a copy of an empty operator once with these rows, so that all its code is compiled."""
     actor = copy.deepcopy(operator)
     units = np.zeros(rows.num_rows, np.int32)
     many = np.arange(200, dtype=np.int64)  # more keys than there are slots at first

@@ -24,7 +24,7 @@ SMALLEST = 4
 
 @compiled
 def cell_of(ring, place):  # type: ignore[no-untyped-def]
-    """The index in the arena of the ring's cell at `place`, counted from the oldest."""
+    """The index in the arena of a ring's cell; `place` 0 is the oldest."""
     place += ring[HEAD]
     return ring[START] + (place if place < ring[ROOM] else place - ring[ROOM])
 
@@ -38,7 +38,7 @@ def copy_cell(source, at, target, to):  # type: ignore[no-untyped-def]
 
 @compiled
 def fitting_room(length, most):  # type: ignore[no-untyped-def]
-    """The room for a ring of so many cells."""
+    """The size of the room for a ring of `length` cells; windows have at most `most`."""
     room = SMALLEST
     while room < length:
         room *= 2
@@ -47,7 +47,7 @@ def fitting_room(length, most):  # type: ignore[no-untyped-def]
 
 @compiled
 def _grade(room):  # type: ignore[no-untyped-def]
-    """The number of the list of spare rooms of this size: no two sizes that rings have in one arena share one."""
+    """The number of the list of spare rooms of this size; the sizes that occur in one arena have different lists."""
     grade = 0
     while 1 << grade < room:
         grade += 1
@@ -56,7 +56,7 @@ def _grade(room):  # type: ignore[no-untyped-def]
 
 @compiled
 def reserve(room, cells, marks, spare):  # type: ignore[no-untyped-def]
-    """Where there is room; -1 if nowhere."""
+    """Take a room of this size, a spare one if there is any; returns its start, or -1 if the arena is full."""
     grade = _grade(room)
     start = spare[grade]
     if start >= 0:
@@ -72,7 +72,7 @@ def reserve(room, cells, marks, spare):  # type: ignore[no-untyped-def]
 
 @compiled
 def give_up(ring, cells, marks, spare):  # type: ignore[no-untyped-def]
-    """Let others have a ring's room."""
+    """Put a ring's room into the list of spare rooms."""
     if ring[ROOM]:
         grade = _grade(ring[ROOM])
         cells[ring[START], 0] = spare[grade]
@@ -83,14 +83,14 @@ def give_up(ring, cells, marks, spare):  # type: ignore[no-untyped-def]
 
 @compiled
 def free_rings(slots, rings, cells, marks, spare):  # type: ignore[no-untyped-def]
-    """Let others have the room of some rings."""
+    """Put the rooms of some slots' rings into the lists of spare rooms."""
     for slot in slots:
         give_up(rings[slot], cells, marks, spare)
 
 
 @compiled
 def enlarge(most, ring, cells, clock, marks, spare):  # type: ignore[no-untyped-def]
-    """Move a full ring to where it has twice the room; whether there was space."""
+    """Move a full ring to a room of twice the size; False if the arena is full."""
     room = fitting_room(ring[LENGTH] + 1, most)
     start = reserve(room, cells, marks, spare)
     if start < 0:
@@ -104,7 +104,7 @@ def enlarge(most, ring, cells, clock, marks, spare):  # type: ignore[no-untyped-
 
 @compiled
 def _move(ring, cells, clock, start, new_cells, new_clock):  # type: ignore[no-untyped-def]
-    """Copy a ring's cells in order to `start`, where it is from then on."""
+    """Copy a ring's cells, oldest first, to `start` of the new arrays, which becomes the start of the ring."""
     for place in range(ring[LENGTH]):
         source = cell_of(ring, place)
         copy_cell(cells, source, new_cells, start + place)
@@ -115,9 +115,9 @@ def _move(ring, cells, clock, start, new_cells, new_clock):  # type: ignore[no-u
 
 @compiled
 def pack_rings(most, order, rings, cells, clock, held_cells, held_clock):  # type: ignore[no-untyped-def]
-    """Move all rings up, in the order of their places; those mostly empty get less room. How much is used then, twice.
+    """Close all gaps between rings, which are given in the order of their starts; shrink rooms that are mostly empty.
 
-    A ring is held elsewhere on its way: its old and its new place may overlap.
+    Returns the new TOP and LIVE. Each ring goes through the `held` arrays, since its old and new room may overlap.
     """
     top = 0
     for slot in order:
@@ -136,7 +136,7 @@ def pack_rings(most, order, rings, cells, clock, held_cells, held_clock):  # typ
 
 @compiled
 def dump_rings(slots, rings, cells, clock, out_cells, out_clock):  # type: ignore[no-untyped-def]
-    """Copy the cells of some rings, in order, one ring after the other."""
+    """Copy the cells of some slots' rings, one ring after the other, each oldest first."""
     top = 0
     for slot in slots:
         ring = rings[slot]

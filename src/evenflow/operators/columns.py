@@ -15,24 +15,24 @@ MICROSECONDS = pa.timestamp("us")
 EVER = np.iinfo(np.int64).min
 """A time before all times."""
 MOST_SECONDS = (2**63 - 1) // 1_000_000
-"""From 1970 on, or before it, that are microseconds in 64 bits."""
+"""The largest number of seconds since 1970 (or before it) whose microseconds fit in 64 bits."""
 
 
 def numbers(column: pa.Array) -> npt.NDArray[Any]:
-    """A numeric column as float64; anything where it is null. Whole numbers beyond 2**53 are rounded."""
+    """A numeric column as float64; nulls become arbitrary values. Whole numbers beyond 2**53 are rounded."""
     values = column if pa.types.is_float64(column.type) else pc.cast(column, pa.float64(), safe=False)
     return locked(values.to_numpy(zero_copy_only=False))
 
 
 def validity(column: pa.Array) -> npt.NDArray[Any]:
-    """Which rows are not null; an empty array where all are not."""
+    """Which rows are not null; an empty array if no row is null."""
     if not column.null_count:
         return locked(np.empty(0, np.bool_))
     return locked(column.is_valid().to_numpy(zero_copy_only=False))
 
 
 def microseconds(column: pa.Array, name: str) -> npt.NDArray[Any]:
-    """A time column as microseconds; plain numbers are seconds."""
+    """A time column as microseconds since 1970; plain numbers are taken as seconds."""
     if column.null_count:
         raise FunctionError(f"column '{name}' is the time and is null in {column.null_count} rows: filter them out")
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
@@ -49,7 +49,7 @@ def microseconds(column: pa.Array, name: str) -> npt.NDArray[Any]:
 
 
 def _require_seconds(column: pa.Array, name: str) -> None:
-    """Refuse what is no number of seconds, or one that has no microseconds in 64 bits."""
+    """Refuse NaN, and seconds whose microseconds do not fit in 64 bits."""
     values = column.to_numpy()
     wrong = values[~(np.abs(values.astype(np.float64)) <= MOST_SECONDS)]
     if not len(wrong):
@@ -73,13 +73,13 @@ def require_time(operator: object, name: str, kind: pa.DataType) -> None:
 
 
 def nullable(values: npt.NDArray[Any], known: npt.NDArray[np.bool_]) -> pa.Array:
-    """An Arrow array over `values`, not copied, null where not `known`."""
+    """An Arrow array over `values`, which are not copied; null where `known` is False."""
     bits = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, pa.py_buffer(values)])
 
 
 def locked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """`array`, read-only and contiguous, the one flavour that compiled code is compiled for."""
+    """`array`, read-only and contiguous: the only kind of array that code is compiled for."""
     array = np.ascontiguousarray(array).view()
     array.flags.writeable = False
     return array

@@ -1,13 +1,13 @@
-"""The arithmetic of aggregates, in compiled code: that of doubles, and an exact one of whole numbers and decimals.
+"""The arithmetic of aggregates, in compiled code: for doubles, and an exact one for whole numbers and decimals.
 
-An aggregate is a row of an array, and the array's type tells the arithmetic.
+An aggregate is a row of an array, and the array's type decides which arithmetic is used.
 
-- float64: (count, a) or, of STD, (count, a, b): the count of non-null values; a: their sum, minimum, maximum or mean;
-  b: the sum of squared deviations.
-- int64: the count, and a number of 64, 128 or 192 bits, low word first. Sums have one word more than the values,
-  so that nothing is lost on the way, however many values come and go.
+- float64: (count, a), or (count, a, b) for STD. `count` is the number of non-null values; `a` their sum, minimum,
+  maximum or mean; `b` the sum of squared deviations.
+- int64: the count, then a number of 64, 128 or 192 bits, low word first. Sums have one word more than the values, so
+  that no sum overflows, however many values come.
 
-Where numba keeps its code on disk it does not notice changes of this file: touch those that use it.
+Where numba keeps its code on disk it does not notice changes of this file: touch the files that use it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COUNT, SUM, MEAN, MIN, MAX, STD = range(6)
 
 
 def width(how: int, words: int) -> int:
-    """How many numbers an aggregate of values of so many words has; of doubles, if there are none."""
+    """The numbers in an aggregate of values of `words` 64-bit words each; 0 words means doubles."""
     if not words:
         return 3 if how == STD else 2
     return 1 + words + (how in (SUM, MEAN))
@@ -36,22 +36,25 @@ def load(how: Any, rows: Any, at: Any) -> Any:
 
 
 def store(how: Any, rows: Any, at: Any, aggregate: Any) -> Any:
-    """Put an aggregate into row `at`."""
+    """Write an aggregate to row `at`."""
     raise NotImplementedError
 
 
 def single(how: Any, values: Any, at: Any, there: Any) -> Any:
-    """The aggregate of the value at `at`; of nothing, if it is not `there`."""
+    """The aggregate of the one value at `at`, or of no value if it is not `there`."""
     raise NotImplementedError
 
 
 def combine(how: Any, one: Any, other: Any) -> Any:
-    """The aggregate of two aggregates."""
+    """The aggregate of the values of two aggregates."""
     raise NotImplementedError
 
 
 def tell(how: Any, out: Any, known: Any, at: Any, aggregate: Any) -> Any:
-    """Write the result: of doubles the number asked for, else the aggregate as it is; and whether there is one."""
+    """Write the result to `out[at]` and whether there is one to `known[at]`.
+
+    For doubles the result is the number asked for, for whole numbers the aggregate itself.
+    """
     raise NotImplementedError
 
 
@@ -95,7 +98,7 @@ def _single(how, values, at, there):  # type: ignore[no-untyped-def]
         if not there:
             return 0.0, 0.0, 0.0
         value = values[at]
-        return 1.0, value, value - value  # NaN, of what is not finite
+        return 1.0, value, value - value  # a deviation of 0, or NaN if the value is not finite
 
     def words(how, values, at, there):  # type: ignore[no-untyped-def]
         nothing = np.int64(0)
@@ -114,7 +117,7 @@ def _combine(how, one, other):  # type: ignore[no-untyped-def]
 
 
 def _doubles(how, one, other):  # type: ignore[no-untyped-def]
-    """Of doubles. NaN is the greatest number, as in Spark."""
+    """For doubles. NaN is the greatest number, as in Spark."""
     c1, a1, b1 = one
     c2, a2, b2 = other
     if c1 == 0:
@@ -133,7 +136,7 @@ def _doubles(how, one, other):  # type: ignore[no-untyped-def]
 
 
 def _words(how, one, other):  # type: ignore[no-untyped-def]
-    """Of whole numbers, as two's complement has them: high words carry the sign."""
+    """For whole numbers in two's complement: the highest word carries the sign."""
     c1, low1, high1, top1 = one
     c2, low2, high2, top2 = other
     if how in (MIN, MAX):
@@ -173,7 +176,7 @@ def _tell(how, out, known, at, aggregate):  # type: ignore[no-untyped-def]
 
 @compiled
 def add_groups(how, groups, values, valid, totals):  # type: ignore[no-untyped-def]
-    """Take values into the totals of their groups."""
+    """Add each value to the total of its group."""
     for row in range(len(groups)):
         if len(valid) == 0 or valid[row]:
             group = groups[row]
@@ -182,6 +185,6 @@ def add_groups(how, groups, values, valid, totals):  # type: ignore[no-untyped-d
 
 @compiled
 def tell_all(how, totals, out, known):  # type: ignore[no-untyped-def]
-    """The results of all totals."""
+    """Write the results of all totals to `out` and `known`."""
     for at in range(len(totals)):
         tell(how, out, known, at, load(how, totals, at))

@@ -1,4 +1,4 @@
-"""Fits what a user's function returned to the declared schema, or says exactly what is wrong with it."""
+"""Fits the result of a user's function to the declared schema, or says exactly what is wrong with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenflow.errors import FunctionError
 
 
 def conform(result: Any, schema: pa.Schema, who: str = "the function") -> pa.RecordBatch:
-    """What `who` returned, with exactly the declared columns, in order, of exactly the declared types.
+    """`result`, returned by `who`, with exactly the declared columns, in order, of exactly the declared types.
 
     Columns are matched by name. A column may be cast where no value can change its meaning: dictionary-encoded to
     plain, narrower to wider numbers, time units, from one zone to another, large to plain strings. Anything else is an
@@ -61,7 +61,7 @@ def fits(source: pa.DataType, target: pa.DataType) -> bool:
         return fits(source.value_type, target)
     if is_.is_floating(target):
         return bool(is_.is_integer(source) or is_.is_floating(source))
-    if is_.is_timestamp(target):  # a clock's reading and an instant are not the same thing
+    if is_.is_timestamp(target):  # a local time and an instant are different things
         return is_.is_timestamp(source) and (source.tz is None) == (target.tz is None)
     for family in (is_.is_integer, is_.is_decimal, is_.is_duration, _is_text, _is_bytes):
         if family(target):

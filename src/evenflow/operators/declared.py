@@ -1,4 +1,4 @@
-"""What a keyed operator says of itself, checked when it is given: one clear error, and not at the first row."""
+"""What a keyed operator declares about itself, checked before any row comes, so that errors are early and clear."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from evenflow.operators.conform import fits
 from evenflow.operators.keyed import KeyedOperator
 
 COLUMN = b"evenflow.column"
-"""The key in a field's metadata under which stands what Spark knows the column by; nothing if it is a new one."""
+"""The key in a field's metadata for Spark's own description of the column (JSON), which is empty for new columns."""
 COLLATION = b"evenflow.collation"
-"""The key under which stands the collation by which strings in the column are compared, where bytes are not enough."""
+"""The key in a field's metadata for the collation of a string column whose strings are not compared by bytes."""
 
 
 def spelled(operator: KeyedOperator, names: Sequence[str], case_sensitive: bool) -> KeyedOperator:
-    """The operator with the columns it names spelled as they are; one that Spark would find is found.
+    """The operator (or a copy) with the column names it was given replaced by the columns' real names.
 
-    That is one in another case, or in backquotes. What is there as written is meant; a name that fits several columns
+    A name is resolved as Spark would: exact, else in backquotes, else in another case. A name that fits several columns
     in another case is left as it is.
     """
     meant: dict[str, str] = {}
@@ -42,7 +42,7 @@ def spelled(operator: KeyedOperator, names: Sequence[str], case_sensitive: bool)
 
 
 def fitting(given: str, names: Sequence[str], case_sensitive: bool) -> list[int]:
-    """The places of the columns that a name means: those called so, else in backquotes, else in another case."""
+    """The positions of the columns that a name means: an exact match, else in backquotes, else in another case."""
     bare = given[1:-1].replace("``", "`") if len(given) > 2 and given[0] == given[-1] == "`" else given
     for text in (given, bare):
         places = [place for place, name in enumerate(names) if name == text]
@@ -52,7 +52,7 @@ def fitting(given: str, names: Sequence[str], case_sensitive: bool) -> list[int]
 
 
 def check_apart(operator: KeyedOperator, names: Sequence[str], case_sensitive: bool) -> None:
-    """Refuse an operator that adds a column which Spark could not tell from one that is there."""
+    """Refuse an operator that adds a column whose name differs from an existing one in case only."""
     into = getattr(operator, "into", "")
     alike = [name for name in names if name != into and name.lower() == str(into).lower()]
     if operator.adds and alike and not case_sensitive:
@@ -63,7 +63,7 @@ def check_apart(operator: KeyedOperator, names: Sequence[str], case_sensitive: b
 
 
 def columns_of(operator: KeyedOperator, rows: pa.Schema) -> pa.Schema:
-    """The columns it returns; NotImplementedError if it does not say."""
+    """The columns that the operator returns; NotImplementedError if it does not say."""
     returned = operator.schema(rows)
     if not isinstance(returned, pa.Schema) or not len(returned):
         raise InvalidArgument(
@@ -74,7 +74,7 @@ def columns_of(operator: KeyedOperator, rows: pa.Schema) -> pa.Schema:
 
 
 def check_declared(operator: KeyedOperator, rows: pa.Schema, declared: pa.Schema) -> None:
-    """Refuse a schema that what the operator returns, if it says so, does not fit."""
+    """Refuse a declared schema that does not fit the columns the operator says it returns, if it says so."""
     try:
         returned = columns_of(operator, rows)
     except NotImplementedError:
@@ -95,12 +95,12 @@ def check_declared(operator: KeyedOperator, rows: pa.Schema, declared: pa.Schema
 
 
 def as_new(field: pa.Field) -> pa.Field:
-    """A field that is not to be taken for the rows' column of that name."""
+    """The field marked as a new column, so that it is not taken for an input column of the same name."""
     return field.with_metadata({COLUMN: b""})
 
 
 def as_struct(name: str, columns: list[pa.Field]) -> pa.Field:
-    """A field that holds rows as they were; Spark knows their columns by what it knew them by."""
+    """A struct field that holds whole input rows; Spark's descriptions of their columns are kept inside."""
     made = pa.field(name, pa.struct([pa.field(column.name, column.type) for column in columns]))
     told = [json.loads(column.metadata[COLUMN]) for column in columns if (column.metadata or {}).get(COLUMN)]
     if len(told) != len(columns):
@@ -111,12 +111,12 @@ def as_struct(name: str, columns: list[pa.Field]) -> pa.Field:
 
 
 def collation_of(field: pa.Field) -> str:
-    """The collation of a column's strings, empty if they are equal only if their bytes are."""
+    """The collation of a column's strings; empty if strings are equal only when their bytes are."""
     return str((field.metadata or {}).get(COLLATION, b"").decode())
 
 
 def reads_of(operator: KeyedOperator, rows: pa.Schema) -> list[str]:
-    """The columns it reads."""
+    """The names of the columns that the operator reads."""
     given: Any = operator.reads(rows)
     if isinstance(given, str):
         return [given]

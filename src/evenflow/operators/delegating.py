@@ -1,4 +1,4 @@
-"""Operators that keep all their state in one object, which knows how to take units out and put them in."""
+"""Operators that keep all their state in one object, which can extract and install units itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenflow.operators.keyed import KeyedOperator, Units
 
 
 class Delegating(KeyedOperator):
-    """Extracts, installs and sizes by way of `_state`."""
+    """Passes `extract`, `install` and `sizes` on to `_state`."""
 
     _state: Any
 

@@ -1,4 +1,4 @@
-"""How many different values a column has had."""
+"""The operator that counts the distinct values of a column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decimals of up to 38 digits: whether a sum of them is one, and the mean, rounded as Spark rounds it."""
+"""Decimals of up to 38 digits: whether a sum of them still is one, and their mean, rounded as Spark rounds it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 from evenflow.operators.compiled import compiled
 
 LIMBS, BITS = 9, 16
-"""A number is divided 16 bits at a time, so that a count may have 48."""
+"""Long division goes by 16 bits at a time, so that the divisor (a count) may have 48 bits."""
 SMALL = 1 << 49
-"""Below it, a number with four more digits has less than 64 bits."""
+"""A number below this, times 10,000, fits in 64 bits."""
 
 
 @compiled
 def bounded(aggregates, high_limit, low_limit, total):  # type: ignore[no-untyped-def]
-    """Fill `total` with the low and high words of sums; which of them are below the limit on either side of 0."""
+    """Write the low and high words of the sums to `total`; returns which sums are below the limit in magnitude."""
     fits = np.empty(len(aggregates), np.bool_)
     for row in range(len(aggregates)):
         low, high = aggregates[row, 1], aggregates[row, 2]
@@ -27,10 +27,10 @@ def bounded(aggregates, high_limit, low_limit, total):  # type: ignore[no-untype
 
 @compiled
 def divided(aggregates, factor, extra, high_limit, low_limit, total):  # type: ignore[no-untyped-def]
-    """Put `factor` times each sum by its count in its place; which of the results are below the limit.
+    """Replace each sum in `total` by factor * sum / count; returns which results are below the limit in magnitude.
 
-    Half is rounded up, away from 0. As Spark first rounds to 39 digits behind the point, so is what is as good as half
-    there: `extra` is the power of ten that lies between.
+    A half is rounded away from 0. Spark rounds to 39 digits behind the point first, so that a number just below a half
+    may become one: `extra` is the power of ten between those digits and the ones that are kept.
     """
     fits = np.empty(len(aggregates), np.bool_)
     limbs = np.empty(LIMBS, np.uint64)
@@ -68,7 +68,7 @@ def _less(high, low, other_high, other_low):  # type: ignore[no-untyped-def]
 
 @compiled
 def _long_division(high, low, factor, count, limbs):  # type: ignore[no-untyped-def]
-    """`factor` times a number by `count`: the words of the result, what is left, and whether there are more words."""
+    """Factor * number / count: high and low word of the quotient, the remainder, and whether there are more words."""
     mask, bits = np.uint64((1 << BITS) - 1), np.uint64(BITS)
     carry = np.uint64(0)
     for place in range(LIMBS - 1):

@@ -1,4 +1,4 @@
-"""A keyed operator as it travels to the workers, and what a worker does with it."""
+"""A keyed operator as it is sent to the workers, and how a worker calls it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
 from evenflow.operators.timed import Timed
 
 ORIGIN = pa.field("__evenflow_origin", pa.int64())
-"""The column that tells of which row a row of the result comes."""
+"""The column with the position of the input row that a result row comes from."""
 
 
 class Hosted:
-    """The operator as the user gave it, never used itself: each evaluation works on a copy."""
+    """The operator as the user gave it. It keeps no state itself: each evaluation works on a copy."""
 
     def __init__(
         self,
@@ -31,15 +31,15 @@ class Hosted:
         self.operator = operator
         self._rows = rows
         self._schema = schema
-        """Of what travels back: with `adds`, the columns the operator adds to its rows."""
+        """The columns that travel back: with `adds`, only those that the operator adds to its rows."""
         self.adds = adds
         self.units = units
-        """The last of them is that of null keys."""
+        """The number of units; the last is the unit of null keys."""
         self.ordered = ordered
         """Whether feeders put results into the order of their rows."""
 
     def warm_up(self) -> None:
-        """Let the operator compile what it needs."""
+        """Let the operator compile its code."""
         self.fresh().warm_up(self._rows)
 
     def fresh(self) -> KeyedOperator:
@@ -55,7 +55,10 @@ class Hosted:
         ordered: bool,
         placed: bool = False,
     ) -> tuple[pa.RecordBatch, Origin | None]:
-        """The result, and where its rows come from if that is not plain; told, if it is known, also where `placed`."""
+        """The result and, where `ordered` or `placed`, the rows it comes from, by position, if the operator tells them.
+
+        Without positions, result rows correspond to the given rows one to one; with `ordered` this is required.
+        """
         placed = placed or ordered
         result = operator.process(rows, units, keys)
         given, origin = result if isinstance(result, tuple) else (result, None)
@@ -76,13 +79,13 @@ class Hosted:
         return out, np.asarray(origin, np.int64) if placed and origin is not None else None
 
     def _new_columns(self, given: object) -> object:
-        """The last columns, as many as are declared; what is no batch is left to `conform` to refuse."""
+        """The last columns of a result, as many as are declared; `conform` refuses what is no batch."""
         if not isinstance(given, pa.RecordBatch | pa.Table):
             return given
         return given.select(list(range(max(0, given.num_columns - len(self._schema)), given.num_columns)))
 
     def unpacked(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Units, Keys]:
-        """The user's columns, the units, the keys; the hashes of the keys come last."""
+        """The user's columns, the units and the keys of a batch whose last column is the hashes of the keys."""
         width = batch.num_columns - 1
         hashes = batch.column(width)
         rows = batch.select(list(range(width)))
@@ -91,7 +94,7 @@ class Hosted:
         return rows, units_of(hashes, self.units), values_of(hashes)
 
     def blame(self, batch: pa.RecordBatch) -> tuple[int, int] | None:
-        """Unit and key hash of the first row with which the batch fails on empty state; None if it does not fail so."""
+        """Unit and key hash of the first row with which the batch fails on empty state; None if it does not fail."""
         if not self._fails(batch):
             return None
         least, most = 0, batch.num_rows  # fails with `most` rows, not with `least`
@@ -107,13 +110,13 @@ class Hosted:
     def _fails(self, batch: pa.RecordBatch) -> bool:
         try:
             self.process(self.fresh(), *self.unpacked(batch), ordered=self.ordered)
-        except BaseException:  # whatever it was: the first failure has been kept, this only looks for its row
+        except BaseException:  # any error: the first one has been kept, this only looks for its row
             return True
         return False
 
 
 def units_of(hashes: pa.Array, units: int) -> Units:
-    """The unit of each row: pmod(hash, units - 1), and the last of the units where the key is null."""
+    """The unit of each row: pmod(hash, units - 1), and the last unit where the key is null."""
     least = units - 1
     keys = values_of(hashes)
     found = keys & (least - 1) if least & (least - 1) == 0 else keys % least  # a power of two needs no division
@@ -123,7 +126,7 @@ def units_of(hashes: pa.Array, units: int) -> Units:
 
 
 def values_of(hashes: pa.Array) -> Keys:
-    """The hashes, those of null keys as 0."""
+    """The hashes of the keys; 0 for null keys."""
     keys: Keys = (hashes.fill_null(0) if hashes.null_count else hashes).to_numpy()
     return keys
 

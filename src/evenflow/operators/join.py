@@ -1,4 +1,4 @@
-"""Pairs of rows of two inputs that have the same key and come close to each other."""
+"""The operator that joins two inputs: rows of the same key that come within a window of each other."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class WindowJoin(Delegating):
     """Joins two inputs that come as one, told apart by the string in column `tag`: `left` or `right`.
 
     Each row is paired with the rows of its key from the other side that are still in the window, oldest first.
-    `rows=n`: the last n rows of that side. `seconds=s, time=column`: those whose time is less than s seconds behind the
-    latest time that the key has seen on either side; a row that comes later than that is paired with none. A pair has
-    each column but the tag twice, as `left_...` and `right_...`.
+    `rows=n`: the window is the last n rows of that side. `seconds=s, time=column`: it is the rows whose time is less
+    than s seconds behind the latest time that the key has seen on either side; a row that is later than that is paired
+    with none. A pair has each column but the tag twice, as `left_...` and `right_...`.
     """
 
     naming = ("tag", "time")

@@ -1,7 +1,7 @@
 """Keyed operators: state per key, kept in units that can be taken out of one worker and put into another.
 
-A keyed operator is Python code with state, of which every worker has its own copy. Each copy sees the rows of the units
-its worker owns, all rows of one key from one Spark partition in their order. The smallest useful one:
+A keyed operator is Python code with state; every worker has its own copy. A copy gets the rows of the units its worker
+owns; rows of one key from one Spark partition come in their order. The smallest useful one:
 
     class Running(KeyedOperator):
         def __init__(self):
@@ -17,7 +17,7 @@ its worker owns, all rows of one key from one Spark partition in their order. Th
         def install(self, unit, state):
             self.totals[unit] = state
 
-`evenflow.testing.check_operator` tells whether extract and install fit together.
+`evenflow.testing.check_operator` checks that extract and install fit together.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ Result: TypeAlias = pa.RecordBatch | tuple[pa.RecordBatch, Origin]
 
 
 class KeyedOperator(ABC):
-    """What runs on the workers in `Cluster.keyed`; subclass it, and keep all state in units.
+    """The base class of operators for `Cluster.keyed`; subclass it, and keep all state by unit.
 
-    An object given to `Cluster.keyed` is pickled; every worker starts each evaluation from a copy as it was then.
+    `Cluster.keyed` pickles the object it is given; every worker starts each evaluation from a copy of that.
     """
 
     content_sensitive: ClassVar[bool] = True
-    """Whether rows of one key must meet in one place. If not, several workers may take them (`balance="river"`)."""
+    """Whether all rows of one key must go to one worker. If not, several may take them (`balance="river"`)."""
     order_sensitive: ClassVar[bool] = True
     """Whether results depend on the order in which rows of one key come. If so, `order_by=` makes them the same every
     time; without it, rows of several Spark partitions meet in the order of arrival, and a warning says so."""
     hashed: tuple[str, ...] = ()
-    """Columns whose 64-bit hashes the operator wants; they come with its rows as columns `xxhash64(name)`."""
+    """Columns whose 64-bit hashes the operator needs; its rows come with further columns `xxhash64(name)`."""
 
     naming: ClassVar[tuple[str, ...]] = ()
-    """The attributes that hold names of columns: these may be given in any case, as Spark takes them."""
+    """The attributes that hold column names: users may write these in any case, as in Spark."""
 
     adds: ClassVar[bool] = False
-    """Whether the result is always the rows as they came, in their order, with further columns. Then only those columns
-    travel back, and the rows' own stay where they are."""
+    """Whether the result is always the given rows, in their order, with further columns. Then only the new columns are
+    sent back to the feeder."""
 
     def reads(self, rows: pa.Schema) -> Sequence[str]:
-        """The columns that `process` needs, all unless overridden; others do not travel to the workers."""
+        """The columns that `process` needs (all by default); others are not sent to the workers."""
         return list(rows.names)
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
@@ -66,7 +66,7 @@ class KeyedOperator(ABC):
         raise NotImplementedError(f"{type(self).__name__} does not say what columns it returns: give keyed a schema")
 
     def warm_up(self, rows: pa.Schema) -> None:  # noqa: B027 - nothing to do is a fine default
-        """Compile and import whatever the first row would have to wait for; state must stay empty."""
+        """Compile and import all that the first row would otherwise wait for; state must stay empty."""
 
     def planned(self, *, ansi: bool) -> KeyedOperator:
         """The operator as it is to run in a session with this `spark.sql.ansi.enabled`: itself, or a copy."""
@@ -74,14 +74,15 @@ class KeyedOperator(ABC):
 
     @abstractmethod
     def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> Result:
-        """Take rows in; the rows that come out.
+        """Process rows and return the result.
 
-        `units` and `keys` tell, row by row, the unit and the key (as a 64-bit hash, the same for equal keys; with
-        `spread="modulo"` the key itself). Rows of one key are in order. State must be kept so that `extract` finds all
-        of it that belongs to a unit.
+        `units` and `keys` hold the unit and the key of each row (a 64-bit hash, the same for equal keys; the key itself
+        with `spread="modulo"`). Rows of one key are in order. State must be kept so that `extract` finds all that
+        belongs to a unit.
 
         A result with as many rows as came in is taken to correspond to them one to one. Otherwise, where order matters
-        (`ordered=True`), return the result and, for each of its rows, the place of the row it comes from, not falling.
+        (`ordered=True`), return the result and, for each of its rows, the position of the row it comes from; positions
+        must not decrease.
         """
 
     def on_time(self, now: int, units: Units) -> pa.RecordBatch | None:
@@ -89,42 +90,42 @@ class KeyedOperator(ABC):
 
         Called where `Cluster.keyed` is given `order_by=` and `lateness=`, with many units at once and after all their
         rows before `now` went through `process`; also for units that never had a row. `now` is in microseconds since
-        the epoch (UTC) and never falls for a unit. What is returned has the columns that `process` returns, and goes
-        out as its results do. It must not depend on how units are grouped into calls. Not called unless overridden.
+        1970 (UTC) and never decreases for a unit. The result has the same columns as that of `process` and is treated
+        the same way. It must not depend on how units are grouped into calls. Not called unless overridden.
         """
         return None
 
     def on_end(self, units: Units) -> pa.RecordBatch | None:
         """No more rows of these units will ever come: the end of a batch DataFrame, where there is `order_by=`.
 
-        As `on_time`, with an endless `now`. A stream has no end: its state waits for the next run.
+        Like `on_time` with an infinite `now`. A stream has no end: its state is kept for the next run.
         """
         return None
 
     def on_late(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch | None:
-        """Rows whose time is earlier than the last `now`: they are counted as late, and do not go through `process`.
+        """Rows whose time is earlier than the last `now`: they are counted as late and do not go through `process`.
 
-        What is returned goes out as results do; nothing unless overridden.
+        What is returned is treated as a result; nothing by default.
         """
         return None
 
     @abstractmethod
     def extract(self, unit: int) -> Any:
-        """Take a unit's state out, a picklable value or None if empty; this copy knows nothing of the unit any more."""
+        """Remove a unit's state from this copy and return it: a picklable value, or None if there is none."""
 
     @abstractmethod
     def install(self, unit: int, state: Any) -> None:
-        """Put in what another copy's `extract` gave for this unit."""
+        """Add the state that another copy's `extract` returned for this unit."""
 
     def snapshot(self, unit: int) -> Any:
-        """A unit's state as `extract` gives it, without taking it out. It is pickled before anything else happens."""
+        """A unit's state as `extract` returns it, without removing it. It is pickled before any other call."""
         state = self.extract(unit)
         if state is not None:
             self.install(unit, state)
         return state
 
     def sizes(self, units: Units) -> npt.NDArray[np.int64]:
-        """Bytes of state of each of the units, roughly; zeros where that is not known."""
+        """Bytes of state of each unit, roughly; 0 where that is not known."""
         return np.array([self.size(int(unit)) for unit in units], dtype=np.int64)
 
     def size(self, unit: int) -> int:
@@ -132,17 +133,17 @@ class KeyedOperator(ABC):
         return 0
 
     def tallies(self) -> dict[str, int]:
-        """Whatever is worth counting, since this copy was made; the sums are in snapshots and in the event log."""
+        """Named counts since this copy was made; their sums over workers are in snapshots and in the event log."""
         return {}
 
 
 def overrides(operator: KeyedOperator, method: str) -> bool:
-    """Whether an operator has a method of its own, and not the one that every operator has."""
+    """Whether an operator's class overrides a method of `KeyedOperator`."""
     return getattr(type(operator), method) is not getattr(KeyedOperator, method)
 
 
 def identity(operator: KeyedOperator) -> str:
-    """What tells operators apart whose state must not be mixed up: the class, and what it was given."""
+    """A text that is the same for operators that may share stored state: the class and its public attributes."""
     given = {
         name: value
         for name, value in sorted(vars(operator).items())
@@ -153,7 +154,7 @@ def identity(operator: KeyedOperator) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as its `repr`, but that of a set in an order that is the same in every process."""
+    """The `repr` of a value, with sets in an order that is the same in every process."""
     match value:
         case set() | frozenset():
             inside = "{" + ", ".join(sorted(map(_shown, value))) + "}"

@@ -1,4 +1,4 @@
-"""The last value of a column that was not null."""
+"""The operator that gives the last value of a column that was not null."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One value per key: a number for each slot, of a row in a store."""
+"""One value per key: each slot has the number of a row in a store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenflow.operators.slots import KEY_BYTES, Longs, Slots, fitted
 
 
 class Lasts:
-    """The last value of each key. Values that are no longer the last go when they are more than half of the store."""
+    """The last value of each key. Older values are dropped when they are more than half of the store."""
 
     def __init__(self) -> None:
         self.slots = Slots()
@@ -62,7 +62,7 @@ class Lasts:
         return (KEY_BYTES + 2 * 8 + 2 * self.store.row_bytes()) * self.slots.counts(units)
 
     def _answer(self, column: pa.Array, places: Longs, base: int) -> pa.Array:
-        """Values by place, those from `base` on in the column."""
+        """The values with these numbers: those from `base` on are in `column`, the others in the store; -1 is null."""
         if places.min() >= base:
             return column if not column.null_count else column.take(pa.array(places - base))
         earlier = (places >= 0) & (places < base)
@@ -75,7 +75,7 @@ class Lasts:
         return arrays.column(0).chunk(0).take(pa.array(index, mask=places < 0))
 
     def _renumber(self, slots: npt.NDArray[np.int32], base: int) -> Longs:
-        """Number the batch's values that are the last of a key from `base` on without gaps; which rows they are."""
+        """Renumber the batch's values that are the last of a key, from `base` on without gaps; returns their rows."""
         slots = slots[self.place[slots] >= base]
         rows = self.place[slots] - base
         needed = np.zeros(int(rows.max(initial=-1)) + 1, np.bool_)
@@ -100,7 +100,7 @@ def _table(column: pa.Array) -> pa.Table:
 
 @compiled
 def _note(slots, valid, base, place, places):  # type: ignore[no-untyped-def]
-    """Number rows from `base` on, note for each slot the last that is not null, and after each row what it is then."""
+    """Number rows from `base` on; note each slot's last non-null row in `place`, and what it is after each row."""
     for row in range(len(slots)):
         slot = slots[row]
         if len(valid) == 0 or valid[row]:

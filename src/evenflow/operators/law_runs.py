@@ -16,14 +16,14 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LawRun:
-    """Result rows, sorted by the row they come from; `origin` is None if some batch did not tell."""
+    """The result rows of a run, sorted by the input row they come from (`origin`); None if some batch did not tell."""
 
     rows: pa.Table
     origin: Places | None
 
 
 def same_table(one: pa.Table, other: pa.Table) -> bool:
-    """Whether tables are equal at a glance; False says nothing."""
+    """Whether tables are exactly equal. A quick test: if not, `same` may still find their rows equal."""
     if one.schema != other.schema or one.num_rows != other.num_rows:
         return False
     return all(_same_column(a, b) for a, b in zip(one.columns, other.columns, strict=True))
@@ -58,5 +58,5 @@ def _rounded(value: Any) -> Any:
 
 
 def bag(rows: pa.Table) -> Counter[str]:
-    """The rows without their order, floats to six digits."""
+    """The rows as a multiset, floats rounded to six digits."""
     return Counter(repr(_rounded(row)) for row in rows.to_pylist())

@@ -1,4 +1,4 @@
-"""What `evenflow.testing.check_operator` checks."""
+"""The laws that `evenflow.testing.check_operator` checks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.law_runs import LawRun, Places, bag, same, same_table
 
 NULL_HASH = 42
-"""What Spark's xxhash64 makes of null."""
+"""Spark's xxhash64 of null."""
 
 
 class Trial:
-    """One operator, one sample, and the runs that are compared."""
+    """One operator and one sample of rows, on which runs of the operator are compared."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Trial:
         self.random = np.random.default_rng(seed)
 
     def run(self) -> None:
-        """Check law by law, each against the one before."""
+        """Check all laws: results must be the same as those of one copy that gets all rows in one batch."""
         everything = np.arange(self.rows.num_rows)
         whole = self._gather(self._process(self._copy(), everything))
         self._check_schema(whole)
@@ -81,7 +81,7 @@ class Trial:
             self._fail("operator", f"schema() tells\n{schema}\nand results have\n{whole.rows.schema}")
 
     def _check_columns(self, whole: LawRun) -> None:
-        """What `reads` and `adds` promise; without them there is nothing to check."""
+        """Check what `reads` and `adds` promise, where the operator has them."""
         rows, read = self.rows, list(self.operator.reads(self.rows.schema))
         if self.operator.adds:
             own = whole.rows.select(list(range(min(len(self.schema), whole.rows.num_columns))))
@@ -113,7 +113,7 @@ class Trial:
         self._compare(whole, alone, "units", "its results change with the rows of other units")
 
     def _moving(self, places: Places) -> Iterator[tuple[pa.RecordBatch, Places | None]]:
-        """Results of copies that hand units to each other before every batch."""
+        """Results of several copies; units move between them before every batch."""
         copies = [self._copy() for _ in range(self.copies + 1)]
         owner = self.random.integers(0, len(copies), self.count)
         begun = np.zeros(self.count, np.bool_)
@@ -163,7 +163,7 @@ class Trial:
         return copy
 
     def _cut(self, places: Places) -> list[Places]:
-        """The places in order, in batches of random lengths; the first is empty."""
+        """The places in order, cut into batches of random lengths; the first batch is empty."""
         most = self.random.choice([1, 3, 10, 100, len(places) + 1])
         lengths = [0]
         while sum(lengths) < len(places):
@@ -171,7 +171,7 @@ class Trial:
         return np.split(places, np.cumsum(lengths)[:-1])
 
     def _process(self, copy: KeyedOperator, places: Places) -> Iterator[tuple[pa.RecordBatch, Places | None]]:
-        """The results for the rows at `places`, and from which of them they come; nothing if not told."""
+        """The results for the rows at `places`, and the place each comes from; None if the operator does not tell."""
         result: Any = copy.process(self.rows.take(pa.array(places)), self.units[places], self.keys[places])
         batch, origin = result if isinstance(result, tuple) else (result, None)
         if not isinstance(batch, pa.RecordBatch):
@@ -223,7 +223,7 @@ class Trial:
                 self._fail(law, f"{wrong}; (row, result) {one:.300} became {other:.300}", unit)
 
     def _part(self, outcome: LawRun, unit: int) -> list[Any]:
-        """(place, result) of a unit's rows."""
+        """The results of a unit's rows, as (place, result)."""
         assert outcome.origin is not None
         places = np.flatnonzero(self.units[outcome.origin] == unit)
         rows = outcome.rows.take(pa.array(places)).to_pylist()
@@ -235,7 +235,7 @@ class Trial:
 
 
 def _after(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Without the columns of these names."""
+    """The rows without the columns of these names."""
     return rows.drop_columns([name for name in names if name in rows.column_names])
 
 

@@ -1,4 +1,4 @@
-"""The stateless map: a user's function over record batches or pandas DataFrames."""
+"""The stateless operator: a user's function over record batches or pandas DataFrames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MapOperator:
         self._form = form
 
     def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """One batch in, one batch of the declared schema out."""
+        """The function's result for a batch, in the declared schema."""
         if self._form == "arrow":
             return conform(self._function(batch), self._schema)
         from evenflow.operators import pandas_frames  # pandas weighs 40 MB: only those who ask for it pay

@@ -1,4 +1,4 @@
-"""What aggregates are of columns of each type, as Spark has it: sums of longs are longs, those of decimals decimals.
+"""The types of aggregates, by the type of the column, as in Spark.
 
 | of | sum | mean | min, max | std |
 |---|---|---|---|---|
@@ -7,8 +7,8 @@
 | float, double | double | double | as the column | double |
 | dates, times, durations, booleans | | | as the column | |
 
-Precision and scale end at 38. Whole numbers and decimals are added and compared exactly. A sum, or a mean of decimals,
-that its type cannot hold is an error, or null, as `ansi` says.
+Precision and scale are at most 38. Whole numbers and decimals are added and compared exactly. A sum, or a mean of
+decimals, that does not fit its type is an error, or null without `ansi`.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ Array = npt.NDArray[Any]
 Known = npt.NDArray[np.bool_]
 
 MOST_DIGITS = 38
-"""Of a decimal."""
+"""Digits of a decimal, in Spark."""
 LONG_DIGITS = 18
-"""Of decimals whose digits are a whole number of 64 bits."""
+"""Digits of a decimal that fit in 64 bits."""
 DOUBLES = "double"
 
 
 @dataclass(frozen=True)
 class Measure:
-    """An aggregate of a column: how its values go to compiled code, and what is made of what comes back."""
+    """An aggregate of a column: how values are passed to compiled code, and how its results become a column."""
 
     name: str
     what: str
-    """What messages call it."""
+    """Its name in messages."""
     kind: pa.DataType
-    """Of the values."""
+    """The type of the values."""
     type: pa.DataType
-    """Of the result."""
+    """The type of the result."""
     words: int = 0
-    """64-bit words of a value that is exact; 0 if values are doubles."""
+    """The 64-bit words of an exact value; 0 if values are doubles."""
     ansi: bool = True
 
     @property
     def of(self) -> str:
-        """The same for values that may be mixed: decimals of one scale, whole numbers of any size."""
+        """The kind of values that can be aggregated together: decimals of one scale, or whole numbers of any size."""
         if not self.words:
             return DOUBLES
         if pa.types.is_integer(self.kind):
@@ -61,7 +61,7 @@ class Measure:
         return str(self.kind)
 
     def values(self, column: pa.Array) -> Array:
-        """The values as compiled code takes them; anything where they are null."""
+        """The values as compiled code takes them; nulls become arbitrary values."""
         if self.name == "count":
             return locked(np.zeros(len(column)))
         if not self.words:
@@ -71,7 +71,7 @@ class Measure:
         return locked(_whole(column).reshape(-1, 1))
 
     def column(self, out: Array, known: Known) -> pa.Array:
-        """The results, as compiled code gives them, as a column."""
+        """The results of compiled code as a column; `known` tells which of them exist."""
         if self.name == "count":
             return pa.array(out.astype(np.int64))
         if not self.words:
@@ -99,7 +99,7 @@ class Measure:
         return from_words(total, self._held(known, fits), self.type)
 
     def _held(self, known: Known, fits: Known) -> Known:
-        """Which results there are; an error if one does not fit its type and the session wants to know."""
+        """Which results exist and fit their type; with `ansi`, one that does not fit is an error."""
         if self.ansi and not fits[known].all():
             raise FunctionError(
                 f"{self.what} is too large for {_spark_name(self.type)}: cast the column to a larger type, or set "
@@ -110,7 +110,7 @@ class Measure:
 
 
 def measure(name: str, kind: pa.DataType, what: str, ansi: bool = True) -> Measure | None:
-    """The aggregate of this name of a column; None if there is none of columns of this type."""
+    """The aggregate `name` of a column of type `kind`; None if there is none for this type."""
     is_ = pa.types
     if name == "count":
         return Measure(name, what, kind, pa.int64())
@@ -138,12 +138,12 @@ def _of_decimals(name: str, what: str, kind: pa.Decimal128Type, ansi: bool) -> M
 
 
 def _limit(digits: int) -> tuple[np.uint64, np.uint64]:
-    """The least number with more digits, as its high and its low word."""
+    """10**digits, as its high and its low word."""
     return np.uint64(10**digits >> 64), np.uint64(10**digits & 0xFFFFFFFFFFFFFFFF)
 
 
 def words_of(column: pa.Array) -> Array:
-    """A decimal column as pairs of words, low before high."""
+    """A decimal column as pairs of 64-bit words, low before high."""
     content = column.buffers()[1]
     if content is None or not len(column):
         return np.zeros((len(column), 2), np.int64)
@@ -151,7 +151,7 @@ def words_of(column: pa.Array) -> Array:
 
 
 def _whole(column: pa.Array) -> Array:
-    """Whole numbers, or what is kept as whole numbers, in 64 bits."""
+    """A column of whole numbers, dates, times or booleans as 64-bit numbers."""
     if pa.types.is_date32(column.type):
         column = column.view(pa.int32())
     elif not pa.types.is_integer(column.type) and not pa.types.is_boolean(column.type):
@@ -164,7 +164,7 @@ def _whole(column: pa.Array) -> Array:
 
 
 def from_words(words: Array, known: Known, kind: pa.DataType) -> pa.Array:
-    """Words as a column of the type that they are of."""
+    """A column of type `kind` from the words of its values; null where `known` is False."""
     if pa.types.is_decimal(kind):
         pairs = np.empty((len(words), 2), np.int64)
         pairs[:, 0], pairs[:, 1] = words[:, 0], words[:, 1] if words.shape[1] > 1 else words[:, 0] >> 63
@@ -179,7 +179,7 @@ def from_words(words: Array, known: Known, kind: pa.DataType) -> pa.Array:
 
 
 def _divided(out: Array, fits: Known) -> Array:
-    """Means of whole numbers: the exact sum by the count."""
+    """Means of whole numbers: the exact sum divided by the count. `fits` tells which sums are one word."""
     low = np.where(fits, out[:, 1].astype(np.float64), out[:, 1].view(np.uint64).astype(np.float64))
     total = np.where(fits, low, out[:, 2] * 2.0**64 + low)
     return total / np.maximum(out[:, 0], 1)

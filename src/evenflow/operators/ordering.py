@@ -1,7 +1,7 @@
-"""The order of rows: by some columns, as Spark's ORDER BY has it, and equal ones by whatever else is in them.
+"""The order of rows: by some columns as in Spark's ORDER BY, then by all other columns.
 
-Nulls come first, NaN last, -0.0 is 0.0. Rows of one key that are equal in these columns go by their other columns, byte
-by byte: so the order is the same however the rows came. Rows that are equal in all columns cannot be told apart.
+Nulls come first, NaN last, -0.0 equals 0.0. Rows of one key that are equal in these columns are ordered by the bytes of
+their other columns, so that the order does not depend on how the rows came. Rows equal in all columns are identical.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evenflow.operators.keyed import Keys, Units
 
 Places = npt.NDArray[np.int64]
 Sortable = npt.NDArray[Any]
-"""Numbers in whose order rows are to be."""
+"""One number per row; rows are sorted by these numbers."""
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _WHOLE = {2: np.int16, 4: np.int32, 8: np.int64}
@@ -34,7 +34,7 @@ def require_sortable(name: str, kind: pa.DataType) -> None:
 
 
 def arranged(rows: pa.RecordBatch, units: Units, keys: Keys, order: Sequence[int]) -> Places:
-    """The places of the rows in their order, unit by unit; `order` are the places of the columns that decide."""
+    """The positions of the rows in sorted order, unit by unit; `order` are the positions of the columns to sort by."""
     levels = [level for place in order for level in _levels(rows.column(place))]
     found = _by_levels(units, levels)
     same = _same_as_next([units, *levels], found)
@@ -44,7 +44,7 @@ def arranged(rows: pa.RecordBatch, units: Units, keys: Keys, order: Sequence[int
 
 
 def _by_levels(units: Units, levels: Sequence[Sortable]) -> Places:
-    """By unit, then by the levels. One level is sorted as it is, and then by unit in linear time."""
+    """The order by unit, then by the levels. A single level is sorted first, then by unit in linear time."""
     if len(levels) != 1:
         return np.lexsort((*reversed(levels), units))
     found = np.argsort(levels[0])
@@ -52,12 +52,12 @@ def _by_levels(units: Units, levels: Sequence[Sortable]) -> Places:
 
 
 def _narrow(units: Units) -> npt.NDArray[Any]:
-    """In 16 bits if they fit: sorting these takes a few steps a row."""
+    """The units in 16 bits if they fit: numpy sorts these in linear time."""
     return units.astype(np.uint16) if len(units) and int(units.max()) < 1 << 16 else units
 
 
 def _same_as_next(levels: Sequence[Sortable], found: Places) -> npt.NDArray[np.bool_]:
-    """Which rows, in order, are equal to the one after them."""
+    """Which rows, in the order `found`, are equal to the next one in all levels."""
     same = np.ones(max(0, len(found) - 1), np.bool_)
     for level in levels:
         if not same.any():
@@ -68,7 +68,7 @@ def _same_as_next(levels: Sequence[Sortable], found: Places) -> npt.NDArray[np.b
 
 
 def _repeats(keys: Keys, levels: Sequence[Sortable], found: Places, same: npt.NDArray[np.bool_]) -> bool:
-    """Whether rows of one key may be equal. Most often it is different keys that have rows at the same time."""
+    """Whether rows of one key may be equal in all levels, by hash. Ties are most often between different keys."""
     tied = found[_in_groups(same)]
     mixed = keys[tied].view(np.uint64).copy()
     for level in levels:
@@ -87,7 +87,7 @@ def _break_ties(
     found: Places,
     same: npt.NDArray[np.bool_],
 ) -> None:
-    """Put rows that are equal so far in the order of their keys, and those of one key in that of their content."""
+    """Sort rows that are equal so far by key, and equal rows of one key by their content. Changes `found`."""
     tied = np.flatnonzero(_in_groups(same))
     group = np.concatenate([[0], np.cumsum(~same)])[tied]
     by_key = np.lexsort((keys[found[tied]], group))
@@ -97,13 +97,13 @@ def _break_ties(
     group = np.concatenate([[0], np.cumsum(~same)])[tied]
     some = rows.take(pa.array(found[tied]))
     others = [column for place, column in enumerate(some.columns) if place not in order]
-    mine = [some.column(place) for place in order]  # -0.0 and 0.0 are one to Spark, and not the same in a result
+    mine = [some.column(place) for place in order]  # -0.0 and 0.0 are equal in Spark, but differ in a result
     content = [level for column in [*others, *mine] for level in _content(column)]
     found[tied] = found[tied][np.lexsort((*reversed(content), group))]
 
 
 def _in_groups(same: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Which rows are equal to the one before or after them."""
+    """Which rows are equal to the one before or after."""
     member = np.zeros(len(same) + 1, np.bool_)
     member[:-1] |= same
     member[1:] |= same
@@ -111,7 +111,7 @@ def _in_groups(same: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
 
 
 def _levels(column: pa.Array) -> list[Sortable]:
-    """A column as numbers in Spark's order; first, if there are nulls, which are none."""
+    """A column as numbers in Spark's order; if it has nulls, first a level that tells which rows are not null."""
     values = _ordered(column)
     if not column.null_count:
         return [values]
@@ -120,10 +120,10 @@ def _levels(column: pa.Array) -> list[Sortable]:
 
 
 def _ordered(column: pa.Array) -> Sortable:
-    """Numbers in the order of the values, anything where they are null; 0.0 and -0.0 are the same, NaN is last."""
+    """Numbers in the order of the values, arbitrary where they are null; 0.0 equals -0.0, NaN is last."""
     kind = column.type
     if pa.types.is_floating(kind):
-        floats = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False) + 0.0  # which makes 0.0 of -0.0
+        floats = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False) + 0.0  # turns -0.0 into 0.0
         floats[np.isnan(floats)] = np.nan
         return _bits(floats)
     if _is_number(kind):
@@ -148,7 +148,7 @@ def _content(column: pa.Array) -> list[Sortable]:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    """Whether values are whole numbers, or kept as such."""
+    """Whether Arrow stores values of this type as whole numbers."""
     is_ = pa.types
     return bool(is_.is_integer(kind) or is_.is_boolean(kind) or is_.is_temporal(kind)) and not is_.is_interval(kind)
 
@@ -171,6 +171,6 @@ def _bits(floats: npt.NDArray[Any]) -> Sortable:
 
 
 def _ranks(column: pa.Array) -> Sortable:
-    """The rank of each value, equal ones the same."""
+    """The rank of each value; equal values have equal ranks."""
     ranks: Sortable = pc.rank(column, "ascending", tiebreaker="dense").to_numpy().view(np.int64)
     return ranks

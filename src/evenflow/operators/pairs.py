@@ -1,4 +1,4 @@
-"""The rows that two sides of each key remember, and the pairs they make."""
+"""The windows of a join: for each key, the rows of both sides, and the pairs that new rows make with them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from evenflow.operators.row_store import RowStore, from_bytes, to_bytes
 from evenflow.operators.slots import KEY_BYTES, Longs, Slots, fitted
 
 ENDLESS = 1 << 62
+"""Rows that no window reaches."""
 
 
 class Pairs:
     """Rows in a store; each slot has a list of row numbers per side: `newest[slot, side]`, then `older[row]`, until -1.
 
-    Lists are sorted by time where windows are given in time. What has left the window stays in list and store until
-    the store has doubled; then only what is in the windows is kept.
+    A window is the last `rows` rows of a side, or those of the last `span` microseconds; then lists are sorted by time.
+    Rows that have left the window stay in list and store until the store has doubled; then they are dropped.
     """
 
     def __init__(self, rows: int, span: int) -> None:
@@ -37,7 +38,7 @@ class Pairs:
     def push(
         self, units: Units, keys: Keys, sides: npt.NDArray[np.int32], times: Longs, rows: pa.RecordBatch
     ) -> tuple[pa.Table, pa.Table, Origin]:
-        """Left rows and right rows, one pair in each place, and the place of the row that completed the pair."""
+        """The left rows and the right rows of all pairs, and the position of the row that completed each pair."""
         slots = self.slots.find(units, keys)
         self._fit()
         table = pa.Table.from_batches([rows])
@@ -98,7 +99,7 @@ class Pairs:
         return base
 
     def _rows(self, slots: npt.NDArray[np.int32]) -> tuple[Longs, Longs]:
-        """The rows in the windows of the slots, left before right and oldest first; how many there are of each."""
+        """The rows in the windows of the slots, left before right and oldest first; and the count of each side."""
         counts = _tally(slots, self.most, self.span, self.newest, self.latest, self.older, self.clock)
         rows = np.empty(counts.sum(), np.int64)
         _list(slots, counts, self.newest, self.older, rows)
@@ -122,13 +123,16 @@ class Pairs:
 
 @compiled
 def _cut(latest, span):  # type: ignore[no-untyped-def]
-    """The time up to which rows are out of a window in time."""
+    """The time up to which rows have left the window."""
     return latest - span if span and latest > EVER + span else EVER
 
 
 @compiled
 def _match(slots, sides, base, at, used, most, span, newest, latest, older, clock, pairs):  # type: ignore[no-untyped-def]
-    """Pair rows from `at` on, and remember them; the row for which `pairs` had no room, and how much of it is used."""
+    """Pair rows from `at` on, and keep them.
+
+    Returns the first row for which `pairs` had no room, or the number of rows; and how much of `pairs` is used.
+    """
     for row in range(at, len(slots)):
         slot, side, number = slots[row], sides[row], base + row
         if span:
@@ -145,7 +149,7 @@ def _match(slots, sides, base, at, used, most, span, newest, latest, older, cloc
             used += 1
             other = older[other]
         low, high = start, used - 1
-        while low < high:  # oldest first; the arriving side is the same in all
+        while low < high:  # oldest first; the new row is the same in all these pairs
             pairs[low, 1 - side], pairs[high, 1 - side] = pairs[high, 1 - side], pairs[low, 1 - side]
             low += 1
             high -= 1
@@ -168,7 +172,7 @@ def insert(slot, side, number, span, newest, older, clock):  # type: ignore[no-u
 
 @compiled
 def _tally(slots, most, span, newest, latest, older, clock):  # type: ignore[no-untyped-def]
-    """How many rows each side of each slot has in its window."""
+    """The number of rows in the window of each side of each slot."""
     counts = np.zeros((len(slots), 2), np.int64)
     for which in range(len(slots)):
         cut = _cut(latest[slots[which]], span)
@@ -182,7 +186,7 @@ def _tally(slots, most, span, newest, latest, older, clock):  # type: ignore[no-
 
 @compiled
 def _list(slots, counts, newest, older, rows):  # type: ignore[no-untyped-def]
-    """Fill `rows` with as many of each side of each slot as were counted."""
+    """Fill `rows` with the newest `counts` rows of each side of each slot, oldest first."""
     end = 0
     for which in range(len(slots)):
         for side in range(2):
@@ -195,7 +199,7 @@ def _list(slots, counts, newest, older, rows):  # type: ignore[no-untyped-def]
 
 @compiled
 def _link(slots, counts, base, newest, older):  # type: ignore[no-untyped-def]
-    """Lists of rows that stand from `base` on as `_list` gives them."""
+    """The reverse of `_list`: link the rows from `base` on into the lists of the slots."""
     row = base
     for which in range(len(slots)):
         for side in range(2):

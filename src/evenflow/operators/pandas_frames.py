@@ -1,4 +1,4 @@
-"""Record batches to pandas and back, much as `mapInPandas` does it."""
+"""Record batches to pandas DataFrames and back, much as `mapInPandas` does it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NULLABLE = {
 def to_pandas(batch: pa.RecordBatch) -> pd.DataFrame:
     """A DataFrame with one column per column, of dtypes that hold every value exactly.
 
-    Timestamps lose their zone, their clock reads the session's time; those inside lists, maps and structs keep it.
-    Whole numbers with nulls among them become pandas' nullable integers (as floats, large ones would change).
+    Timestamps become local times of the session's zone; those inside lists, maps and structs keep their zone. Whole
+    numbers with nulls among them become pandas' nullable integers (as floats, large ones would change).
     """
     columns = {field.name: _series(batch.column(place), field.type) for place, field in enumerate(batch.schema)}
     return pd.DataFrame(columns, index=pd.RangeIndex(batch.num_rows))
@@ -36,11 +36,11 @@ def _series(column: pa.Array, kind: pa.DataType) -> pd.Series:
 
 
 def to_arrow(data: Any, schema: pa.Schema) -> pa.RecordBatch:
-    """The DataFrame as a batch; columns that are declared take the declared type where pandas can give it."""
+    """The DataFrame as a batch; a declared column gets its declared type if pandas can convert it."""
     if not isinstance(data, pd.DataFrame):
         raise FunctionError(f"the function returned {type(data).__name__}, not a pandas.DataFrame")
     arrays, names = [], []
-    for name, column in data.items():  # by place: two columns may have one name, which is for `conform` to refuse
+    for name, column in data.items():  # not by name: two columns may have one, which `conform` refuses
         if not isinstance(name, str):
             raise FunctionError(f"the function returned a column named {name!r}: column names must be strings")
         arrays.append(_array(column, schema.field(name).type if name in schema.names else None, name))
@@ -51,9 +51,9 @@ def to_arrow(data: Any, schema: pa.Schema) -> pa.RecordBatch:
 def _array(column: pd.Series, kind: pa.DataType | None, name: str) -> pa.Array:
     try:
         if kind is not None and not _kin(column.dtype, kind):
-            if column.isna().all():  # pandas calls a column of nothing float
+            if column.isna().all():  # to pandas, a column of nulls is float
                 return pa.nulls(len(column), kind)
-            kind = None  # as it is: `conform` knows whether it fits
+            kind = None  # unchanged: `conform` decides whether it fits
         if kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None:
             column = _in_zone(column, kind.tz)
         if isinstance(column.dtype, pd.CategoricalDtype):

@@ -101,7 +101,7 @@ class Rings(Aggregates):
         return state
 
     def forget(self, slots: Ints) -> None:
-        """Let some windows go, with their keys."""
+        """Drop the windows of some slots, with their keys."""
         self._empty(slots)
         self.slots.forget(slots)
 
@@ -144,9 +144,9 @@ class Rings(Aggregates):
             self._repack(0)
 
     def _repack(self, more: int) -> None:
-        """Make room for `more` cells and some: close the gaps if they are many, and let the arena grow or shrink.
+        """Make room for at least `more` cells: close gaps if there are many, then let the arena grow or shrink.
 
-        All of it in place: with a copy there would be twice the memory for a while.
+        Gaps are closed in place: a copy would take twice the memory for a while.
         """
         if 4 * self.marks[LIVE] < 3 * self.marks[TOP]:
             order = np.flatnonzero(self.rings[:, ROOM])
@@ -164,7 +164,10 @@ class Rings(Aggregates):
 
 @compiled
 def _slide(how, most, span, slots, values, valid, times, at, rings, backs, cells, clock, marks, spare, out, known):  # type: ignore[no-untyped-def]
-    """Push rows from `at` on; the row for which the arena had no room, or the number of rows; and a mere number."""
+    """Push rows from `at` on. Returns the first row for which the arena had no room, or the number of rows.
+
+    The second number has no meaning: it keeps `_touch` from being optimised away.
+    """
     read = 0.0
     for row in range(at, len(slots)):
         if (row - at) % AHEAD == 0:
@@ -200,7 +203,7 @@ def _slide(how, most, span, slots, values, valid, times, at, rings, backs, cells
 
 @compiled
 def _touch(slots, rings, cells, clock):  # type: ignore[no-untyped-def]
-    """Read the cells that rows will need, so that memory fetches many at a time and not one after the other."""
+    """Read the cells that the next rows need, so that they are fetched from memory together and not one by one."""
     read = 0.0
     for slot in slots:
         ring = rings[slot]
@@ -214,7 +217,7 @@ def _touch(slots, rings, cells, clock):  # type: ignore[no-untyped-def]
 
 @compiled
 def _pop(how, ring, backs, slot, cells):  # type: ignore[no-untyped-def]
-    """Let the oldest cell go; if the front is used up, make the back the front first."""
+    """Remove the oldest cell; if the front is used up, make the back the front first."""
     if ring[FRONT] == 0:
         backs[slot] = 0
         total = load(how, backs, slot)
@@ -232,7 +235,10 @@ def _pop(how, ring, backs, slot, cells):  # type: ignore[no-untyped-def]
 
 @compiled
 def _open(how, ring, cells, clock, time, one):  # type: ignore[no-untyped-def]
-    """Make way for a row by its time; its place. One that belongs into the front is entered there."""
+    """Move later cells up to make room for a row of this time; returns its place.
+
+    A row that belongs into the front is added to the aggregates there, and -1 is returned.
+    """
     place = ring[LENGTH]
     while place and clock[cell_of(ring, place - 1)] > time:
         source, target = cell_of(ring, place - 1), cell_of(ring, place)

@@ -1,4 +1,4 @@
-"""Aggregates of a column over the last rows, the last seconds or all rows of each key."""
+"""Operators that aggregate a column over the last rows, the last seconds or all rows of each key."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NAMES = ("count", "sum", "mean", "min", "max", "std")
 
 
 class _Aggregate(Adding):
-    """A column of the type that Spark's aggregate has: `measures` tells which, and what is exact.
+    """Adds an aggregate of Spark's type: `measures` has the table, and says what is exact.
 
-    Nulls in the column are ignored; where there is no other value the result is null (count: 0). `std` is the sample
+    Nulls in the column are ignored; if there is no other value the result is null (count: 0). `std` is the sample
     standard deviation, null for one value. NaN and infinities count as in Spark. Counts take a column of any type,
-    minima and maxima dates and times, too. A sum that its type cannot hold is an error or, in a session without
+    minima and maxima also dates and times. A sum that does not fit its type is an error or, in a session without
     spark.sql.ansi.enabled, null.
     """
 
@@ -61,7 +61,7 @@ class _Aggregate(Adding):
 
 
 class Running(_Aggregate):
-    """The aggregate of all the key's rows so far."""
+    """The aggregate of all rows of the key so far."""
 
     def __init__(self, column: str, *, into: str | None = None) -> None:
         super().__init__(column, f"{column}_{self.name}" if into is None else into)
@@ -75,8 +75,8 @@ class Rolling(_Aggregate):
 
     `rows=n`: the last n rows in order of arrival, as Spark's `rows between n-1 preceding and current row`; rows with a
     null count among them. `seconds=s, time=column`: the rows whose time is less than s seconds behind the latest time
-    the key has seen. A row that comes later than that is not in the window; its result is that of the others. The time
-    is a timestamp, a date or a number of seconds, taken to the microsecond; null is an error.
+    the key has seen. A row that is later than that is not in the window; its result is that of the rows that are. The
+    time is a timestamp, a date or a number of seconds, taken to the microsecond; null is an error.
     """
 
     naming = ("column", "time")
@@ -108,7 +108,7 @@ class Rolling(_Aggregate):
 
     def warm_up(self, rows: pa.Schema) -> None:
         some = sample(rows)
-        rehearse(self, some if self.time is None else some.slice(1))  # times are not null
+        rehearse(self, some if self.time is None else some.slice(1))  # a time must not be null
 
     def _push(self, rows: pa.RecordBatch, units: Units, keys: Keys, values: Any, valid: Any) -> tuple[Any, Any]:
         times = NO_TIMES if self.time is None else microseconds(rows.column(self.time), self.time)
@@ -117,7 +117,7 @@ class Rolling(_Aggregate):
 
 
 def check_window(name: str, rows: int | None, seconds: float | None, time: str | None) -> int:
-    """Refuse a window that is none; its microseconds, 0 if it is given in rows."""
+    """Refuse invalid arguments of a window; returns its span in microseconds, 0 if it is given in rows."""
     if (rows is None) == (seconds is None):
         raise InvalidArgument(f"{name} got rows={rows} and seconds={seconds}: give one of the two")
     if rows is not None:

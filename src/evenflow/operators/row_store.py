@@ -1,4 +1,4 @@
-"""A growing table of rows that are found by their number."""
+"""A growing table whose rows are found by number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 LARGEST = 1 << 29
-"""Bytes of a chunk: offsets of strings are 32 bits wide."""
+"""Bytes of a chunk at most: the offsets of its strings have 32 bits."""
 
 
 class RowStore:
@@ -20,7 +20,7 @@ class RowStore:
         self.length = 0
 
     def append(self, rows: pa.Table) -> int:
-        """Add rows at the end; the number of the first."""
+        """Add rows at the end; returns the number of the first."""
         first = self.length
         if rows.num_rows:
             self.chunks.append(rows)
@@ -30,7 +30,7 @@ class RowStore:
         return first
 
     def take(self, numbers: npt.NDArray[np.int64]) -> pa.Table:
-        """The rows with these numbers, in this order. The store is not empty."""
+        """The rows with these numbers, in this order. The store must not be empty."""
         if len(self.chunks) == 1:
             return self.chunks[0].take(pa.array(numbers))
         starts = np.cumsum([0, *(chunk.num_rows for chunk in self.chunks)])
@@ -42,20 +42,20 @@ class RowStore:
             for place, chunk in enumerate(self.chunks)
             if ends[place] < ends[place + 1]
         ]
-        if len(parts) <= 1:  # then the order is that of the numbers
+        if len(parts) <= 1:  # in one chunk, `take` has kept the order
             return parts[0] if parts else self.chunks[0].slice(0, 0)
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return joined(parts).take(pa.array(back))
 
     def keep(self, numbers: npt.NDArray[np.int64]) -> None:
-        """Drop all rows but these, which are numbered anew from 0."""
+        """Drop all rows but these, which get the numbers from 0 on."""
         kept = self.take(numbers) if self.length else None
         self.chunks = [kept] if kept is not None and kept.num_rows else []
         self.length = len(numbers)
 
     def row_bytes(self) -> int:
-        """Bytes of a row on average."""
+        """The average bytes of a row."""
         total: int = sum(chunk.nbytes for chunk in self.chunks)
         return total // max(1, self.length)
 
@@ -65,7 +65,7 @@ class RowStore:
 
 
 def joined(tables: list[pa.Table]) -> pa.Table:
-    """One table, each of its columns in one piece."""
+    """The rows of all tables as one table with a single chunk per column."""
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 

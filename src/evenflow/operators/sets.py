@@ -13,7 +13,7 @@ from evenflow.operators.slots import KEY_BYTES, Longs, Slots, fitted
 
 
 class Sets:
-    """All sets in one hash map, (slot of the key, hash) -> member: to the members a key is what a unit is to keys."""
+    """All sets in one hash map, (slot of the key, hash) -> member. To `members`, a slot of `slots` is a unit."""
 
     def __init__(self) -> None:
         self.slots = Slots()
@@ -62,7 +62,7 @@ class Sets:
 
 @compiled
 def _count(slots, members, valid, seen, count, out):  # type: ignore[no-untyped-def]
-    """Count each member once; there is one for every row that is valid."""
+    """Count each member once. `members` has one entry for each valid row."""
     at = 0
     for row in range(len(slots)):
         slot = slots[row]

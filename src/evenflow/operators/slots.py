@@ -1,4 +1,4 @@
-"""A slot for each key: small whole numbers that index the arrays in which operators keep their state."""
+"""A slot for each key: a small whole number, the index into the arrays in which operators keep their state."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MIX = np.uint64(0xD6E8FEB86659FD93)
 HALF = np.uint64(32)
 
 KEY_BYTES = 2 * 28
-"""Memory that a key takes here, at worst: after the arrays have doubled they are half empty."""
+"""Bytes that a key takes here at most: arrays are half empty after they have doubled."""
 
 
 class Slots:
     """An open-addressing hash map (unit, key) -> slot, and the list of each unit's slots.
 
     `table` holds slot + 1, or 0 where empty, and is at most half full. The slots of a unit are linked: `first[unit]`,
-    then `after[slot]`, until -1. A slot keeps its number until it is dropped; then it is given to another key.
+    then `after[slot]`, until -1. A key keeps its slot until it is dropped; then the slot is free for another key.
     """
 
     def __init__(self, capacity: int = 64) -> None:
@@ -48,7 +48,7 @@ class Slots:
         return len(self.key)
 
     def find(self, units: Units, keys: Keys) -> Ints:
-        """The slot of each key; keys not seen before are given one."""
+        """The slot of each key; a new key gets a free slot."""
         found = np.empty(len(keys), np.int32)
         if len(units) != len(keys):
             raise InvalidArgument(f"there are {len(units)} units and {len(keys)} keys: give one of each for every row")
@@ -85,7 +85,7 @@ class Slots:
         return slots
 
     def per_unit(self, units: Units, weights: npt.NDArray[np.integer]) -> Longs:
-        """Sums by unit of `weights`, given for the slots in `of(units)`."""
+        """The sum of `weights` for each unit; there is one weight for each slot in `of(units)`."""
         owner = np.repeat(np.arange(len(units)), self.counts(units))
         return np.bincount(owner, weights, len(units)).astype(np.int64)
 
@@ -94,7 +94,7 @@ class Slots:
         self.drop_all(np.array([unit], np.int32))
 
     def drop_all(self, units: npt.NDArray[np.integer]) -> None:
-        """Forget the keys of the units, each of which is named once."""
+        """Forget the keys of the units; no unit may be named twice."""
         slots = self.of(units)
         if len(slots):
             _drop(slots, *self._map, self.free, self.left)
@@ -134,7 +134,7 @@ def fitted(array: npt.NDArray[Any], slots: Slots, fill: float = 0) -> npt.NDArra
 
 @compiled
 def _home(unit, key, size):  # type: ignore[no-untyped-def]
-    """Where the search for a key starts in a table of `size`, a power of two."""
+    """The index at which the search for a key starts in a table of `size`, a power of two."""
     mixed = np.uint64(key) ^ (np.uint64(unit) * MIX)
     mixed = (mixed ^ (mixed >> HALF)) * SPREAD
     return np.int64((mixed >> HALF) & np.uint64(size - 1))
@@ -142,7 +142,7 @@ def _home(unit, key, size):  # type: ignore[no-untyped-def]
 
 @compiled
 def _find(units, keys, at, found, table, unit_of, key_of, after, first, count, free, left):  # type: ignore[no-untyped-def]
-    """Fill `found` from row `at` on; the row at which no slot was free, or the number of rows."""
+    """Fill `found` from row `at` on; returns the row at which no slot was free, or the number of rows."""
     mask = len(table) - 1
     for row in range(at, len(keys)):
         unit, key = units[row], keys[row]
@@ -167,7 +167,7 @@ def _find(units, keys, at, found, table, unit_of, key_of, after, first, count, f
 
 @compiled
 def _enter(slots, table, unit_of, key_of):  # type: ignore[no-untyped-def]
-    """Put slots into a table that does not have them."""
+    """Add slots to a table that does not have them yet."""
     for slot in slots:
         place = _home(unit_of[slot], key_of[slot], len(table))
         while table[place]:
@@ -177,7 +177,7 @@ def _enter(slots, table, unit_of, key_of):  # type: ignore[no-untyped-def]
 
 @compiled
 def _walk(units, counts, first, after, slots):  # type: ignore[no-untyped-def]
-    """Fill `slots` with those of the units; each list runs from the newest to the oldest."""
+    """Fill `slots` with those of the units, oldest first; the linked lists go from the newest to the oldest."""
     end = 0
     for which in range(len(units)):
         end += counts[which]
@@ -192,7 +192,7 @@ def _walk(units, counts, first, after, slots):  # type: ignore[no-untyped-def]
 
 @compiled
 def _unlink(units, gone, first, after, count):  # type: ignore[no-untyped-def]
-    """Take slots that are gone out of the lists of their units."""
+    """Remove slots that are `gone` from the lists of these units."""
     for unit in units:
         before, slot = -1, first[unit]
         while slot >= 0:
@@ -209,7 +209,7 @@ def _unlink(units, gone, first, after, count):  # type: ignore[no-untyped-def]
 
 @compiled
 def _drop(slots, table, unit_of, key_of, free, left):  # type: ignore[no-untyped-def]
-    """Take slots out of the table. Later entries move up into the hole, so that searches may stop where it is empty."""
+    """Remove slots from the table. Later entries move up into the hole, so that a search may stop at an empty entry."""
     size = len(table)
     mask = size - 1
     for slot in slots:

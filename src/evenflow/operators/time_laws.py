@@ -1,4 +1,4 @@
-"""What `evenflow.testing.check_operator` checks of operators that are told the time, or the end of their rows."""
+"""The laws that `evenflow.testing.check_operator` checks for operators with `on_time` or `on_end`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from evenflow.operators.law_runs import bag
 from evenflow.operators.laws import Trial
 
 TOLD = 6
-"""How often the time is told in one run."""
+"""Calls of `on_time` in one run, at most, for each unit."""
 
 
 class TimeTrial(Trial):
-    """A trial of the laws for rows, and then, in the order of column `time`, of those for time."""
+    """Checks the laws for rows, and then the laws for time, with rows in the order of column `time`."""
 
     def __init__(self, operator: KeyedOperator, rows: Any, *, time: str | None = None, **more: Any) -> None:
         super().__init__(operator, rows, **more)
@@ -60,7 +60,7 @@ class TimeTrial(Trial):
                 self._fail("time", "its results change when units are moved between rows and on_time, or on_end")
 
     def _groups(self) -> list[Units]:
-        """The units in any order, in groups."""
+        """All units in random order, cut into groups."""
         shuffled = self.random.permutation(self.count).astype(np.int32)
         cuts = np.sort(self.random.integers(0, self.count + 1, int(self.random.integers(0, 4))))
         return np.split(shuffled, cuts)
@@ -68,7 +68,7 @@ class TimeTrial(Trial):
     def _told(
         self, times: npt.NDArray[np.int64], ticks: npt.NDArray[np.int64], groups: Callable[[], list[Units]], count: int
     ) -> Counter[str]:
-        """All results of copies that are told the time in between rows, and at last that there are no more."""
+        """All results of `count` copies that get `on_time` at the `ticks` between their rows, and `on_end` at last."""
         copies = [self._copy() for _ in range(count)]
         owner, begun = np.zeros(self.count, np.int64), np.zeros(self.count, np.bool_)
         results: Counter[str] = Counter()
@@ -88,7 +88,7 @@ class TimeTrial(Trial):
         return results
 
     def _tell(self, copy: KeyedOperator, now: int | None, units: Units) -> Counter[str]:
-        """What a copy says to the time, or to the end of its rows."""
+        """The result of a copy's `on_time`, or of its `on_end` if `now` is None."""
         if now is not None and not self._by_time:
             return Counter()
         said: Any = copy.on_end(units) if now is None else copy.on_time(now, units)

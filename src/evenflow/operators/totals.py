@@ -19,7 +19,7 @@ Numbers = npt.NDArray[Any]
 
 
 class Aggregates:
-    """Aggregates of the values of one type: `of` names it, `words` are the words of a value (none of a double)."""
+    """Aggregates of values of one kind: `of` is its name, `words` the 64-bit words of a value (0 for doubles)."""
 
     def __init__(self, how: int) -> None:
         self.how = how
@@ -28,7 +28,7 @@ class Aggregates:
         self._make()
 
     def use(self, of: str, words: int) -> None:
-        """Be ready for values of this type; refused where there are aggregates of others."""
+        """Prepare for values of this kind; InvalidArgument if there are aggregates of another kind."""
         if of == self.of:
             return
         if len(self.slots):
@@ -40,16 +40,16 @@ class Aggregates:
         self._make()
 
     def _make(self) -> None:
-        """Make what holds the aggregates, with nothing in it."""
+        """Create the empty arrays that hold the aggregates."""
         raise NotImplementedError
 
     def _results(self, rows: int) -> tuple[Numbers, npt.NDArray[np.bool_]]:
-        """Room for the results of so many rows, and for which of them exist."""
+        """Uninitialised arrays for the results of `rows` rows, and for which of the results exist."""
         known = np.empty(rows, np.bool_)
         return (np.empty((rows, width(self.how, self.words)), np.int64) if self.words else np.empty(rows)), known
 
     def _rows(self, count: int) -> Numbers:
-        """Room for so many aggregates, of nothing."""
+        """`count` aggregates of no value."""
         return np.zeros((count, width(self.how, self.words)), np.int64 if self.words else np.float64)
 
 
