@@ -1,1 +1,1 @@
-"""The rule language: text to a keyed operator (cep §2.1)."""
+"""The rule language: from the text of rules to a keyed operator (cep §2.1)."""

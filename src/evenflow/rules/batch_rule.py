@@ -1,4 +1,4 @@
-"""Rules over one stream whose rows come out in batches."""
+"""Rules over one stream with a batch window."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Longs = npt.NDArray[np.int64]
 
 
 class BatchRule:
-    """One row for each batch and group if nothing else is selected, else one for each row of the batch."""
+    """One result row for each group of a batch if only group values and aggregates are selected, else for each row."""
 
     def __init__(self, rule: s.Rule, text: Text, side: Side, world: World) -> None:
         scope = world.scope(text, {side.alias: side.schema})
@@ -53,14 +53,14 @@ class BatchRule:
         self.reads = later | named | {name for part in now for _, name in part.columns}
 
     def process(self, frame: RuleFrame) -> Results:
-        """What comes of the batches that end with rows."""
+        """The results of batches that end with these rows."""
         released = frame.once(("batches", self._label), lambda: self._push(frame))
         if released is None:
             return Results([pa.array([], item.type) for item in self.output.items], np.empty(0, np.int64))
         return self._made(released)
 
     def on_time(self, moment: Moment) -> Results | None:
-        """What comes of the batches that end with time; those of so many rows do not."""
+        """The results of batches that end with time; None for batches of n rows."""
         if not self._side.window.span:
             return None
         leave = self._state.leave
@@ -78,7 +78,7 @@ class BatchRule:
             reduction.add(group, columns, len(batch))
         made = {name: reduction.result() for name, reduction in reductions.items()}
         if self._together:
-            # of a batch as one group only aggregates are read, and there may be no row of it
+            # without GROUP BY only aggregates are read, and the batch may have no row left
             columns, batch = (columns.at(first) if self._groups else Columns(released.table)).beside(made), owner
         else:
             columns = columns.beside({name: array.take(pa.array(group)) for name, array in made.items()})
@@ -97,8 +97,8 @@ class BatchRule:
         return replace(released, ends=part.places[released.ends])
 
     def _grouped(self, columns: Columns, batch: Longs, batches: int) -> tuple[Longs, Longs, Longs]:
-        """The group of each row; the batch of each group and, if rows are grouped by something, its first row."""
-        if not self._groups:  # a batch of which no row passed is a group too
+        """The group of each row; for each group its batch and, with GROUP BY, its first row."""
+        if not self._groups:  # a batch of which no row passed is a group, too
             return batch, np.arange(batches), np.empty(0, np.int64)
         keys = mixed(batch, [each.evaluate(columns, len(batch)) for each in self._hashed])
         _, first, group = np.unique(keys, return_index=True, return_inverse=True)
@@ -109,7 +109,7 @@ class BatchRule:
 
 
 def _together(rule: s.Rule, scope: Scope) -> bool:
-    """Whether only aggregates, constants and what is grouped by are selected."""
+    """Whether the select list and HAVING have only aggregates, constants and expressions of GROUP BY."""
     groups = {canonical(each, scope) for each in rule.group}
     parts: list[s.Node] = [*rule.select, *([] if rule.having is None else [rule.having])]
     return all(_covered(part, groups, scope) for part in parts)

@@ -1,4 +1,4 @@
-"""Rules that know the columns of their rows, and all their state."""
+"""All rules of an operator, bound to the columns of its rows, and all their state."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ RULE, LATE = "rule", "late"
 
 
 class Engine:
-    """Takes rows in, of one schema or of those columns of it that are read.
+    """Runs rules on rows of the schema `rows`, or of those of its columns that `reads` names.
 
-    `in_order`: rows of a key come in the order of their times, and somebody else tells which are late.
+    `in_order`: rows of a key come in the order of their times, and the caller decides which are late. `lateness` is in
+    seconds.
     """
 
     def __init__(
@@ -71,14 +72,14 @@ class Engine:
         self.schema = self._schema()
 
     def reads(self) -> list[str]:
-        """The columns that are needed, in the order of the rows'."""
+        """The columns that are needed, in the order of the schema."""
         needed = set().union(*(rule.reads for rule in self.rules.values()))
         needed |= {name for name in (self._time, self._stream_column) if name is not None}
         everything = self._lateness is not None
         return [name for name in self._rows.names if everything or name in needed] or self._rows.names[:1]
 
     def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> tuple[pa.RecordBatch, Origin]:
-        """The results of all rules, and the place of the row each comes from."""
+        """The results of all rules, and the place of the row that each comes from."""
         origin = np.arange(rows.num_rows)
         times = NO_TIMES if self._time is None else microseconds(rows.column(self._time), self._time)
         latest, late = NO_TIMES, np.empty(0, np.int64)
@@ -100,9 +101,9 @@ class Engine:
         return self._merged(results, origin, behind, late)
 
     def on_time(self, now: int, units: Units) -> pa.RecordBatch | None:
-        """What comes of windows that have ended by `now` (microseconds), in the order of their ends, then of the rules.
+        """The results of windows that have ended by `now` (microseconds), by their ends, then in the rules' order.
 
-        What no later row can see any more is let go.
+        State that no later row can see is dropped.
         """
         found = self._ended(Moment(now, units))
         self._lapsing.pass_time(units, now)
@@ -113,11 +114,11 @@ class Engine:
         return found
 
     def on_end(self, units: Units) -> pa.RecordBatch | None:
-        """What comes of all windows in time that are open; no row comes any more."""
+        """The results of all open windows in time: no row comes any more."""
         return self._ended(Moment(NEVER, units))
 
     def on_late(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows that come too late, as they come out."""
+        """Late rows as result rows."""
         columns = [self._late_column(rows)] if self._lateness is not None else []
         count = rows.num_rows if columns else 0
         less = [pa.nulls(count, field.type) for field in list(self.schema)[: len(self.schema) - len(columns)]]
@@ -175,7 +176,7 @@ class Engine:
         return pa.RecordBatch.from_arrays([*columns, *more], schema=self.schema)
 
     def _numbers(self, rows: pa.RecordBatch) -> npt.NDArray[np.integer] | None:
-        """The number of each row's stream."""
+        """The number of each row's stream; None if there is only one stream."""
         if self._stream_column is None:
             return None
         names = rows.column(self._stream_column)
@@ -227,7 +228,7 @@ class Engine:
 
 
 def _columns(rows: pa.Schema, stream: str, names: Sequence[str]) -> pa.Schema:
-    """A stream's columns; on the workers, those that are read."""
+    """A stream's columns among those of the rows; on workers these are the columns that are read."""
     there = [name for name in names if name in rows.names]
     for name in there:
         column_type(f"stream '{stream}'", rows, name)
@@ -235,7 +236,7 @@ def _columns(rows: pa.Schema, stream: str, names: Sequence[str]) -> pa.Schema:
 
 
 def _bound(rule: s.Rule, text: Text, world: World) -> BoundRule:
-    """Bind one rule."""
+    """Bind a rule to its columns and state."""
     try:
         return _of_kind(rule, text, world)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Rules over two items of FROM: each row that comes meets those in the other's window."""
+"""Rules over two streams: each new row is paired with the rows in the other stream's window."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from evenflow.rules.windows.views import EVERYTHING, grouping
 from evenflow.rules.world import Side, World, aggregated
 
 BYTES = 64 << 20
-"""Text that is copied out at a time, at most."""
+"""Bytes of text that are copied at a time, at most."""
 PairColumns = dict[Name, Gathered]
 
 
 class JoinRule:
-    """With aggregates one row for each that leads, else one for each pair.
+    """One result row for each pair; with aggregates, one for each row that triggers.
 
-    One item leads: std:lastevent(), or a stream without a view, else the first. If both are of one stream, only rows
-    that lead trigger, and they meet the window as it was before they came. Of two streams both trigger, but without a
-    window, or with aggregates: then what leads does.
+    One item of FROM leads: that with std:lastevent(), or the one without a view, else the first. Rows that trigger are
+    paired with the window of the other item as it was before they came. Rows of the leading item trigger; those of the
+    other one, too, if it is another stream, both have a window, and there are no aggregates.
     """
 
     def __init__(self, rule: s.Rule, text: Text, sides: list[Side], world: World) -> None:
@@ -72,7 +72,7 @@ class JoinRule:
         return set(self.output.columns).union(*values)
 
     def process(self, frame: RuleFrame) -> Results:
-        """A row for each trigger, or for each pair."""
+        """The result rows for each pair, or for each row that triggers."""
         results = [self._triggers(frame, way) if self._values else self._pairs(frame, way) for way in self._ways]
         if len(results) == 1:
             return results[0]
@@ -114,18 +114,18 @@ class JoinRule:
 
 @dataclass(frozen=True)
 class _Way:
-    """Rows of `lead` that come meet the rows in the window of `other`."""
+    """One direction of the join: new rows of `lead` are paired with the rows in the window of `other`."""
 
     lead: Side
     other: Side
     memory: Memory
     label: str
     inner: tuple[tuple[Compiled, Compiled], ...]
-    """What std:groupwin splits the window by, for the rows that lead and for those in the window."""
+    """What std:groupwin splits the window by: expressions for rows of `lead` and for rows of `other`."""
     first: tuple[Compiled, ...]
-    """Conditions on the row that leads."""
+    """Conditions on the row of `lead` alone."""
     known: tuple[Compiled, ...]
-    """What must not be null in it for any pair to pass."""
+    """Columns of `lead` that must not be null for a pair to pass: key columns that WHERE compares."""
     pairwise: tuple[Compiled, ...]
 
     @classmethod
@@ -166,20 +166,20 @@ class _Way:
 
     @property
     def reads(self) -> set[str]:
-        """The columns that conditions and windows read."""
+        """The columns that conditions and std:groupwin read."""
         parts = [*self.first, *self.known, *self.pairwise, *(each for pair in self.inner for each in pair)]
         parts += [side.intake.condition for side in (self.lead, self.other) if side.intake.condition is not None]
         return {name for part in parts for _, name in part.columns}
 
     def triggers(self, part: FramePart) -> npt.NDArray[np.int64]:
-        """The rows of the part that pass the conditions on them alone."""
+        """The rows of the part that pass the conditions on `lead` alone."""
         passing = np.ones(part.count, np.bool_)
         for condition in self.first:
             passing &= condition.holds(part.columns, part.count)
         return np.flatnonzero(passing)
 
     def seen(self, frame: RuleFrame) -> Seen:
-        """Let the frame's rows into the window; once."""
+        """Add the frame's rows to the window, once per frame."""
         return frame.once(("memory", self.label), lambda: self._enter(frame))
 
     def _enter(self, frame: RuleFrame) -> Seen:
@@ -196,7 +196,7 @@ class _Way:
     def pairs(
         self, part: FramePart, rows: npt.NDArray[np.int64], needed: set[Name]
     ) -> Iterator[tuple[npt.NDArray[np.int64], PairColumns]]:
-        """For the rows of the part that lead: which of them, and columns of the pairs that pass; in chunks."""
+        """The pairs of some rows of the part that pass, in chunks: each pair's index in `rows`, and the columns."""
         seen = self.seen(part.frame)
         names = needed.union(*(each.columns for each in self.pairwise)) - {name for name in needed if not name[0]}
         which = np.arange(len(rows))
@@ -205,7 +205,7 @@ class _Way:
             if null.null_count:
                 which = which[null.is_valid().to_numpy(zero_copy_only=False)[rows[which]]]
         places = part.places[rows[which]]
-        order = np.argsort(seen.slots[places], kind="stable")  # rows that meet the same ones together
+        order = np.argsort(seen.slots[places], kind="stable")  # rows that meet the same window are listed together
         which, places = which[order], places[order]
         leading = {name: Gathered(part.columns[name], rows) for name in names if name[0] == self.lead.alias}
         for places_of, numbers, table in self.memory.pairs(seen, places):
@@ -232,12 +232,12 @@ class _Way:
 
 
 def at(pairs: PairColumns, index: npt.NDArray[np.int64]) -> PairColumns:
-    """Some of the pairs."""
+    """The columns of some of the pairs."""
     return {name: column.at(column.index[index]) for name, column in pairs.items()}
 
 
 def _step(columns: list[Gathered]) -> int:
-    """How many pairs may be looked at together."""
+    """The number of pairs in a chunk."""
     longest = 1
     for column in columns:
         kind = column.values.type
@@ -247,7 +247,7 @@ def _step(columns: list[Gathered]) -> int:
 
 
 def _same_column(condition: s.Expression, scope: Scope, lead: Side, other: Side) -> tuple[str, str] | None:
-    """The columns of the two sides that a condition says are equal."""
+    """The columns of `lead` and `other` that a condition compares with `=`; None if it is another condition."""
     if not isinstance(condition, s.Binary) or condition.operator != "=":
         return None
     if not isinstance(condition.left, s.Column) or not isinstance(condition.right, s.Column):
@@ -280,7 +280,7 @@ def _ordered(rule: s.Rule, text: Text, sides: list[Side]) -> tuple[Side, Side]:
 
 
 def _forbid_many(rule: s.Rule, text: Text, scope: Scope, other: Side, columns: Any) -> None:
-    """Refuse columns of the window outside of aggregates: a trigger has many."""
+    """Refuse columns of the window outside of aggregates: one trigger meets many rows."""
     if not any(alias == other.alias for alias, _ in columns):
         return
     parts: list[s.Node] = [*rule.select, *([] if rule.having is None else [rule.having])]

@@ -1,4 +1,4 @@
-"""Rules over a pattern: a row for each match."""
+"""Rules over a pattern: one result row for each match."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evenflow.rules.world import World
 
 
 class MatchRule:
-    """`*` gives the columns of all tags, as `tag_column`."""
+    """One result row for each match; `*` stands for the columns of all tags, called `tag_column`."""
 
     def __init__(self, rule: s.Rule, text: Text, world: World) -> None:
         assert rule.pattern is not None
@@ -52,7 +52,7 @@ class MatchRule:
         self.reads = {name for _, name in self.state.reads}
 
     def process(self, frame: RuleFrame) -> Results:
-        """A row for each match."""
+        """The result rows of the matches that these rows complete."""
         times = frame.times if len(frame.times) or not len(frame.units) else np.zeros(len(frame.units), np.int64)
         rows, places = self.state.push(frame.rows, frame.units, frame.keys, times, frame.streams)
         columns, count = Columns(rows, called=".".join), rows.num_rows

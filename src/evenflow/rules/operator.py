@@ -1,4 +1,4 @@
-"""A keyed operator made of rules."""
+"""The keyed operator that runs rules."""
 
 from __future__ import annotations
 
@@ -25,21 +25,19 @@ if TYPE_CHECKING:
 
 
 class RuleOperator(KeyedOperator):
-    """Runs one rule or several over the rows of each key (`docs/cep.md` tells what they mean).
+    """Runs one rule or several over the rows of each key (`docs/cep.md` explains the language).
 
-    `rules` is a text, or several, by name or in a list: then results have a first column `rule` with the name, and the
-    union of the rules' columns. `functions` are plain callables, which return doubles, or `Function`s. `key` names the
-    columns of which the rows' keys are made. `time` names the column with the time. Without `lateness_s` no row is
-    late, with it there is a last column `late`. `streams` tells the columns of each stream, and the column
-    `stream_column` of which a row is, by name or by number among them; without them the rows are one stream, called as
-    the first rule calls it.
+    `rules` is a text, or several in a dict or a list: then results have a first column `rule` with the rule's name, and
+    the union of the rules' columns. `functions` are `Function`s, or plain callables, which return doubles. `key` names
+    the columns of the rows' keys, `time` the column with the time. Without `lateness_s` no row is late; with it there
+    is a last column `late`. `streams` are the columns of each stream; `stream_column` holds the stream of each row, by
+    name or by number. Without them all rows are one stream, with the name that the first rule uses.
 
-    With `in_order`, whoever calls this gives the rows of a key in the order of their times, tells by `on_time` how far
-    time has come and by `on_late` which rows come too late, as `Cluster.keyed` does with `order_by` and `lateness`.
-    Otherwise rows may come in any order, and one is late by what its key has seen before; `as_they_come` says that this
-    is meant.
+    With `in_order`, the caller gives the rows of a key in the order of their times, and calls `on_time` and `on_late`,
+    as `Cluster.keyed` does with `order_by` and `lateness`. Otherwise rows may come in any order, and a row is late by
+    what its key has seen before; `as_they_come` says that this is intended.
 
-    A copy of an operator, a pickled one too, has no state.
+    A copy of an operator, also a pickled one, has no state.
     """
 
     def __init__(
@@ -67,14 +65,14 @@ class RuleOperator(KeyedOperator):
         self._parsed = {name: (text, parse(text)) for name, text in texts.items()}
         self._in_order, self._as_they_come = in_order, as_they_come
         self._rows: pa.Schema | None = None
-        """The columns that rows will come with, as far as this has been asked about them: time may come before rows."""
+        """The columns that rows will have, from `schema` or `reads`: `on_time` may be called before any row comes."""
         self._ansi = True
         self._engine: Engine | None = None
         self._waiting: dict[int, Any] = {}
 
     @property
     def stream(self) -> str:
-        """What the first rule calls its rows."""
+        """The name of the stream in the first rule."""
         _, rule = next(iter(self._parsed.values()))
         return rule.sources[0].stream if rule.pattern is None else tree.atoms(rule.pattern)[0].stream
 
@@ -85,12 +83,12 @@ class RuleOperator(KeyedOperator):
 
     @property
     def order_sensitive(self) -> bool:  # type: ignore[override]
-        """Not if any order was asked for, nor if rows just pass or not."""
+        """False with `as_they_come`, or if all rules look at one row at a time."""
         return not self._as_they_come and not all(tree.looks_at_one_row(rule) for _, rule in self._parsed.values())
 
     @property
     def batches(self) -> bool:
-        """Whether any rule gives out windows when their time is over."""
+        """Whether any rule has a batch window of time."""
         views = (view for _, rule in self._parsed.values() for source in rule.sources for view in source.views)
         return any(view.name.lower() == TIME_BATCH for view in views)
 
@@ -139,7 +137,7 @@ class RuleOperator(KeyedOperator):
         return self._waiting.pop(unit, None) if self._engine is None else self._engine.world.states.extract(unit)
 
     def install(self, unit: int, state: Any) -> None:
-        if self._engine is None:  # what the columns are is known when rows come
+        if self._engine is None:  # columns are known only when rows come
             self._waiting[unit] = state
         else:
             self._engine.world.states.install(unit, state)
@@ -151,7 +149,7 @@ class RuleOperator(KeyedOperator):
         return np.array([0 if state is None else len(pickle.dumps(state)) for state in waiting], np.int64)
 
     def tallies(self) -> dict[str, int]:
-        """What has been counted since this copy was made: rows that came late."""
+        """The number of late rows since this copy was made."""
         return {"late": 0 if self._engine is None else self._engine.late}
 
     def warm_up(self, rows: pa.Schema) -> None:
@@ -160,7 +158,7 @@ class RuleOperator(KeyedOperator):
         warm_up(self._bind(rows), rows, lambda: RuleOperator(REHEARSAL, key=["k"], time="t", lateness_s=100))
 
     def _begun(self) -> Engine | None:
-        """The engine, if there has been anything for it."""
+        """The engine; None if there have been neither rows nor state."""
         if self._engine is None and self._waiting:
             if self._rows is None:
                 raise InvalidArgument(f"{self} is told the time before it knows the columns of its rows: call reads")

@@ -1,4 +1,4 @@
-"""Rules over one stream whose rows trigger one by one."""
+"""Rules over one stream: one result row for each row that passes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenflow.rules.world import Side, World, aggregated
 
 
 class StreamRule:
-    """Aggregates are over the rows in the window that pass WHERE and are of the row's group, itself included."""
+    """Aggregates are over the rows of the row's window and group that pass WHERE, the row itself included."""
 
     def __init__(self, rule: s.Rule, text: Text, side: Side, world: World) -> None:
         scope = world.scope(text, {side.alias: side.schema})
@@ -61,7 +61,7 @@ class StreamRule:
         self.reads = named | {name for columns in used for alias, name in columns if alias}
 
     def process(self, frame: RuleFrame) -> Results:
-        """A row for each that passes."""
+        """One result row for each row that passes WHERE and HAVING."""
         part = self._rows.intake.part(frame)
         made = {name: frame.once(key, partial(cell.push, part)) for name, (key, cell) in self._cells.items()}
         columns, places, count = part.columns.beside(made), part.places, part.count

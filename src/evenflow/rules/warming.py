@@ -1,4 +1,4 @@
-"""Compiles what rules need before their first row comes, without calling any user's function."""
+"""Compiles the code of rules before their first row comes, without calling any user's function."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REHEARSAL = {
 
 
 def warm_up(engine: Engine, rows: pa.Schema, rehearsal: Callable[[], KeyedOperator]) -> None:
-    """Run an operator with the rules of REHEARSAL on rows of our own; and the engine's own patterns on none."""
+    """Run an operator with the rules of REHEARSAL on made-up rows, and the engine's patterns on no rows."""
     for state in engine.world.states:
         if isinstance(state, Patterns):
             state.warm_up(rows)
@@ -49,6 +49,6 @@ def warm_up(engine: Engine, rows: pa.Schema, rehearsal: Callable[[], KeyedOperat
             actor.process(rows, units, keys)
         actor.sizes(np.array([0, 1], np.int32))
         actor.install(1, actor.extract(1))
-        actor.on_time(1 << 50, np.array([0, 1], np.int32))  # all there is lies before that
+        actor.on_time(1 << 50, np.array([0, 1], np.int32))  # later than all rows
     slots = Slots()
-    slots.forget(slots.find(units, numbers))  # as groups go, after more rows than these
+    slots.forget(slots.find(units, numbers))  # happens in rules only after more rows than these

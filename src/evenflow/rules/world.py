@@ -1,4 +1,4 @@
-"""What all rules of one operator share: streams, functions, the key, and the state that is kept."""
+"""What all rules of one operator share: streams, functions, key and state."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from evenflow.rules.windows.views import Window, window
 
 
 class KeyedState(Protocol):
-    """What is kept for keys, by units."""
+    """State of keys, by unit. Extracted state is made of numbers, texts, tuples, dicts, numpy arrays and Arrow data."""
 
     def extract(self, unit: int) -> Any:
-        """Take a unit's state out; None if there is none."""
+        """Remove a unit's state and return it; None if there is none."""
 
     def install(self, unit: int, state: Any) -> None:
-        """Put it in."""
+        """Add a unit's extracted state."""
 
     def sizes(self, units: Units) -> Longs:
-        """Bytes of each unit's state."""
+        """Bytes of each unit's state, roughly."""
 
 
 T = TypeVar("T", bound=KeyedState)
 
 
 class States:
-    """All states of an operator, in an order that depends on its rules only."""
+    """All states of an operator. Their order depends on the rules only, since extracted state is stored by position."""
 
     def __init__(self) -> None:
         self._shared: dict[Hashable, KeyedState] = {}
 
     def share(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The state of this name, made when it is first asked for."""
+        """The state of this key, which is created on first use."""
         found: Any = self._shared.setdefault(key, None)  # type: ignore[arg-type]
         if found is None:
             found = self._shared[key] = make()
@@ -72,18 +72,18 @@ class States:
 
 
 class BoundRule(Protocol):
-    """A rule whose names and types are known."""
+    """A rule that is bound to columns and state."""
 
     output: Output
     reads: set[str]
 
     def process(self, frame: RuleFrame) -> Results:
-        """What comes out for the rows."""
+        """The result rows for a frame."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """An item of FROM: the rows it takes, and the window over them."""
+    """An item of FROM: which rows it takes, and its window."""
 
     source: s.Source
     alias: str
@@ -94,30 +94,30 @@ class Side:
 
     @property
     def label(self) -> str:
-        """The same for the same rows."""
+        """Equal for items with the same rows."""
         return f"{self.stream}({self.intake.label}){self.window}"
 
 
 @dataclass
 class World:
-    """The columns of each stream and what else rules are bound to."""
+    """The columns of each stream, and all else that rules are bound to."""
 
     streams: Mapping[str, pa.Schema]
     functions: Mapping[str, Function]
     key: tuple[str, ...]
     timed: bool
     lateness: int
-    """Microseconds; 0 if rows are never late."""
+    """In microseconds; 0 if rows are never late."""
     states: States = field(default_factory=States)
     clock: Clock | None = None
-    """The latest time of each key, if anything goes by it."""
+    """The latest time of each key; None if no rule needs it."""
     ansi: bool = True
-    """Whether sums that their types cannot hold are an error; null, if not."""
+    """Whether a sum that does not fit its type is an error; if not, it is null."""
     exact: bool = False
     """Whether any aggregate is of whole numbers or decimals."""
 
     def stream(self, name: str, at: s.Node, text: Text) -> str:
-        """The stream that is meant: the one so spelled, else the only one but for its case."""
+        """The stream that is meant: an exact match, else the only one in another case."""
         found = matching(name, self.streams)
         if len(found) > 1:
             raise text.error(f"stream '{name}' may be {listed(found)}: write it as one of them", at)
@@ -126,7 +126,7 @@ class World:
         return found[0]
 
     def scope(self, text: Text, sources: Mapping[str, pa.Schema], clause: str = "WHERE") -> Scope:
-        """For expressions over these aliases."""
+        """The scope of expressions over these aliases."""
         return Scope(text, sources, self.functions, streams=frozenset(self.streams), clause=clause, ansi=self.ansi)
 
     def side(self, source: s.Source, text: Text) -> Side:
@@ -144,7 +144,7 @@ class World:
         return Side(source, alias, stream, intake, view, schema)
 
     def aggregates(self, rule: s.Rule, scope: Scope) -> dict[str, tuple[s.Aggregate, Reduced]]:
-        """The aggregates of a rule by their text, each with what it is of."""
+        """The aggregates of a rule by their text: each as a node and prepared."""
         found = {}
         inside = replace(scope, first=None, aggregates={}, clause="an aggregate")
         for text, node in aggregates(rule).items():
@@ -164,7 +164,7 @@ class World:
         return found
 
     def in_key(self, expression: s.Expression, scope: Scope) -> bool:
-        """Whether all rows of a key have one value for it."""
+        """Whether an expression is a column of the key, so that all rows of a key have the same value."""
         return isinstance(expression, s.Column) and scope.column(expression)[1] in self.key
 
 

@@ -1,4 +1,4 @@
-"""Types that go together, and the arithmetic of SQL on Arrow arrays and scalars."""
+"""Which types can be compared, and the arithmetic of SQL on Arrow arrays and scalars."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenflow.operators.measures import MOST_DIGITS
 from evenflow.rules.expressions.decimals import as_decimal
 
 MOST_COMPARED = 76
-"""Of decimals that are compared only."""
+"""Digits of decimals that are compared only; computed ones have at most MOST_DIGITS."""
 COMPARISONS = {
     "=": pc.equal,
     "!=": pc.not_equal,
@@ -25,7 +25,7 @@ COMPARISONS = {
 
 
 def family(kind: pa.DataType) -> str:
-    """What values of a type can be compared with: number, text, boolean, time, null, or only the same type."""
+    """The family of a type, whose values can be compared: number, text, boolean, time, null, or the type's own name."""
     is_ = pa.types
     if is_.is_integer(kind) or is_.is_floating(kind) or is_.is_decimal(kind):
         return "number"
@@ -39,8 +39,8 @@ def family(kind: pa.DataType) -> str:
 def common_type(kinds: Sequence[pa.DataType], most: int = MOST_DIGITS) -> pa.DataType | None:
     """The type to which values can be cast to be compared or returned together; None if there is none.
 
-    Whole numbers and decimals meet as decimals. Where these would have more than `most` digits, some of those behind
-    the point go, as in Spark.
+    Whole numbers and decimals together become decimals. If these would have more than `most` digits, digits behind the
+    point are dropped, as in Spark.
     """
     known = [kind for kind in kinds if not pa.types.is_null(kind)]
     if not known:
@@ -72,7 +72,7 @@ def _common_decimal(kinds: Sequence[pa.DataType], most: int) -> pa.DataType | No
 
 
 def seconds_between(a: Any, b: Any) -> Any:
-    """The time from `b` to `a`, both in microseconds."""
+    """The seconds from `b` to `a`, both timestamps in microseconds."""
     return pc.divide(pc.cast(pc.subtract(a, b).cast(pa.int64()), pa.float64()), 1e6)
 
 
@@ -81,7 +81,7 @@ def _divide(a: Any, b: Any) -> Any:
 
 
 def _remainder(a: Any, b: Any) -> Any:
-    """What is left of `a`, with its sign. Arrow has no such function."""
+    """The remainder of a / b, with the sign of `a`; null if `b` is 0. Arrow has no such function."""
     if isinstance(a, pa.Scalar) and isinstance(b, pa.Scalar):
         return _remainder(pa.array([a.as_py()], a.type), pa.array([b.as_py()], b.type))[0]
     rows = len(b) if isinstance(a, pa.Scalar) else len(a)
@@ -96,4 +96,4 @@ def _remainder(a: Any, b: Any) -> Any:
 
 ARITHMETIC = {"+": pc.add, "-": pc.subtract, "*": pc.multiply, "/": _divide, "%": _remainder}
 CHECKED = {**ARITHMETIC, "+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
-"""Of whole numbers, where too large a result is an error."""
+"""For whole numbers where a result that is too large is an error."""

@@ -1,4 +1,4 @@
-"""What the names in a rule stand for."""
+"""Finds the columns, streams and functions that the names in a rule stand for."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Scope:
     """The columns of each alias (or tag, or stream that has no alias)."""
     functions: Mapping[str, Function] = field(default_factory=dict)
     first: str | None = None
-    """The alias in which names without one are looked up before all others, as in a filter."""
+    """The alias in which a column name without alias is looked up first, as in a filter."""
     streams: frozenset[str] = frozenset()
-    """Further names that may stand before the name of a function."""
+    """Further names that may stand before a function's name and a dot."""
     aggregates: Mapping[str, tuple[str, pa.DataType]] = field(default_factory=dict)
-    """Aggregates that have been computed: by their text, the column of alias '' that holds them, and its type."""
+    """The aggregates that are known: for the text of each, its column (of alias '') and type."""
     clause: str = "this condition"
-    """How messages call the place where aggregates are not computed yet."""
+    """The name, in messages, of the place where the expression stands."""
     ansi: bool = True
-    """Whether whole numbers that are too large are an error; they wrap around, if not."""
+    """Whether a whole number that is too large is an error; if not, it wraps around."""
 
     def owner(self, name: str, at: Node) -> str:
-        """The alias that is meant."""
+        """The alias that a name means."""
         found = matching(name, self.sources)
         if len(found) == 1:
             return found[0]
@@ -42,7 +42,7 @@ class Scope:
         raise self.text.error(f"unknown stream or alias '{name}'; {nearest(name, self.sources)}", at)
 
     def column(self, node: Column) -> tuple[str, str, pa.DataType]:
-        """Alias, name and type of the column that is meant: the one so spelled, else the only one but for its case."""
+        """Alias, name and type of the column that is meant: an exact match, else the only one in another case."""
         if node.owner is not None:
             return self._in([self.owner(node.owner, node)], node)
         if self.first is not None and matching(node.name, self.sources[self.first].names):
@@ -64,7 +64,7 @@ class Scope:
         raise self.text.error(f"unknown column '{node.name}'{of}; {hint}", node)
 
     def function(self, node: Call) -> tuple[str, Function | Builtin]:
-        """The function that is meant; what stands before a dot is that of a function's own name, or a stream's."""
+        """The function that is meant; a name before the dot is part of the function's name, or a stream or alias."""
         known: dict[str, Function | Builtin] = {**BUILTINS, **self.functions}
         if node.owner is not None:
             whole = f"{node.owner}.{node.name}"
@@ -88,11 +88,11 @@ class Scope:
 
 
 def matching(name: str, known: Iterable[str]) -> list[str]:
-    """The name itself if it is known, else those that differ from it in case only."""
+    """The name itself if it is known, else the known names that differ from it in case only."""
     names = list(known)
     return [name] if name in names else [other for other in names if other.lower() == name.lower()]
 
 
 def listed(names: list[str]) -> str:
-    """Names from which to choose."""
+    """Names to choose from, for a message."""
     return " or ".join(f"'{name}'" for name in names)

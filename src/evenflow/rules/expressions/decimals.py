@@ -1,8 +1,8 @@
-"""Spark's decimals: the types that they have, and what they give where that has more than 38 digits.
+"""The arithmetic of decimals as in Spark: the types of results, and results of more than 38 digits.
 
-A sum or a product has all its digits, if these are 38 at most. Otherwise it has 38, those before the point first, and
-is rounded (half away from 0) to what is left behind it, which is 6 at least if there were so many; one with more
-digits before the point than its type is an error, or null, as spark.sql.ansi.enabled says.
+A sum or a product keeps all its digits if there are at most 38. Otherwise it has 38: those before the point first, the
+rest behind the point, but there at least 6 (or as many as there were). It is rounded to that, half away from 0. A
+result with more digits before the point than its type has is an error, or null without spark.sql.ansi.enabled.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from evenflow.operators.columns import nullable, validity
 from evenflow.operators.measures import MOST_DIGITS, from_words, words_of
 
 KEPT = 6
-"""Digits behind the point that a product keeps, whatever has to go."""
+"""Digits behind the point that a result always keeps."""
 SIGNIFICANT = 39
-"""Digits to which Spark rounds a product before all else."""
+"""Digits to which Spark rounds a product first."""
 WORD = (1 << 64) - 1
 EXACT, POWERS = 1 << 53, 22
-"""Whole numbers up to here, and powers of ten, are doubles: their quotient is the one that is nearest."""
+"""Whole numbers up to EXACT and powers of ten up to 10**POWERS are exact as doubles, so that their quotient is the
+double nearest to the decimal."""
 
 
 def as_decimal(kind: pa.DataType) -> pa.DataType | None:
-    """The decimals as which Spark takes numbers of a type; None for doubles."""
+    """The decimal type that Spark converts a numeric type to; None for doubles."""
     if pa.types.is_decimal(kind):
         return pa.decimal128(kind.precision, kind.scale) if kind.precision <= MOST_DIGITS else kind
     if not pa.types.is_integer(kind):
@@ -38,7 +39,7 @@ def as_decimal(kind: pa.DataType) -> pa.DataType | None:
 
 
 def of_constant(value: Decimal) -> pa.Scalar | None:
-    """A constant with the digits that it is written with; None if they are too many."""
+    """A decimal constant with the digits it is written with; None if these are more than 38."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     scale = max(0, -exponent)
@@ -55,7 +56,7 @@ def of_result(operator: str, a: pa.DataType, b: pa.DataType) -> pa.DataType:
 
 
 def _full(operator: str, a: pa.DataType, b: pa.DataType) -> tuple[int, int]:
-    """How many digits a result may have, before the point and behind it."""
+    """The digits of an exact result, before and behind the point."""
     before = [kind.precision - kind.scale for kind in (a, b)]
     if operator == "*":
         return sum(before) + 1, a.scale + b.scale
@@ -63,13 +64,13 @@ def _full(operator: str, a: pa.DataType, b: pa.DataType) -> tuple[int, int]:
 
 
 def rescaled(value: Any, kind: pa.DataType) -> Any:
-    """Decimals with fewer digits behind the point, rounded."""
+    """Decimals rounded to the fewer digits behind the point of type `kind`."""
     wide = pc.cast(value, pa.decimal256(value.type.precision + 1, value.type.scale))
     return pc.cast(pc.round(wide, kind.scale, round_mode="half_towards_infinity"), kind)
 
 
 def as_double(value: Any) -> Any:
-    """The doubles nearest to decimals. Arrow's own cast may miss them by a bit, so that 0.3 is not 0.3."""
+    """The doubles nearest to decimals. Arrow's own cast may be off by one bit, so that decimal 0.3 would not be 0.3."""
     if isinstance(value, pa.Scalar) or value.type.scale > POWERS or pa.types.is_decimal256(value.type):
         return pc.cast(pc.cast(value, pa.string()), pa.float64())
     words, known = words_of(value), np.broadcast_to(_valid(value), len(value))
@@ -82,7 +83,7 @@ def as_double(value: Any) -> Any:
 
 
 def arithmetic(operator: str, a: pa.DataType, b: pa.DataType, ansi: bool) -> Callable[[Any, Any], Any]:
-    """Adds, subtracts or multiplies decimals of these types."""
+    """The function that adds, subtracts or multiplies decimals of these types."""
     plain = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[operator]
     made = of_result(operator, a, b)
     whole, scale = _full(operator, a, b)
@@ -120,12 +121,12 @@ def arithmetic(operator: str, a: pa.DataType, b: pa.DataType, ansi: bool) -> Cal
 
 
 def _array(value: Any) -> Any:
-    """A scalar as an array of it alone."""
+    """A scalar as an array of length 1."""
     return pa.repeat(value, 1) if isinstance(value, pa.Scalar) else value
 
 
 def _unscaled(value: Any) -> npt.NDArray[Any]:
-    """The digits of decimals as whole numbers of any size."""
+    """Decimals without their point, as Python integers."""
     words = words_of(_array(value))
     found: npt.NDArray[Any] = (words[:, 1].astype(object) << 64) + words[:, 0].view(np.uint64).astype(object)
     return found
@@ -137,7 +138,7 @@ def _valid(value: Any) -> npt.NDArray[np.bool_]:
 
 
 def _significant(sizes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Rounded to 39 digits, as Spark does before it rounds again."""
+    """Numbers rounded to 39 digits, as Spark does before it rounds to the result's type."""
     for more in range(1, 2 * MOST_DIGITS - SIGNIFICANT + 1):
         least, unit = 10 ** (SIGNIFICANT + more - 1), 10**more
         if not (sizes >= least).any():
@@ -148,7 +149,7 @@ def _significant(sizes: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _words(numbers: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Whole numbers as pairs of words, low before high."""
+    """Python integers as pairs of 64-bit words, low before high."""
     pairs = np.empty((len(numbers), 2), np.int64)
     pairs[:, 0] = (numbers & WORD).astype(np.uint64).view(np.int64)
     pairs[:, 1] = (numbers >> 64).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The rows of one call, or the time that has been reached, and what several rules need of them, computed once."""
+"""The input of one call of the rules (rows, or a time), and intermediate results that several rules share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Places = npt.NDArray[np.int64]
 
 
 class Columns(dict[Name, Any]):
-    """The columns of rows at some places, taken when they are asked for; those of alias '' are put in by hand."""
+    """The columns of rows at some places, taken on first use. Columns of alias '' are computed, and set by `beside`."""
 
     def __init__(self, rows: Any, index: Places | None = None, called: Callable[[Name], str] = itemgetter(1)) -> None:
         super().__init__()
@@ -34,14 +34,14 @@ class Columns(dict[Name, Any]):
         return array
 
     def at(self, index: Places) -> Columns:
-        """The same columns at some of the places."""
+        """The same columns for some of the rows; `index` counts among the rows of this object."""
         found = Columns(self._rows, index if self._index is None else self._index[index], self._called)
         where = pa.array(index)
         found.update({name: array.take(where) for name, array in self.items() if name[0] == ""})
         return found
 
     def beside(self, values: Mapping[str, pa.Array]) -> Columns:
-        """These columns, and others of alias ''."""
+        """These columns and further ones of alias ''."""
         found = Columns(self._rows, self._index, self._called)
         found.update(self)
         found.update({("", name): array for name, array in values.items()})
@@ -50,12 +50,12 @@ class Columns(dict[Name, Any]):
 
 @dataclass
 class Shared:
-    """What several rules have in common in one call."""
+    """Intermediate results that several rules share in one call."""
 
     _done: dict[Hashable, Any] = field(default_factory=dict, kw_only=True)
 
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """What `compute` gives, for each key the first time only."""
+        """The result of `compute`, which is called for each key only once."""
         if key not in self._done:
             self._done[key] = compute()
         found: T = self._done[key]
@@ -64,7 +64,10 @@ class Shared:
 
 @dataclass
 class RuleFrame(Shared):
-    """Rows that are not late. `latest` is the latest time of a row's key when it came; without a time it is empty."""
+    """Rows that are not late. `times` and `latest`, the latest time of each row's key so far, are empty without a time.
+
+    Times are in microseconds.
+    """
 
     rows: pa.RecordBatch
     units: Units
@@ -89,11 +92,11 @@ class Intake:
 
     stream: int
     label: str
-    """The same for the same filter."""
+    """Equal for equal filters."""
     condition: Compiled | None = None
 
     def part(self, frame: RuleFrame) -> FramePart:
-        """Those of a frame."""
+        """The rows of a frame that pass; computed once per frame."""
         return frame.once(("part", self.stream, self.label), lambda: self._part(frame))
 
     def _part(self, frame: RuleFrame) -> FramePart:
@@ -106,7 +109,7 @@ class Intake:
 
 
 class FramePart:
-    """Some rows of a frame; `index` is their places, None for all."""
+    """Some rows of a frame; `index` holds their places in the frame, None means all rows."""
 
     def __init__(self, frame: RuleFrame, index: Places | None) -> None:
         self.frame, self.index = frame, index
@@ -115,19 +118,19 @@ class FramePart:
 
     @property
     def places(self) -> Places:
-        """Where in the frame they are."""
+        """The places of the rows in the frame."""
         return np.arange(self.count) if self.index is None else self.index
 
     def of(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Those of the rows, of what is given for all rows of the frame."""
+        """The values of these rows, from values of all rows of the frame."""
         return values if self.index is None or not len(values) else values[self.index]
 
 
 @dataclass(frozen=True)
 class Results:
-    """What a rule made of a frame: its columns, and the place in the frame that each row comes from, not falling.
+    """The result of a rule for a frame: columns, and the place in the frame that each row comes from, in rising order.
 
-    Of a moment: instead of a place, the time at which the batch that a row comes of has ended.
+    For a moment, `places` are times instead: when the batch that the row comes from has ended.
     """
 
     columns: list[pa.Array]

@@ -1,4 +1,4 @@
-"""The functions of a rule: those that every rule has, and the user's own, called with pandas Series."""
+"""The functions of rules: built-in ones, and the user's own, which are called with pandas Series."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from evenflow.rules.expressions.gathered import Gathered
 from evenflow.rules.language.syntax import AGGREGATES
 
 CHUNK = 65_536
-"""Values with which a user's function is called at most."""
+"""Rows in one call of a user's function, at most."""
 NO_COLUMN = (pd.DataFrame, pa.Table, pa.RecordBatch, Mapping, Set, str, bytes, bytearray)
-"""What has a length, and is no column for all that."""
+"""Types that have a length but are not accepted as a column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A user's function: as many Series in as it has arguments, one Series or array of `type` and their length out.
+    """A user's function: takes one Series per argument, returns one Series or array of `type` with the same length.
 
-    In a join the same values come in many pairs. A callable that has `prepare` is given the values of a column once, as
-    an Arrow array; for the pairs `meet` is called, with (what was prepared, places in it) for each argument.
+    In a join, one value occurs in many pairs. If the callable has a method `prepare`, that is called once with the
+    distinct values of a column as an Arrow array, and `meet` is called for the pairs, with (prepared values, places in
+    them) for each argument.
     """
 
     callable: Callable[..., Any]
@@ -51,7 +52,7 @@ def normalised(functions: Mapping[str, Any] | None) -> dict[str, Function]:
 
 
 def call(name: str, rule: str, function: Function, arguments: Sequence[Any], rows: int) -> pa.Array:
-    """What a user's function makes of its arguments, each a Series or one value for all rows."""
+    """Call a user's function; each argument is an array, or one value for all rows."""
     parts = [
         _chunk(name, rule, function, [_slice(each, start, min(CHUNK, rows - start)) for each in arguments])
         for start in range(0, rows, CHUNK)
@@ -68,7 +69,7 @@ def _slice(argument: Any, start: int, length: int) -> pd.Series:
 
 
 def call_pairs(name: str, rule: str, function: Function, arguments: Sequence[Gathered]) -> pa.Array:
-    """The same for columns of pairs, of a function that prepares their values."""
+    """Call a user's function that has `prepare` and `meet` on columns of pairs."""
     actor: Any = function.callable
     rows = len(arguments[0].index)
     return _checked(
@@ -111,14 +112,14 @@ def _checked(name: str, rule: str, function: Function, rows: int, work: Callable
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """A function that every rule has; `takes` is the family of its arguments, any if empty."""
+    """A built-in function of `least` to `most` arguments; `takes` is their family, empty for any."""
 
     apply: Callable[..., Any]
     least: int = 1
     most: int = 1
     takes: str = ""
     common: bool = False
-    """Whether all arguments are cast to one type."""
+    """Whether all arguments are cast to a common type."""
 
 
 def _double(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,12 +135,12 @@ def _null_if(value: Any, other: Any) -> Any:
 
 
 def _fraction(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Whole numbers have no fraction."""
+    """The function for numbers with a fraction; whole numbers stay as they are."""
     return lambda value: value if pa.types.is_integer(value.type) else function(value)
 
 
 def rounded(value: Any, digits: int = 0) -> Any:
-    """To so many digits behind the point, half away from zero. Where a double has no more digits it stays as it is."""
+    """Round to `digits` behind the point, half away from zero. A double too large to have such digits is unchanged."""
     kind = value.type
     if pa.types.is_integer(kind) and digits >= 0:
         return value

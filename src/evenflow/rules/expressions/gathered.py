@@ -1,4 +1,4 @@
-"""Columns of pairs of rows: values that repeat are kept once."""
+"""Columns of pairs of rows, in which each value is stored once however often it occurs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 class Gathered:
-    """`values` at places `index`, which may repeat: what is made of a value is made once for all its repetitions."""
+    """The column `values[index]`, in which values may repeat; a result of `prepare` is computed once per value."""
 
     def __init__(
         self, values: pa.Array, index: npt.NDArray[np.integer], made: dict[Callable[[pa.Array], Any], Any] | None = None
@@ -20,20 +20,20 @@ class Gathered:
         self._made = {} if made is None else made
 
     def at(self, index: npt.NDArray[np.integer]) -> Gathered:
-        """The same values at other places."""
+        """A column of the same values with another index."""
         return Gathered(self.values, index, self._made)
 
     def array(self) -> pa.Array:
-        """The values, one by one."""
+        """The column as an Arrow array."""
         return self.values.take(pa.array(self.index))
 
     def objects(self) -> npt.NDArray[Any]:
-        """The values as a user's function gets them."""
+        """The column as a user's function gets it."""
         found: npt.NDArray[Any] = self.made(as_numpy)[self.index]
         return found
 
     def made(self, prepare: Callable[[pa.Array], Any]) -> Any:
-        """What `prepare` makes of the values, of which `index` tells the places."""
+        """The result of `prepare` for `values` (without index), computed once."""
         if prepare not in self._made:
             self._made[prepare] = prepare(self.values)
         return self._made[prepare]
@@ -47,7 +47,7 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def as_numpy(values: pa.Array) -> npt.NDArray[Any]:
-    """As pandas has them: whole numbers with nulls as floats, times as datetime64."""
+    """Values as pandas has them: whole numbers with nulls as floats, times as datetime64."""
     if values.null_count == 0 and (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         plain: npt.NDArray[Any] = values.to_numpy()
         return plain

@@ -1,4 +1,4 @@
-"""What a rule gives: HAVING, and the select list."""
+"""The output of a rule: its select list and HAVING."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evenflow.rules.language.printing import show
 
 @dataclass(frozen=True)
 class Output:
-    """The columns that come out where HAVING is true."""
+    """The selected columns, for rows where HAVING is true."""
 
     names: tuple[str, ...]
     items: tuple[Compiled, ...]
@@ -29,7 +29,7 @@ class Output:
 
     @property
     def schema(self) -> pa.Schema:
-        """Names and types."""
+        """The names and types of the selected columns."""
         named = zip(self.names, self.items, strict=True)
         return pa.schema(
             [as_new(pa.field(name, item.type)) if item.of is None else item.of.with_name(name) for name, item in named]
@@ -37,21 +37,21 @@ class Output:
 
     @property
     def columns(self) -> frozenset[Name]:
-        """What is read."""
+        """The columns that the select list and HAVING read."""
         parts = [*self.items, *([] if self.having is None else [self.having])]
         return frozenset[Name]().union(*(part.columns for part in parts))
 
     def passing(self, values: Values, rows: int) -> npt.NDArray[np.int64] | None:
-        """The places where HAVING is true; None for all."""
+        """The places of rows where HAVING is true; None for all rows."""
         return None if self.having is None else np.flatnonzero(self.having.holds(values, rows))
 
     def select(self, values: Values, rows: int) -> list[pa.Array]:
-        """The columns."""
+        """The selected columns of all rows."""
         return [item.evaluate(values, rows) for item in self.items]
 
 
 def output(rule: s.Rule, scope: Scope, stars: Mapping[str, str]) -> Output:
-    """Bind the select list and HAVING. `stars`: the aliases that `*` gives, and how their columns' names begin."""
+    """Bind the select list and HAVING. `stars`: the aliases that `*` stands for, each with a prefix for its columns."""
     named: dict[str, Compiled] = {}
     spelled: dict[str, str] = {}
     for item in rule.select:
@@ -91,7 +91,7 @@ def aggregates(rule: s.Rule) -> dict[str, s.Aggregate]:
 
 
 def canonical(expression: s.Expression, scope: Scope) -> str:
-    """The text of an expression with all columns named in one way: the same for what is the same."""
+    """The text of an expression with all columns fully named: equal texts mean equal expressions."""
     return show(_resolved(expression, scope))
 
 

@@ -1,1 +1,1 @@
-"""The text of rules: grammar, parser, syntax tree, errors with their place."""
+"""The text of rules: grammar, parser, syntax tree, and errors that show their place."""

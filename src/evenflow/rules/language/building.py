@@ -1,4 +1,4 @@
-"""What the grammar finds, as nodes of the syntax tree."""
+"""Builds the syntax tree from what the grammar finds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _at(meta: Meta) -> dict[str, Any]:
 
 
 def _pair(kind: Callable[..., Any]) -> Callable[..., Any]:
-    """A node with a left and a right side, placed where its left side begins."""
+    """A method that builds a node from its parts, placed where its first part begins."""
     return lambda self, meta, parts: kind(*parts, **_at(meta))
 
 
@@ -41,7 +41,7 @@ def _constant(value: object) -> Callable[..., Any]:
 
 @v_args(meta=True)
 class Builder(Transformer[Token, Any]):
-    """A method for each rule of the grammar."""
+    """Has one method for each rule of the grammar."""
 
     def __init__(self, source: Text) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is wrong with a rule, and where in its text."""
+"""Errors in a rule, and where in its text they are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOO_DEEP = "the rule is nested too deeply: split it"
 
 
 class RuleError(InvalidArgument):
-    """A rule that cannot work. `line` and `column`, from 1, tell the place in its text."""
+    """An invalid rule. `line` and `column`, counted from 1, are the place in its text; 0 if that is not known."""
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
         super().__init__(message)
@@ -19,7 +19,7 @@ class RuleError(InvalidArgument):
 
 
 class Placed(Protocol):
-    """A part of a rule's text."""
+    """Anything that has a place in a rule's text."""
 
     @property
     def line(self) -> int: ...
@@ -29,18 +29,18 @@ class Placed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The text of a rule, and its name among several."""
+    """The text of a rule, and its name if there are several rules."""
 
     text: str
     name: str = ""
 
     @property
     def title(self) -> str:
-        """How messages call the rule."""
+        """The rule's name in messages."""
         return f"rule '{self.name}'" if self.name else "the rule"
 
     def error(self, message: str, at: Placed) -> RuleError:
-        """An error that shows the place."""
+        """An error that shows the place of `at`."""
         return self.error_at(message, at.line, at.column)
 
     def error_at(self, message: str, line: int, column: int) -> RuleError:

@@ -1,4 +1,4 @@
-"""Text to a syntax tree; what is wrong with the text, said in words."""
+"""Parses the text of a rule into a syntax tree, and says in words what is wrong with it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from evenflow.rules.language.building import Builder
 from evenflow.rules.language.errors import TOO_DEEP, RuleError, Text
 
 DEEPEST = 200
-"""Nodes of a rule that may stand one below the other."""
+"""Levels of a rule's syntax tree, at most."""
 
 
 def parse(text: str | Text) -> s.Rule:
-    """The syntax tree of a rule; RuleError if it is none."""
+    """The syntax tree of a rule; RuleError if the text is not valid."""
     source = text if isinstance(text, Text) else Text(text)
     if not isinstance(source.text, str):
         raise RuleError(f"a rule is {type(source.text).__name__}: give its text")
@@ -101,7 +101,7 @@ _WORDS = {
 
 
 def _expected(error: UnexpectedInput) -> str:
-    """What could have come instead."""
+    """What the grammar allows where the error is, in words."""
     left = set(
         getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", ()) or ()
     )

@@ -17,7 +17,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def show(node: s.Node) -> str:
-    """Any node as text."""
+    """The text of a node of any kind."""
     match node:
         case s.Rule():
             return _rule(node)

@@ -1,12 +1,12 @@
-"""The syntax tree of a rule. Every node knows its line and column; equality does not look at them.
+"""The nodes of a rule's syntax tree. Each has its line and column, which do not count for equality.
 
 A rule is `SELECT items FROM sources WHERE ... GROUP BY ... HAVING ...`, or the same over a pattern:
 
     every a=Tick(price > 100) -> [2:3] b=Tick(price < a.price) where timer:within(10 sec)
 
-is `Followed(Every(Atom("a", "Tick", ...)), Repeat(Within(Atom("b", "Tick", ...), 10.0), 2, 3))`. In order of binding,
-tightest first, as in Esper: `where timer:within`, after an atom or a parenthesis; `every`, `not` and repetition, before
-what they apply to; `and`; `or`; `->`.
+is `Followed(Every(Atom("a", "Tick", ...)), Repeat(Within(Atom("b", "Tick", ...), 10.0), 2, 3))`. Operators by how
+tightly they bind, tightest first, as in Esper: `where timer:within`, after an atom or a parenthesis; `every`, `not` and
+repetition, before their operand; `and`; `or`; `->`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Any part of a rule, and where it begins; 0 if it was not parsed."""
+    """Any part of a rule, and where it begins, counted from 1; 0 if it was not parsed."""
 
     line: int = field(default=0, compare=False, repr=False)
     column: int = field(default=0, compare=False, repr=False)
@@ -34,12 +34,12 @@ class Literal(Node):
 
     value: bool | int | float | str | None
     text: str = field(default="", compare=False, repr=False)
-    """How a number with a point or an exponent is written: it may have more digits than a double."""
+    """A number with a point or an exponent as it is written: it may have more digits than a double."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column(Node):
-    """A column, of the stream, alias or tag `owner` if that is said; `a[0]` is an owner like any other."""
+    """A column; `owner` is the stream, alias or tag before its dot, such as `a` or `a[0]`."""
 
     owner: str | None
     name: str
@@ -108,7 +108,7 @@ class Case(Node):
 
 @dataclass(frozen=True, slots=True)
 class Call(Node):
-    """A function that is no aggregate; `owner` is what stands before a dot."""
+    """A call of a function that is no aggregate; `owner` is the name before its dot."""
 
     owner: str | None
     name: str
@@ -117,7 +117,7 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Node):
-    """One of `AGGREGATES`; without argument it is `count(*)`."""
+    """A call of one of `AGGREGATES`; `argument` is None for `count(*)`."""
 
     name: str
     argument: Expression | None
@@ -132,7 +132,7 @@ Expression: TypeAlias = Literal | Column | Unary | Binary | In | Between | Like 
 
 @dataclass(frozen=True, slots=True)
 class Atom(Node):
-    """A row of `stream` that passes `filter`; `tag` is its name in later filters and in the select list."""
+    """`tag=stream(filter)`: a row that passes the filter; `tag` is its name in later filters and in the select list."""
 
     tag: str | None
     stream: str
@@ -141,14 +141,14 @@ class Atom(Node):
 
 @dataclass(frozen=True, slots=True)
 class Every(Node):
-    """Begin anew whenever `pattern` has matched."""
+    """`every pattern`: begins again whenever `pattern` has matched."""
 
     pattern: Pattern
 
 
 @dataclass(frozen=True, slots=True)
 class Followed(Node):
-    """`left -> right`: right begins after left has matched. Longer chains lean to the left."""
+    """`left -> right`: right begins after left has matched. In longer chains, the left side is the nested one."""
 
     left: Pattern
     right: Pattern
@@ -156,7 +156,7 @@ class Followed(Node):
 
 @dataclass(frozen=True, slots=True)
 class And(Node):
-    """Both, in any order."""
+    """`left and right`: both match, in any order."""
 
     left: Pattern
     right: Pattern
@@ -164,7 +164,7 @@ class And(Node):
 
 @dataclass(frozen=True, slots=True)
 class Or(Node):
-    """One of the two."""
+    """`left or right`: one of the two matches."""
 
     left: Pattern
     right: Pattern
@@ -172,14 +172,14 @@ class Or(Node):
 
 @dataclass(frozen=True, slots=True)
 class Not(Node):
-    """That it does not happen."""
+    """`not pattern`: it does not match."""
 
     pattern: Pattern
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat(Node):
-    """`[least:most] pattern`: that many matches one after the other; `[n]` is n:n."""
+    """`[least:most] pattern`: so many matches, one after the other; `[n]` is `[n:n]`."""
 
     pattern: Pattern
     least: int
@@ -188,7 +188,7 @@ class Repeat(Node):
 
 @dataclass(frozen=True, slots=True)
 class Within(Node):
-    """`pattern where timer:within(seconds)`: it ends that long after it began to wait."""
+    """`pattern where timer:within(seconds)`: it fails if it has not matched by then."""
 
     pattern: Pattern
     seconds: float
@@ -209,7 +209,7 @@ class Star(Node):
 
 @dataclass(frozen=True, slots=True)
 class Item(Node):
-    """An expression of the select list, and what it is called there."""
+    """An expression of the select list, and its name after AS."""
 
     expression: Expression
     name: str | None = None

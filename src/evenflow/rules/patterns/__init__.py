@@ -1,1 +1,1 @@
-"""Sequence patterns: what the keys of a rule wait for."""
+"""Sequence patterns: rows of a key that follow each other as a pattern says."""

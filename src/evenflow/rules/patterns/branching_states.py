@@ -10,7 +10,7 @@ from evenflow.rules.patterns.states import Env, Hold, Key, State
 
 
 class Chain(State):
-    """`->`: each match of a part begins a run of the next; all runs that have not ended, and which part they are of."""
+    """`->`: each match of an operand begins a run of the next. `links` are the current runs, each with its operand."""
 
     __slots__ = ("links",)
     links: dict[State, int]
@@ -44,7 +44,7 @@ class Chain(State):
 
 
 class All(State):
-    """`and`: what each operand has found is kept, and combined with what the others find."""
+    """`and`: the matches of each operand are kept in `found`, and combined with those of the others."""
 
     __slots__ = ("children", "env", "found")
     env: Env
@@ -96,7 +96,7 @@ class All(State):
 
 
 class Either(State):
-    """`or`: over when one operand has ended with a match, or all have failed."""
+    """`or`: ends when one operand has ended with a match, fails when all have failed."""
 
     __slots__ = ("children",)
     children: list[State | None]
@@ -128,5 +128,5 @@ class Either(State):
 
 
 def _frozen(children: Sequence[State | None], hold: Hold) -> list[Any]:
-    """The operands of a state; None where one has ended."""
+    """The operands of a state, frozen; None where one has ended."""
     return [None if child is None else (child.freeze(hold),) for child in children]

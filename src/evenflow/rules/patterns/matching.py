@@ -1,9 +1,9 @@
-"""Sequence patterns: for each key, the rows that come one after the other as a pattern says (Esper's patterns).
+"""Sequence patterns as in Esper: for each key, finds rows that follow each other as a pattern says.
 
     every a=Tick(price > 100) -> b=Tick(symbol = a.symbol and price < a.price) where timer:within(10 sec)
 
-An atom `tag=Stream(filter)` waits for a row that passes the filter; it takes the first and is done. Filters read the
-row, and the tags to the left of a `->`. A pattern is true whenever it has matched, and at some time it ends.
+An atom `tag=Stream(filter)` waits for a row that passes the filter; it takes the first one and ends. A filter can read
+the row itself and tags to the left of a `->`. A pattern becomes true each time it matches, and at some time it ends.
 
 | operator | is true | ends |
 |---|---|---|
@@ -13,32 +13,33 @@ row, and the tags to the left of a `->`. A pattern is true whenever it has match
 | `p and not q` | when p is, if q has not been since they began | when p ends, or (failed) when q is true |
 | `[n] p` | when p has been n times, one after the other | then |
 | `[n:m] p` | after each number of times from n to m | after m times |
-| `every p` | when p is; when p ends, or fails, it begins anew | never |
+| `every p` | when p is; when p ends or fails, p begins again | never |
 | `p where timer:within(t)` | when p is | when p ends, or (failed) t after it began |
 
-An operator whose operands have failed so that it can never be true fails too, and ends. A key's pattern begins with the
-key's first row; without `every` it matches once and is over, or fails and is over. `every` binds to what is next to it:
+An operator that can never be true again because operands have failed, fails too, and ends. A key's pattern begins with
+the key's first row; without `every` it ends after one match or failure. `every` applies to the operand next to it:
 
-    every (a -> b)    A1 A2 B1 A3 B2    a, then b, then anew:         (A1, B1) (A3, B2)
+    every (a -> b)    A1 A2 B1 A3 B2    a, then b, then again:        (A1, B1) (A3, B2)
     every a -> b      A1 A2 B1 A3 B2    each a waits for its own b:   (A1, B1) (A2, B1) (A3, B2)
     a -> every b      A1 A2 B1 A3 B2    each b after the first a:     (A1, B1) (A1, B2)
 
-Tightest first: `where timer:within`, which belongs to the atom or parenthesis before it; `every`, `not`, `[n]`; `and`;
-`or`; `->`. So the time in the example at the top is that between a and b: it counts from when what it belongs to begins
-to wait, which is when a has come. A chain of `and` is one operator: in `b and not c and d`, no c until both have come.
+Operators by how tightly they bind, tightest first: `where timer:within`, for the atom or parenthesis before it;
+`every`, `not`, `[n]`; `and`; `or`; `->`. The time in the example at the top is therefore that between a and b: a
+timer starts when its operand begins to wait, which here is when a has come. A chain of `and` is one operator: in
+`b and not c and d`, no c may come until both b and d have.
 
-Which rows. All depends on the key's own rows only, in the order in which they come: those that pass, for one atom at
-least, the part of its filter that reads no other tag. A row that comes is offered to all atoms that wait, from left to
-right as they stand in the pattern, and may be taken by many; what begins by that sees the next row only. A row whose
-time is earlier than that of a row it would follow is passed over. A row's time is the present: first of all, every
-`within` fails that is over by then. With `lateness`, it fails so much later, as rows of its time may still come; rows
-at or after its end are passed over all the same.
+Rows. Only rows of the same key count, in the order in which they come, and only those that pass the local part of some
+atom's filter, the part that reads no other tag. Each row is offered to all atoms that wait, in the order of the
+pattern's text, and several may take it. An atom that begins to wait because of a row sees only later rows. A row is
+skipped if its time is earlier than that of a row it would follow. The time of a row is the present: before the row is
+offered, every `within` whose time is over fails. With `lateness` it fails that much later, since earlier rows may still
+come; but rows at or after its end are skipped in any case.
 
-Tags. The row of a repeated tag is the last one, `tag[0]` is the first. A tag that no row was taken for (as in `or`) is
-null in all columns.
+Tags. A repeated tag stands for its last row, `tag[0]` for its first. If a tag has no row, as in `or`, all its columns
+are null.
 
-Not allowed: `not` other than beside something in `and`; `every` in `every` or in a repetition; `[n:m]` in a repetition;
-one tag twice. Unlike in Esper, `not every q` is the same as `not q`, and `[n:m]` needs no `until`.
+Not allowed: `not` other than as an operand of `and`; `every` in `every` or in a repetition; `[n:m]` in a repetition; a
+tag twice. Unlike in Esper, `not every q` is the same as `not q`, and `[n:m]` needs no `until`.
 """
 
 from __future__ import annotations
@@ -100,18 +101,18 @@ class Patterns(UnitRuns):
 
     @property
     def reads(self) -> set[Name]:
-        """The streams and their columns that rows must come with."""
+        """The columns, with their streams, that rows must have."""
         own = {(each.stream, column) for each in self.plan.filters for column in each.columns}
         return own | {(self.plan.streams[tag], column) for tag, column in self._tagged()}
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of matches: `tag.column`, as `keep` names them."""
+        """The columns of matches, called `tag.column`, in the order of `keep`."""
         sources = self.plan.sources
         return pa.schema([pa.field(f"{tag}.{column}", sources[tag].field(column).type) for tag, column in self._keep])
 
     def warm_up(self, rows: pa.Schema) -> None:
-        """Call all code once, without rows."""
+        """Compile all code by calling it with no rows."""
         batch = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in rows], schema=rows)
         self.push(batch, NONE.astype(np.int32), NONE, NONE)
         masks = [np.empty(0, np.bool_) for _ in self.plan.filters]
@@ -125,10 +126,10 @@ class Patterns(UnitRuns):
         times: Longs,
         streams: npt.NDArray[np.integer] | None = None,
     ) -> tuple[pa.RecordBatch, Origin]:
-        """Take rows in; the matches, and for each the place of the row that completed it, not falling.
+        """The matches that rows complete, and for each match the place of its last row, in rising order.
 
-        `times` are microseconds. `streams` tells each row's stream, as its number among those given; none if all rows
-        are of the first.
+        `times` are in microseconds. `streams` are the numbers of the rows' streams, in the order in which these were
+        given; None if all rows are of the first.
         """
         masks = self._masks(rows, streams)
         matches = self._setting.matches
@@ -141,7 +142,7 @@ class Patterns(UnitRuns):
         columns = [self._kept.column(column, found[:, self.plan.places[tag]]) for tag, column in self._keep]
         self._leave(runs)
         origin = np.array([row for row, _ in matches], np.int64)
-        if not columns:  # rows all the same
+        if not columns:  # no columns, but as many rows as matches
             return pa.RecordBatch.from_arrays([pa.nulls(len(origin))], ["none"]).select([]), origin
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), origin
 
@@ -155,7 +156,11 @@ class Patterns(UnitRuns):
         return [each.passing(rows, places[each.stream]) for each in self.plan.filters]
 
     def _run(self, frame: PatternFrame, units: Units, keys: Keys) -> list[Run]:
-        """Let all happen that the frame brings about; the runs of the keys that are in it."""
+        """Let the runs of the frame's keys take its rows; returns these runs.
+
+        In turns: atoms look for their next rows, many atoms at a time; then each run lets atoms take rows as far as it
+        is known which atom takes the next one.
+        """
         waiting = self._setting.waiting
         runs, parts = self._enter(frame, units, keys)
         handles = [np.fromiter(run.leaves, np.int64, len(run.leaves)) for run in parts]
@@ -178,7 +183,7 @@ class Patterns(UnitRuns):
         return runs
 
     def _enter(self, frame: PatternFrame, units: Units, keys: Keys) -> tuple[list[Run], list[Run]]:
-        """The runs of the frame's keys, and those of them that were there before."""
+        """The runs of the frame's keys, new ones started; and those that existed before."""
         heads = frame.heads
         ends = np.append(heads[1:], len(frame.rows))
         begins = heads
@@ -207,7 +212,7 @@ class Patterns(UnitRuns):
         return runs, known
 
     def _tagged(self) -> list[Name]:
-        """The tags and columns that must be kept of the rows taken."""
+        """The tags and columns of taken rows that must be kept."""
         names = [*self._keep, *chain.from_iterable(each.reads for each in self.plan.filters)]
         return list(dict.fromkeys(names))
 
@@ -222,7 +227,7 @@ class Patterns(UnitRuns):
 def _frame(
     rows: pa.RecordBatch, units: Units, keys: Keys, times: Longs, masks: list[npt.NDArray[np.bool_]], chosen: Longs
 ) -> PatternFrame:
-    """The chosen rows, sorted by key."""
+    """The frame of the chosen rows, sorted by key."""
     order = chosen[np.argsort(keys[chosen], kind="stable")]
     other_key, other_unit = (np.diff(each[order]) != 0 for each in (keys, units))
     if (other_unit & ~other_key).any():  # a key in two units

@@ -1,4 +1,4 @@
-"""The operators of a pattern, as written: `start` gives the state of a run through one, `thaw` that of a frozen run."""
+"""The operators of a pattern as it is written. `start` creates the state of a run, `thaw` restores a frozen one."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ class PatternPart(Protocol):
     """An operator of a pattern."""
 
     def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
-        """Begin, at time `now`, after the match `env`; rows at or after time `until` are too late."""
+        """Begin a run at time `now` after the match `env`; rows at or after time `until` are too late."""
 
     def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
-        """The state that was frozen."""
+        """Restore a frozen state."""
 
     def begins(self) -> list[Atom]:
-        """The atoms that wait from the start."""
+        """The atoms that wait when a run begins."""
 
     def rooted(self) -> bool:
-        """Whether it matters when it starts."""
+        """Whether a run depends on the time when it begins."""
 
 
 @dataclass(frozen=True, eq=False)
 class Atom:
-    """A row of a stream. `place` is where the row goes in a match, `first` where the first of repeated ones goes."""
+    """Waits for a row. Atoms are numbered by `index`.
+
+    `place` is where in a match its row goes, `first` where the first row goes if it is repeated; None without a tag.
+    """
 
     index: int
     place: int | None
@@ -70,7 +73,7 @@ class _One:
 
 @dataclass(frozen=True, eq=False)
 class _Several:
-    """An operator with several operands, which begin together."""
+    """An operator with several operands that begin together."""
 
     patterns: Sequence[PatternPart]
 
@@ -83,7 +86,7 @@ class _Several:
 
 @dataclass(frozen=True, eq=False)
 class _Renewed(_One):
-    """An operator that begins its operand again and again."""
+    """An operator that begins its operand again when that has ended or failed."""
 
     state: ClassVar[type[Renewed]]
 
@@ -131,13 +134,13 @@ class Followed(_Several):
 
 @dataclass(frozen=True, eq=False)
 class And(_Several):
-    """`first and second and ...`; `places` are those that each operand fills."""
+    """`first and second and ...`; `places` are the places of a match that each operand fills."""
 
     places: Sequence[Sequence[int]]
 
     @cached_property
     def wanted(self) -> list[int]:
-        """The operands that must match."""
+        """The numbers of the operands that must match."""
         return [number for number, pattern in enumerate(self.patterns) if not isinstance(pattern, Not)]
 
     def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
@@ -179,7 +182,7 @@ class Not(_Renewed):
 
 @dataclass(frozen=True, eq=False)
 class Repeat(_One):
-    """`[least:most] pattern`; the pattern gives one match a run."""
+    """`[least:most] pattern`; each run of the pattern gives one match."""
 
     least: int
     most: int
@@ -198,7 +201,7 @@ class Repeat(_One):
 
 @dataclass(frozen=True, eq=False)
 class Within(_One):
-    """`pattern where timer:within(span)`, in microseconds."""
+    """`pattern where timer:within(span)`; the span is in microseconds."""
 
     span: int
 

@@ -1,4 +1,4 @@
-"""A pattern, checked and prepared: its operators, its atoms' filters as code, and the place of each tag in a match."""
+"""A pattern, checked and prepared: its operators, compiled filters, and the place of each tag in a match."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 @dataclass(frozen=True)
 class Bound:
-    """A comparison of numbers, `own operator tag.column`."""
+    """A comparison of two numeric columns, `own operator tag.column`."""
 
     own: str
     operator: str
@@ -38,21 +38,21 @@ class Bound:
 
 @dataclass(frozen=True)
 class Filter:
-    """Which rows an atom takes: those of the stream that pass `local`, and `cross` with the tags that came before."""
+    """Which rows of `stream` an atom takes: those that pass `local` (on the row alone) and `cross` (on tags, too)."""
 
     stream: str
     own: frozenset[str]
-    """What the row itself is called."""
+    """The names of the row itself in the filter."""
     local: Compiled | None
     cross: Compiled | None
     bounds: list[Bound]
-    """The comparisons among what `cross` says."""
+    """The conditions of `cross` that are comparisons of numbers."""
     simple: bool
-    """Whether it says nothing else."""
+    """Whether `cross` has no other conditions."""
 
     @property
     def reads(self) -> list[Name]:
-        """The tags and columns that `cross` compares with."""
+        """The earlier tags and their columns that `cross` reads."""
         return [] if self.cross is None else [name for name in self.cross.columns if name[0] not in self.own]
 
     @property
@@ -62,7 +62,7 @@ class Filter:
         return {column for code in codes for owner, column in code.columns if owner in self.own}
 
     def passing(self, rows: pa.RecordBatch, at: Rows | None = None) -> Mask:
-        """Which rows pass as far as they alone tell; only those at the given places are of the stream."""
+        """Which rows pass `local`. If places are given, only the rows there are of the stream."""
         if at is not None:
             passing = np.zeros(rows.num_rows, np.bool_)
             passing[at] = True if self.local is None else self.local.holds(self._own(self.local, rows, at), len(at))
@@ -72,7 +72,7 @@ class Filter:
         return self.local.holds(self._own(self.local, rows), rows.num_rows)
 
     def matching(self, rows: pa.RecordBatch, at: Rows, fetch: Callable[[str, str], pa.Array]) -> Mask:
-        """Which of the rows at these places pass, each with the match that `fetch` knows."""
+        """Which of the rows at these places pass `cross`; `fetch` gives a column of the matches, one for each row."""
         assert self.cross is not None
         values = self._own(self.cross, rows, at)
         values.update({name: fetch(*name) for name in self.reads})
@@ -89,16 +89,16 @@ class Filter:
 
 @dataclass
 class Plan:
-    """What a pattern is made of."""
+    """A prepared pattern."""
 
     root: PatternPart
     filters: list[Filter]
     places: dict[str, int]
-    """Where in a match the row of a tag stands: `tag` is the last of repeated ones, `tag[0]` the first."""
+    """The place of each tag's row in a match; `tag` is the last row of a repeated tag, `tag[0]` the first."""
     sources: dict[str, pa.Schema]
-    """The columns of each of these, for the select list."""
+    """The columns of each tag that can be selected."""
     streams: dict[str, str]
-    """The stream of each of these."""
+    """The stream of each tag."""
 
 
 def plan(
@@ -107,7 +107,7 @@ def plan(
     text: Text,
     functions: Mapping[str, Function] | None = None,
 ) -> Plan:
-    """Check a pattern; RuleError at the place of what cannot work."""
+    """Check and prepare a pattern; RuleError at the place of a part that is not valid."""
     planner = _Planner(streams, text, functions or {})
     try:
         root = planner.part(pattern, {}, _Inside())
@@ -118,7 +118,7 @@ def plan(
 
 @dataclass(frozen=True)
 class _Inside:
-    """Where in a pattern a node stands."""
+    """Which operators a node of a pattern stands inside of; `conjunct`: directly below `and`."""
 
     every: bool = False
     repeat: bool = False
@@ -137,7 +137,7 @@ class _Planner:
     stream_of: dict[str, str] = field(default_factory=dict)
 
     def part(self, node: s.Pattern, known: dict[str, pa.Schema], inside: _Inside) -> PatternPart:
-        """The operator for a node; `known` are the tags that its filters may read, to which its own are added."""
+        """The operator for a node. `known` are the tags that its filters may read; the node's own tags are added."""
         below = _Inside(inside.every, inside.repeat, inside.never)
         match node:
             case s.Atom():
@@ -212,7 +212,7 @@ class _Planner:
     def _beside(
         self, nodes: list[s.Pattern], known: dict[str, pa.Schema], inside: _Inside
     ) -> tuple[list[PatternPart], list[list[str]]]:
-        """Operands that do not see each other's tags, and the tags that each of them gives."""
+        """Operands that cannot read each other's tags, and the tags of each."""
         parts, tags, given = [], [], dict(known)
         for node in nodes:
             seen = dict(known)
@@ -231,7 +231,7 @@ class _Planner:
 
 
 def _chained(node: s.Followed | s.And | s.Or) -> list[s.Pattern]:
-    """The operands of a chain of one operator, which leans to the left."""
+    """The operands of a chain of one operator, whose left side is the nested one."""
     operands, left = [node.right], node.left
     while isinstance(left, s.Followed | s.And | s.Or) and type(left) is type(node):
         operands.append(left.right)
@@ -240,7 +240,7 @@ def _chained(node: s.Followed | s.And | s.Or) -> list[s.Pattern]:
 
 
 def _bound(condition: s.Expression, scope: Scope, own: frozenset[str]) -> Bound | None:
-    """The comparison of numbers that a condition is, if it is one."""
+    """A condition as a comparison of numbers; None if it is something else."""
     if not isinstance(condition, s.Binary) or condition.operator not in _TURNED:
         return None
     if not isinstance(condition.left, s.Column) or not isinstance(condition.right, s.Column):

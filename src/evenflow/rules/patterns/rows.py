@@ -1,4 +1,4 @@
-"""The rows that matches so far are made of, by number."""
+"""The rows that matches under way consist of, found by number."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pyarrow as pa
 
 Numbers = npt.NDArray[np.int64]
 LEAST = 4096
-"""Rows that are kept before it is worth asking which of them are still needed."""
+"""Newer rows to collect, at least, before it is worth finding out which rows are still needed."""
 
 
 class KeptRows:
-    """Rows of past frames that may still be needed, and those of the present frame. Numbers only grow.
+    """Rows of past frames that may still be needed, and all rows of the current frame. Row numbers only grow.
 
-    The past is in two segments, an old one and a short one of newer rows, so that keeping some more costs little. When
-    the newer has grown to a quarter of the old, both become one, without the rows that are not needed any more.
+    Past rows are in two segments, an old one and a shorter one of newer rows, so that adding rows is cheap. When the
+    newer is a quarter of the old, both are merged without the rows that are not needed any more.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -25,22 +25,22 @@ class KeptRows:
         self._frame = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
         self._segments: list[tuple[Numbers, pa.RecordBatch]] = 2 * [(np.empty(0, np.int64), self._frame)]
         self.base = 0
-        """The number of the first row of the present frame."""
+        """The number of the first row of the current frame."""
 
     def __len__(self) -> int:
         return sum(len(numbers) for numbers, _ in self._segments)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one row, on average."""
+        """The average bytes of a row."""
         return sum(int(batch.nbytes) for _, batch in self._segments) // max(1, len(self))
 
     def begin(self, rows: pa.RecordBatch) -> None:
-        """A frame has come; row n of it is number `base + n`."""
+        """Begin a frame; its row n gets number `base + n`."""
         self._frame, self._length = rows.select(self.schema.names), rows.num_rows
 
     def end(self, taken: Iterable[int], needed: Callable[[], Iterable[int]]) -> None:
-        """The frame goes; keep the rows that were taken. `needed` tells, now and then, which are needed at all."""
+        """End the frame and keep the rows that were taken. `needed`, called now and then, lists all needed rows."""
         if self.schema.names:
             numbers = np.unique(np.fromiter(taken, np.int64))
             self._append(numbers, self._frame.take(pa.array(numbers - self.base)))
@@ -51,14 +51,14 @@ class KeptRows:
             self._merge(np.unique(np.fromiter(needed(), np.int64)))
 
     def add(self, rows: pa.RecordBatch, count: int) -> int:
-        """Keep rows of another copy; the number of the first."""
+        """Add rows of another copy; returns the number of the first."""
         first = self.base
         self._append(np.arange(first, first + rows.num_rows), rows)
         self.base += count
         return first
 
     def column(self, name: str, numbers: Numbers) -> pa.Array:
-        """A column of the rows; null for number -1."""
+        """A column of the rows with these numbers; null for number -1."""
         bounds = np.array([self._segments[1][0][0] if len(self._segments[1][0]) else self.base, self.base])
         segment = np.searchsorted(bounds, numbers, side="right")
         which = np.unique(segment)
@@ -71,7 +71,7 @@ class KeptRows:
         return pa.concat_arrays(parts).take(pa.array(place))
 
     def rows(self, numbers: Sequence[int]) -> pa.RecordBatch:
-        """Whole rows."""
+        """The rows with these numbers, all columns."""
         wanted = np.array(numbers, np.int64)
         return pa.RecordBatch.from_arrays([self.column(name, wanted) for name in self.schema.names], schema=self.schema)
 

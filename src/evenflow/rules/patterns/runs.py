@@ -1,4 +1,4 @@
-"""The pattern of one key: what it waits for, and the events of a frame that it lets happen, in their order."""
+"""The run of one key through its pattern: handles the rows that its atoms take, and its timers, in order."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from evenflow.rules.patterns.waiting import EARLIEST, LATEST, PatternFrame, Wait
 
 
 class TooManyWaiting(EvenflowError):
-    """The pattern of a key has more matches under way than it may."""
+    """A key has more matches under way than allowed."""
 
 
 @dataclass
 class Setting:
-    """What the runs of a pattern have in common."""
+    """What all runs through a pattern share."""
 
     title: str
     root: PatternPart
@@ -29,17 +29,17 @@ class Setting:
     most: int
     lateness: int
     matches: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
-    """What was found in a frame: the row that completed it, and the rows it is made of."""
+    """The matches in the current frame: the place of the row that completed it, and the numbers of its rows."""
 
 
 class Run(State):
-    """The pattern of a key, the root of its states. `child` is None when it has ended.
+    """The run of a key through its pattern, and the root of its states. `child` is None when the pattern has ended.
 
     In a frame, the key's rows are at the places up to `end`, and those before `seen` are done. `events` are the next
-    rows of the atoms that wait, as far as known; `new` the atoms that have seen nothing yet of the frame, from the
-    given place on, `open` those that must look further before events beyond what they have seen may happen.
+    rows of waiting atoms, as far as known. `new` are atoms that have not looked at the frame yet, with the place where
+    they start; `open` are atoms that must look further before an event beyond what they have seen may be handled.
 
-    `alarm` is the time at which somebody is going to look at the run again if no row comes; LATEST if nobody is.
+    `alarm` is the time at which the run is woken if no row comes; LATEST if it is not.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class Run(State):
         self.child, self.now, self.stored, self.ages, self.weight = None, EARLIEST, 0, 0, 0
         self.leaves: dict[int, Leaf] = {}
         self.deadlines: list[tuple[int, int, Timer]] = []
-        self.done, self.alarm = 0, LATEST  # timers among them that are not needed any more
+        self.done, self.alarm = 0, LATEST  # done: timers in `deadlines` that are not needed any more
         self.frame, self.seen, self.end, self.latest, self.due = None, 0, 0, EARLIEST, (0, 0)
         self.events: list[tuple[int, int, int, int]] = []
         self.new: dict[int, int] = {}
@@ -63,23 +63,23 @@ class Run(State):
         self.taken: list[int] = []
 
     def enter(self, frame: PatternFrame, first: int, end: int, latest: int) -> None:
-        """A frame has come, with the key's rows at these places; the latest of their times."""
+        """Begin a frame that has the key's rows at the places from `first` to `end`; `latest` is their latest time."""
         self.frame, self.seen, self.end, self.latest, self.due = frame, first, end, latest, (0, 0)
 
     def start(self) -> None:
-        """Begin with the first row of the frame."""
+        """Begin the pattern at the first row of the frame."""
         assert self.frame is not None
         self.now = int(self.frame.times[self.seen])
         self.child = self.setting.root.start(self, self, self.setting.begin, self.now, LATEST)
 
     def exit(self) -> None:
-        """The frame is done."""
+        """End the frame."""
         self.frame = None
         self.events.clear()
         self.taken.clear()
 
     def step(self) -> bool:
-        """Let all happen whose turn is known to have come; whether some atoms must look further first."""
+        """Handle events up to the first that is not certain; returns whether some atoms must look further."""
         while self.child is not None and not self.new:
             place = min(self._next(), self._due())
             if self.open and self._ahead() <= place:
@@ -90,10 +90,11 @@ class Run(State):
         return self.child is not None
 
     def lapse(self, now: int) -> bool:
-        """Time has reached `now` without a row: let timers fail as the next row would; whether nothing is left of it.
+        """Time has reached `now` without a row: let timers fail as the next row would.
 
-        Where a failing timer makes something begin anew that counts time from then, it has to wait for that row, and
-        all timers after it. If that is the whole pattern, it may as well begin with that row.
+        Returns whether the run is as it began, so that it can be forgotten. A timer whose failing begins something that
+        depends on the time must wait for the next row, and so must all timers after it; but if that is the whole
+        pattern, the run can be forgotten, too: it begins again with that row.
         """
         root = self.child
         if isinstance(root, Again) and isinstance(root.child, Timer) and root.child.deadline <= now:
@@ -124,7 +125,7 @@ class Run(State):
             expired |= timer.child is not None
             timer.expire(self)
         if expired:
-            return  # what has begun by that may take the same row
+            return  # atoms that begin to wait because of this may take the same row
         self.seen = place + 1
         row = int(frame.rows[place])
         number = self.setting.waiting.kept.base + row
@@ -138,7 +139,7 @@ class Run(State):
                 leaf.hit(self, number, now)
 
     def _next(self) -> int:
-        """The place of the next row that an atom takes."""
+        """The place of the next row that an atom takes; `end` if none."""
         while self.events:
             place, _, age, handle = self.events[0]
             leaf = self.leaves.get(handle)
@@ -148,7 +149,7 @@ class Run(State):
         return self.end
 
     def _due(self) -> int:
-        """The place of the row at which the next timer ends."""
+        """The place of the row at which the next timer ends; `end` if none."""
         first = self.deadline()
         if first == LATEST:
             return self.end
@@ -163,11 +164,11 @@ class Run(State):
         return self.due[1]
 
     def _ahead(self) -> int:
-        """The first place that an atom has not been compared with."""
+        """The first place that an open atom has not looked at."""
         handles = np.fromiter(self.open, np.int64, len(self.open))
         return int(self.setting.waiting.ahead[handles].min())
 
-    # What states ask for
+    # The methods that states call (`Key`)
 
     def wait(self, leaf: Leaf) -> None:
         if len(self.leaves) + self.stored >= self.setting.most:
@@ -212,7 +213,7 @@ class Run(State):
         self.child = None
 
     def delays(self, child: State) -> bool:
-        return False  # it is over, now or later
+        return False  # the pattern fails, now or later: no difference
 
     def quit(self, key: Any) -> None:
         if self.child is not None:
@@ -225,6 +226,6 @@ class Run(State):
         return None if self.child is None else (self.ages, self.now, self.child.freeze(hold))
 
     def thaw(self, frozen: Any, hold: Hold) -> None:
-        """Go on as the run that was frozen."""
+        """Continue a frozen run."""
         self.ages, self.now, child = frozen
         self.child = self.setting.root.thaw(self, self, child, hold, LATEST)

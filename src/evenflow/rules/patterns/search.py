@@ -1,4 +1,4 @@
-"""The next rows that atoms may take, as far as their times and comparisons of numbers tell; compiled by numba."""
+"""Finds the next rows that atoms may take, by time and by comparisons of numbers; compiled by numba."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, EQUAL = range(5)
 OPERATORS = {"<": LESS, "<=": LESS_EQUAL, ">": GREATER, ">=": GREATER_EQUAL, "=": EQUAL}
 
 LOOSE = {LESS: LESS_EQUAL, LESS_EQUAL: LESS_EQUAL, GREATER: GREATER_EQUAL, GREATER_EQUAL: GREATER_EQUAL, EQUAL: EQUAL}
-"""What still holds of two numbers when they are rounded."""
+"""The comparison that certainly holds between rounded numbers if the given one holds between the exact ones."""
 
 
 @compiled
 def search(places, rows, times, own, operators, who, low, high, since, until, bounds, most, owner, found):  # type: ignore[no-untyped-def]
-    """Look at the places `low` to `high` for each of `who`, up to the first `most` that pass; how many passed.
+    """For each atom in `who`, look at its places from `low` to `high` until `most` have passed.
 
-    Those are in `found`, as places, and whose they are in `owner`, as places in `who`. What is left is `low` to `high`.
+    Returns how many places passed. They are written to `found`, and to `owner` the index in `who` of the atom of each.
+    `low` moves behind the last place that was looked at.
     """
     count = 0
     for which in range(len(who)):

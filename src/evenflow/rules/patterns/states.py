@@ -1,8 +1,8 @@
-"""What a key's pattern is waiting for: a tree of states, one for each operator that has begun.
+"""The state of a key's run: a tree of states, one for each operator that has begun.
 
-A state is one run through a part of the pattern (see `pattern_parts`). It tells its parent `true` (a match of the part;
-`ended` if it can give no other) or `false` (it can give none any more). Leaves are atoms that wait for a row. `freeze`
-turns a state into plain values.
+A state is one run through a part of the pattern (see `parts`). It calls its parent's `true` when the part has matched
+(`ended` if it cannot match again), or `false` when it cannot match any more. Leaves are atoms that wait for a row.
+`freeze` turns a state into plain values. States of operators with several operands are in `branching_states`.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 Env: TypeAlias = tuple[tuple[int, ...], int]
-"""A match so far: the row in each place (-1 if none), and the latest of their times."""
+"""A match so far: the number of the row in each place (-1 if none), and the latest time of these rows."""
 Hold: TypeAlias = Callable[[Env], Env]
 
 
 class Key(Protocol):
-    """What states need of the key they belong to."""
+    """The run that states belong to, as far as they need it."""
 
     now: int
-    """The time of the row that is being looked at."""
+    """The time of the current row."""
     stored: int
-    """Matches kept by `and` until its other operands match too."""
+    """The number of matches that `and` keeps until its other operands match, too."""
 
     def wait(self, leaf: Leaf) -> None:
         """An atom begins to wait."""
 
     def leave(self, leaf: Leaf) -> None:
-        """An atom waits no longer."""
+        """An atom no longer waits."""
 
     def remind(self, timer: Timer) -> None:
         """Call the timer's `expire` when its time is over."""
 
     def forget(self, timer: Timer) -> None:
-        """A timer that is not needed any more."""
+        """The timer is not needed any more."""
 
 
 class State:
-    """One run through a part."""
+    """One run through a part of the pattern; rows at or after time `until` are too late for it."""
 
     __slots__ = ("parent", "part", "until")
 
@@ -46,7 +46,7 @@ class State:
 
     @property
     def above(self) -> State:
-        """The parent, which all but the root have."""
+        """The parent; the root has none."""
         assert self.parent is not None
         return self.parent
 
@@ -55,31 +55,31 @@ class State:
         raise NotImplementedError
 
     def false(self, key: Key, child: State) -> None:
-        """A child can match no more."""
+        """A child cannot match any more."""
         raise NotImplementedError
 
     def delays(self, child: State) -> bool:
-        """Whether what comes of a child's failing depends on when that is; else it makes no difference when.
+        """Whether it makes a difference when a child fails: if its failing begins something that depends on the time.
 
-        Where something begins anew that counts time from then on, the next row must be waited for.
+        Then the child must not fail before the next row comes.
         """
         return self.above.delays(self)
 
     def quit(self, key: Key) -> None:
-        """Stop waiting."""
+        """End this state and all below it without a result."""
         raise NotImplementedError
 
     def fresh(self) -> bool:
-        """Whether this is as it was when the key's pattern began, whatever its time."""
+        """Whether the state is as it was when the key's pattern began, apart from the time."""
         raise NotImplementedError
 
     def freeze(self, hold: Hold) -> Any:
-        """A plain value from which `Part.thaw` makes the same state; `hold` is called with each match so far."""
+        """A plain value from which `PatternPart.thaw` restores the state; `hold` translates row numbers in matches."""
         raise NotImplementedError
 
 
 class Leaf(State):
-    """An atom that waits. `handle` is its place in the table of all that wait, `age` orders those of a key."""
+    """An atom that waits. `handle` is its index in `WaitingAtoms`, `age` orders the atoms of a key."""
 
     __slots__ = ("age", "env", "handle")
     env: Env
@@ -87,7 +87,7 @@ class Leaf(State):
     handle: int
 
     def hit(self, key: Key, row: int, time: int) -> None:
-        """The row has come."""
+        """Take a row."""
         rows, latest = self.env
         atom = self.part
         if atom.place is not None:
@@ -110,7 +110,7 @@ class Leaf(State):
 
 
 class Renewed(State):
-    """One run of its pattern at a time, each from the same matches so far; when one fails, another begins."""
+    """One run of the operand at a time, each after the same match `env`; when one fails, another begins."""
 
     __slots__ = ("child", "env")
     env: Env
@@ -134,7 +134,7 @@ class Renewed(State):
 
 
 class Again(Renewed):
-    """`every`: when its pattern has ended, well or not, another run of it begins."""
+    """`every`: when a run of the operand has ended or failed, another begins."""
 
     __slots__ = ()
 
@@ -145,7 +145,7 @@ class Again(Renewed):
 
 
 class Unless(Renewed):
-    """`not`: false as soon as its pattern matches; it watches for another if that fails."""
+    """`not`: false as soon as its operand matches; if a run of the operand fails, another begins."""
 
     __slots__ = ()
 
@@ -156,7 +156,7 @@ class Unless(Renewed):
 
 
 class Count(State):
-    """Repetition: one run after the other, true after each from the least number on."""
+    """Repetition: one run of the operand after the other; true after each match from the least number on."""
 
     __slots__ = ("child", "count")
     count: int
@@ -184,7 +184,7 @@ class Count(State):
 
 
 class Timer(State):
-    """`timer:within`: false when its time is over. `child` is None once it is done."""
+    """`timer:within`: false when its time is over. `child` is None when the timer is done."""
 
     __slots__ = ("age", "child", "deadline")
     deadline: int
@@ -201,7 +201,7 @@ class Timer(State):
         self.above.false(key, self)
 
     def expire(self, key: Key) -> None:
-        """The time is over."""
+        """The time is over: fail, unless the timer is done."""
         if self.child is not None:
             self.child.quit(key)
             self.child = None

@@ -15,7 +15,7 @@ from evenflow.rules.patterns.states import Env
 from evenflow.rules.patterns.waiting import LATEST, Longs
 
 RUN_BYTES, LEAF_BYTES, ENDED_BYTES = 1500, 700, 100
-"""Memory that the pattern of a key takes, each atom that waits, and the knowledge that a key's pattern has ended."""
+"""Bytes of memory, roughly: of a key's run, of each atom that waits, and of a key whose pattern has ended."""
 
 
 class UnitRuns:
@@ -30,7 +30,7 @@ class UnitRuns:
         """Of units that have been told the time: heaps of (deadline, key)."""
 
     def pass_time(self, units: Units, now: int) -> None:
-        """No row with a time before `now` comes any more: what has waited for too long waits no longer."""
+        """No row with a time before `now` (microseconds) will come for these units: let timers fail."""
         for unit in units.tolist():
             known = self._units.get(unit)
             if known is None:
@@ -47,11 +47,11 @@ class UnitRuns:
                 run = known.get(heappop(alarms)[1])
                 if run is not None:
                     run.alarm = LATEST
-                    if self._weigh(run, run.lapse(now), each_row) and run.deadline() > now:  # else a row is waited for
-                        self._set_alarm(run)
+                    if self._weigh(run, run.lapse(now), each_row) and run.deadline() > now:
+                        self._set_alarm(run)  # else the run waits for its next row
 
     def _leave(self, runs: list[Run]) -> None:
-        """The frame is done: forget the keys that are as if nothing had come, and keep the rows that others need."""
+        """End a frame: forget keys whose run is as it began, and keep the rows that the other runs have taken."""
         taken: list[int] = []
         each_row = self._kept.nbytes + LEAF_BYTES
         for run in runs:
@@ -62,7 +62,7 @@ class UnitRuns:
         self._kept.end(taken, self._needed)
 
     def _weigh(self, run: Run, fresh: bool, each_row: int) -> bool:
-        """Note what memory a run takes, and forget one that is as if nothing had come; whether it goes on."""
+        """Update the bytes of a run; forget it if it is `fresh`, that is, as it began. Returns whether it goes on."""
         weight = 0
         if run.child is None:
             self._units[run.unit][run.key] = None
@@ -79,14 +79,14 @@ class UnitRuns:
         return run.child is not None and not fresh
 
     def _set_alarm(self, run: Run) -> None:
-        """Look at a run when its next timer ends, if time passes in its unit."""
+        """Wake a run when its next timer ends, if its unit is told the time."""
         alarms = self._alarms.get(run.unit)
         if alarms is not None and run.deadline() < run.alarm:
             run.alarm = run.deadline()
             heappush(alarms, (run.alarm, run.key))
 
     def extract(self, unit: int) -> Any:
-        """Take a unit's state out; None if there is none."""
+        """Remove a unit's state and return it; None if there is none."""
         state = self.snapshot(unit)
         for run in self._units.pop(unit, {}).values():
             if run is not None:
@@ -96,7 +96,7 @@ class UnitRuns:
         return state
 
     def snapshot(self, unit: int) -> Any:
-        """A unit's state as `extract` gives it."""
+        """A unit's state as `extract` returns it: numbers, tuples, lists and dicts, and a record batch of kept rows."""
         if unit not in self._units:
             return None
         numbers: dict[int, int] = {-1: -1}
@@ -108,7 +108,7 @@ class UnitRuns:
         return {"runs": runs, "rows": self._kept.rows(list(numbers)[1:]), "count": len(numbers) - 1}
 
     def install(self, unit: int, state: Any) -> None:
-        """Put in what another copy's `extract` gave for this unit."""
+        """Add the state that another copy's `extract` returned for this unit."""
         if unit in self._units:
             raise InvalidArgument(f"unit {unit} is installed but has matches under way here: extract it first")
         base = self._kept.add(state["rows"], state["count"])
@@ -132,7 +132,7 @@ class UnitRuns:
         return np.array([self._weights.get(unit, 0) for unit in units.tolist()], np.int64)
 
     def _needed(self) -> set[int]:
-        """The numbers of all rows that matches under way are made of."""
+        """The numbers of all rows in matches under way."""
         needed: set[int] = set()
 
         def hold(env: Env) -> Env:

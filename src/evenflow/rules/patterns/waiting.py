@@ -1,4 +1,4 @@
-"""All atoms that wait for rows, and the rows of a frame that they are compared with: many at a time, as columns."""
+"""All waiting atoms as columns, and the rows of a frame; atoms are compared with rows many at a time."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from evenflow.rules.patterns.states import Leaf
 Longs = npt.NDArray[np.int64]
 EARLIEST, LATEST = -(1 << 63), (1 << 63) - 1
 EXACT = 1 << 53
-"""Whole numbers up to here are exact as doubles."""
+"""Whole numbers below this are exact as doubles."""
 AHEAD, PAIRS = 16, 8192
-"""An atom that waits is compared with that many rows at a time, or with more while so few pairs come together."""
+"""An atom is compared with AHEAD rows at a time, or with more as long as there are at most PAIRS comparisons."""
 BATCH = 16_384
-"""Atoms that are looked at at once."""
+"""Atoms that are compared at a time."""
 
 
 def doubles(column: pa.Array) -> npt.NDArray[np.float64]:
-    """Numbers as doubles, NaN where null: it passes no comparison."""
+    """Numbers as doubles; null becomes NaN, which passes no comparison."""
     values = pc.cast(column, pa.float64(), safe=False)
     found: npt.NDArray[np.float64] = values.to_numpy(zero_copy_only=False)
     return found
 
 
 def rounded(numbers: npt.NDArray[np.float64]) -> bool:
-    """Whether some may have been whole numbers that doubles do not tell apart."""
+    """Whether some may be whole numbers that were rounded when they became doubles."""
     return bool((np.abs(numbers) >= EXACT).any())
 
 
@@ -42,19 +42,19 @@ class Owner(Protocol):
     """The run of one key, as far as its waiting atoms need it."""
 
     seen: int
-    """The first of its rows in the frame that has not happened yet."""
+    """The place of its first row in the frame that is not done."""
     end: int
-    """After the last of its rows in the frame."""
+    """The place after its last row in the frame."""
     events: list[tuple[int, int, int, int]]
-    """Place, atom, age and handle of what is to happen, as a heap."""
+    """A heap of (place, atom, age, handle): which atom is to take which row."""
     open: set[int]
-    """Handles of atoms that must be looked up further."""
+    """Handles of atoms that must look further."""
 
 
 class PatternFrame:
-    """The rows of a frame that some atom may take, key by key: `rows[i]` and `times[i]` are those at place i.
+    """The rows of a frame that some atom may take, sorted by key: place i is row `rows[i]`, with time `times[i]`.
 
-    Each key's first place is one of `heads`.
+    `heads` are the first places of the keys.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class PatternFrame:
     ) -> None:
         self.batch, self.rows, self.times, self.heads = batch, rows, times, heads
         self.places = [np.flatnonzero(mask) for mask in masks]
-        """The places whose rows an atom may take, for each atom."""
+        """For each atom, the places whose rows pass the local part of its filter."""
         self.checked: set[int] = set()
-        """Atoms for which it is known whether `numbers` are rounded."""
+        """Atoms whose `numbers` have been checked for rounding."""
         self._numbers: dict[int, npt.NDArray[np.float64]] = {}
 
     def numbers(self, atom: int, filter_: Filter) -> npt.NDArray[np.float64]:
-        """The columns that the bounds of an atom compare, of all rows."""
+        """The columns that an atom's bounds compare, for all rows of the batch."""
         if atom not in self._numbers:
             columns = [doubles(self.batch.column(bound.own)) for bound in filter_.bounds]
             self._numbers[atom] = np.array(columns).reshape(len(columns), self.batch.num_rows)
@@ -76,11 +76,11 @@ class PatternFrame:
 
 
 class WaitingAtoms:
-    """All atoms that wait, as columns; a leaf's `handle` is its place here.
+    """All atoms that wait, as columns; a leaf's `handle` is its index here.
 
-    `since <= time < until` bounds the rows that it may take, `match` are the rows of its match so far. In a frame, the
-    rows that it has not been compared with yet are those at `frame.places[atom][low:high]`, the first at `ahead`.
-    `bounds` are the numbers that the row is compared with; they are there when the leaf is `ready`.
+    A leaf may take rows with `since <= time < until`; `match` are the row numbers of its match so far. In a frame, the
+    rows that it has not been compared with are at `frame.places[atom][low:high]`, the first of them at place `ahead`.
+    `bounds` are the numbers that rows are compared with; they are set when the leaf is `ready`.
     """
 
     def __init__(self, plan: Plan, kept: KeptRows) -> None:
@@ -96,7 +96,7 @@ class WaitingAtoms:
         codes = [[OPERATORS[bound.operator] for bound in each.bounds] for each in plan.filters]
         self._strict = [np.array(each, np.int64) for each in codes]
         self._loose = [np.array([LOOSE[code] for code in each], np.int64) for each in codes]
-        self._rounded = [False for _ in plan.filters]  # whether numbers were met that are not exact as doubles
+        self._rounded = [False for _ in plan.filters]  # by atom: whether some numbers were not exact as doubles
         self.match = np.zeros((0, len(set(plan.places.values()))), np.int64)
 
     def add(self, run: Owner, leaf: Leaf) -> None:
@@ -111,7 +111,7 @@ class WaitingAtoms:
         self.until[handle] = leaf.until
 
     def remove(self, leaf: Leaf) -> None:
-        """A leaf waits no longer."""
+        """A leaf no longer waits."""
         self.leaves[leaf.handle] = None
         self.free.append(leaf.handle)
 
@@ -122,7 +122,7 @@ class WaitingAtoms:
         return entry[0]
 
     def enter(self, frame: PatternFrame, handles: Longs, first: Longs, end: Longs) -> Longs:
-        """Let leaves see the places of the frame from `first` to `end`; those for which there is any."""
+        """Let leaves look at the places of the frame from `first` to `end`; returns those that have any to look at."""
         atoms = self.atom[handles]
         for atom, places in enumerate(frame.places):
             which = atoms == atom
@@ -137,7 +137,7 @@ class WaitingAtoms:
         return handles[self.low[handles] < self.high[handles]]
 
     def settled(self, frame: PatternFrame, run: Owner, leaf: Leaf) -> bool:
-        """Whether the next row's own filter is all that a leaf asks for; then the event is known at once."""
+        """Whether a leaf depends on nothing but the local filter; then its event, if there is one, is added at once."""
         atom = leaf.part.index
         if self.plan.filters[atom].cross is not None or leaf.env[1] > EARLIEST or leaf.until < LATEST:
             return False
@@ -148,7 +148,10 @@ class WaitingAtoms:
         return True
 
     def look(self, frame: PatternFrame, handles: Longs) -> Longs:
-        """Compare each with its next rows. What is found goes to the keys' events; those that must look further."""
+        """Compare each leaf with its next rows, and add what is found to the runs' events.
+
+        Returns the leaves that must look further.
+        """
         ahead = max(AHEAD, PAIRS // max(1, len(handles)))
         for start in range(0, len(handles), BATCH):
             batch = handles[start : start + BATCH]
@@ -162,7 +165,7 @@ class WaitingAtoms:
         return left
 
     def rehearse(self, frame: PatternFrame) -> None:
-        """Call the code of all atoms once, with a frame that has no rows."""
+        """Compile the code of all atoms by calling it with a frame without rows."""
         none = np.empty(0, np.int64)
         for atom, filter_ in enumerate(self.plan.filters):
             self._look(frame, atom, none, 1)
@@ -203,7 +206,7 @@ class WaitingAtoms:
         return filter_.matching(frame.batch, rows, fetch)
 
     def _fetch(self, tag: str, column: str, handles: Longs) -> pa.Array:
-        """A column of the rows that the matches of leaves have for a tag."""
+        """A column of a tag's rows in the matches of leaves, one value for each leaf."""
         return self.kept.column(column, self.match[handles, self.plan.places[tag]])
 
     def _grow(self) -> None:

@@ -1,4 +1,4 @@
-"""Windows whose rows come out all at a time: so many rows, or those of one stretch of time."""
+"""Batch windows, whose rows come out together: n rows at a time, or the rows of one stretch of time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from evenflow.operators.slots import Longs, fitted
 from evenflow.rules.windows.memory import RowLists
 
 NEVER = np.iinfo(np.int64).max
-"""The number of a batch that there is none of; and the time at which everything has ended."""
+"""The number of no batch, and the time at which all batches have ended."""
 
 
 @dataclass(frozen=True)
 class Released:
-    """Rows of batches that ended; the batch of each, from 0 on, and what ended each batch: a row's place, or a time."""
+    """The rows of batches that have ended, and the batch of each row, counted from 0.
+
+    `ends` is what ended each batch: the place of a row, or a time in microseconds.
+    """
 
     table: pa.Table
     batch: Longs
@@ -31,10 +34,9 @@ class Released:
 class Batches(RowLists):
     """The rows of each key's batches that have not ended.
 
-    A batch of time is known by its number, which is the row's time here: batch n holds the rows from n * span on, less
-    than span later. `oldest` is the number of each slot's first open one, and none in a unit is before its `soonest`:
-    nothing is looked at where nothing is due. `latest`, of which there is no other use for batches of rows, counts
-    the rows of a batch.
+    Batches of time are numbered: batch n holds the rows with n * span <= time < (n + 1) * span, and `clock` holds the
+    numbers. `oldest` is the number of each slot's first open batch; `soonest` of a unit is at most the least of these,
+    so that units with nothing due are skipped. For batches of n rows, `latest` counts the rows of the open batch.
     """
 
     def __init__(self, rows: int, span: int) -> None:
@@ -46,7 +48,7 @@ class Batches(RowLists):
     def enter(
         self, units: Units, keys: Keys, rows: pa.RecordBatch, index: Any, times: Longs, marks: Longs
     ) -> Released | None:
-        """Take rows in; those of batches that end with them. `marks` are the times before which no row will come."""
+        """Add rows; returns the batches that end with them. `marks` are the times before which no row will come."""
         slots = self.slots.find(units, keys)
         self._fit()
         if not len(slots):
@@ -66,9 +68,9 @@ class Batches(RowLists):
         return Released(self.table(out[:used, 0].copy()), out[:used, 1].copy(), ends[:batches].copy())
 
     def leave(self, units: Units, now: int) -> Released | None:
-        """Give out the batches of time of all keys of these units that have ended by `now`, in the order of their ends.
+        """The batches of time of these units that have ended by `now`, in the order of their ends.
 
-        Those that end together are in the order of units and keys: whoever owns them, the order is the same.
+        Batches that end together are in the order of units and keys, so that the order does not depend on the worker.
         """
         limit = NEVER if now == NEVER else now // self.stretch
         known = units[units < len(self.soonest)]
@@ -76,7 +78,7 @@ class Batches(RowLists):
         slots = self.slots.of(known)
         slots = slots[self.oldest[slots] < limit]
         if not len(slots):
-            self._count_units(known)  # what was the first has come out with a row
+            self._count_units(known)  # the first batch has ended with a row before
             return None
         out = np.empty((self.store.length, 2), np.int64)
         used = _expire(slots, limit, self.newest, self.older, self.clock, self.oldest, out)
@@ -123,13 +125,13 @@ class Batches(RowLists):
             self.soonest = grown(self.soonest, len(self.slots.first), NEVER)
 
     def tidy(self) -> None:
-        """Let go of rows that have been given out."""
+        """Drop rows that have come out."""
         self._compact()
 
 
 @compiled
 def _release(slots, base, length, closed, newest, latest, older, clock, oldest, soonest, unit_of, out, ends):  # type: ignore[no-untyped-def]
-    """Enter rows; list (row, batch) of those given out, and the place that ended each batch. How many of both."""
+    """Add rows; write (row, batch) of rows that come out, and the place that ended each batch. Returns both counts."""
     used, batches = 0, 0
     for row in range(len(slots)):
         slot, number = slots[row], base + row
@@ -152,7 +154,7 @@ def _release(slots, base, length, closed, newest, latest, older, clock, oldest, 
 
 @compiled
 def _cut_off(slot, limit, newest, older, clock, oldest):  # type: ignore[no-untyped-def]
-    """Take the batches before `limit` out of a slot's list; the newest of their rows."""
+    """Cut the batches before `limit` off a slot's list; returns the newest of their rows."""
     newer, place = -1, newest[slot, 0]
     while place >= 0 and clock[place] >= limit:
         newer, place = place, older[place]
@@ -165,7 +167,7 @@ def _cut_off(slot, limit, newest, older, clock, oldest):  # type: ignore[no-unty
 
 @compiled
 def _expire(slots, limit, newest, older, clock, oldest, out):  # type: ignore[no-untyped-def]
-    """List (row, slot) of all batches before `limit`, the rows of a slot oldest first; how many."""
+    """Write (row, slot) of all batches before `limit`, the rows of a slot oldest first; returns their count."""
     used = 0
     for slot in slots:
         start, used = used, _list(_cut_off(slot, limit, newest, older, clock, oldest), older, out, used)
@@ -185,7 +187,7 @@ def _date(slots, newest, older, clock, oldest):  # type: ignore[no-untyped-def]
 
 @compiled
 def _give(place, row, older, clock, out, ends, used, batches):  # type: ignore[no-untyped-def]
-    """List the rows from `place` back, oldest first, in batches by their times."""
+    """Write (row, batch) for the list from `place` back, oldest first; rows of one `clock` are one batch."""
     start, used = used, _list(place, older, out, used)
     for which in range(start, used):
         if which == start or (len(clock) and clock[out[which, 0]] != clock[out[which - 1, 0]]):
@@ -197,7 +199,7 @@ def _give(place, row, older, clock, out, ends, used, batches):  # type: ignore[n
 
 @compiled
 def _list(place, older, out, used):  # type: ignore[no-untyped-def]
-    """Write the rows of a list from `place` back into `out[used:, 0]`, oldest first; where they end."""
+    """Write the rows of a list from `place` back to `out[used:, 0]`, oldest first; returns where they end."""
     low = used
     while place >= 0:
         out[used, 0] = place

@@ -1,4 +1,4 @@
-"""Aggregates over the rows of one stream: the last ones of a key, or all."""
+"""Aggregates over the rows of one stream: the last rows of a key, or all."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from evenflow.rules.windows.views import EVERYTHING, LENGTH, Window
 
 HOW = {"count": COUNT, "sum": SUM, "mean": MEAN, "min": MIN, "max": MAX, "std": STD}
 NAMES = {"avg": "mean", "stddev": "std"}
-"""What aggregates are called elsewhere, where that differs."""
+"""Names of aggregates in `measures`, where they differ from those in rules."""
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """An aggregate: how it is made, and what of; of rows, if there is no value."""
+    """An aggregate of a value; `value` is None for `count(*)`."""
 
     measure: Measure
     value: Compiled | None
@@ -42,7 +42,7 @@ class Reduced:
     def argument(
         self, columns: Any, rows: int, where: npt.NDArray[np.bool_] | None
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """The values that it is of, and which count; all if empty."""
+        """The values, and which of them count (not null, and passing `where`); all if that is empty."""
         array = pa.nulls(rows) if self.value is None else self.value.evaluate(columns, rows)
         valid = locked(np.empty(0, np.bool_)) if self.value is None else validity(array)
         if where is not None:
@@ -51,30 +51,30 @@ class Reduced:
 
 
 def reduced(name: str, what: str, value: Compiled | None, ansi: bool) -> Reduced | None:
-    """The aggregate of this name; None if there is none of values of this type."""
+    """The aggregate `name` of a value; None if there is none for its type. Messages call it `what`."""
     found = measure(NAMES.get(name, name), pa.null() if value is None else value.type, what, ansi)
     return None if found is None else Reduced(found, value)
 
 
 @dataclass(frozen=True)
 class Sliding:
-    """The rows that aggregates are over, and how they are kept apart."""
+    """The window that aggregates are over, and how it is split."""
 
     intake: Intake
     window: Window
     label: str
     where: Compiled | None
     inner: tuple[Compiled, ...]
-    """What std:groupwin splits the window by."""
+    """What std:groupwin splits rows into windows by."""
     groups: tuple[Compiled, ...]
-    """What GROUP BY splits its rows by."""
+    """What GROUP BY splits the rows of a window by."""
     alone: bool
-    """Whether all rows of a key come here: then its latest time is known without a clock."""
+    """Whether all rows of a key come here: then the ring itself knows the key's latest time."""
     reached: KeyNumbers | None
-    """How far each key's window has come, where it is split into groups that come and go."""
+    """The latest time, or the row count, of each window that is split into groups; groups behind it are dropped."""
 
     def passing(self, part: FramePart) -> npt.NDArray[np.bool_] | None:
-        """Which rows pass WHERE; None for all."""
+        """Which rows pass WHERE; None means all."""
         if self.where is None:
             return None
         condition = self.where
@@ -89,11 +89,11 @@ class Sliding:
         )
 
     def homes(self, part: FramePart) -> npt.NDArray[np.int64]:
-        """The keys by which it is known how far the windows have come."""
+        """The keys of the windows in `reached`."""
         return self.keys(part, False) if self.window.kind == LENGTH else part.of(part.frame.keys)
 
     def times(self, part: FramePart) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The times of the rows, and the latest of their keys; their numbers, if rows leave by these."""
+        """The times of the rows and the latest times of their keys; row numbers instead where rows leave by number."""
         frame, counter = part.frame, self.reached
         if self.window.kind != LENGTH:
             times = locked(part.of(frame.times))
@@ -106,7 +106,7 @@ class Sliding:
 
 
 class Cell:
-    """One aggregate of a window, for each of its groups."""
+    """One aggregate of a window, for each group of the window."""
 
     def __init__(self, aggregate: Reduced, rows: Sliding) -> None:
         self.aggregate, self.rows = aggregate, rows
@@ -114,7 +114,7 @@ class Cell:
         self.state: Any
         if window.kind == EVERYTHING:
             self.state = Totals(how)
-        elif rows.reached is not None:  # in a window of rows, a group loses them by their numbers: these are the times
+        elif rows.reached is not None:  # rows of win:length leave a group by their numbers, which serve as times
             self.state = Grouped(how, window.span or window.rows, rows.reached)
         else:
             self.state = Rings(how, window.rows, window.span)
@@ -143,7 +143,7 @@ class Cell:
 
 
 def _doubled(given: list[npt.NDArray[Any]], valid: npt.NDArray[np.bool_]) -> tuple[list[npt.NDArray[Any]], Any]:
-    """Where rows are behind the latest time of their key: before each comes one without a value, which tells it."""
+    """Each row twice, where rows may be behind their key's latest time: the first, without value, carries that time."""
     present = np.zeros((len(given[0]), 2), np.bool_)
     present[:, 1] = valid if len(valid) else True
     return [locked(np.repeat(each, 2, axis=0)) for each in given], locked(present.ravel())

@@ -1,4 +1,4 @@
-"""Numbers that a key has one of: its latest time, and how many rows it has had."""
+"""One number per key: its latest time, or how many rows it has had."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenflow.operators.slots import KEY_BYTES, Longs, Slots, fitted
 
 
 class KeyNumbers:
-    """One number per key, `first` in the beginning."""
+    """One number per key, which is `first` at the beginning."""
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -28,7 +28,7 @@ class KeyNumbers:
         return slots
 
     def forget(self, slots: npt.NDArray[np.int32]) -> None:
-        """Let some keys go, with their numbers."""
+        """Forget the keys of some slots, with their numbers."""
         self.values[slots] = self.first
         self.slots.forget(slots)
 
@@ -55,7 +55,7 @@ class KeyNumbers:
 
 
 class Clock(KeyNumbers):
-    """The latest time of each key; a row more than `lateness` microseconds behind it is late. No row is if negative."""
+    """The latest time of each key. A row more than `lateness` microseconds behind it is late; if negative, none is."""
 
     def __init__(self, lateness: int) -> None:
         super().__init__(EVER)
@@ -70,13 +70,13 @@ class Clock(KeyNumbers):
 
 
 class Counter(KeyNumbers):
-    """How many rows each key has had."""
+    """The number of rows that each key has had."""
 
     def __init__(self) -> None:
         super().__init__(0)
 
     def push(self, units: Units, keys: Keys) -> Longs:
-        """The number of each row among those of its key, from 1."""
+        """The number of each row among the rows of its key, counted from 1."""
         slots = self.find(units, keys)
         numbers = np.empty(len(keys), np.int64)
         _number(slots, self.values, numbers)

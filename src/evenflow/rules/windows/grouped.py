@@ -1,4 +1,4 @@
-"""Windows that GROUP BY or std:groupwin split: a group is kept while it has rows in the window of its key."""
+"""Windows that are split by GROUP BY or std:groupwin: a group is kept while it has rows in its window."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from evenflow.operators.totals import Numbers
 from evenflow.rules.windows.clock import KeyNumbers
 
 FEW = 1024
-"""Rows after which groups are looked through, at least."""
+"""Rows between two searches for groups to drop, at least."""
 
 
 class Grouped(Rings):
-    """A ring for each group; `reached` tells how far the window that it is in has come, which `home` names.
+    """A ring for each group. `home` is the key of the group's window, `reached` the latest time of each window.
 
-    Every row of a group finds it with the latest time of its window, so one whose own is a span behind holds nothing
-    that any later row could see. Such groups are looked for after as many rows as there were groups left the last time.
+    A later row comes with the latest time of its window; so a group whose latest row is a span behind that holds
+    nothing a later row could see, and is dropped. Such groups are searched for when as many rows have come as there
+    were groups after the last search.
     """
 
     def __init__(self, how: int, span: int, reached: KeyNumbers) -> None:
@@ -35,7 +36,7 @@ class Grouped(Rings):
     def enter(
         self, units: Units, keys: Keys, values: Numbers, homes: Keys, valid: npt.NDArray[np.bool_], times: Longs
     ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
-        """As `push`, with the key of the window of each row."""
+        """Like `push`, with the key of each row's window in `homes`."""
         slots = self.slots.find(units, keys)
         self._fit()
         self.home[slots] = homes
@@ -43,11 +44,11 @@ class Grouped(Rings):
         return self._pushed(slots, values, valid, times)
 
     def tidy(self) -> None:
-        """Let groups go that have no rows in their windows any more."""
+        """Drop groups that have no rows left in their windows."""
         if self.pushed < max(FEW, self.left):
             return
         slots = self.slots.of(np.flatnonzero(self.slots.count))
-        homes = self.reached.find(self.slots.unit[slots], self.home[slots])  # there may be more of them than before
+        homes = self.reached.find(self.slots.unit[slots], self.home[slots])  # this may add keys to `reached`
         latest = self.reached.values[homes]
         cut = np.where(latest > EVER + self.span, latest - self.span, EVER)
         gone = slots[self.rings[slots, LATEST] <= cut]

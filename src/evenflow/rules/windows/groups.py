@@ -1,4 +1,4 @@
-"""Keys within keys: a key's 64-bit hash, mixed with those of further values."""
+"""Keys of groups: the 64-bit hash of a key, combined with those of further values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HALF = np.uint64(29)
 
 
 def mixed(keys: Keys, values: Sequence[pa.Array]) -> Keys:
-    """A 64-bit hash of key and values, the same for equal ones; null equals null."""
+    """A 64-bit hash of key and values, equal for equal ones; null equals null."""
     result = keys.view(np.uint64)
     for array in values:
         result = (result * ODD) ^ hashes(array)
@@ -52,7 +52,7 @@ def hashes(array: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _objects(array: pa.Array) -> npt.NDArray[np.uint64]:
-    """Of text, decimals and bytes: of what they are as text, once for each value that occurs."""
+    """Hashes of text, decimals and bytes, by their text; computed once for each distinct value."""
     encoded = array.dictionary_encode()
     words = np.array([str(value) for value in encoded.dictionary.to_pylist()], object)
     found = pd.util.hash_array(words, categorize=False) if len(words) else np.zeros(1, np.uint64)
@@ -62,7 +62,7 @@ def _objects(array: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _lists(array: pa.Array) -> npt.NDArray[np.uint64]:
-    """Of lists: of how many values there are, and of each with its place."""
+    """Hashes of lists: of their length, and of each value with its position."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy().astype(np.int64)
     ends = np.cumsum(lengths)
     places = np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)

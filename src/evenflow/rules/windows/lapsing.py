@@ -1,4 +1,4 @@
-"""What is let go when time has passed: windows in time that hold nothing any more, and what is known of their keys."""
+"""Drops state that no later row can see, as time passes: empty windows in time, and old latest times of keys."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from evenflow.rules.windows.grouped import Grouped
 from evenflow.rules.windows.memory import Memory
 
 SHARE = 4
-"""Windows are looked through when time has moved on by this part of their span: they stay for so much longer."""
+"""Windows are searched when time has moved on by 1/SHARE of their span; they may stay that much longer than needed."""
 MINUTE = 60_000_000
 
 
 class Lapsing:
-    """Lets go of what no later row can see, of keys that get no rows any more.
+    """Drops the state of keys that get no rows any more. Results are the same with and without it.
 
-    Rows come in the order of their times, and none before the time that has been reached: a window whose latest row is
-    a span behind it is as good as none, and so is the latest time of a key. Results are the same with and without.
+    Rows come in the order of their times, and none before the time that has been reached. So a window whose latest row
+    is a span behind that time has no effect any more, nor has a key's latest time that is before it.
     """
 
     def __init__(self, states: Iterable[Any]) -> None:
@@ -48,11 +48,11 @@ class Lapsing:
 
 
 def _span(state: Any) -> int | None:
-    """How long a state's windows hold rows, in microseconds; 0 if it knows of times only, None if it does not."""
+    """The span of a state's windows in microseconds; 0 if it holds only times, None if it does not go by time."""
     if isinstance(state, Clock):
         return 0
     if isinstance(state, Grouped) and isinstance(state.reached, Counter):
-        return None  # its rows leave by their numbers
+        return None  # rows leave by number, not by time
     if isinstance(state, Rings | Memory) and state.span:
         return state.span
     return None

@@ -1,4 +1,4 @@
-"""The rows in the window of one side of a join, and the pairs that later rows make with them."""
+"""The window of one side of a join in a rule, and the pairs that later rows make with its rows."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from evenflow.operators.row_store import to_bytes
 from evenflow.operators.slots import Longs
 
 BLOCK = 1 << 18
-"""Pairs that are listed at a time, unless a single row makes more."""
+"""Pairs in a block, at most, unless a single row makes more."""
 NOTHING = to_bytes(pa.table({}))
 
 
 class RowLists(Pairs):
-    """Lists of rows per key, of which only the first side of `Pairs` is used."""
+    """Lists of rows per key; only the first side of `Pairs` is used."""
 
     def __init__(self, rows: int, span: int) -> None:
         super().__init__(rows, span)
         self.columns: set[str] = set()
-        """What is kept of the rows."""
+        """The columns of the rows that are kept."""
 
     def extract(self, unit: int) -> Any:
         if self.store.length:
@@ -42,7 +42,7 @@ class RowLists(Pairs):
         return state
 
     def keep(self, rows: pa.RecordBatch, index: npt.NDArray[np.int64] | None) -> int:
-        """Append rows, at the places `index` if not all; the number of the first."""
+        """Append rows (those at the places `index`; None for all); returns the number of the first."""
         names = sorted(self.columns)
         kept = rows.select(names) if names else pa.record_batch({"": pa.nulls(rows.num_rows, pa.int8())})
         kept = kept if index is None else kept.take(pa.array(index))
@@ -55,7 +55,10 @@ class RowLists(Pairs):
 
 @dataclass(frozen=True)
 class Seen:
-    """What each row of a frame sees: the list from `heads` on, but for rows from `bounds` on, and back to `cuts`."""
+    """The part of a window that each row of a frame sees, as it was when the row came.
+
+    It is the list from row number `heads` back, without row numbers from `bounds` on and times up to `cuts`.
+    """
 
     slots: npt.NDArray[np.int32]
     heads: Longs
@@ -64,12 +67,15 @@ class Seen:
 
 
 class Memory(RowLists):
-    """The windows of all keys, as they were before each row: the last `rows`, or those of the last `span`."""
+    """The windows of all keys: the last `rows` rows, or those of the last `span` microseconds."""
 
     def enter(
         self, units: Units, looks: Keys, enters: Keys, entering: Any, rows: pa.RecordBatch, times: Longs, latest: Longs
     ) -> Seen:
-        """Put the rows at the places `entering` (None: all) into the windows of `enters`; what all see in `looks`."""
+        """Add the rows at the places `entering` (None for all) to the windows of their keys in `enters`.
+
+        Returns what each row sees of the window of its key in `looks`, before it enters any window itself.
+        """
         slots = self.slots.find(units, looks)
         own = slots if enters is looks else self.slots.find(units, enters)
         self._fit()
@@ -86,7 +92,10 @@ class Memory(RowLists):
         return Seen(slots, heads, bounds, cuts)
 
     def pairs(self, seen: Seen, places: npt.NDArray[np.int64]) -> Iterator[tuple[Longs, Longs, pa.Table]]:
-        """For the rows at these places: which of them, and which row of the table it meets, oldest first; in blocks."""
+        """The pairs that the rows at these places make with what they see, in blocks.
+
+        A block has, for each pair, the index in `places` and the row in a table, oldest first; and the table.
+        """
         which, numbers = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
         mark = np.zeros(self.store.length, np.int32)
         done = 0
@@ -105,7 +114,7 @@ class Memory(RowLists):
                 yield which[:used], numbers[:used], self.table(met[:count])
 
     def lapse(self, units: Units, now: int) -> None:
-        """Time has reached `now`: let windows in time go that hold nothing any more, and the rows behind the others."""
+        """Time has reached `now` (microseconds): drop empty windows in time, and rows that have left the others."""
         slots = self.slots.of(units)
         newest = self.newest[slots, 0]
         held = newest >= 0
@@ -117,7 +126,7 @@ class Memory(RowLists):
             self.slots.forget(gone)
 
     def tidy(self) -> None:
-        """Let go of what no window holds; row numbers change."""
+        """Drop rows that are in no window; row numbers change."""
         self._compact()
 
 
@@ -143,7 +152,7 @@ def _enter(slots, own, flags, base, span, latest, newest, latest_of, older, cloc
 
 @compiled
 def _list_pairs(places, at, most, span, heads, bounds, cuts, older, clock, which, numbers):  # type: ignore[no-untyped-def]
-    """List pairs for places from `at` on; the place for which there was no room, and how much is used."""
+    """List pairs for places from `at` on. Returns the first place for which there was no room, and the pairs listed."""
     used = 0
     for place in range(at, len(places)):
         row = places[place]
@@ -166,7 +175,10 @@ def _list_pairs(places, at, most, span, heads, bounds, cuts, older, clock, which
 
 @compiled
 def _localise(numbers, mark, met):  # type: ignore[no-untyped-def]
-    """Number the rows that occur anew, from 0 on; list them in `met`; how many there are. `mark` is as it was then."""
+    """Replace row numbers by new ones from 0 on, and list the old numbers in `met`; returns how many there are.
+
+    `mark` is all zeros before and after.
+    """
     count = 0
     for pair in range(len(numbers)):
         number = numbers[pair]

@@ -1,4 +1,4 @@
-"""Aggregates of values that come in groups."""
+"""Aggregates per group, for groups that end with the call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Groups = npt.NDArray[np.int64]
 
 
 class Reduction:
-    """One aggregate for each of `count` groups, to which values come bit by bit."""
+    """One aggregate for each of `count` groups; rows can be added in several calls."""
 
     def __init__(self, aggregate: Reduced, count: int) -> None:
         self.aggregate = aggregate
@@ -24,7 +24,7 @@ class Reduction:
         self.totals = np.zeros((count, width(aggregate.how, words)), np.int64 if words else np.float64)
 
     def add(self, groups: Groups, columns: Any, rows: int) -> None:
-        """Take in rows, each of the group that is told."""
+        """Add rows, each to its group."""
         values, valid = self.aggregate.argument(columns, rows, None)
         add_groups(self.aggregate.how, readable(groups, np.int64), values, valid, self.totals)
 

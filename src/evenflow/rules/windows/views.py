@@ -1,4 +1,4 @@
-"""What the views behind a stream's name make of it."""
+"""The window that the views behind a stream's name define."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ VIEWS = ("std:lastevent", "std:groupwin", "win:length", "win:time", "win:length_
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The rows of a key that a source holds: the last `rows`, or those less than `span` microseconds old."""
+    """The rows of a key in a window: the last `rows`, or those less than `span` microseconds old."""
 
     kind: str = EVERYTHING
     rows: int = 0
     span: int = 0
     groups: tuple[str, ...] = ()
-    """Columns of std:groupwin: there is a window for each of their values."""
+    """The columns of std:groupwin: each combination of their values has a window of its own."""
     last: bool = False
     """Whether it is std:lastevent."""
 
     @property
     def batch(self) -> bool:
-        """Whether rows leave all at a time."""
+        """Whether rows leave all together."""
         return self.kind in (LENGTH_BATCH, TIME_BATCH)
 
     @property
@@ -36,7 +36,7 @@ class Window:
 
 
 def window(source: Source, text: Text) -> Window:
-    """The window of a source; RuleError where its views make none."""
+    """The window of a source; RuleError if its views are not valid."""
     groups: tuple[str, ...] = ()
     found: Window | None = None
     for view in source.views:
@@ -61,7 +61,7 @@ def window(source: Source, text: Text) -> Window:
 
 
 def grouping(source: Source, name: str) -> Column:
-    """The column that std:groupwin names, where it names it."""
+    """The column `name` of std:groupwin, placed where it stands in the text."""
     view = next(view for view in source.views if name in view.arguments)
     return Column(None, name, line=view.line, column=view.column)
 
