@@ -1,1 +1,1 @@
-"""First Story Detection: texts to vectors, keys and alarms (cep §4)."""
+"""First Story Detection: from texts to vectors, keys and alarms (cep §4)."""

@@ -1,4 +1,4 @@
-"""Fingerprints of vectors by random hyperplanes: the more alike two vectors are, the likelier theirs are the same."""
+"""Fingerprints of vectors by random hyperplanes: similar vectors are likely to have the same fingerprint."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SEED = 2016
 
 
 class Fingerprints:
-    """Numbers below 2 ** bits: bit i tells on which side of hyperplane i, drawn by `seed`, a vector lies.
+    """Numbers below 2 ** bits: bit i is the side of hyperplane i, drawn by `seed`, on which a vector lies.
 
-    A vector without words lies on none: its fingerprint is 0.
+    The fingerprint of a vector without words is 0.
     """
 
     def __init__(self, bits: int = BITS, features: int = FEATURES, seed: int = SEED) -> None:
@@ -41,7 +41,7 @@ class Fingerprints:
 
 @lru_cache(2)
 def planes(bits: int, features: int, seed: int) -> npt.NDArray[Any]:
-    """A row for each word: its component in the normal of each hyperplane. The same with every version of numpy."""
+    """The normals of the hyperplanes, one row for each word. The same with every version of numpy."""
     normals = np.random.RandomState(seed).standard_normal((features, bits))
     return locked(normals.astype(np.float32))
 

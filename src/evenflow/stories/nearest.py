@@ -1,4 +1,4 @@
-"""The last vectors of each key, and how near the nearest of them is to a new one."""
+"""The last vectors of each key, and the similarity of the nearest of them to a new one."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from evenflow.stories.vectors import CELL, Sparse
 START, ROOM, HEAD, TAIL, COUNT = range(5)
 TOP, LIVE = range(2)
 SMALLEST = 64
+"""Cells of the smallest room."""
 IGNORED = 1 << 16
+"""Unused cells that are not worth closing gaps for."""
 DIGITS = 1e6
-"""Cosines are rounded to six digits, for what float32 weights are exact to: 1/5 is 0.2, however it was summed."""
+"""Cosines are rounded to six digits, the precision of float32 weights, so that 1/5 is 0.2 in any order of summing."""
 
 
 class Histories:
     """The last `history` vectors of each key, in one arena of cells.
 
-    A key's vectors stand one after the other, oldest first, in `cells[START + HEAD : START + TAIL]`, each as a cell
-    whose word is its length and then its words. New ones come at the end; when a key's room is used up, its vectors
-    move to the beginning of it, or to a larger one if they fill most of it. Room that is given up is used again when
-    the arena is packed.
+    A key has ROOM cells from START on. Its vectors are in `cells[START + HEAD : START + TAIL]`, oldest first; each is a
+    cell whose word is the vector's length, then its words. New vectors are added at the end. When the room is full, the
+    vectors move to its beginning, or to a larger room if they fill most of it. Room that is given up is used again when
+    the arena is packed. `marks` are the cells given out (TOP), and those of them that keys still have (LIVE).
 
-    To compare a vector is to go through all the cells of its key: they stand in a row, so memory brings them as fast as
-    it can. Chains of the cells that have the same word are shorter, and took five times as long where keys are many:
-    each cell of a chain has to be waited for.
+    A vector is compared with all cells of its key. They are consecutive, so memory delivers them at full speed. With an
+    index by word there are fewer cells to look at, but it took five times as long with many keys: each is a cache miss.
     """
 
     def __init__(self, history: int) -> None:
@@ -43,7 +44,7 @@ class Histories:
         self.scratch = np.zeros(1, np.float32)
 
     def push(self, units: Units, keys: Keys, vectors: Sparse) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """The greatest cosine of each vector with the last ones of its key before it, and whether it has any words.
+        """The greatest cosine of each vector with its key's last vectors before it, and whether it has any words.
 
         A vector without words is not kept.
         """
@@ -61,7 +62,7 @@ class Histories:
             self._make_room(2 * int(self.rings[slots[done], TAIL] + offsets[done + 1] - offsets[done] + SMALLEST))
 
     def snapshot(self, unit: int) -> Any:
-        """Keys; of each the number of its vectors and of their cells; the cells."""
+        """A unit's keys, the number of vectors and of cells of each key, and the cells."""
         slots = self.slots.of(np.array([unit]))
         if not len(slots):
             return None
@@ -107,13 +108,13 @@ class Histories:
         return self.slots.per_unit(units, weights)
 
     def _reach(self, cells: npt.NDArray[Any]) -> None:
-        """See that there is a place for every word of cells that may be compared."""
+        """Let `scratch` have an element for every word in the cells."""
         most = int(cells["word"].max(initial=0))
         if most >= len(self.scratch):
             self.scratch = np.zeros(most + 1, np.float32)
 
     def _make_room(self, more: int) -> None:
-        """Room for `more` cells and some: close the gaps if they are many, and let the arena grow or shrink."""
+        """Make room for at least `more` cells: close gaps if there are many, then let the arena grow or shrink."""
         if 4 * self.marks[LIVE] < 3 * self.marks[TOP]:
             self.pack()
         used = int(self.marks[TOP]) + more
@@ -122,7 +123,7 @@ class Histories:
 
 @compiled
 def _copy(source, at, target, to, count):  # type: ignore[no-untyped-def]
-    """Copy cells, the first one first: within one array only to lower places."""
+    """Copy cells in rising order; within one array, only to lower places."""
     for place in range(count):
         target[to + place].word = source[at + place].word
         target[to + place].weight = source[at + place].weight
@@ -130,7 +131,7 @@ def _copy(source, at, target, to, count):  # type: ignore[no-untyped-def]
 
 @compiled
 def _nearest(ring, cells, scratch):  # type: ignore[no-untyped-def]
-    """The greatest cosine of a ring's vectors with the one in `scratch`, by word; 0 if there is none."""
+    """The greatest cosine of a ring's vectors with the one whose weights by word are in `scratch`; 0 if none."""
     best, at, end = 0.0, ring[START] + ring[HEAD], ring[START] + ring[TAIL]
     while at < end:
         last = at + cells[at].word
@@ -144,7 +145,7 @@ def _nearest(ring, cells, scratch):  # type: ignore[no-untyped-def]
 
 @compiled
 def _compare(history, slots, offsets, given, at, rings, cells, marks, scratch, found):  # type: ignore[no-untyped-def]
-    """Compare vectors from `at` on, and keep them; the one for which the arena had no room, or their number."""
+    """Compare and keep vectors from `at` on; returns the first for which the arena had no room, or their number."""
     for row in range(at, len(slots)):
         first, length = offsets[row], offsets[row + 1] - offsets[row]
         if length == 0:
@@ -170,7 +171,7 @@ def _compare(history, slots, offsets, given, at, rings, cells, marks, scratch, f
 
 @compiled
 def _open(ring, more, cells, marks):  # type: ignore[no-untyped-def]
-    """See that a ring has room for `more` cells at its end; False if the arena has none."""
+    """Make room for `more` cells at the end of a ring; False if the arena is full."""
     if ring[TAIL] + more <= ring[ROOM]:
         return True
     live = ring[TAIL] - ring[HEAD]
@@ -189,7 +190,7 @@ def _open(ring, more, cells, marks):  # type: ignore[no-untyped-def]
 
 @compiled
 def _pack(order, rings, cells):  # type: ignore[no-untyped-def]
-    """Move all rings up, in the order of their places; how much is used then, twice."""
+    """Close all gaps between rings, given in the order of their starts; returns the new TOP and LIVE."""
     top = 0
     for slot in order:
         ring = rings[slot]
@@ -202,7 +203,7 @@ def _pack(order, rings, cells):  # type: ignore[no-untyped-def]
 
 @compiled
 def _dump(slots, rings, cells, out):  # type: ignore[no-untyped-def]
-    """Copy the cells of some rings, one ring after the other."""
+    """Copy the cells of some slots' rings, one ring after the other."""
     top = 0
     for slot in slots:
         ring = rings[slot]
@@ -212,7 +213,7 @@ def _dump(slots, rings, cells, out):  # type: ignore[no-untyped-def]
 
 @compiled
 def _load(slots, rings, cells, given):  # type: ignore[no-untyped-def]
-    """The reverse of `_dump`, into rings that have room."""
+    """The reverse of `_dump`, for rings that have room."""
     top = 0
     for slot in slots:
         ring = rings[slot]

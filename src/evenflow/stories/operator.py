@@ -15,13 +15,13 @@ MOST_HISTORY = 1 << 20
 
 
 class FirstStory(Adding):
-    """Adds how near each vector is to the nearest of the last `history` of its key before it: the cosine, 0 to 1.
+    """Adds the greatest cosine (0 to 1) of each vector with the last `history` vectors of its key before it.
 
-    It is 0 if the key has had none, and null for a vector without words: what says nothing is no story. Those are not
-    kept either. A row is a first story where the cosine is at or below some threshold (cep §4: 0.2).
+    It is 0 if the key has had none, and null for a vector without words, which is no story and is not kept. A row is a
+    first story if the cosine is at or below some threshold (cep §4: 0.2).
 
-    `column` holds vectors as binaries, as `Vectors.of(texts).to_arrow()` gives them; the key is their fingerprint.
-    `made` says how they were made: stored state is not taken for that of vectors made otherwise.
+    `column` holds vectors as binaries, as `Vectors.of(texts).to_arrow()` returns them; the key is their fingerprint.
+    `made` describes how they were made, so that stored state of vectors made in another way is refused.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""First Story Detection in plain Python, one text at a time: what the engine must give, however it is spread out."""
+"""First Story Detection in plain Python, one text at a time: the results that any distributed run must have."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def words_of(text: str | None) -> list[str]:
             while at < len(text) and kind_of(ord(text[at])) in (LETTER, MARK):
                 at += 1
             found.append(text[start:at])
-            at += text[at : at + 1] == "@"  # a mail address, no name
+            at += text[at : at + 1] == "@"  # part of a mail address, not the start of an @name
         elif text[at] == "@":
             at += 1
             while at < len(text) and (kind_of(ord(text[at])) in (LETTER, MARK) or text[at] == "_"):
@@ -80,9 +80,9 @@ def cosine_of(one: Vector, other: Vector) -> float:
 def similarities(
     texts: Iterable[str | None], vectors: Vectors, prints: Fingerprints, history: int = 500
 ) -> Iterator[tuple[int, float | None]]:
-    """Of each text its fingerprint, and its greatest cosine with the last ones that have the same.
+    """The fingerprint of each text, and its greatest cosine with the last texts of the same fingerprint.
 
-    0 if there are none; None for a text without words, which is not remembered.
+    The cosine is 0 if there are none, and None for a text without words, which is not kept.
     """
     past: dict[int, deque[Vector]] = {}
     for text in texts:

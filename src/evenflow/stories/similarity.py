@@ -1,4 +1,4 @@
-"""How alike two texts are, for use in rules: `functions={"similarity": cosine}`."""
+"""The similarity of two texts, for use in rules: `functions={"similarity": cosine}`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Places = npt.NDArray[np.integer]
 
 
 class Similarity:
-    """The cosine of two texts, row by row, with vectors that know how rare words are: `Similarity(Vectors.fit(...))`.
+    """The cosine of two texts, row by row. `Similarity(Vectors.fit(...))` takes into account how rare words are.
 
-    Null where one of them has no words, so that it counts for nothing in `max`.
+    Null if one of the texts has no words, so that `max` ignores it.
     """
 
     def __init__(self, vectors: Vectors) -> None:
         self.vectors = vectors
 
     def __call__(self, left: pd.Series[Any], right: pd.Series[Any]) -> pd.Series[Any]:
-        """Each text that comes several times is turned into a vector once."""
+        """The cosines of two columns of texts; each distinct text is turned into a vector once."""
         import pandas as pd
 
         if len(left) != len(right):
@@ -43,11 +43,11 @@ class Similarity:
         return pd.Series(found, getattr(left, "index", None))
 
     def prepare(self, texts: pa.Array) -> Sparse:
-        """What is made of each text once, however many pairs it is in."""
+        """The vectors of distinct texts; called once for the texts of many pairs."""
         return self.vectors.of(texts)
 
     def meet(self, left: tuple[Sparse, Places], right: tuple[Sparse, Places]) -> npt.NDArray[np.float64]:
-        """The cosines of pairs, given as places among vectors."""
+        """The cosines of pairs, each side given as vectors and places in them."""
         (ours, lefts), (theirs, rights) = left, right
         found = np.empty(len(lefts))
         sides = readable(lefts, np.int64), readable(rights, np.int64)
@@ -56,12 +56,12 @@ class Similarity:
 
 
 cosine = Similarity(Vectors())
-"""The cosine of two texts, row by row, all words being equally rare; null where one of them has no words."""
+"""The cosine of two texts, row by row, with all words equally rare; null if one of them has no words."""
 
 
 @compiled
 def _cosines(offsets, cells, their_offsets, their_cells, lefts, rights, found):  # type: ignore[no-untyped-def]
-    """Sums over common words, in their order."""
+    """Sums over the common words of each pair, in rising order of words."""
     for row in range(len(found)):
         one, end = offsets[lefts[row]], offsets[lefts[row] + 1]
         other, last = their_offsets[rights[row]], their_offsets[rights[row] + 1]

@@ -1,9 +1,9 @@
-"""Texts to sparse vectors: hashed words, weighted by how often they are in the text and how rare they are elsewhere.
+"""Texts as sparse vectors: hashed words, weighted by how often they are in the text and how rare they are elsewhere.
 
-A word's number is its hash, one of `features`. Its weight in a text is (1 + ln n) ln((N + 1) / (d + 1/2)), where n is
-how often the text has it and d how many of a corpus of N texts do; without a corpus the second factor is 1. A vector's
-weights are scaled to length 1 in float64 and kept as float32. Its words stand in rising order, and every sum over
-words is made in float64 in that order: the same on every machine, however rows are cut into batches.
+A word's number is its hash, below `features`. Its weight in a text is (1 + ln n) ln((N + 1) / (d + 1/2)), where it is
+n times in the text and in d of a corpus of N texts; without a corpus the second factor is 1. A vector is scaled to
+length 1 in float64 and kept as float32. Its words are in rising order, and sums over words are computed in float64 in
+that order: the result is the same on every machine, however rows are cut into batches.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from evenflow.operators.compiled import compiled
 from evenflow.stories.words import MOST_WORDS, alphabet, pieces, read_words, strings
 
 CELL = np.dtype([("word", np.int32), ("weight", np.float32)])
-"""A word of a vector: eight bytes, as which it also travels."""
+"""A word of a vector, in eight bytes, in memory as in Arrow."""
 FEATURES = 1 << 18
 MOST_FEATURES = 1 << 22
 FEW = 24
+"""Up to this many words are sorted by insertion, which is faster."""
 
 TIMES = locked(np.array([0.0, *(1 + math.log(count) for count in range(1, MOST_WORDS + 1))]))
-"""The factor of a word that a text has so many times."""
+"""1 + ln n, by n."""
 
 
 @dataclass(frozen=True)
 class Sparse:
-    """Some vectors: that of row i is `cells[offsets[i]:offsets[i + 1]]`, no cells if the text has no words."""
+    """Vectors: that of row i is `cells[offsets[i]:offsets[i + 1]]`, which is empty for a text without words."""
 
     offsets: npt.NDArray[Any]
     cells: npt.NDArray[Any]
@@ -44,13 +45,13 @@ class Sparse:
         return len(self.offsets) - 1
 
     def to_arrow(self) -> pa.Array:
-        """As binaries, nothing copied but the offsets."""
+        """The vectors as binaries; only the offsets are copied."""
         offsets = pa.py_buffer((self.offsets * CELL.itemsize).astype(np.int32))
         return pa.Array.from_buffers(pa.binary(), len(self), [None, offsets, pa.py_buffer(self.cells.view(np.uint8))])
 
     @classmethod
     def from_arrow(cls, column: pa.Array) -> Sparse:
-        """From binaries; null is a vector without words."""
+        """The vectors in a column of binaries; null is a vector without words."""
         content, starts, _ = pieces(column.fill_null(b"") if column.null_count else column)
         sizes = np.diff(starts)
         if (sizes % CELL.itemsize).any():
@@ -62,10 +63,10 @@ class Sparse:
 
 
 class Vectors:
-    """What turns texts into vectors; `fit` learns from a corpus how rare words are."""
+    """Turns texts into vectors; `fit` learns from a corpus how rare words are."""
 
     def __init__(self, features: int = FEATURES, *, documents: int = 0, counts: npt.ArrayLike | None = None) -> None:
-        """`counts[f]` of `documents` texts have word number f."""
+        """Word number f is in `counts[f]` of `documents` texts."""
         whole = isinstance(features, int) and not isinstance(features, bool)
         if not whole or not 2 <= features <= MOST_FEATURES or features & (features - 1):
             raise InvalidArgument(f"features={features!r}: give a power of two from 2 to {MOST_FEATURES:,}")
@@ -81,7 +82,7 @@ class Vectors:
 
     @classmethod
     def fit(cls, texts: Any, features: int = FEATURES) -> Vectors:
-        """Count in how many texts each word is; they come as an array, a Series, a list, or as batches of these."""
+        """Count in how many texts each word is. Texts are an array, a Series, a list, or batches of these."""
         plain = cls(features)
         counts, documents = np.zeros(features, np.int64), 0
         for part in _parts(texts):
@@ -91,12 +92,12 @@ class Vectors:
         return cls(features, documents=documents, counts=counts)
 
     def frequencies(self, texts: Any) -> tuple[int, npt.NDArray[np.int64]]:
-        """How many texts there are, and in how many of them each word is."""
+        """The number of texts, and for each word the number of texts that have it."""
         found = self.of(texts)
         return len(found), np.bincount(found.cells["word"], minlength=self.features)
 
     def of(self, texts: Any) -> Sparse:
-        """The vectors of texts; null has no words."""
+        """The vectors of texts; null is a text without words."""
         data, starts, known = pieces(strings(texts))
         shift = np.uint64(64 - (self.features.bit_length() - 1))
         room = int(np.minimum((np.diff(starts) + 1) // 2, MOST_WORDS).sum())
@@ -118,7 +119,7 @@ class Vectors:
 
 
 def _parts(texts: Any) -> Iterable[Any]:
-    """Texts in one piece or as batches."""
+    """The batches of texts; one if they do not come in batches."""
     if isinstance(texts, (str, pa.Array, pa.ChunkedArray)) or hasattr(texts, "dtype"):
         return [texts]
     texts = list(texts)
@@ -141,7 +142,7 @@ def _sort(words):  # type: ignore[no-untyped-def]
 
 @compiled
 def _weigh(data, starts, known, kinds, lowers, shift, times, rarity, words, weights, offsets, cells):  # type: ignore[no-untyped-def]
-    """Vectors of texts into `cells`, and where each ends into `offsets`; `words` and `weights` are to work in."""
+    """Write the vectors of texts to `cells` and their ends to `offsets`; `words` and `weights` are scratch space."""
     top = 0
     for row in range(len(starts) - 1):
         count = 0

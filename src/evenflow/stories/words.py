@@ -1,8 +1,8 @@
-"""The words of texts, as compiled code finds them.
+"""Splits texts into words, in compiled code.
 
-A word is a run of letters and digits of any script, in lower case, with the marks (accents and the like) inside it.
-Chinese and Japanese are written without spaces: there each character is a word. A #tag is the word after the #. Links
-(http:// or https:// up to the next white space) and @names do not count: copies of a story differ in them.
+A word is a run of letters and digits of any script, in lower case, with marks such as accents inside it. Chinese and
+Japanese are written without spaces: there each character is a word. A #tag is the word after the #. Links (http:// or
+https:// up to the next white space) and @names are skipped: copies of a story differ in them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from evenflow.operators.columns import locked, validity
 from evenflow.operators.compiled import compiled
 
 MOST_WORDS = 4096
-"""Words of a text that count, its first ones: texts of any length take bounded memory and time."""
+"""Only the first MOST_WORDS words of a text count, so that memory and time are bounded for texts of any length."""
 
 OTHER, ALONE, LETTER, MARK = range(4)
-"""Words are made of what is LETTER or more; a MARK does not begin one."""
+"""Kinds of characters. Words consist of LETTER and MARK, and begin with LETTER; ALONE is a word by itself."""
 PLAIN = 0x20000
-"""Code points from here on are ideographs."""
+"""Code points from here on are taken as ideographs."""
 IDEOGRAPHS = ((0x3040, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF))
 
 BASIS = np.uint64(0xCBF29CE484222325)
@@ -37,7 +37,7 @@ H, T, P, S = (ord(letter) for letter in "htps")
 
 
 def kind_of(code: int) -> int:
-    """What a character is to words."""
+    """The kind of a character."""
     if code >= PLAIN:
         return ALONE
     category = unicodedata.category(chr(code))[0]
@@ -47,7 +47,7 @@ def kind_of(code: int) -> int:
 
 
 def lower_of(code: int) -> int:
-    """A character in lower case, itself where that would be several."""
+    """A character in lower case; unchanged if its lower case is several characters."""
     low = chr(code).lower()
     return ord(low) if len(low) == 1 else code
 
@@ -61,7 +61,7 @@ def alphabet() -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 
 
 def strings(texts: Any) -> pa.Array:
-    """Texts as one Arrow array: from an array, a pandas Series or anything that can be gone through."""
+    """Texts as one Arrow array, from an array, a pandas Series or any iterable."""
     if isinstance(texts, pa.ChunkedArray):
         texts = texts.combine_chunks()
     if isinstance(texts, str):
@@ -84,7 +84,7 @@ def strings(texts: Any) -> pa.Array:
 
 
 def pieces(column: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """The bytes of strings or binaries, where each begins and the last ends, and which are not null."""
+    """The bytes of strings or binaries, where each begins and the last ends, and which are not null (`validity`)."""
     _, offsets, data = column.buffers()
     wide = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
     width = np.int64 if wide else np.int32
@@ -97,7 +97,7 @@ def pieces(column: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.ND
 
 @compiled
 def _decoded(data, at, end):  # type: ignore[no-untyped-def]
-    """The character at a place of UTF-8 text, and its bytes; what is cut off or no UTF-8 is read as byte values."""
+    """The character at a place of UTF-8 text, and its length in bytes; invalid UTF-8 is read as single bytes."""
     first = np.int64(data[at])
     if first < 0xC0 or at + 1 >= end:
         return first, 1
@@ -113,7 +113,7 @@ def _decoded(data, at, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def _link(data, at, end):  # type: ignore[no-untyped-def]
-    """Where the link that begins at a place ends; the place itself if none does."""
+    """The end of the link that begins at a place; the place itself if there is no link."""
     if at + 7 > end or (data[at] | 32) != H or (data[at + 1] | 32) != T or (data[at + 2] | 32) != T:
         return at
     if (data[at + 3] | 32) != P:
@@ -128,13 +128,13 @@ def _link(data, at, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def _feature(mixed, shift):  # type: ignore[no-untyped-def]
-    """A word's number from its hash: the highest bits, well mixed."""
+    """A word's number from its hash: the highest bits, mixed once more."""
     return np.int32(((mixed ^ (mixed >> HALF)) * MIX) >> shift)
 
 
 @compiled
 def read_words(data, start, end, kinds, lowers, shift, found):  # type: ignore[no-untyped-def]
-    """Fill `found` with the numbers of a text's words in order; how many there are."""
+    """Fill `found` with the numbers of a text's words, in order; returns how many there are."""
     count, at, inside, mixed = 0, start, False, BASIS
     while at < end and count < len(found):
         code, width = np.int64(data[at]), 1

@@ -1,4 +1,4 @@
-"""Random numbers that are functions of a seed and a place: any part of a sequence can be made without the rest."""
+"""Random numbers that are functions of a seed and a row number: any part of a sequence can be made by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Newswire stories of 1987 in time order, read from where they are: tab-separated, gzipped or not."""
+"""Newswire stories of 1987 in the order of their times, read from a tab-separated file, gzipped or not."""
 
 from __future__ import annotations
 

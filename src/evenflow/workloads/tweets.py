@@ -1,12 +1,12 @@
-"""Texts like tweets: topics that rise and fall, copies of each other, and words by Zipf's law.
+"""Generated texts like tweets: topics that rise and fall, copies of each other, and words by Zipf's law.
 
-Every row is a function of the seed and its number alone, so any tasks can make any rows: in Spark,
+Every row is a function of the seed and its number alone, so that any task can make any rows: in Spark,
 
     spark.range(1_000_000).mapInArrow(Tweets(seed=1).over, "id long, time timestamp, topic int, text string")
 
-Time goes by rows. A topic begins every `spacing` rows; how many of the rows are about it rises for `life` rows and then
-fades; some topics are much greater than others. A row is about a topic or about nothing in particular, and many are
-copies ("RT @name: ...") of a few that spread far, now and then with a word changed or a link added.
+A topic begins every `spacing` rows. Its share of the rows rises for `life` rows and then fades; some topics are much
+larger than others. A row is about a topic or about nothing in particular. Many rows are copies ("RT @name: ...") of a
+few that spread far, some with a word changed or a link added.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ BEGIN_US = 1_451_606_400_000_000
 QUANTILES = 1 << 20
 TOPIC_WORDS = 24
 MEMES, HITS = 4096, 16
-"""Different rows that are copied, about nothing and about each topic."""
+"""The number of rows that get copied: about no topic, and about each topic."""
 MOST_BYTES = 320
-"""Of a text."""
+"""Bytes of a text, at most."""
 LEAST_WORDS, MORE_WORDS = 6, 12
 SYLLABLES = [consonant + vowel for consonant in "bdfghklmnprstvwz" for vowel in "aeiou"]
 
@@ -45,16 +45,16 @@ class Tweets:
 
     seed: int = 0
     words: int = 30_000
-    """Different words; the share of the r-th is as 1 / (r + 2) ** `zipf`."""
+    """The size of the vocabulary; the share of word r is proportional to 1 / (r + 2) ** `zipf`."""
     zipf: float = 1.2
     spacing: int = 2_000
     life: int = 20_000
     about: float = 0.6
-    """Share of the rows that are about a topic."""
+    """The share of rows that are about a topic."""
     copies: float = 0.6
-    """Share of the rows that are copies."""
+    """The share of rows that are copies."""
     rate: float = 1_000.0
-    """Rows a second, by their times."""
+    """Rows per second of event time."""
 
     def __post_init__(self) -> None:
         for name in ("words", "spacing", "life", "rate"):
@@ -78,24 +78,24 @@ class Tweets:
         return pa.RecordBatch.from_arrays([pa.array(numbers), times, pa.array(topics), text], schema=SCHEMA)
 
     def batches(self, rows: int, size: int = 10_000) -> Iterator[pa.RecordBatch]:
-        """The first rows, in batches."""
+        """The first `rows` rows, in batches of `size`."""
         for start in range(0, rows, size):
             yield self.rows(np.arange(start, min(start + size, rows)))
 
     def over(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows whose numbers come in the first column of batches."""
+        """The rows whose numbers are in the first column of the given batches."""
         for batch in batches:
             yield self.rows(batch.column(0).to_numpy())
 
 
 def texts(seed: int, start: int, stop: int) -> pa.Array:
-    """The texts of some rows, all else being as usual."""
+    """The texts of rows `start` to `stop`, with default settings."""
     return Tweets(seed).rows(np.arange(start, stop)).column("text")
 
 
 @lru_cache(4)
 def _vocabulary(seed: int, words: int, zipf: float) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """All words, commonest first and shortest first among the common; where they end; words by quantile."""
+    """The letters of all words, commonest first; where each word ends; and the word at each quantile of frequency."""
     random = np.random.RandomState(seed)
     made: dict[str, None] = {}
     while len(made) < words:
@@ -113,7 +113,7 @@ def _vocabulary(seed: int, words: int, zipf: float) -> tuple[npt.NDArray[Any], n
 
 @compiled
 def _topic_of(row, seed, spacing, life, about):  # type: ignore[no-untyped-def]
-    """The topic of a row, drawn by its age: ages are as frequent as topics of that age are popular."""
+    """The topic of a row, -1 for none. The topic's age is drawn so that each age is as frequent as it is popular."""
     if uniform(seed, row, 1) >= about:
         return np.int64(-1)
     age = -0.5 * life * (np.log(1.0 - uniform(seed, row, 2)) + np.log(1.0 - uniform(seed, row, 3)))
@@ -126,7 +126,7 @@ def _topic_of(row, seed, spacing, life, about):  # type: ignore[no-untyped-def]
 
 @compiled
 def _source_of(row, topic, seed, copies):  # type: ignore[no-untyped-def]
-    """What a row's words are drawn by: itself, or what it copies, of which each topic has a few that spread far."""
+    """The number that a row's words are drawn by: its own, or that of the row it copies (negative)."""
     if uniform(seed, row, 5) >= copies:
         return row
     far = uniform(seed, row, 11)
@@ -136,7 +136,7 @@ def _source_of(row, topic, seed, copies):  # type: ignore[no-untyped-def]
 
 @compiled
 def _word(row, place, topic, seed, ranks, count):  # type: ignore[no-untyped-def]
-    """The number of a word: of a topic's own words, the first ones more often, or of all."""
+    """The number of a word: one of the topic's own words, the first ones more often, or any word."""
     if topic >= 0 and uniform(seed, row, 64 + 2 * place) < 0.7:
         own = np.int64(uniform(seed, row, 65 + 2 * place) ** 2 * TOPIC_WORDS)
         return np.int64(drawn(seed ^ np.uint64(0x70), topic, own) % np.uint64(count))
@@ -153,7 +153,7 @@ def _put(text, data, at):  # type: ignore[no-untyped-def]
 
 @compiled
 def _number(value, data, at):  # type: ignore[no-untyped-def]
-    """A number as letters."""
+    """Write a number as six letters; returns where they end."""
     for _ in range(6):
         data[at] = 97 + value % 26
         value //= 26
@@ -163,7 +163,7 @@ def _number(value, data, at):  # type: ignore[no-untyped-def]
 
 @compiled
 def _write(rows, seed, spacing, life, about, copies, letters, ends, ranks, topics, data, offsets):  # type: ignore[no-untyped-def]
-    """Texts into `data`, and where they end into `offsets`."""
+    """Write texts to `data`, their ends to `offsets`, and the topics of rows to `topics`."""
     at, count = 0, len(ends) - 1
     for which in range(len(rows)):
         row = rows[which]

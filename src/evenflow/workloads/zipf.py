@@ -1,4 +1,4 @@
-"""Keys by Zipf's law, with an exponent that changes: even for a while, then skewed, and again (cep §4)."""
+"""Keys by Zipf's law with a changing exponent: almost even for a while, then skewed, and so on (cep §4)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Longs = npt.NDArray[np.int64]
 class ZipfKeys:
     """The key of row i, a function of the seed and i alone.
 
-    Exponent `exponents[p]` holds for `rows[p]` rows, one phase after the other and then from the beginning: the paper
-    has 0.2 for five minutes and 1.5 for ten. Which key has which rank is drawn once, by the seed.
+    Phase p has `exponents[p]` and lasts `rows[p]` rows; after the last phase the first begins again. The paper has 0.2
+    for five minutes and 1.5 for ten. The rank of each key is drawn once, by the seed.
     """
 
     keys: int = 4096
@@ -44,13 +44,13 @@ class ZipfKeys:
         return phases
 
     def changes(self, ids: npt.ArrayLike) -> Longs:
-        """How many phases were over before each row."""
+        """The number of phases that ended before each row."""
         cycle = np.asarray(ids, np.int64) // sum(self.rows)
         changes: Longs = cycle * len(self.rows) + self.phases(ids)
         return changes
 
     def of(self, ids: npt.ArrayLike) -> Longs:
-        """The keys, from 0 to `keys` - 1, of the rows with these numbers."""
+        """The keys of the rows with these numbers, from 0 to `keys` - 1."""
         numbers = locked(np.asarray(ids, np.int64))
         draws, phases = np.empty(len(numbers)), self.phases(numbers)
         uniforms(np.uint64(self.seed), numbers, 0, draws)
@@ -62,7 +62,7 @@ class ZipfKeys:
         return keys
 
     def shares(self, phase: int) -> npt.NDArray[np.float64]:
-        """The share of the rows that each key has in a phase."""
+        """Each key's share of the rows in a phase."""
         shares = np.empty(self.keys)
         shares[_order(self.keys, self.seed)] = np.diff(_shares(self.keys, self.exponents[phase]), prepend=0.0)
         return shares
@@ -71,9 +71,9 @@ class ZipfKeys:
 def keys(
     seed: int, rows: int, known: npt.ArrayLike, exponents: tuple[float, ...] = (0.2, 1.5), cycles: int = 2
 ) -> tuple[npt.NDArray[Any], Longs]:
-    """Of so many rows, which of the `known` keys each has, and how many changes of the exponent were before it.
+    """For each of `rows` rows, one of the `known` keys, and the number of changes of the exponent before it.
 
-    Each exponent comes `cycles` times; a later one of a cycle lasts twice as long as the first, as in the paper.
+    Each exponent comes `cycles` times; the first of a cycle lasts half as long as each other, as in the paper.
     """
     parts = np.array([1, *[2] * (len(exponents) - 1)])
     lengths = np.maximum(1, rows * parts // (parts.sum() * cycles))
@@ -84,7 +84,7 @@ def keys(
 
 @lru_cache(16)
 def _shares(keys: int, exponent: float) -> npt.NDArray[Any]:
-    """By rank, the shares of all keys up to it."""
+    """The cumulative shares of the keys, by rank."""
     shares = np.cumsum(1.0 / np.arange(1, keys + 1) ** exponent)
     shares /= shares[-1]
     return locked(shares)
@@ -92,5 +92,5 @@ def _shares(keys: int, exponent: float) -> npt.NDArray[Any]:
 
 @lru_cache(16)
 def _order(keys: int, seed: int) -> npt.NDArray[Any]:
-    """The key of each rank."""
+    """The key at each rank."""
     return locked(np.random.RandomState(seed).permutation(keys))
