@@ -27,7 +27,7 @@ class Lasts:
         slots = self.slots.find(units, keys)
         if not len(slots):
             return column
-        self._fit()
+        self.place = fitted(self.place, self.slots, -1)
         base = self.store.length
         places = np.empty(len(slots), np.int64)
         _note(slots, valid, base, self.place, places)
@@ -52,7 +52,7 @@ class Lasts:
     def install(self, unit: int, state: Any) -> None:
         keys, known, values = state
         slots = self.slots.add(unit, keys)
-        self._fit()
+        self.place = fitted(self.place, self.slots, -1)
         if values is not None:
             rows = from_bytes(values)
             first = self.store.append(rows)
@@ -89,9 +89,6 @@ class Lasts:
         live = np.flatnonzero(self.place >= 0)
         self.store.keep(self.place[live])
         self.place[live] = np.arange(len(live))
-
-    def _fit(self) -> None:
-        self.place = fitted(self.place, self.slots, -1)
 
 
 def _table(column: pa.Array) -> pa.Table:

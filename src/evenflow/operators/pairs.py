@@ -14,6 +14,7 @@ from evenflow.operators.keyed import Keys, Origin, Units
 from evenflow.operators.row_store import RowStore, from_bytes, to_bytes
 from evenflow.operators.slots import KEY_BYTES, Longs, Slots, fitted
 
+NOTHING = to_bytes(pa.table({}))
 ENDLESS = 1 << 62
 """Rows that no window reaches."""
 
@@ -65,7 +66,7 @@ class Pairs:
         if not len(slots):
             return None
         rows, counts = self._rows(slots)
-        content = to_bytes(self.store.take(rows))
+        content = to_bytes(self.store.take(rows)) if self.store.length else NOTHING
         clock = self.clock[rows] if self.span else self.clock[:0]
         state = self.slots.key[slots], self.latest[slots], counts, clock, content
         self.newest[slots], self.latest[slots] = -1, EVER

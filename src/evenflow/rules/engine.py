@@ -119,10 +119,7 @@ class Engine:
 
     def on_late(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Late rows as result rows."""
-        columns = [self._late_column(rows)] if self._lateness is not None else []
-        count = rows.num_rows if columns else 0
-        less = [pa.nulls(count, field.type) for field in list(self.schema)[: len(self.schema) - len(columns)]]
-        return pa.RecordBatch.from_arrays([*less, *columns], schema=self.schema)
+        return pa.RecordBatch.from_arrays(self._late_columns(rows), schema=self.schema)
 
     def _ended(self, moment: Moment) -> pa.RecordBatch | None:
         ends = {name: rule.on_time(moment) for name, rule in self.rules.items() if isinstance(rule, BatchRule)}
@@ -145,8 +142,7 @@ class Engine:
         parts = [self._wide(name, result) for name, result in results.items()]
         places = [origin[result.places] for result in results.values()]
         if behind is not None:
-            row = self._late_column(behind)
-            parts.append([row if field.name == LATE else pa.nulls(len(late), field.type) for field in self.schema])
+            parts.append(self._late_columns(behind))
             places.append(late)
         return self._in_order(parts, places)
 
@@ -160,9 +156,13 @@ class Engine:
             columns = [column.take(pa.array(order)) for column in columns]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), whole
 
-    def _late_column(self, rows: pa.RecordBatch) -> pa.Array:
+    def _late_columns(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """The columns of late rows as results: nulls, and the rows in the last column; no rows if there is none."""
+        if self._lateness is None:
+            return [pa.nulls(0, field.type) for field in self.schema]
         kind = self.schema.field(LATE).type
-        return pa.StructArray.from_arrays([rows.column(field.name) for field in kind], fields=list(kind))
+        late = pa.StructArray.from_arrays([rows.column(field.name) for field in kind], fields=list(kind))
+        return [*(pa.nulls(rows.num_rows, field.type) for field in list(self.schema)[:-1]), late]
 
     def _wide(self, name: str, result: Results) -> list[pa.Array]:
         rows = len(result.places)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,10 +54,11 @@ def normalised(functions: Mapping[str, Any] | None) -> dict[str, Function]:
 
 def call(name: str, rule: str, function: Function, arguments: Sequence[Any], rows: int) -> pa.Array:
     """Call a user's function; each argument is an array, or one value for all rows."""
-    parts = [
-        _chunk(name, rule, function, [_slice(each, start, min(CHUNK, rows - start)) for each in arguments])
-        for start in range(0, rows, CHUNK)
-    ]
+    parts = []
+    for start in range(0, rows, CHUNK):
+        count = min(CHUNK, rows - start)
+        series = [_slice(each, start, count) for each in arguments]
+        parts.append(_checked(name, rule, function, count, partial(function.callable, *series)))
     if len(parts) == 1:
         return parts[0]
     return pa.concat_arrays(parts) if parts else pa.array([], function.type)
@@ -75,10 +77,6 @@ def call_pairs(name: str, rule: str, function: Function, arguments: Sequence[Gat
     return _checked(
         name, rule, function, rows, lambda: actor.meet(*((each.made(actor.prepare), each.index) for each in arguments))
     )
-
-
-def _chunk(name: str, rule: str, function: Function, series: list[pd.Series]) -> pa.Array:
-    return _checked(name, rule, function, len(series[0]), lambda: function.callable(*series))
 
 
 def _checked(name: str, rule: str, function: Function, rows: int, work: Callable[[], Any]) -> pa.Array:

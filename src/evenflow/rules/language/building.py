@@ -35,6 +35,19 @@ def _pair(kind: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, meta, parts: kind(*parts, **_at(meta))
 
 
+def _chain(operator: str) -> Callable[..., Any]:
+    return lambda self, meta, parts: tree.chained(operator, parts, **_at(meta))
+
+
+def _prefix(operator: str) -> Callable[..., Any]:
+    return lambda self, meta, parts: s.Unary(operator, parts[-1], **_at(meta))
+
+
+def _negatable(kind: Callable[..., Any]) -> Callable[..., Any]:
+    """A node with an operand, an optional `not`, and further parts."""
+    return lambda self, meta, parts: kind(parts[0], *parts[2:], parts[1] is not None, **_at(meta))
+
+
 def _constant(value: object) -> Callable[..., Any]:
     return lambda self, meta, parts: s.Literal(value, **_at(meta))  # type: ignore[arg-type]
 
@@ -67,7 +80,7 @@ class Builder(Transformer[Token, Any]):
     def select(self, meta: Meta, parts: list[Any]) -> tuple[Any, ...]:
         return tuple(parts)
 
-    values = sources = select
+    values = sources = when = select
 
     def star(self, meta: Meta, parts: list[Any]) -> s.Star:
         owner = next((part.text for part in parts if isinstance(part, _Name)), None)
@@ -131,39 +144,14 @@ class Builder(Transformer[Token, Any]):
 
     # Expressions
 
-    def disjunction(self, meta: Meta, parts: list[Any]) -> s.Expression:
-        return tree.chained("or", parts, **_at(meta))
-
-    def conjunction(self, meta: Meta, parts: list[Any]) -> s.Expression:
-        return tree.chained("and", parts, **_at(meta))
-
-    def negation(self, meta: Meta, parts: list[Any]) -> s.Unary:
-        return s.Unary("not", parts[-1], **_at(meta))
+    disjunction, conjunction = _chain("or"), _chain("and")
+    negation, minus = _prefix("not"), _prefix("-")
+    in_, between = _negatable(s.In), _negatable(s.Between)
+    like, is_null = _negatable(s.Like), _negatable(s.IsNull)
 
     def binary(self, meta: Meta, parts: list[Any]) -> s.Binary:
         left, operator, right = parts
         return s.Binary("!=" if operator == "<>" else str(operator), left, right, **_at(meta))
-
-    def minus(self, meta: Meta, parts: list[Any]) -> s.Unary:
-        return s.Unary("-", parts[-1], **_at(meta))
-
-    def in_(self, meta: Meta, parts: list[Any]) -> s.In:
-        operand, no, options = parts
-        return s.In(operand, options, no is not None, **_at(meta))
-
-    def between(self, meta: Meta, parts: list[Any]) -> s.Between:
-        operand, no, low, high = parts
-        return s.Between(operand, low, high, no is not None, **_at(meta))
-
-    def like(self, meta: Meta, parts: list[Any]) -> s.Like:
-        operand, no, pattern = parts
-        return s.Like(operand, pattern, no is not None, **_at(meta))
-
-    def is_null(self, meta: Meta, parts: list[Any]) -> s.IsNull:
-        return s.IsNull(parts[0], parts[1] is not None, **_at(meta))
-
-    def when(self, meta: Meta, parts: list[Any]) -> tuple[Any, ...]:
-        return tuple(parts)
 
     def case(self, meta: Meta, parts: list[Any]) -> s.Case:
         *whens, otherwise = parts

@@ -99,12 +99,9 @@ def _pattern(node: s.Node) -> str:
             return f"[{least if least == most else f'{least}:{most}'}] {_operand(pattern)}"
         case s.Within(pattern=pattern, seconds=seconds):
             return f"{_operand(pattern)} where timer:within({seconds!r} sec)"
-        case s.Followed(left=left, right=right):
-            return f"{_operand(left)} -> {_operand(right)}"
-        case s.And(left=left, right=right):
-            return f"{_operand(left)} and {_operand(right)}"
-        case s.Or(left=left, right=right):
-            return f"{_operand(left)} or {_operand(right)}"
+        case s.Followed(left=left, right=right) | s.And(left=left, right=right) | s.Or(left=left, right=right):
+            operator = {s.Followed: "->", s.And: "and", s.Or: "or"}[type(node)]
+            return f"{_operand(left)} {operator} {_operand(right)}"
     raise TypeError(f"{type(node).__name__} is no pattern")
 
 

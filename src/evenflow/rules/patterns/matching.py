@@ -217,11 +217,8 @@ class Patterns(UnitRuns):
         return list(dict.fromkeys(names))
 
     def _columns(self, streams: Mapping[str, pa.Schema]) -> pa.Schema:
-        columns = {}
-        for tag, column in self._tagged():
-            stream = self.plan.streams[tag]
-            columns[column] = streams[stream].field(column).type
-        return pa.schema(list(columns.items()))
+        sources = self.plan.streams
+        return pa.schema({column: streams[sources[tag]].field(column).type for tag, column in self._tagged()})
 
 
 def _frame(

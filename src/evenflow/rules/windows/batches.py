@@ -124,10 +124,6 @@ class Batches(RowLists):
         if len(self.soonest) < len(self.slots.first):
             self.soonest = grown(self.soonest, len(self.slots.first), NEVER)
 
-    def tidy(self) -> None:
-        """Drop rows that have come out."""
-        self._compact()
-
 
 @compiled
 def _release(slots, base, length, closed, newest, latest, older, clock, oldest, soonest, unit_of, out, ends):  # type: ignore[no-untyped-def]

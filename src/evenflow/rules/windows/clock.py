@@ -24,7 +24,7 @@ class KeyNumbers:
     def find(self, units: Units, keys: Keys) -> npt.NDArray[np.int32]:
         """The slots of the keys."""
         slots = self.slots.find(units, keys)
-        self._fit()
+        self.values = fitted(self.values, self.slots, self.first)
         return slots
 
     def forget(self, slots: npt.NDArray[np.int32]) -> None:
@@ -44,14 +44,11 @@ class KeyNumbers:
     def install(self, unit: int, state: Any) -> None:
         keys, values = state
         slots = self.slots.add(unit, keys)
-        self._fit()
+        self.values = fitted(self.values, self.slots, self.first)
         self.values[slots] = values
 
     def sizes(self, units: Units) -> Longs:
         return (KEY_BYTES + 2 * 8) * self.slots.counts(units)
-
-    def _fit(self) -> None:
-        self.values = fitted(self.values, self.slots, self.first)
 
 
 class Clock(KeyNumbers):

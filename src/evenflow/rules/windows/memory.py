@@ -14,12 +14,10 @@ from evenflow.operators.columns import EVER, locked
 from evenflow.operators.compiled import compiled, readable
 from evenflow.operators.keyed import Keys, Units
 from evenflow.operators.pairs import Pairs, insert
-from evenflow.operators.row_store import to_bytes
 from evenflow.operators.slots import Longs
 
 BLOCK = 1 << 18
 """Pairs in a block, at most, unless a single row makes more."""
-NOTHING = to_bytes(pa.table({}))
 
 
 class RowLists(Pairs):
@@ -30,16 +28,9 @@ class RowLists(Pairs):
         self.columns: set[str] = set()
         """The columns of the rows that are kept."""
 
-    def extract(self, unit: int) -> Any:
-        if self.store.length:
-            return super().extract(unit)
-        slots = self.slots.of(np.array([unit]))
-        if not len(slots):
-            return None
-        state = self.slots.key[slots], self.latest[slots], np.zeros((len(slots), 2), np.int64), self.clock[:0], NOTHING
-        self.newest[slots], self.latest[slots] = -1, EVER
-        self.slots.drop(unit)
-        return state
+    def tidy(self) -> None:
+        """Drop rows that are in no window; row numbers change."""
+        self._compact()
 
     def keep(self, rows: pa.RecordBatch, index: npt.NDArray[np.int64] | None) -> int:
         """Append rows (those at the places `index`; None for all); returns the number of the first."""
@@ -124,10 +115,6 @@ class Memory(RowLists):
         if len(gone):
             self.newest[gone], self.latest[gone] = -1, EVER
             self.slots.forget(gone)
-
-    def tidy(self) -> None:
-        """Drop rows that are in no window; row numbers change."""
-        self._compact()
 
 
 @compiled
