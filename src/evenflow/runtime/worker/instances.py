@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
-from evenflow.state.paging.paged import Done, Paged
+from evenflow.state.paging.paged import Paged
 from evenflow.state.paging.pool import Pool
+from evenflow.state.paging.processing import Done
 from evenflow.state.paging.spill import sweep
 
 State = KeyedOperator | Paged

@@ -1,16 +1,14 @@
 """Keyed state within a memory budget: units on disk, their pending input, rotation (flux §6.1).
 
 A unit is in memory, and then all its rows have been processed; or it is on disk, and its rows wait. Units go to disk in
-groups, oldest in memory first. They come back, the first on disk first, when t_gap has passed since the last came back
+groups, oldest in memory first. They come back, the first on disk first: when t_gap has passed since the last came back
 and the rows that wait weigh much more than the state they wait for (`rotate`), or all of them at the end of a batch
-(`drain`): as many groups at a time as half of the budget holds, so that a unit is read and written about once a batch.
-
-Results are kept until they are given, so an error (a full disk) loses none: the next call gives them.
+(`drain`). As many groups come back at a time as half of the budget holds, so that a unit is read and written about once
+a batch.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,58 +19,44 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import FunctionError, SpillError
-from evenflow.state.paging.batch_ids import BatchIds
+from evenflow.errors import SpillError
 from evenflow.state.paging.disk_groups import Group
-from evenflow.state.paging.operator import Hosting, Keys, Operator, Origin, Units
-from evenflow.state.paging.pending import Piece, Rows, runs
+from evenflow.state.paging.operator import Hosting, Keys, Operator, Units
+from evenflow.state.paging.pending import Rows
 from evenflow.state.paging.pool import Pool
+from evenflow.state.paging.processing import Done, Processing
 from evenflow.state.paging.spill import unpack
 from evenflow.state.paging.swap import Swap, release
 
 WORTH = 4.0
 """Pending input worth a rotation, in bytes per byte of state."""
 PATIENCE_S = 5.0
-"""After so long a rotation is worth it for any input."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Results of some rows of one batch."""
-
-    tag: Any
-    """What the batch is called."""
-    places: npt.NDArray[np.int64]
-    """The rows, by their places in the batch."""
-    batch: pa.RecordBatch
-    origin: Origin | None
-    """For each result the place of the row it comes from; None if there is one for each of `places`, in that order, or
-    if the operator does not say."""
-    left: int
-    """Rows of the batch that still wait here."""
+"""Input that has waited for this long is worth a rotation, however little it is."""
 
 
 @dataclass(slots=True)
 class Spilled:
-    """A unit as it was on disk, with its pending input: what `extract` gives for such a unit, and `install` takes."""
+    """A unit that was on disk, with its pending input: `extract` gives it, `install` takes it."""
 
     parts: list[npt.NDArray[np.uint8]]
+    """Its state as it was in the file."""
     weight: int
+    """Bytes that the state takes in memory."""
     rows: list[tuple[Any, Rows]]
-    """In their order, each with the tag of the batch they are from."""
+    """Pending input in its order, each part with the name of the batch it is from."""
     aside: Any = None
-    """What the operator keeps aside."""
+    """What the operator keeps aside of the unit."""
 
     def state(self) -> Any:
-        """What was on disk."""
+        """The unit's state."""
         return unpack([part.data for part in self.parts])
 
 
 class Paged:
-    """One evaluation of one operator on one worker. No threads: all is done when a call returns.
+    """The state of one evaluation of one operator on one worker. No threads: all is done when a call returns.
 
-    `directory` is where a directory for files is made when one is needed. `t_gap` is in seconds of `clock`; without it,
-    it is the time it took to bring in what was brought in last, as in the paper.
+    Files go into a directory made below `directory` when one is needed. `t_gap` is in seconds of `clock`; by default it
+    is the time that the last rotation took, as in the paper.
     """
 
     def __init__(
@@ -89,16 +73,11 @@ class Paged:
         self._swap = Swap(self.operator, hosted.units, pool, directory, clock)
         self._parted = self._swap.parted
         self._memory, self._pending, self._groups = self._swap.memory, self._swap.pending, self._swap.groups
-        self._hosted, self._pool, self._clock, self._ordered = hosted, pool, clock, ordered
+        self._processing = Processing(self.operator, hosted, self._swap, pool, ordered)
+        self._pool, self._clock = pool, clock
         self._fixed_gap, self._gap, self._activated = t_gap, 0.0, 0.0
         self._looked = (0, 0.0)
-        """How many rows were pending when we last looked for groups worth it, and when that was."""
-        self._todo: deque[Rows | Piece] = deque()
-        """Work that is to be done before anything else."""
-        self._ready: list[Done] = []
-        self._tags = BatchIds()
-        self._apart = not (ordered or self.operator.adds)
-        """Whether batches must be processed one by one, since it cannot be told whose the results are."""
+        """When groups worth a rotation were last looked for: how many rows were pending then, and the time."""
 
     # -- what it holds
 
@@ -125,7 +104,7 @@ class Paged:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of them, in memory and on disk."""
+        """Bytes of these rows, in memory and on disk."""
         return self._pending.memory + self._pending.disk
 
     @property
@@ -150,22 +129,16 @@ class Paged:
     # -- rows
 
     def process(self, tag: Any, rows: pa.RecordBatch, units: Units, keys: Keys) -> list[Done]:
-        """Take a batch. Results that there are: those of units in memory, and any that an error kept back."""
+        """Take a batch; all results there are, which are those of units in memory and any that an error kept back."""
         self._swap.used = self._clock()
-        count = rows.num_rows
-        if not count:
-            out, origin = self._hosted.process(self.operator, rows, units, keys, self._ordered, placed=True)
-            self._ready.append(Done(tag, np.empty(0, np.int64), out, origin, 0))
-        else:
-            number = self._tags.number(tag, count)
-            self._todo.append(Rows(rows, units, keys, np.full(count, number), np.arange(count)))
+        self._processing.take(tag, rows, units, keys)
         return self._advance()
 
     def rotate(self, now: float) -> list[Done]:
-        """If t_gap has passed: bring in units on disk with enough input, the first on disk first, and process it."""
-        self._work()
+        """If t_gap has passed, bring in units that have enough pending input, the first on disk first; process it."""
+        self._processing.run()
         if not len(self._groups) or now - self._activated < (self._gap if self._fixed_gap is None else self._fixed_gap):
-            return self._given()
+            return self._processing.given()
         if not self._pending.rows:
             self._bring_what_fits()
         elif self._may_be_worth(now) and (groups := self._first(lambda units: self._is_worth(units, now))):
@@ -173,7 +146,7 @@ class Paged:
             self._bring(groups)
             self._activated = self._clock()
             self._gap = self._activated - start
-            self._work()
+            self._processing.run()
             release()
         return self._advance()
 
@@ -181,37 +154,37 @@ class Paged:
         """Process all that is pending."""
         for _ in self._drained():
             pass
-        return self._given()
+        return self._processing.given()
 
     def draining(self) -> Iterator[list[Done]]:
-        """Process all that is pending, and give the results of what was brought in for it step by step."""
+        """Process all that is pending, giving the results after each group of units that was brought in."""
         for _ in self._drained():
-            yield self._given()
+            yield self._processing.given()
 
     def _drained(self) -> Iterator[None]:
-        self._work()
+        self._processing.run()
         yield
         while self._pending.rows:
             self._bring(self._first(lambda units: True))
-            self._work()
+            self._processing.run()
             release()
             yield
 
     def settle(self, units: Iterable[int]) -> list[Done]:
-        """Process all that is pending of some units, and of those that are on disk beside them."""
-        self._work()
+        """Process all pending input of some units, and of the units in the same groups."""
+        self._processing.run()
         wanted = np.zeros(len(self.resident), np.bool_)
         wanted[list(units)] = True
         while groups := self._first(lambda some: bool(wanted[some].any())):
             self._bring(groups)
-            self._work()
-        return self._given()
+            self._processing.run()
+        return self._processing.given()
 
     # -- units that come and go
 
     def extract(self, unit: int) -> Any:
-        """Take a unit out: its state, or None; or, if it is on disk, all there is of it as a Spilled."""
-        self._work()
+        """Take a unit out: its state, None if it has none, or a Spilled if it is on disk."""
+        self._processing.run()
         if self.resident[unit]:
             state = self.operator.extract(unit)
             self._memory.gone(unit)
@@ -225,15 +198,15 @@ class Paged:
         return found
 
     def _keep_to_budget(self) -> None:
-        """After a unit has left: rows of others that were read in with its own go to disk again, if there is room."""
+        """After a unit has left: rows of other units that were read in with its own go back to disk."""
         self._swap.tell()
         if self._parted is not None and self._pool.over():
-            with suppress(SpillError):  # the unit is out, and whoever comes with rows is told
+            with suppress(SpillError):  # the unit is out; the next rows that come meet the same error
                 self._swap.make_room(0)
 
     def install(self, unit: int, state: Any) -> None:
         """Put in what `extract` gave, here or elsewhere. A spilled unit that does not fit goes to disk as it is."""
-        self._work()
+        self._processing.run()
         if isinstance(state, Spilled):
             if state.rows or self._pool.over(state.weight):
                 self._install_spilled(unit, state)
@@ -245,7 +218,7 @@ class Paged:
             self._swap.make_fit()
 
     def snapshot(self, unit: int) -> Any:
-        """A unit's state as `extract` gives it from memory, which stays here; nothing of the unit may be pending."""
+        """A unit's state, which stays here, as `extract` gives it from memory. It must have no pending input."""
         if self.resident[unit]:
             return self.operator.snapshot(unit)
         state = unpack(self._groups.read(unit))
@@ -253,7 +226,7 @@ class Paged:
 
     def close(self) -> None:
         """Let go of everything, and remove the files."""
-        self._todo.clear()
+        self._processing.clear()
         self._swap.close()
 
     def _install_spilled(self, unit: int, state: Spilled) -> None:
@@ -261,12 +234,10 @@ class Paged:
         if self._parted is not None:
             self._parted.install_aside(unit, state.aside)
             self._swap.make_fit()
-        for tag, rows in state.rows:
-            numbers = np.full(len(rows), self._tags.number(tag, len(rows)))
-            self._swap.wait(Rows(rows.batch, rows.units, rows.keys, numbers, rows.places))
+        self._processing.arrive(state.rows)
 
     def _take_rows(self, unit: int) -> list[tuple[Any, Rows]]:
-        """The pending rows of one unit, which are not pending here any more."""
+        """Take out the pending input of one unit."""
         taken: list[tuple[Any, Rows]] = []
         group = self._groups.holding(unit)
         if not self._pending.waiting[unit]:
@@ -275,10 +246,7 @@ class Paged:
             rows = piece.load()
             mine = rows.units == unit
             self._pending.add(rows.where(~mine), self._clock())
-            rows = rows.where(mine)
-            for start, stop in runs(rows.tags):
-                tag = self._tags.subtract(int(rows.tags[start]), stop - start)
-                taken.append((tag, rows.part(start, stop)))
+            taken += self._processing.leave(rows.where(mine))
         return taken
 
     # -- rotation
@@ -287,7 +255,7 @@ class Paged:
         return self._groups.first(self._pool.limit(self._swap) // 2, fit, self._clock())
 
     def _may_be_worth(self, now: float) -> bool:
-        """Whether to look: not for every few rows that come."""
+        """Whether to look for groups worth a rotation: not each time that a few rows have come."""
         rows, when = self._looked
         if self._pending.rows < 1.1 * rows and when <= now < when + PATIENCE_S / 10:
             return False
@@ -300,106 +268,16 @@ class Paged:
         return size >= WORTH * float(self._memory.weight[units].sum()) or waited >= PATIENCE_S
 
     def _bring(self, groups: list[Group]) -> None:
-        """Read in those units of the groups that have rows."""
-        self._todo += self._swap.bring([(group, self._groups.waiting(group).tolist()) for group in groups])
+        """Read in those units of some groups that have pending input."""
+        self._processing.go_on(self._swap.bring([(group, self._groups.waiting(group).tolist()) for group in groups]))
 
     def _bring_what_fits(self) -> None:
-        """Nothing waits: read back what fits without putting anything else on disk."""
+        """Nothing is pending: read back the groups that fit without putting anything else on disk."""
         for group in self._groups:
             if self._pool.over(group.weight + self._swap.batch):
                 return
             self._swap.bring([(group, list(group.units))])
 
-    # -- work
-
     def _advance(self) -> list[Done]:
-        self._work()
-        return self._given()
-
-    def _given(self) -> list[Done]:
-        given, self._ready = self._ready, []
-        return given
-
-    def _work(self) -> None:
-        """Do what is to be done: rows of units on disk wait there, others are processed."""
-        while self._todo:
-            first = self._todo[0]
-            rows = self._todo[0] = first.load() if isinstance(first, Piece) else first
-            here = self.resident[rows.units]
-            if not here.all():
-                self._todo[0] = rows.where(here)
-                self._swap.wait(rows.where(~here))
-                continue
-            piece, rest = self._cut(rows)
-            if len(rest):
-                self._todo[0] = rest
-            else:
-                self._todo.popleft()
-            if len(piece):
-                self._apply(piece)
-                self._swap.make_fit()
-
-    def _cut(self, rows: Rows) -> tuple[Rows, Rows]:
-        """Rows that can be processed without going far beyond the budget, those of one unit at least; and the others.
-
-        Growth is foretold from what rows and new units have added so far.
-        """
-        if self._apart and len(rows) and (others := np.flatnonzero(rows.tags != rows.tags[0])).size:
-            end = int(others[0])
-            piece, rest = self._cut(rows.part(0, end))
-            after = rows.part(end, len(rows))
-            return piece, _chain(rest, after) if len(rest) else after
-        whole = rows, rows.part(0, 0)
-        if self._pool.budget is None or not self._pool.over(_whole(self._memory.foretell(rows.units)[1].sum())):
-            return whole
-        self._swap.measure()
-        units, growth = self._memory.foretell(rows.units)
-        if not self._pool.over(_whole(growth.sum())):
-            return whole
-        little = self._swap.batch // 2
-        if self._memory.known and self._pool.over(little):
-            self._pool.ask(self._swap, little)
-            if self._pool.over(little):
-                self._swap.shelve(self._swap.batch)
-            if self._pool.over(little):
-                self._swap.evict(self._swap.batch, but=units)
-        room = self._pool.budget - self._pool.held
-        chosen = np.zeros(len(self.resident), np.bool_)
-        chosen[units[: max(1, int(np.searchsorted(np.cumsum(growth), room, side="right")))]] = True
-        mine = chosen[rows.units]
-        return rows.where(mine), rows.where(~mine)
-
-    def _apply(self, rows: Rows) -> None:
-        """Process rows of units in memory, all of one batch or such that results can be told apart."""
-        aside = self._swap.aside
-        out, origin = self._hosted.process(self.operator, rows.batch, rows.units, rows.keys, self._ordered, placed=True)
-        self._apart = self._apart and origin is None
-        if self._pool.budget is not None:
-            self._memory.note(rows.units)
-            if self._swap.aside < aside:  # that went on to the units: by how much they grew the rows do not tell
-                self._swap.measure()
-        parts = runs(rows.tags)
-        if len(parts) > 1 and origin is None and out.num_rows != len(rows):
-            raise FunctionError(
-                f"{type(self.operator).__name__}.process gave {out.num_rows} rows for {len(rows)} without the places "
-                "of the rows they come from, which it gave before: give them always, or never"
-            )
-        for start, stop in parts:
-            if origin is None:
-                batch, source = (out.slice(start, stop - start) if len(parts) > 1 else out), None
-            else:
-                begin, end = np.searchsorted(origin, [start, stop]).tolist()
-                batch, source = out.slice(begin, end - begin), rows.places[origin[begin:end]]
-            tag = self._tags.subtract(int(rows.tags[start]), stop - start)
-            self._ready.append(Done(tag, rows.places[start:stop], batch, source, self._tags.left(tag)))
-
-
-def _whole(growth: float) -> int:
-    return int(min(growth, 1 << 60))
-
-
-def _chain(first: Rows, second: Rows) -> Rows:
-    """Rows one after the other."""
-    batch = pa.concat_batches([first.batch, second.batch])
-    names = ("units", "keys", "tags", "places")
-    return Rows(batch, *(np.concatenate([getattr(each, name) for each in (first, second)]) for name in names))
+        self._processing.run()
+        return self._processing.given()

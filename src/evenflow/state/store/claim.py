@@ -67,9 +67,7 @@ def claim(store: Store, owner: str, now: Callable[[], float] = time.time) -> Cla
 def _refuse_if_held(store: Store, mine: dict[str, Any], now: Callable[[], float]) -> None:
     for holding in holders(store):
         there = holding.about
-        ours = all(
-            there.get(name) == mine[name] for name in ("owner", "host", "pid")
-        )  # a try of ours failed half-way
+        ours = all(there.get(name) == mine[name] for name in ("owner", "host", "pid"))  # a try of ours failed half-way
         if not holding.released and not ours and now() - float(there.get("beat", 0)) < VOID_S:
             raise taken("this checkpoint", there)
         return

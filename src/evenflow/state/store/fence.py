@@ -76,9 +76,7 @@ class View(Store):
     def delete(self, names: Iterable[str]) -> None:
         wanted = list(names)
         for folder in {name.rpartition("/")[0] for name in wanted if not _passes(name)}:
-            self.names(
-                f"{folder}/" if folder else ""
-            )  # all puts of a name, or an earlier one would show
+            self.names(f"{folder}/" if folder else "")  # all puts of a name, or an earlier one would show
         self._inner.delete([stored for name in wanted for stored in self._known.pop(name, [name])])
 
     def close(self) -> None:
