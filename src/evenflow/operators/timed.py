@@ -1,9 +1,9 @@
-"""Rows wait for their time, and operators see them in order.
+"""Holds rows back until their time, so that operators see them in order.
 
-`Timed` stands between a worker and an operator. Rows go into a waiting room, and nothing comes out. A *tick* is a row
-too, of one unit: it has no columns of the user's, and tells in column NOW what time it is. Then the unit's rows before
-that time go through the operator, in order; then it is told the time. A tick is sent, logged, moved and replayed as any
-row, so whatever holds for rows holds for time.
+`Timed` stands between a worker and an operator. Rows go into a waiting room, and have no results yet. A *tick* is a row
+of one unit, too: it has none of the user's columns, and its column NOW says what time it is. Then the unit's rows from
+before that time go through the operator, in order, and the operator is told the time. A tick is sent, logged, moved and
+replayed like any row.
 
     rows   ──┐         ┌── late: before the last tick ──► on_late
              ▼         │
@@ -11,8 +11,8 @@ row, so whatever holds for rows holds for time.
              ▲
     ticks  ──┘   END, no more rows come: all are due, then on_end.   FLUSH, the end of a batch: all are due
 
-After END rows stay where they are, and the operator has forgotten them: it may come again, whenever Spark evaluates the
-rest of a DataFrame, or all of it, once more, and what comes out is the same.
+After END the rows stay in the waiting room, and the operator forgets them: if Spark evaluates the rest of a DataFrame,
+or all of it, once more, END comes again and the results are the same.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from evenflow.operators.waiting_files import File
 from evenflow.operators.waiting_room import WaitingRoom
 
 NOW = pa.field("__evenflow_now", pa.int64())
-"""The column that makes a row a tick: the time in microseconds, END or FLUSH; null in rows of the user's."""
+"""The column that makes a row a tick: the time in microseconds, END or FLUSH; null in the user's rows."""
 END = FOREVER
-"""No more rows come, ever."""
+"""The tick after the last row of all."""
 FLUSH = FOREVER - 1
-"""No more rows come in this micro-batch, and none of them is to wait any longer."""
+"""The tick after the last row of a micro-batch: none of its rows is to wait any longer."""
 NEVER = np.iinfo(np.int64).min
-"""What time it is before the first tick."""
+"""The time before the first tick."""
 CLOCK_BYTES = 64
-"""What a unit takes that has had a tick, and nothing else."""
+"""Bytes of a unit that has had a tick and nothing else."""
 
 Longs = npt.NDArray[np.int64]
 
 
 class Timed(KeyedOperator):
-    """Gives the rows of each unit to `inner` in the order of some columns, when they are due.
+    """Gives the rows of each unit to `inner` when they are due, ordered by some columns.
 
-    `rows` has the columns that come here, but for NOW; `mine` are the places of those that `inner` reads, `order` of
-    those by which rows are ordered, the time first. `timed`: rows wait for a tick that tells their time; else for one
-    that ends their micro-batch. `schema` has the columns of the result.
+    `rows` has the columns that come here, without NOW; `mine` are the places of those that `inner` reads, `order` the
+    places of those by which rows are ordered, the time first. If `timed`, rows wait for a tick later than their time,
+    else for FLUSH. `schema` has the columns of the result.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class Timed(KeyedOperator):
     ) -> None:
         self.inner = inner
         self.order, self.timed = tuple(order), timed
-        self._rows = pa.schema([pa.field(field.name, field.type) for field in rows])  # any may be null: ticks have none
+        self._rows = pa.schema([pa.field(field.name, field.type) for field in rows])  # nullable: a tick has no values
         self._schema = schema
         self._mine = list(mine)
         self._room = WaitingRoom(units)
         self._clock = np.full(units, NEVER, np.int64)
-        """What time it is, for each unit."""
+        """By unit, the time of its last tick."""
         self._late = 0
         self._nothing = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
@@ -85,12 +85,15 @@ class Timed(KeyedOperator):
     # -- rows
 
     def whole(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows as they came, those of the user's without column NOW, ticks with nothing else: with all columns."""
+        """Rows with all columns: the user's come without column NOW, ticks come with nothing else."""
         count = rows.num_rows
         if rows.schema.names == [NOW.name]:
             columns = [*(pa.nulls(count, field.type) for field in self._rows), rows.column(0)]
         else:
-            if (rows.schema.names, rows.schema.types) != (self._rows.names, self._rows.types):  # of an earlier run
+            if (rows.schema.names, rows.schema.types) != (
+                self._rows.names,
+                self._rows.types,
+            ):  # an earlier run's
                 rows = self._fitting(rows)
             columns = [*rows.columns, pa.nulls(count, NOW.type)]
         return pa.RecordBatch.from_arrays(columns, names=[*self._rows.names, NOW.name])
@@ -108,14 +111,14 @@ class Timed(KeyedOperator):
         return pa.concat_batches(results) if results else self._nothing
 
     def _times(self, rows: pa.RecordBatch) -> Longs:
-        """For what each of the rows waits."""
+        """The time for which each row waits."""
         if not self.timed:
             return np.full(rows.num_rows, NEVER, np.int64)
         place = self.order[0]
         return microseconds(rows.column(place), rows.schema.names[place])
 
     def _tick(self, now: int, units: Units) -> Iterator[pa.RecordBatch]:
-        """It is so late for these units."""
+        """Process a tick of some units."""
         if now == END:
             yield from self._end(units)
             return
@@ -130,11 +133,11 @@ class Timed(KeyedOperator):
             yield from self._give(due, late)
         if now < FLUSH and overrides(self.inner, "on_time"):
             reached = self._clock[units]
-            for each in np.unique(reached).tolist():  # one, unless a unit was ahead
+            for each in np.unique(reached).tolist():  # one, unless the clock of a unit was ahead
                 yield from self._told(self.inner.on_time(each, units[reached == each]), "on_time")
 
     def _end(self, units: Units) -> Iterator[pa.RecordBatch]:
-        """No more rows come. The rows stay, and `inner` forgets them: if Spark asks again, it gets the same again."""
+        """Process END. The rows stay and `inner` forgets them, so that END can come again with the same results."""
         due = self._room.copy(units)
         if due is not None:
             yield from self._give(due, np.zeros(len(due), np.bool_))
@@ -143,7 +146,7 @@ class Timed(KeyedOperator):
             self.inner.extract(unit)
 
     def _give(self, due: Waiting, late: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
-        """Have rows processed in order; those that are late go another way."""
+        """Give rows to `inner` in order: late ones to `on_late`, the others to `process`."""
         order = arranged(due.rows, due.units, due.keys, self.order)
         if late.any():
             behind = due.pick(order[late[order]])
@@ -157,7 +160,7 @@ class Timed(KeyedOperator):
             yield from self._told(result[0] if isinstance(result, tuple) else result, "process")
 
     def _told(self, result: object, method: str) -> Iterator[pa.RecordBatch]:
-        """What the operator returned, in the columns that are declared."""
+        """What `inner` returned, with the declared columns."""
         if result is not None:
             yield conform(result, self._schema, f"{type(self.inner).__name__}.{method}")
 
@@ -167,7 +170,7 @@ class Timed(KeyedOperator):
         inner = self.inner.extract(unit)
         try:
             aside = self.extract_aside(unit)
-        except BaseException:  # the unit stays: whole
+        except BaseException:  # the unit stays, as a whole
             if inner is not None:
                 self.inner.install(unit, inner)
             raise
@@ -186,12 +189,12 @@ class Timed(KeyedOperator):
 
     @property
     def aside(self) -> int:
-        """Bytes of memory that rows take."""
+        """Bytes of memory that waiting rows take."""
         return self._room.nbytes
 
     @property
     def shelved(self) -> int:
-        """Bytes of disk that rows take."""
+        """Bytes of disk that waiting rows take."""
         return self._room.shelved
 
     @property
@@ -200,23 +203,23 @@ class Timed(KeyedOperator):
         return self._room.files
 
     def aside_sizes(self, units: Units) -> Longs:
-        """Bytes of the rows of each of the units, wherever they are."""
+        """Bytes of the waiting rows of each of the units, in memory and on disk."""
         return self._room.sizes(units)
 
     def shelve(self, amount: int, largest: int, file: Callable[[], File]) -> None:
-        """Put rows on disk, at least `amount` bytes if there are so many; in memory, batches are `largest` at most."""
+        """Put at least `amount` bytes of rows on disk, if there are so many; batches in memory: `largest` at most."""
         self._room.largest = min(self._room.largest, largest)
         self._room.shelve(amount, file)
 
     def extract_aside(self, unit: int) -> Any:
-        """Clock and rows of a unit."""
-        waiting = _bare(self._room.extract(unit))  # rows on disk may not be readable: then nothing has happened
+        """Take out the clock and the waiting rows of a unit."""
+        waiting = _bare(self._room.extract(unit))  # first: if rows on disk cannot be read nothing has changed
         clock = int(self._clock[unit])
         self._clock[unit] = NEVER
         return clock, waiting
 
     def snapshot_aside(self, unit: int) -> Any:
-        """The same, which stay."""
+        """The clock and the waiting rows of a unit, which stay."""
         return int(self._clock[unit]), _bare(self._room.look(unit))
 
     def install_aside(self, unit: int, aside: Any) -> None:
@@ -227,7 +230,7 @@ class Timed(KeyedOperator):
             self._room.add(Waiting(rows, np.full(len(keys), unit, np.int32), keys, self._times(rows)))
 
     def joined(self, aside: Any, inner: Any) -> Any:
-        """The state of a unit; None if there is nothing of it."""
+        """The state of a unit; None if it has none."""
         return None if inner is None and aside == (NEVER, None) else (*aside, inner)
 
     def parted(self, state: Any) -> tuple[Any, Any]:
@@ -235,7 +238,7 @@ class Timed(KeyedOperator):
         return state[:2], state[2]
 
     def _fitting(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows that have waited since an earlier run of the query, whose columns may have been others."""
+        """Rows that have waited since an earlier run of the query, which may have had other columns, with ours."""
         if rows.schema.equals(self._rows):
             return rows
         try:
@@ -248,7 +251,7 @@ class Timed(KeyedOperator):
 
     def sizes(self, units: Units) -> Longs:
         if not (overrides(self.inner, "sizes") or overrides(self.inner, "size")):
-            return self._room.sizes(units)  # the rest is not known; 0 means that it is to be weighed
+            return self._room.sizes(units)  # that of `inner` is not known; 0 means that the unit is to be weighed
         ticked = np.where(self._clock[units] == NEVER, 0, CLOCK_BYTES)
         return self._room.sizes(units) + np.asarray(self.inner.sizes(units), np.int64) + ticked
 
@@ -260,7 +263,7 @@ class Timed(KeyedOperator):
 
 
 def _runs(column: pa.Array) -> Iterator[tuple[int, int, int | None]]:
-    """Where rows alike begin and end: rows of the user's, or ticks of one time."""
+    """Start, end and time of each series of ticks with the same time; rows of the user's have None."""
     if column.null_count == len(column):
         if len(column):
             yield 0, len(column), None
@@ -273,5 +276,5 @@ def _runs(column: pa.Array) -> Iterator[tuple[int, int, int | None]]:
 
 
 def _bare(waiting: Waiting | None) -> tuple[pa.RecordBatch, Keys] | None:
-    """What of a unit's rows cannot be found out again."""
+    """Rows and keys: units and times follow from these."""
     return None if waiting is None else (waiting.rows, waiting.keys)

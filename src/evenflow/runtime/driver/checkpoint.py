@@ -1,7 +1,7 @@
-"""The driver's side of the store: notes tasks and batches that are through, and reads what was noted before.
+"""The driver's side of the checkpoint: puts manifests of attempts and batches, and reads those of earlier runs.
 
-A thread of its own reads, puts manifests, in the order they were asked for, and then deletes what they make
-superfluous; the controller never waits for a disk.
+All of it happens on a thread of its own, in the order in which it was asked for, so that the controller never waits for
+a disk. After a manifest is put, blobs that no manifest needs any more are deleted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from evenflow.state.store.retry import RetryingStore, retry
 from evenflow.state.store.sealed import placed
 
 KEPT = 2
-"""Manifests of epochs that stay: the newest, and the one before."""
+"""Manifests of epochs that are kept: the newest, and the one before."""
 CLOSE_S = 30.0
 BRING_BACK = (
     "Bring back what is missing from a copy, under the name that is told here: without what follows a ~ in the copy's, "
@@ -42,75 +42,74 @@ BRING_BACK = (
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An operator whose state is stored: what must be the same for it to go on."""
+    """An operator whose state is stored. It can go on with stored state only if all of this is the same."""
 
     operator: str
     units: int
     named: bool = True
-    """Whether the user has named it: then another name is another operator."""
+    """Whether the user has given it a name."""
 
 
 class Unpassing(str):
-    """Why something could not be saved, and cannot be if it is tried again."""
+    """Why something could not be saved; another try would fail, too."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The operators of a query, each with the batch in which it came."""
+    """The operators of a query, each with the batch in which it was added."""
 
     operators: Mapping[str, int]
 
 
 class CheckpointThread(BackgroundThread):
-    """Owns the store, its claim and a thread."""
+    """The thread; owns the store and the claim on it."""
 
     lost = ""
-    """Who has taken the checkpoint over, once it is not ours any more: then nothing is read or put."""
+    """Once another cluster has taken the checkpoint over: which one. Then nothing is read or put."""
 
     def __init__(self, where: str, owner: str, key: bytes = b"") -> None:
         super().__init__("checkpoint", self._run, lambda _error: None)
-        own = where.startswith(DATABASES)  # that has patience of its own
+        own = where.startswith(DATABASES)  # which retries by itself
         place = placed(where, key)
         self._store: Store = open_store(place) if own else retry(lambda: open_store(place))
         self.on_lost: Callable[[str], None] = lambda why: None
-        """Called, on the checkpoint thread's thread, when the checkpoint is found to be somebody else's."""
+        """Called on this thread when another cluster turns out to have taken the checkpoint over."""
         try:
-            left = retry(lambda: [name for name, _ in self._store.names(MOVES)])  # before the claim: of nobody later
+            left = retry(lambda: [name for name, _ in self._store.names(MOVES)])  # before the claim: leftovers
             patient = RetryingStore(self._store)
             self._claim = retry(lambda: claim(patient, owner))
         except BaseException:
             self._store.close()
             raise
         self._store = self._claim.store
-        with suppress(StoreError, OSError):  # movements of a cluster that was killed: they do no harm
+        with suppress(StoreError, OSError):  # leftovers do no harm
             self._store.delete(left)
         self._patient: Store = self._store
         self._kept: dict[str, Kept] = {}
         self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._stale: dict[str, set[str]] = {}
-        """By prefix, snapshots that are to be deleted once no manifest that stays needs them."""
+        """By prefix, snapshots to be deleted once no manifest that is kept needs them."""
         self._due = time.monotonic() + BEAT_S
         self.begin()
 
     def add(self, region: str, kept: Kept) -> None:
-        """Note what a region's state is of."""
+        """Note which operator's state a region has."""
         self._kept[region] = kept
 
     def keeps(self, region: str) -> Kept | None:
-        """What a region's state is of, if it is stored."""
+        """The operator of a region whose state is stored; None if it is not."""
         return self._kept.get(region)
 
     def look(self, region: str, query: str, epoch: int, new: bool, done: Callable[[Saved | str], None]) -> None:
-        """Have it looked up what the store has of a query: `done` is called with that there."""
+        """Read what the store has of a query; `done` is called with that on this thread."""
         self._orders.put(lambda: done(self.saved(region, query, epoch, new)))
 
     def saved(self, region: str, query: str, epoch: int = 0, new: bool = True) -> Saved | str:
-        """What the store has of an operator of a query that is at this batch; if that cannot be used, why.
+        """What the store has of an operator of a query that is at batch `epoch`; a text says why it cannot be used.
 
-        Of a `new` query, which has had no rows before, and of an operator that is new in its query, it is noted then
-        that there is nothing to miss.
+        For a `new` query, which has had no rows before, and for an operator new in its query, a first state is put.
         """
         if self.lost:
             return self.lost
@@ -141,11 +140,11 @@ class CheckpointThread(BackgroundThread):
         except StoreInUse as failure:
             self._lose(failure)
             return self.lost
-        except Exception as error:  # whatever it is, the task that asks is told, and this thread goes on
+        except Exception as error:  # the task that asks is told; this thread goes on
             return f"{error}" if isinstance(error, StoreError | OSError) else f"{type(error).__name__}: {error}"
 
     def _fresh(self, region: str, query: str, epoch: int, new: bool) -> Saved | str:
-        """Nothing is there of an operator: begin with that, or say why it cannot be."""
+        """Put the first state of an operator that has none; a text says why it ought to have some."""
         known = operators(self._patient, query)
         since = (known or {}).get(region)
         if not new and since != epoch:
@@ -186,17 +185,17 @@ class CheckpointThread(BackgroundThread):
         return Saved(base, wholes, begun)
 
     def save(self, order: Save, done: Callable[[Save, str], None]) -> None:
-        """Have something made durable; `done` is called, on the checkpoint thread's thread, with the error or nothing.
+        """Put something; `done` is called on this thread, with the error or an empty text.
 
-        An error that is not the store's, so that it will not pass, is an `Unpassing`.
+        An error that another try would not avoid is an `Unpassing`.
         """
         self._orders.put(lambda: done(order, self._tried(order)))
 
     def close(self) -> None:
-        """Finish what was asked for, and give the store back."""
+        """Finish what was asked for, release the claim and close the store."""
         self.end(CLOSE_S, "the store hangs")
         try:
-            with suppress(StoreError, OSError):  # whoever comes next has to wait until the claim is void
+            with suppress(StoreError, OSError):  # then the next cluster has to wait until the claim is void
                 retry(self._claim.release)
         finally:
             self._store.close()
@@ -209,7 +208,7 @@ class CheckpointThread(BackgroundThread):
             order()
 
     def _next(self) -> Callable[[], None] | None:
-        """What to do next, None at the end. However much there is to do, a claim must be renewed or becomes void."""
+        """What to do next; None at the end. The claim is renewed in time, however much else there is to do."""
         left = self._due - time.monotonic()
         with suppress(queue.Empty):
             if left > 0:
@@ -218,7 +217,7 @@ class CheckpointThread(BackgroundThread):
         return self._beat
 
     def _tried(self, order: Save) -> str:
-        """Put what is to be made durable; why that failed, or nothing."""
+        """Put something, with retries; why that failed, or an empty text."""
         try:
             retry(lambda: self._put(order), time.sleep)
         except StoreInUse as failure:
@@ -226,12 +225,12 @@ class CheckpointThread(BackgroundThread):
             return f"{failure}"
         except (StoreError, OSError) as failure:
             return f"{failure}"
-        except BaseException as failure:  # a damaged manifest, no memory: whoever waits is told, and at once
+        except BaseException as failure:  # a damaged manifest, no memory: no retry helps
             return Unpassing(described(failure))
         return ""
 
     def _beat(self) -> None:
-        """Renew the claim; a store that does not answer now is asked again, and whoever needs it will notice."""
+        """Renew the claim; if the store does not answer, the next renewal may succeed."""
         try:
             self._claim.beat()
         except StoreInUse as failure:
@@ -240,7 +239,7 @@ class CheckpointThread(BackgroundThread):
             return
 
     def _lose(self, failure: StoreInUse) -> None:
-        """The checkpoint has become somebody else's."""
+        """Note that another cluster has taken the checkpoint over."""
         if not self.lost:
             self.lost = f"{failure}"
             self.on_lost(self.lost)
@@ -264,7 +263,7 @@ class CheckpointThread(BackgroundThread):
                 self._put_epoch(Manifest(*about, *base.key, partitions, names, base.logs), order.stale)
 
     def _put_epoch(self, manifest: Manifest, stale: tuple[str, ...]) -> None:
-        """Put it, and delete what neither it nor one that stays needs."""
+        """Put the manifest of an epoch, and delete what neither it nor the one before needs."""
         prefix = manifest.prefix
         known = [epoch for epoch in epochs(self._store, prefix) if epoch != manifest.epoch]
         needed = set(manifest.blobs())
@@ -275,19 +274,19 @@ class CheckpointThread(BackgroundThread):
         self._clean(manifest, [epoch_name(prefix, epoch) for epoch in known[KEPT - 1 :]], needed, stale)
 
     def _previous(self, prefix: str, known: list[int]) -> Manifest | None:
-        """The manifest that stays beside the newest; if it is gone or damaged, nothing can be done about it here."""
+        """The newest manifest so far, which is kept beside the next; None if there is none, or it is damaged."""
         with suppress(BlobMissing, CorruptState):
             return read_manifest(self._store, epoch_name(prefix, known[0])) if known else None
         return None
 
     def _clean(self, manifest: Manifest, gone: list[str], needed: set[str], stale: tuple[str, ...]) -> None:
-        """Delete `gone`, and all else that is not `needed` any more."""
+        """Delete `gone`, and all else of the query that is not `needed` any more."""
         prefix = manifest.prefix
         waiting = self._stale.setdefault(prefix, set())
         waiting.update(stale)
         gone += waiting - needed
         waiting &= needed
-        epoch = manifest.epoch  # of snapshots, those go that nobody may report any more
+        epoch = manifest.epoch  # older snapshots than LATE cannot be reported any more
         for kind, before in (("log", epoch + 1), ("whole", epoch + 1), ("begun", epoch), ("units", epoch - LATE)):
             for name, _ in self._store.names(f"{prefix}{kind}/"):
                 parsed = parse(name)
@@ -297,6 +296,7 @@ class CheckpointThread(BackgroundThread):
 
 
 def _mismatch(manifest: Manifest, kept: Kept) -> str:
+    """Why an operator cannot go on with the state of a manifest; empty if it can."""
     if manifest.operator != kept.operator:
         return f"is of {manifest.operator}, and this is {kept.operator}: give keyed another name, or that operator"
     if manifest.units != kept.units:

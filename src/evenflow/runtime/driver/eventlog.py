@@ -1,4 +1,4 @@
-"""The event log: one JSON object a line, in a file if the user names one, and the latest of them in memory."""
+"""The event log: one JSON object a line, in a file if the user names one; the latest entries are kept in memory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from typing import Any, TextIO
 from evenflow.control.events import Record
 
 KEPT = 10_000
-
-
+"""Entries in memory, at most."""
 MOST, PER_S = 100, 60.0
-"""Refusals that are written down, at most, in so many seconds."""
+"""Refusals that are logged, at most, in so many seconds."""
 
 
 class Quota:
-    """Strangers decide how often they knock, not how long our log is: of more than MOST in PER_S only the number."""
+    """Bounds how many refusals are logged: strangers must not fill the log. Of those beyond it only the number is."""
 
     def __init__(self, most: int = MOST, per_s: float = PER_S) -> None:
         self._most, self._per_s = most, per_s
@@ -27,12 +26,12 @@ class Quota:
         self._count = 0
 
     def admits(self) -> bool:
-        """Whether one more is written down."""
+        """Count one; whether it is to be logged."""
         self._count += 1
         return self._count <= self._most
 
     def left_out(self, now: float, closing: bool = False) -> int:
-        """Once its time is over, how many were not written down; counting begins anew."""
+        """At the end of a period, how many were not logged; counting begins anew."""
         if now - self._since < self._per_s and not closing:
             return 0
         left, self._count, self._since = max(0, self._count - self._most), 0, now
@@ -67,6 +66,6 @@ class EventLog:
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
-            with suppress(OSError):  # what could not be written is tried once more
+            with suppress(OSError):  # what could not be written before fails again
                 self._file.close()
             self._file = None

@@ -1,4 +1,4 @@
-"""The streaming queries that feed a cluster, as Spark knows them."""
+"""What Spark says of the streaming queries that feed a cluster."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 KEPT = 100
-"""Runs that are remembered."""
+"""Runs that are remembered, at most."""
 
 
 class Queries:
-    """Tells whether a query was stopped, which is no failure; by its runs, since it may be started again."""
+    """Tells whether a run of a query was stopped by the user, which is no failure."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._runs: dict[str, Any] = {}
 
     def meet(self, query: str, run: str) -> None:
-        """A task of a query is here: after its end Spark does not give out the query any more."""
+        """Remember the run of a query that has a task here: once it has ended Spark does not return the query."""
         if run and run not in self._runs:
-            with suppress(Exception):  # Spark's failures come in many classes; what is not known was not stopped
+            with suppress(Exception):  # Spark's failures come in many classes; a run not known counts as not stopped
                 self._runs[run] = self._spark.streams.get(query)
                 for old in list(self._runs)[:-KEPT]:
                     del self._runs[old]
 
     def stopped(self, run: str) -> bool:
-        """Whether somebody has stopped this run of a query."""
+        """Whether a run of a query was stopped by the user."""
         stream = self._runs.get(run)
-        with suppress(Exception):  # the session is stopped, too
+        with suppress(Exception):  # the session has been stopped, too
             return stream is not None and not stream.isActive and stream.exception() is None
         return False
 
     def untouched(self, query: str, epoch: int) -> bool:
-        """Whether no batch of a query before this one had any rows; batch 0 often has none, and no tasks."""
+        """Whether no batch of a query before this one had rows. Batch 0 often has none, and no tasks."""
         stream = self._spark.streams.get(query)
         rows = {progress["batchId"]: progress["numInputRows"] for progress in stream.recentProgress} if stream else {}
         return all(rows.get(earlier) == 0 for earlier in range(epoch))

@@ -1,7 +1,7 @@
-"""What Spark knows of the stage that a feeder is a task of: how much of its RDD it computes, and who keeps the result.
+"""What Spark knows of a feeder's stage: how much of its RDD it computes, and which RDD persists the result.
 
-The scheduler on the driver has each stage from before its first task until its job is over, so what is read here is
-never behind, as the status store may be. One stage is read once, in a few calls over py4j and one text.
+It is read from the scheduler, which has a stage from before its first task until its job is over; the status store may
+be behind. A stage is read once, with a few calls over py4j and one text.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from evenflow.control.events import StageFacts
 from evenflow.errors import first_line
 
 KEPT = 1000
-"""Stages that are remembered, each with one operator."""
+"""Pairs of stage and operator that are remembered, at most."""
 TRIES = 5
-"""The scheduler's table is read while it changes: a stage may be missed once."""
+"""The scheduler changes its table while it is read, so that a stage may be missed once."""
 PAUSE_S = 0.02
 SCOPE = "MapInArrow"
-"""The node of Spark's plan that an operator is."""
+"""The node of Spark's plan in which an operator runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class RDD:
-    """One step of what a stage computes."""
+    """An RDD that a stage computes."""
 
     id: int
     partitions: int
     parents: tuple[int, ...]
     persisted: bool
     node: str = ""
-    """The node of Spark's plan that it comes from; empty if that is no `mapInArrow`."""
+    """The node of Spark's plan that it comes from; empty if that is not a `mapInArrow`."""
 
 
 class Stages:
-    """The stages of a session, as its scheduler has them."""
+    """Reads the stages of a session from its scheduler."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
         self._known: dict[tuple[str, str], StageFacts] = {}
 
     def facts(self, stage: str, mark: str, execution: str) -> StageFacts | str:
-        """What there is to know of a stage in which an operator runs, or why that cannot be known.
+        """The facts of a stage in which an operator runs; a text that says why if they cannot be read.
 
-        `mark` is found in the code of the operator, and nowhere else.
+        `mark` identifies the operator: only its code contains it.
         """
         known = self._known.get((stage, mark))
         if known is None:
             try:
                 known = self._read(int(stage), mark, execution)
-            except Exception as error:  # whatever py4j and Spark raise: nothing is to be guessed then
+            except Exception as error:  # py4j and Spark raise many classes; nothing is guessed then
                 return f"Spark does not tell what stage {stage} computes: {first_line(error)}"
             if known is None:
                 return f"stage {stage} is given up: Spark has no job any more that it belongs to"
@@ -65,11 +65,11 @@ class Stages:
         return known
 
     def unpersisted(self, rdds: Iterable[int]) -> frozenset[int]:
-        """Those of some RDDs that are not persisted any more; none if Spark does not say."""
+        """Which of some RDDs are no longer persisted; none if Spark does not say."""
         try:
             kept = self._context._jsc.sc().persistentRdds()
             return frozenset(rdd for rdd in rdds if not kept.contains(rdd))
-        except Exception:  # the session is being stopped: all state goes soon
+        except Exception:  # the session is being stopped, and all state with it
             return frozenset()
 
     def _read(self, stage: int, mark: str, execution: str) -> StageFacts | None:
@@ -96,14 +96,14 @@ class Stages:
         )
 
     def warm_up(self) -> None:
-        """Have Spark load what it needs to answer, which takes it a second the first time."""
+        """Have Spark load the classes that it needs to answer: the first time that takes a second."""
         self._told(self._scheduler.SparkListenerLogStart(""))
 
     def _told(self, event: Any) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(self._protocol.sparkEventToJsonString(event))
         return told
 
-    @cached_property  # each name on the way to it is a call
+    @cached_property  # cached: each name on the path is a call over py4j
     def _scheduler(self) -> Any:
         jvm: Any = self._context._jvm
         return jvm.org.apache.spark.scheduler
@@ -140,7 +140,7 @@ def _rdd(told: Mapping[str, Any]) -> RDD:
 
 
 def operators_in(rdds: Mapping[int, RDD]) -> list[int]:
-    """The RDDs that apply operators: of all that come from one node of the plan, the first; what follows packs rows."""
+    """The RDDs that apply operators: the first one of each node of the plan; those after it pack rows."""
     return [
         rdd.id
         for rdd in rdds.values()
@@ -149,7 +149,7 @@ def operators_in(rdds: Mapping[int, RDD]) -> list[int]:
 
 
 def keeper_of(rdds: Mapping[int, RDD], operators: list[int]) -> int | None:
-    """The persisted RDD into which the rows of an operator go, the first on their way; None if there is none."""
+    """The first persisted RDD that the rows of an operator reach; None if there is none."""
     after: dict[int, list[int]] = {}
     for rdd in rdds.values():
         for parent in rdd.parents:
@@ -164,9 +164,9 @@ def keeper_of(rdds: Mapping[int, RDD], operators: list[int]) -> int | None:
 
 
 def _object(top: Any, rdds: Mapping[int, RDD], start: int, target: int) -> Any:
-    """The RDD itself, found from the last one of its stage."""
+    """Spark's own object for RDD `target`, found from that of `start`, the last RDD of the stage."""
     ways: dict[int, tuple[int, int]] = {}
-    """By RDD, the one after it and its place among that one's parents."""
+    """By RDD, the one that follows it and its place among that one's parents."""
     front = [start]
     while front and target not in ways and target != start:
         reached = [(rdd, place, parent) for rdd in front for place, parent in enumerate(rdds[rdd].parents)]
@@ -185,7 +185,7 @@ def _object(top: Any, rdds: Mapping[int, RDD], start: int, target: int) -> Any:
 
 
 def _code(rdd: Any) -> bytes:
-    """The pickled function that an RDD applies to its partitions: two closures of Spark's have it."""
+    """The pickled function that an RDD applies to its partitions: it lies within two closures of Spark's."""
     closure = _field(_field(rdd, "f"), "arg$1")
     made_by = _field(closure, "arg$1")
     chained = next(field for field in made_by.getClass().getDeclaredFields() if field.getName().endswith("chainedFunc"))

@@ -29,12 +29,7 @@ class Put:
     name: str
     parts: Sequence[Part]
     about: Any
-    """What whoever asked for it wants to hear when it is done."""
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return sum(memoryview(part).nbytes for part in self.parts)
+    """Given back with the outcome."""
 
 
 @dataclass(frozen=True, slots=True)

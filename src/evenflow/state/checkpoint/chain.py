@@ -1,11 +1,11 @@
-"""Where a query stands, by the manifests it has in a store, and which of them are missing.
+"""How far a query has come, by its manifests in a store, and which of them are missing.
 
-A batch leaves three of them, one after the other: an attempt at it has begun, an attempt is whole, and what the state
-at its end is made of. The first of the next batch names the last of the one before. So of what was there once nothing
-can be gone without being missed, short of all that the newest batch has left.
+A batch leaves three kinds of manifests, one after the other: an attempt has begun, an attempt is whole, and what the
+state at its end consists of. The first of the next batch names the last of the one before. So no manifest can vanish
+unnoticed, unless all that the newest batch has left vanishes with it.
 
-Which operators a query has is noted as well, in `evenflow.queries/<query>`, with the batch in which each came: what
-that does not list was never here, and what it lists and is not to be found is lost.
+The operators of a query are listed in `evenflow.queries/<query>`, each with the batch in which it was added: an
+operator that is not listed never had state here, and one that is listed without any state has lost it.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from evenflow.state.store.base import OWN, Store, part, unpart
 from evenflow.state.store.blob_names import begun_name, epoch_name, parse, prefix_of, whole_name
 
 QUERIES = f"{OWN}queries/"
-"""What the names of the lists of operators begin with; no region is called so."""
+"""Prefix of the names of the lists of operators; no region has this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """Where a query stands."""
+    """The newest manifests of a query."""
 
     manifest: Manifest | None
-    """Of the newest epoch that has a readable one."""
+    """The `epoch` manifest of the newest epoch that has a readable one."""
     wholes: tuple[Manifest, ...]
-    """Whole attempts at later epochs, by epoch and attempt."""
+    """`whole` manifests of later epochs, by epoch and attempt."""
     begun: Manifest | None
-    """The attempt that began last."""
+    """The newest `begun` manifest."""
     damaged: tuple[CorruptState, ...]
-    """Why manifests were passed over: who goes on nevertheless goes back in time."""
+    """Why manifests could not be read: to go on without them would be to go back in time."""
     missing: tuple[tuple[str, str], ...]
-    """Blobs that are needed and not there, each with who needs it."""
+    """Names of blobs that are needed and missing, each with the reason why it is needed."""
 
 
 def latest(store: Store, prefix: str) -> Latest:
-    """The newest manifest of an epoch, and what was noted after it."""
+    """Read the newest manifest of an epoch, and those put after it."""
     names = {name: parse(name) for name, _ in store.names(prefix)}
     damaged: list[CorruptState] = []
 
     def read(name: str) -> Manifest | None:
         try:
             return read_manifest(store, name)
-        except BlobMissing:  # deleted while we look
+        except BlobMissing:  # deleted meanwhile
             return None
         except CorruptState as error:
             damaged.append(error)
@@ -73,9 +73,9 @@ def _missing(
     wholes: tuple[Manifest, ...],
     begun: Manifest | None,
 ) -> Iterator[tuple[str, str]]:
-    """What is not there, of what the manifests that are there name, and who needs it."""
+    """Names of blobs that these manifests need and that are missing, each with the reason."""
     if found is None and not wholes and (begun is None or begun.epoch < 0):
-        return  # nothing was there yet
+        return  # the query has no state yet
     if begun is None:
         key = found.key if found is not None else wholes[-1].key
         yield begun_name(prefix, *key), "it is missing; every attempt leaves it, and the last stays"
@@ -91,7 +91,7 @@ def _missing(
 
 
 def missing(store: Store, prefix: str, region: str, query: str) -> Iterator[tuple[str, str]]:
-    """All that a query lacks, and who needs it; also what it could go on without."""
+    """Names of all blobs that a query lacks, each with the reason; also of those it could go on without."""
     found = latest(store, prefix)
     yield from found.missing
     newest = found.manifest
@@ -99,13 +99,13 @@ def missing(store: Store, prefix: str, region: str, query: str) -> Iterator[tupl
         before = epoch_name(prefix, newest.before[0])
         if not any(name == before for name, _ in store.names(before)):
             yield before, f"it is missing; {newest.name} follows it"
-    with suppress(CorruptState):  # `vanished` tells
+    with suppress(CorruptState):  # `vanished` reports it
         if newest is not None and region not in (operators(store, query) or {}):
             yield record_name(query), f"it is missing, or does not list {region}, of which there is state"
 
 
 def unfinished(found: Latest, epoch: int) -> str:
-    """If an attempt at a batch before `epoch` has begun of which no more is known: the note that is not there."""
+    """The name of the missing `whole` manifest if an attempt before `epoch` has begun, and has no further manifests."""
     begun = found.begun
     settled = found.manifest.epoch if found.manifest is not None else -1
     if begun is None or not settled < begun.epoch < epoch or any(each.epoch == begun.epoch for each in found.wholes):
@@ -114,7 +114,7 @@ def unfinished(found: Latest, epoch: int) -> str:
 
 
 def operators(store: Store, query: str) -> dict[str, int] | None:
-    """The operators that a query has in this store, each with the batch in which it came; None if it has none."""
+    """The operators of a query, each with the batch in which it was added; None if there is no list of them."""
     name = record_name(query)
     try:
         told = unsealed(bytes(store.get(name)), name)
@@ -124,7 +124,7 @@ def operators(store: Store, query: str) -> dict[str, int] | None:
 
 
 def note_operators(store: Store, query: str, known: Mapping[str, int]) -> None:
-    """Note which operators a query has, each with the batch in which it came."""
+    """Put the list of a query's operators, each with the batch in which it was added."""
     store.put(record_name(query), [sealed({"query": query, "operators": dict(known)})])
 
 
@@ -134,9 +134,9 @@ def record_name(query: str) -> str:
 
 
 def vanished(store: Store, name: str, there: set[str]) -> Iterator[tuple[str, str]]:
-    """What is wrong with a list of operators: it is damaged, or there is nothing of one that it has.
+    """Faults of a list of operators: it is damaged, or an operator that it lists has no blobs.
 
-    `there` are the prefixes of those of which there is something.
+    `there` has the prefixes of all operators and queries that have blobs.
     """
     query = unpart(name.removeprefix(QUERIES))
     try:

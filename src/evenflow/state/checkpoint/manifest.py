@@ -1,8 +1,8 @@
-"""Manifests: which blobs make up an attempt at an epoch, or the state at the end of one.
+"""Manifests: which blobs make up an attempt at an epoch (batch), or the state at the end of one.
 
-`begun`, `whole` and `epoch` (`evenflow.state.store.blob_names`) each name the one they follow: `begun` and `whole` the
-state that their attempt started from, `epoch` the manifest that was put before it. `chain` follows them, so that what
-is missing is missed. Drivers put all three, with the claim they are put under (`evenflow.state.store.fence`).
+There are three kinds (`state.store.blob_names`), and each names what it follows: `begun` and `whole` the state that
+their attempt started from, `epoch` the manifest put before it. `chain` follows these, so that it notices what is
+missing. Drivers put all three, under their claim (`state.store.fence`).
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from evenflow.state.store.layout import FORMAT
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What is durable: of one attempt (`whole/E.A`: no snapshots, one log), or of all up to an epoch (`epoch/E`).
+    """What is durable of one attempt (`whole/E.A`: no snapshots, one log), or up to the end of an epoch (`epoch/E`).
 
-    In `begun/E.A` it only names an attempt.
+    One of kind `begun/E.A` only says that an attempt has begun.
     """
 
     region: str
     query: str
     operator: str
-    """Tells whether the state is that of the operator which is to go on with it."""
+    """Identifies the operator: another one must not go on with its state."""
     units: int
-    """How many there are."""
+    """How many units the operator has."""
     epoch: int
     attempt: int
     partitions: tuple[int, ...]
-    """Of the input, that had rows and are through."""
+    """Partitions of the input that had rows, all of them durable."""
     snapshots: tuple[str, ...] = ()
-    """Names of blobs; of a unit that is in several, the one of the latest epoch counts."""
+    """Names of blobs of unit snapshots; if a unit is in several, that of the latest epoch counts."""
     logs: tuple[BatchLog, ...] = ()
     """Ascending by epoch."""
     kind: str = "epoch"
-    """Or whole, or begun."""
+    """"epoch", "whole" or "begun"."""
     expected: int = 0
-    """Of a whole attempt: how many partitions there were, with rows or without."""
+    """Of a whole attempt: how many partitions there are, with rows or without."""
     before: Key | None = None
-    """Epoch and attempt of what it follows; None: it is the first."""
+    """Epoch and attempt of what it follows; None if it is the first."""
     run: str = ""
-    """Which start of the query the attempt was made by."""
+    """The start of the query that the attempt belongs to."""
     format: int = FORMAT
     written: float = field(default=0.0, compare=False)
     """Seconds since 1970; `put_manifest` fills it in."""
 
     @property
     def key(self) -> Key:
-        """Which state, or which attempt, it is about."""
+        """The epoch and the attempt."""
         return self.epoch, self.attempt
 
     @property
@@ -73,11 +73,11 @@ class Manifest:
 
     @property
     def prefix(self) -> str:
-        """What the names of all its blobs begin with."""
+        """The prefix of the names of all its blobs."""
         return prefix_of(self.region, self.query)
 
     def blobs(self) -> Iterator[str]:
-        """All blobs it needs."""
+        """The names of all blobs that it needs."""
         yield from self.snapshots
         for log in self.logs:
             for names in segment_names(log, self.prefix):
@@ -85,13 +85,13 @@ class Manifest:
 
 
 def put_manifest(store: Store, manifest: Manifest) -> str:
-    """Write it; gives the name of the blob."""
+    """Put a manifest; the name of its blob."""
     store.put(manifest.name, [encode(replace(manifest, written=time.time()))])
     return manifest.name
 
 
 def read_manifest(store: Store, name: str) -> Manifest:
-    """The manifest in a blob; `CorruptState` if it is another's."""
+    """Read a manifest; `CorruptState` if it is damaged, or belongs under another name."""
     found = decode(bytes(store.get(name)), name)
     if found.name != name:
         raise corrupt(name, 0, f"it holds what belongs in {found.name}")
@@ -99,7 +99,7 @@ def read_manifest(store: Store, name: str) -> Manifest:
 
 
 def epochs(store: Store, prefix: str) -> list[int]:
-    """The epochs that have a manifest, newest first."""
+    """The epochs that have an `epoch` manifest, newest first."""
     parsed = (parse(name) for name, _ in store.names(f"{prefix}epoch/"))
     return sorted((name.epoch for name in parsed if name is not None), reverse=True)
 
@@ -126,7 +126,7 @@ def decode(content: bytes, name: str = "") -> Manifest:
 
 
 def sealed(fields: Any) -> bytes:
-    """JSON with a checksum of itself; in one way only, so that equal values are equal bytes."""
+    """JSON with a checksum; equal values always become equal bytes."""
     body = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     checksum = xxhash.xxh3_64_hexdigest(body.encode())
     return f'{{"checksum":"{checksum}","manifest":{body}}}\n'.encode()

@@ -1,9 +1,9 @@
-"""The rows of one epoch again, from the segments of all workers, each unit's in the order in which they were applied.
+"""Reads the rows of one epoch back from the segments of all workers, each unit's in the order they were applied in.
 
-A unit that does not move has all its rows in the log of one worker. A unit that moved has them in several: first those
-of the worker that had it when the epoch began (tenure 0), then those of the worker it went to by movement M (tenure M),
-and so on; movements are numbered in the order in which they happen. So rows go by tenure: those of tenure 0 as they are
-read, the others held back until the logs are through, and then in order. If they take too much memory the later tenures
+A unit that did not move has all its rows in the log of one worker. A unit that moved has them in several: first in that
+of the worker that had it when the epoch began (tenure 0), then in that of the worker it went to by movement M (tenure
+M), and so on; movements are numbered in the order in which they happen. So rows are given by tenure: those of tenure 0
+as they are read, all others after the logs have been read, in order. If these take too much memory the later tenures
 are dropped and read again.
 """
 
@@ -19,7 +19,7 @@ from evenflow.state.checkpoint.segments import Tenure, read_segment
 from evenflow.state.store.base import Store, corrupt
 
 HELD = 64 * 1024 * 1024
-"""Bytes of rows held back, at most, but for those of a single movement."""
+"""Bytes of rows held back, at most; rows of a single movement may be more."""
 
 Mask = npt.NDArray[np.bool_]
 UnitsOf = Callable[[pa.Array, int], npt.NDArray[np.int32]]
@@ -29,10 +29,9 @@ UnitsOf = Callable[[pa.Array, int], npt.NDArray[np.int32]]
 def replay(
     store: Store, logs: Sequence[Sequence[str]], wanted: Mask, units_of: UnitsOf, held: int = HELD
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the units wanted, in batches as they came over the wire, the hash of the key in the last column.
+    """The rows of the wanted units, in batches as they came over the wire, with the key's hash in the last column.
 
-    `logs` has for each worker of one attempt at one epoch the names of its segments, in order (`Log.names`); `wanted`
-    has a mark for each unit there is.
+    `logs` has the names of the segments of one attempt, a list for each worker (`segment_names`); `wanted` marks units.
     """
     floor, waiting = 0, list(logs)
     while waiting:
@@ -50,18 +49,18 @@ def replay(
 
 
 class _Hold:
-    """Rows by tenure: the lowest ones, as far as they fit."""
+    """Rows by tenure; if not all fit, those of the lowest tenures."""
 
     def __init__(self, limit: int) -> None:
         self.dropped: int | None = None
-        """Rows of this tenure and above were not kept."""
+        """Rows of this tenure and above were dropped; None if none were."""
         self._limit = limit
         self._bytes = 0
         self._held: dict[int, list[pa.RecordBatch]] = {}
         self._homes: dict[int, set[int]] = {}
 
     def add(self, tenure: int, rows: pa.RecordBatch, place: int) -> None:
-        """Keep rows that come from the log at `place`, or note that they were there."""
+        """Hold rows from the log at `place`, or at least note that it has rows of this tenure."""
         self._homes.setdefault(tenure, set()).add(place)
         if self.dropped is not None and tenure >= self.dropped:
             return
@@ -72,12 +71,12 @@ class _Hold:
             self._bytes -= sum(batch.nbytes for batch in self._held.pop(self.dropped))
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """What was kept, tenure by tenure; it is given away."""
+        """Give away the rows that are held, tenure by tenure."""
         for tenure in sorted(self._held):
             yield from self._held.pop(tenure)
 
     def places(self) -> list[int]:
-        """The logs from which something was dropped."""
+        """The places of logs from which rows were dropped."""
         lost = (homes for tenure, homes in self._homes.items() if self.dropped is not None and tenure >= self.dropped)
         return sorted(set().union(*lost))
 
@@ -85,7 +84,7 @@ class _Hold:
 def _tenures(
     store: Store, names: Sequence[str], wanted: Mask, units_of: UnitsOf, floor: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """One worker's rows of the units wanted and of tenures from `floor` up, as they stand."""
+    """One worker's rows of the wanted units in tenures from `floor` up, in the order of its log."""
     tenures = np.zeros(len(wanted), np.int64)
     for name in names:
         _, records = read_segment(store.get(name), name)
@@ -101,7 +100,7 @@ def _tenures(
 def _split(
     batch: pa.RecordBatch, wanted: Mask, tenures: npt.NDArray[np.int64], units_of: UnitsOf
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows wanted of one batch, by tenure."""
+    """The wanted rows of one batch, by tenure."""
     units = units_of(batch.column(batch.num_columns - 1), len(wanted))
     for tenure in np.unique(tenures[wanted]).tolist():
         rows = (wanted & (tenures == tenure))[units]
@@ -109,4 +108,7 @@ def _split(
             if len(rows):
                 yield tenure, batch
         elif rows.any():
-            yield tenure, batch.filter(pa.array(rows))  # a copy: what is held must not hold its segment
+            yield (
+                tenure,
+                batch.filter(pa.array(rows)),
+            )  # a copy: held rows must not keep their segment

@@ -1,10 +1,10 @@
-"""Log segments: what a worker was given, in the order in which it was applied.
+"""Log segments: rows in the order in which a worker applied them.
 
 A segment is a series of records: the schema, then rows and tenures as they came, then the end. A record is a header
 (magic, kind, version, bytes of the body, a number), a checksum, and a body padded with zeros to a multiple of 32, so
-that Arrow can use the rows where they lie. The record's place in the segment seeds its checksum: records that were
-dropped, doubled or swapped do not pass, and the last record tells how many there are. Its seed has the blob's name in
-it, too: a segment under the name of another does not pass either.
+that Arrow can use the rows in place. A record's position seeds its checksum, so dropped, doubled or swapped records are
+found; the last record holds their number, and its seed includes the blob's name, so that a segment under the name of
+another is found, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from evenflow.state.store.base import Part, corrupt, mark_of
 MAGIC = b"EVLG"
 VERSION = 1
 HEADER = struct.Struct("<4sBB2xQQ")
-"""magic, kind, version, bytes of the body, number; the checksum of it all follows."""
+"""Magic, kind, version, bytes of the body, number; the checksum of header and body follows."""
 CHECKSUM = struct.Struct("<Q")
 HEADER_BYTES = HEADER.size + CHECKSUM.size
 ALIGN = 32
@@ -38,9 +38,9 @@ class Kind(IntEnum):
     ROWS = 2
     """An Arrow record batch without its schema."""
     TENURE = 3
-    """Units, 64 bits each, that arrived by a movement; the header's number says which."""
+    """Units (64 bits each) that arrived by a movement, whose number is in the header."""
     END = 4
-    """Nothing; the header's number says how many records came before."""
+    """No body; the header has the number of records before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +52,18 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """From here on rows of these units are those that came after movement `move`."""
+    """These units have arrived by movement `move`: their rows from here on were applied after it."""
 
     move: int
     units: list[int]
 
 
 class SegmentWriter:
-    """Collects the records of one segment. Bodies are kept as they are, not copied: they must not change until put."""
+    """Collects the records of one segment. Bodies are not copied: they must not change until the segment is put."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.nbytes = 0
-        """Of the segment so far."""
+        """Bytes of the segment so far."""
         self.records = 0
         """Rows and tenures so far."""
         self._parts: list[Part] = []
@@ -72,19 +72,19 @@ class SegmentWriter:
         self._add(Kind.SCHEMA, memoryview(schema.serialize()))
 
     def rows(self, body: Part) -> None:
-        """Append a record batch, as `RecordBatch.serialize` gives it."""
+        """Append a record batch, as serialised by `RecordBatch.serialize`."""
         self._add(Kind.ROWS, body)
         self.records += 1
 
     def tenure(self, move: int, units: list[int]) -> None:
-        """Append that these units have arrived by movement `move`, which is over 0."""
+        """Append that units have arrived by movement `move`, a number from 1 on."""
         if move < 1:
             raise InvalidArgument(f"move is {move}: movements are numbered from 1")
         self._add(Kind.TENURE, np.asarray(units, "<i8").tobytes(), move)
         self.records += 1
 
     def finish(self, name: str = "") -> list[Part]:
-        """All parts of the segment, for `Store.put` under a name; nothing can be appended any more."""
+        """All parts of the segment, to be put under `name`; nothing can be appended afterwards."""
         if not self._finished:
             self._add(Kind.END, b"", self._count, mark_of(name))
             self._finished = True
@@ -104,10 +104,10 @@ class SegmentWriter:
 
 
 def read_segment(content: Part, name: str = "") -> tuple[pa.Schema, Iterator[Rows | Tenure]]:
-    """The schema, and the records one by one; rows use the memory of `content`.
+    """The schema, and an iterator over the records; rows use the memory of `content`.
 
-    `CorruptState` names the blob and the byte, at the latest when the iterator comes to the damage; only one that has
-    come to its end has seen the whole segment.
+    Damage raises a `CorruptState` with the blob and the byte when the iterator comes to it: only an iterator that has
+    come to its end has checked the whole segment.
     """
     records = _records(memoryview(content).cast("B"), name)
     offset, kind, _, body = next(records, (0, Kind.END, 0, memoryview(b"")))
@@ -136,7 +136,7 @@ def _contents(
 
 
 def _records(view: memoryview, name: str) -> Iterator[tuple[int, int, int, memoryview]]:
-    """Offset, kind, number and body of each record, checked, but for the last."""
+    """Offset, kind, number and body of each record but the last, checked."""
     offset = count = 0
     while True:
         body_at = offset + HEADER_BYTES

@@ -1,4 +1,4 @@
-"""What is in a store, and whether it is sound: the figures behind `evenflow state`."""
+"""What a store contains, and whether it is sound: the figures behind `evenflow state`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Query:
     query: str
     prefix: str
     blobs: dict[str, int] = field(default_factory=dict)
-    """Bytes by name."""
+    """By name, how many bytes."""
     manifests: dict[int, Manifest] = field(default_factory=dict)
-    """Those that can be read, by epoch."""
+    """By epoch, the `epoch` manifests that can be read."""
 
     @property
     def newest(self) -> Manifest | None:
@@ -36,13 +36,13 @@ class Query:
 
     @property
     def nbytes(self) -> int:
-        """Of all its blobs."""
+        """Bytes of all its blobs."""
         return sum(self.blobs.values())
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotBlob:
-    """One blob of unit states."""
+    """A blob of unit states."""
 
     name: str
     epoch: int
@@ -58,11 +58,11 @@ class Bad:
     why: str
     epoch: int
     restorable: tuple[int, ...]
-    """Epochs of the same operator and query whose state can still be rebuilt."""
+    """Epochs whose state, of the same operator and query, can still be rebuilt."""
 
 
 def survey(store: Store) -> list[Query]:
-    """Every operator and query that has something in the store."""
+    """All operators and queries that have blobs in the store."""
     found: dict[str, Query] = {}
     for name, nbytes in store.names():
         blob = parse(name)
@@ -79,7 +79,7 @@ def survey(store: Store) -> list[Query]:
 
 
 def snapshots(store: Store, manifest: Manifest) -> Iterator[SnapshotBlob]:
-    """How many units each snapshot of a manifest has, and how large they are."""
+    """The snapshots of a manifest, with the number and the bytes of their units."""
     for name in manifest.snapshots:
         index = read_index(partial(store.get, name), name)
         blob = parse(name)
@@ -88,7 +88,7 @@ def snapshots(store: Store, manifest: Manifest) -> Iterator[SnapshotBlob]:
 
 
 def count_rows(store: Store, log: BatchLog, prefix: str) -> Iterator[tuple[str, int, int]]:
-    """Name, bytes and rows of each segment of a log; reads them all."""
+    """Name, bytes and rows of each segment of a log; reads all segments."""
     for names in segment_names(log, prefix):
         for name in names:
             content = store.get(name)
@@ -97,7 +97,7 @@ def count_rows(store: Store, log: BatchLog, prefix: str) -> Iterator[tuple[str, 
 
 
 def verify(store: Store, watch: Callable[[int], None] = lambda nbytes: None) -> list[Bad]:
-    """Read every blob, check every checksum and that nothing is missing; tells `watch` how many bytes are done."""
+    """Read every blob, check all checksums, and that nothing is missing; `watch` is told the bytes of each blob."""
     queries = survey(store)
     found = []
     there = {query.prefix for query in queries}
@@ -124,13 +124,13 @@ def verify(store: Store, watch: Callable[[int], None] = lambda nbytes: None) -> 
 
 
 def unfinished_batches(store: Store) -> list[tuple[Query, str]]:
-    """Queries whose last batch has begun and has no note that it is whole, and the name which that would have."""
+    """Queries whose last batch has begun without becoming whole, each with the name of the missing manifest."""
     notes = ((query, unfinished(latest(store, query.prefix), sys.maxsize)) for query in survey(store))
     return [(query, name) for query, name in notes if name]
 
 
 def _fault(store: Store, name: str) -> str:
-    """Why the blob is bad; empty if it is not, or was deleted meanwhile."""
+    """What is wrong with a blob; empty if nothing is, or if it was deleted meanwhile."""
     blob = parse(name)
     try:
         if blob is not None:

@@ -1,9 +1,9 @@
-"""Unit snapshots: the states of some units, each of which can be read on its own.
+"""Unit snapshots: the states of some units in one blob, each of which can be read by itself.
 
-A blob has a header at its start (magic, version, bytes and checksum of the index, and a checksum of the header itself),
-then the index, then the states. A state is its pickle (protocol 5) and the buffers that the pickle left out, each
-padded with zeros to a multiple of 64; its checksum covers the padding and is seeded with the unit. Pickles run code
-when they are read: whoever can write to a checkpoint can do what the cluster can, unless it has a key (`sealed`).
+A blob is a header (magic, version, bytes and checksum of the index, checksum of the header itself), the index, and the
+states. A state is its pickle (protocol 5) and the buffers that the pickle leaves out, each padded with zeros to a
+multiple of 64; its checksum covers the padding and is seeded with the unit. Unpickling runs code: anyone who can write
+to a checkpoint can run code in the cluster, unless the checkpoint has a key (`sealed`).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from evenflow.state.store.base import Part, corrupt, mark_of
 MAGIC = b"EVUN"
 VERSION = 1
 HEADER = struct.Struct("<4sB3xQQ")
-"""magic, version, bytes of the index, checksum of the index; the checksum of the header follows."""
+"""Magic, version, bytes of the index, checksum of the index; the checksum of the header follows."""
 CHECKSUM = struct.Struct("<Q")
 INDEX_AT = HEADER.size + CHECKSUM.size
 ALIGN = 64
 FIRST = 64 * 1024
-"""Bytes of the first read: as a rule the whole index."""
+"""Bytes of the first read, which most often has the whole index."""
 RUN = 8 * 1024 * 1024
-"""Units side by side are read together up to so many bytes: arrays that live on hold the memory of their run."""
+"""Adjacent units are read together up to this many bytes: an array that lives on keeps all of them in memory."""
 
 _ENTRY = np.dtype([("unit", "<i8"), ("offset", "<u8"), ("buffers", "<u8"), ("checksum", "<u8")])
 _LENGTH = np.dtype("<u8")
 
 Get = Callable[[int, int], Part]
-"""Bytes of a blob: from where, and how many (`functools.partial(store.get, name)`)."""
+"""Reads bytes of a blob, given the start and the length: `functools.partial(store.get, name)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,33 +45,32 @@ class Entry:
 
     unit: int
     offset: int
-    """From the end of the index."""
+    """In bytes from the end of the index."""
     lengths: tuple[int, ...]
-    """Of the pickle, then of its buffers."""
+    """Bytes of the pickle, then of each of its buffers."""
     checksum: int
 
     @property
     def nbytes(self) -> int:
-        """With padding."""
+        """Bytes of the state, with padding."""
         return sum(_padded(length) for length in self.lengths)
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What a snapshot has in it."""
+    """The index of a snapshot."""
 
     start: int
-    """Where the states begin."""
+    """The byte at which the states begin."""
     entries: dict[int, Entry]
-    """By unit."""
+    """By unit, where its state is."""
 
 
 def pack_units(states: Mapping[int, Any], *, copy: bool = False, name: str = "") -> list[Part]:
-    """The parts of a snapshot, for `Store.put` under a name: under another it cannot be read.
+    """The parts of a snapshot, to be put under `name`: under another name it cannot be read.
 
-    Arrays are not copied: the parts are views of the states' own memory. Whoever goes on working with the states before
-    the parts are put says `copy=True`; otherwise the snapshot would be a mixture, and its checksums would say so when
-    it is read.
+    Arrays are not copied: the parts are views of the states' own memory. With `copy=True` they are, so that the states
+    may change before the parts are put; otherwise the snapshot would be a mixture, and fail its checksums.
     """
     entries: list[Entry] = []
     parts: list[Part] = []
@@ -93,7 +92,7 @@ def pack_units(states: Mapping[int, Any], *, copy: bool = False, name: str = "")
 
 
 def read_index(get: Get, name: str = "") -> Index:
-    """The index of a snapshot; reads no state."""
+    """Read the index of a snapshot, and no state."""
     first = memoryview(get(0, FIRST))
     if first.nbytes < INDEX_AT:
         raise corrupt(name, 0, f"it has {first.nbytes} bytes, fewer than a header")
@@ -113,7 +112,7 @@ def read_index(get: Get, name: str = "") -> Index:
 
 
 def load_units(get: Get, units: Iterable[int], name: str = "", index: Index | None = None) -> dict[int, Any]:
-    """The states of those of the units that the snapshot has; arrays in them can be written to if they could before."""
+    """The states of units, as far as the snapshot has them; arrays in them are writable if they were before."""
     known = read_index(get, name) if index is None else index
     wanted = [known.entries[unit] for unit in set(units) & known.entries.keys()]
     return {entry.unit: _unpickled(entry, state, name) for entry, state in _states(get, known.start, wanted, name)}
@@ -132,7 +131,7 @@ def _pickled(unit: int, state: Any) -> list[memoryview]:
     try:
         body = pickle.dumps(state, protocol=5, buffer_callback=buffers.append)
         return [memoryview(body), *(buffer.raw() for buffer in buffers)]
-    except BaseException as error:  # whatever the user's state runs into when it is pickled
+    except BaseException as error:  # pickling runs the user's code: anything may be raised
         raise StoreError(f"the state of unit {unit} cannot be pickled: {type(error).__name__}: {error}") from error
 
 
@@ -143,7 +142,7 @@ def _unpickled(entry: Entry, state: memoryview, name: str) -> Any:
         at += _padded(length)
     try:
         return pickle.loads(pieces[0], buffers=pieces[1:])
-    except Exception as error:  # its bytes are as written: it is the code that has changed
+    except Exception as error:  # the bytes passed their checksum, so the code has changed
         raise StoreError(
             f"the state of unit {entry.unit} in blob {name} cannot be unpickled: {type(error).__name__}: {error}; "
             "have the code here that wrote it"
@@ -151,7 +150,7 @@ def _unpickled(entry: Entry, state: memoryview, name: str) -> Any:
 
 
 def _states(get: Get, start: int, entries: list[Entry], name: str) -> Iterator[tuple[Entry, memoryview]]:
-    """The bytes of each state, checked; writable."""
+    """The bytes of each state, checked and writable."""
     for run in _runs(sorted(entries, key=lambda entry: entry.offset)):
         first = run[0].offset
         length = sum(entry.nbytes for entry in run)
@@ -168,7 +167,7 @@ def _states(get: Get, start: int, entries: list[Entry], name: str) -> Iterator[t
 
 
 def _runs(entries: list[Entry]) -> Iterator[list[Entry]]:
-    """Entries that lie side by side, together."""
+    """Entries that are adjacent, in lists of up to RUN bytes."""
     run: list[Entry] = []
     for entry in entries:
         if run and (
@@ -182,7 +181,7 @@ def _runs(entries: list[Entry]) -> Iterator[list[Entry]]:
 
 
 def _index_bytes(entries: list[Entry]) -> bytes:
-    """How many there are, a row each, all lengths, and zeros so that the states begin at a multiple of 64."""
+    """The number of entries, a row each, all lengths, and zeros so that the states begin at a multiple of 64."""
     rows = [(entry.unit, entry.offset, len(entry.lengths), entry.checksum) for entry in entries]
     lengths = [length for entry in entries for length in entry.lengths]
     index = CHECKSUM.pack(len(entries)) + np.array(rows, _ENTRY).tobytes() + np.array(lengths, _LENGTH).tobytes()

@@ -1,4 +1,4 @@
-"""Whose rows are still to be done: batches go by what their sender calls them, rows by the number of their batch."""
+"""Numbers for the batches of rows that are not all processed yet, and how many of their rows are left."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from typing import Any
 
 
 class BatchIds:
-    """Numbers rise with time, so that to sort rows by number is to sort them by arrival."""
+    """Senders name their batches by tags. Numbers rise with time, so rows sorted by number are in order of arrival."""
 
     def __init__(self) -> None:
         self._numbers = 0
         self._tags: dict[int, tuple[Any, int]] = {}
-        """By number: what the batch is called, and how many rows of that number are not done."""
+        """By number: the tag of the batch, and how many rows with that number are left."""
         self._left: dict[Any, int] = {}
-        """By what batches are called: how many of their rows are not done."""
+        """By tag: how many rows are left."""
 
     def number(self, tag: Any, rows: int) -> int:
-        """A number for so many rows of a batch."""
+        """A new number for `rows` rows of the batch `tag`."""
         self._numbers += 1
         self._tags[self._numbers] = tag, rows
         self._left[tag] = self._left.get(tag, 0) + rows
         return self._numbers
 
     def subtract(self, number: int, rows: int) -> Any:
-        """So many rows are done, or not here any more; what their batch is called."""
+        """Some rows with a number are processed, or have left; the tag of their batch."""
         tag, left = self._tags.pop(number)
         if left > rows:
             self._tags[number] = tag, left - rows
@@ -33,5 +33,5 @@ class BatchIds:
         return tag
 
     def left(self, tag: Any) -> int:
-        """Rows of a batch that are not done."""
+        """How many rows of a batch are left."""
         return self._left.get(tag, 0)

@@ -1,4 +1,4 @@
-"""Units on disk, in groups: what went to disk together is in one file, and has its pending input side by side."""
+"""Units on disk, in groups: units that went to disk together share a file, and their pending input lies together."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from evenflow.state.paging.pending import Pending
 from evenflow.state.paging.spill import Part, Segment
 
 FEW = 16
-"""Files that are no reason to make fewer, larger ones of them."""
+"""Up to this many files, however small, are left as they are."""
 
 Longs = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Some units in one file."""
+    """Units that lie in one file."""
 
     number: int
     segment: Segment
     units: list[int] = field(default_factory=list)
     weight: int = 0
-    """What they weigh in memory."""
+    """Bytes that they take in memory."""
 
 
 class Groups:
-    """The queue of groups, in the order in which they went to disk. Units are added to the last until it is full."""
+    """The groups in the order in which they went to disk. Units are added to the last one until it is full."""
 
     def __init__(
         self, of: npt.NDArray[np.int32], weight: Longs, pending: Pending, segment: Callable[[], Segment]
@@ -62,7 +62,7 @@ class Groups:
         return list({id(group.segment): group.segment for group in self}.values())
 
     def add(self, items: list[tuple[int, list[Part]]], full: int) -> None:
-        """Write units to the last group, or to a new one if that weighs `full`; all or, with a SpillError, none."""
+        """Write units to the last group, to a new one if that weighs `full`; all or, with a SpillError, none."""
         if self._open is None or self._open.weight >= full:
             with suppress(SpillError):  # no space for larger files: then there are many small ones
                 self._tidy(full)
@@ -71,16 +71,16 @@ class Groups:
         self._enter(group, [unit for unit, _ in items])
 
     def heavier(self, unit: int, by: int) -> None:
-        """A unit that was added weighs more than was thought."""
+        """Correct the weight of a unit that was added."""
         self.holding(unit).weight += by
 
     def read(self, unit: int) -> list[Any]:
-        """The parts of a unit."""
+        """The parts of a unit's state."""
         ((_, parts),) = self.holding(unit).segment.read([unit])
         return parts
 
     def leave(self, group: Group, units: list[int]) -> None:
-        """Units of a group are no longer on disk."""
+        """Drop units of a group: they are no longer on disk."""
         group.segment.drop(units)
         gone = set(units)
         group.units = [unit for unit in group.units if unit not in gone]
@@ -96,12 +96,15 @@ class Groups:
             self._open = None
 
     def waiting(self, group: Group) -> Longs:
-        """The group's units that have rows pending."""
+        """The group's units that have pending input."""
         units = np.array(group.units, np.int64)
         return units[self._pending.waiting[units] > 0]
 
     def first(self, window: int, fit: Callable[[Longs], bool], now: float) -> list[Group]:
-        """Groups with pending input whose units with rows weigh up to `window` together and `fit`; first come first."""
+        """The first groups with pending input that `fit`, up to `window` bytes; of units without input nothing counts.
+
+        A group that is larger than the window is split.
+        """
         found: list[Group] = []
         room = window
         for group in self:
@@ -118,7 +121,7 @@ class Groups:
         return found
 
     def _split(self, group: Group, units: Longs, window: int, now: float) -> Group:
-        """Groups that fit, in place of one that does not, which have its file in common; the first of them."""
+        """Replace a group by several that fit and share its file; the first of them."""
         pieces = self._pending.gather([group.number], units)
         made: list[Group] = []
         for unit in units.tolist():
@@ -138,7 +141,7 @@ class Groups:
         return made[0]
 
     def _tidy(self, full: int) -> None:
-        """If there are many files with little in them: write what nobody waits for into new ones."""
+        """If there are many small files: write units without pending input into new ones."""
         segments = self.segments
         if len(segments) <= FEW + 2 * sum(segment.live for segment in segments) // full:
             return

@@ -1,4 +1,4 @@
-"""What paging needs of an operator, and of what hosts it: `operators.keyed` and `operators.hosted` have it."""
+"""What paging needs of an operator and of its host; `operators.keyed` and `operators.hosted` provide it."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ Origin = npt.NDArray[np.int64]
 
 
 class Operator(Protocol):
-    """Whose state comes and goes by units."""
+    """An operator whose state can be taken out and put in by unit."""
 
     @property
     def adds(self) -> bool:
-        """Whether there is one result for each row, always."""
+        """Whether there is always exactly one result for each row."""
 
     def extract(self, unit: int) -> Any:
-        """Take a unit's state out, None if there is none."""
+        """Take a unit's state out; None if there is none."""
 
     def install(self, unit: int, state: Any) -> None:
         """Put a unit's state in."""
 
     def snapshot(self, unit: int) -> Any:
-        """A unit's state, which stays where it is."""
+        """A unit's state, which stays."""
 
     def sizes(self, units: Units) -> npt.NDArray[np.int64]:
-        """Bytes of state of each of the units, zeros where that is not known."""
+        """Bytes of state of each of the units; zero where that is not known."""
 
     def tallies(self) -> dict[str, int]:
-        """What it has counted since it was made."""
+        """Counters of its own, by name, since it was made."""
 
 
 @runtime_checkable
 class Parted(Protocol):
-    """An operator that keeps part of its state aside, and puts that on disk by itself; units of `inner` are paged."""
+    """An operator that keeps part of its state aside and puts that on disk by itself; units of `inner` are paged."""
 
     inner: Any
 
     @property
     def aside(self) -> int:
-        """Bytes of memory that it takes."""
+        """Bytes of memory that the part kept aside takes."""
 
     @property
     def shelved(self) -> int:
@@ -53,32 +53,32 @@ class Parted(Protocol):
 
     @property
     def shelved_files(self) -> int:
-        """Files that it has on disk."""
+        """Files that it takes."""
 
     def aside_sizes(self, units: Units) -> npt.NDArray[np.int64]:
-        """Bytes of it of each of the units, wherever it is."""
+        """Bytes of it for each of the units, in memory and on disk."""
 
     def shelve(self, amount: int, largest: int, file: Callable[[], Any]) -> None:
-        """Put on disk at least `amount` bytes of it, if there is so much; in memory, have blocks of up to `largest`."""
+        """Put at least `amount` bytes of it on disk, if there are so many; batches in memory get at most `largest`."""
 
     def extract_aside(self, unit: int) -> Any:
-        """Take it out for a unit."""
+        """Take out what is aside of a unit."""
 
     def snapshot_aside(self, unit: int) -> Any:
-        """The same, which stays."""
+        """What is aside of a unit, which stays."""
 
     def install_aside(self, unit: int, aside: Any) -> None:
-        """Put it in."""
+        """Put in what `extract_aside` gave."""
 
     def joined(self, aside: Any, inner: Any) -> Any:
-        """The state of a unit, as `extract` gives it, of what is aside and what `inner` gave."""
+        """The whole state of a unit, as `extract` gives it, from what is aside and the state in `inner`."""
 
     def parted(self, state: Any) -> tuple[Any, Any]:
         """The reverse of `joined`."""
 
 
 class Hosting(Protocol):
-    """An operator as it came to this worker."""
+    """An operator with what a worker needs to run it."""
 
     @property
     def units(self) -> int:
@@ -90,4 +90,4 @@ class Hosting(Protocol):
     def process(
         self, operator: Any, rows: pa.RecordBatch, units: Units, keys: Keys, ordered: bool, placed: bool = False
     ) -> tuple[pa.RecordBatch, Origin | None]:
-        """The result of rows, and with `placed` where its rows come from if the operator says so."""
+        """The results of rows; with `placed`, also the place of the row that each comes from, if the operator says."""

@@ -1,8 +1,8 @@
-"""Rows of units that are on disk, until the units are back (flux §6.1: runs of pending input).
+"""Pending input: rows of units that are on disk, until these are back (flux §6.1: runs of pending input).
 
-Rows are kept as they come until somebody asks for some or they take too much memory. Then they are sorted into a run,
-in which the rows of each group of units lie together, oldest first. Runs on disk are older than those in memory, so to
-go through the runs in turn is to go through a unit's rows in their order.
+Rows are kept as they come until some are needed or they take too much memory. Then they are sorted into a run, in which
+the rows of each group of units lie together, oldest first. Runs on disk are older than those in memory: whoever goes
+through the runs in turn finds a unit's rows in their order.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from evenflow.state.paging.operator import Keys, Units
 from evenflow.state.paging.spill import Segment
 
 RUNS = 8
-"""Runs in memory beyond which they are made one."""
+"""With this many runs in memory they are merged into one."""
 
 Longs = npt.NDArray[np.int64]
 Bounds = tuple[int, int]
-"""Where rows begin and end."""
+"""The place of the first row, and the one after the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Rows:
         return int(self.batch.nbytes) + 28 * len(self)
 
     def where(self, mask: npt.NDArray[np.bool_]) -> Rows:
-        """Those of the rows for which `mask` is true, in their order."""
+        """A copy of the rows for which `mask` is true, in their order."""
         some = np.flatnonzero(mask)
         batch = self.batch.take(pa.array(some))
         return Rows(batch, self.units[some], self.keys[some], self.tags[some], self.places[some])
@@ -57,7 +57,7 @@ class Rows:
         return Rows(batch, self.units[some], self.keys[some], self.tags[some], self.places[some])
 
     def packed(self) -> pa.RecordBatch:
-        """All of it as one batch."""
+        """One batch of the columns and, as further columns, units, keys, tags and places."""
         columns = [pa.array(each) for each in (self.units, self.keys, self.tags, self.places)]
         fields = [pa.field("", column.type) for column in columns]
         return pa.RecordBatch.from_arrays(
@@ -72,20 +72,20 @@ class Rows:
 
 
 class _Run:
-    """Packed rows, sorted by group; in memory, or in a file with an entry for each group."""
+    """Packed rows, sorted by group: in memory, or in a file with an entry for each group."""
 
     def __init__(self, batch: pa.RecordBatch, bounds: dict[int, Bounds]) -> None:
         self.batch: pa.RecordBatch | None = batch
         self.schema = batch.schema
         self.nbytes = int(batch.nbytes)
         self.bounds = bounds
-        """Of the groups that nobody has asked for yet."""
+        """By group, where its rows are; groups that were gathered are not among them."""
         self.lent = 0
-        """Pieces that are still to be read."""
+        """Pieces that were handed out and not loaded yet."""
         self.segment: Segment | None = None
 
     def move(self, segment: Segment) -> None:
-        """Go to disk; with a SpillError nothing has changed."""
+        """Move to disk; with a SpillError nothing has changed."""
         assert self.batch is not None
         plain = _is_plain(self.schema)
         try:
@@ -110,7 +110,7 @@ class _Run:
 
 
 class Piece:
-    """Rows of some groups in one run, not read yet."""
+    """The rows of some groups in one run, to be loaded when their turn comes."""
 
     def __init__(self, pending: Pending, run: _Run, groups: Iterable[int]) -> None:
         self._pending, self._run = pending, run
@@ -118,7 +118,7 @@ class Piece:
         run.lent += 1
 
     def load(self) -> Rows:
-        """The rows in the order in which they came; they are in nobody else's hands any more."""
+        """Take the rows out of the run, in the order in which they came."""
         batch = self._run.read(self._bounds)
         if len(self._bounds) > 1:
             tags = batch.column(batch.num_columns - 2).to_numpy()
@@ -128,13 +128,13 @@ class Piece:
 
 
 class Pending:
-    """All pending input of one evaluation. `group_of` tells the group of each unit."""
+    """All pending input of one evaluation. `group_of` has the number of each unit's group, and is kept up to date."""
 
     def __init__(self, units: int, group_of: npt.NDArray[np.int32], segment: Callable[[], Segment]) -> None:
         self.waiting = np.zeros(units, np.int64)
-        """Rows of each unit."""
+        """By unit, how many rows wait."""
         self.since = np.zeros(units)
-        """When they began to wait."""
+        """By unit, when the first of them began to wait."""
         self.rows = 0
         self.memory = 0
         """Bytes in memory."""
@@ -144,10 +144,10 @@ class Pending:
         self._fresh: list[Rows] = []
         self._runs: list[_Run] = []
         self._lent: list[_Run] = []
-        """Runs of which nothing is left but pieces that are still to be read."""
+        """Runs of which nothing is left but pieces that were not loaded yet."""
 
     def add(self, rows: Rows, now: float) -> None:
-        """Rows that come after all others of their units."""
+        """Add rows; they come after all others of their units."""
         if not len(rows):
             return
         counts = np.bincount(rows.units, minlength=len(self.waiting))
@@ -160,7 +160,7 @@ class Pending:
 
     @property
     def row_bytes(self) -> float:
-        """Bytes of a row, on average."""
+        """Average bytes of a row."""
         return self._bytes / max(1, self.rows)
 
     @property
@@ -170,11 +170,11 @@ class Pending:
 
     @property
     def files(self) -> int:
-        """How many there are."""
+        """Files on disk."""
         return sum(run.segment is not None for run in {*self._runs, *self._lent})
 
     def gather(self, groups: Iterable[int], units: Longs) -> list[Piece]:
-        """All rows of some groups, oldest first; `units` are those of the groups' units that have any."""
+        """Hand out all rows of some groups, oldest first; `units` are the groups' units that have rows."""
         wanted = set(groups)
         self._sort()
         pieces = [
@@ -191,7 +191,7 @@ class Pending:
         return pieces
 
     def release(self, run: _Run, groups: Iterable[int]) -> None:
-        """Rows of a run have been read, and are not needed again."""
+        """A piece of a run has been loaded: its rows are not needed again."""
         run.lent -= 1
         if run.segment is not None:
             run.segment.drop(groups)
@@ -201,7 +201,7 @@ class Pending:
                 self.memory -= run.nbytes
 
     def to_disk(self) -> None:
-        """Write all that is in memory to a file; with a SpillError it stays where it is."""
+        """Write all rows that are in memory to a file; with a SpillError they stay in memory."""
         self._sort(merge=True)
         for run in self._runs:
             if run.segment is None:
@@ -209,6 +209,7 @@ class Pending:
                 self.memory -= run.nbytes
 
     def _sort(self, merge: bool = False) -> None:
+        """Make a run of the rows that came since the last one, with `merge` of all that are in memory."""
         mine = [run for run in self._runs if run.segment is None]
         some = len(mine) + bool(self._fresh) > 1 or any(run.lent for run in mine)
         merge = (merge and some) or len(mine) >= RUNS
@@ -234,7 +235,7 @@ class Pending:
 
 
 def _order(values: npt.NDArray[np.integer[Any]]) -> Longs:
-    """What sorts the values, equal ones in their order; numbers close to each other are sorted in linear time."""
+    """A stable order of the values; in linear time if they are close to each other."""
     least = int(values.min())
     if int(values.max()) - least < 1 << 16:
         return np.argsort((values - least).astype(np.uint16), kind="stable")
@@ -242,7 +243,7 @@ def _order(values: npt.NDArray[np.integer[Any]]) -> Longs:
 
 
 def runs(values: npt.NDArray[np.integer[Any]]) -> list[Bounds]:
-    """Where equal values that lie side by side begin and end."""
+    """The bounds of each series of equal neighbours."""
     starts = np.flatnonzero(np.diff(values, prepend=values[:1] - 1)).tolist()
     return list(zip(starts, [*starts[1:], len(values)], strict=True)) if starts else []
 
@@ -264,7 +265,7 @@ def _stream(batch: pa.RecordBatch) -> pa.Buffer:
 
 
 def _is_plain(schema: pa.Schema) -> bool:
-    """Whether a batch can be written without dictionaries."""
+    """Whether a batch of this schema has no dictionaries, so that it can be written without its schema."""
     return not any(_has_dictionary(field.type) for field in schema)
 
 

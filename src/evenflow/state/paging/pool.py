@@ -1,8 +1,8 @@
 """A worker's memory for state, shared by all evaluations of its keyed operators (flux §6.1).
 
-There are no pages: operators keep their state in arrays of their own, so the pool counts bytes. A member tells what it
-holds after every step, and asks before it takes more. Nobody is interrupted: whoever has to give memory up does so at
-once, in the caller's turn.
+There are no pages: operators keep their state in arrays of their own, so the pool counts bytes. A member says how many
+it holds after every step, and asks before it takes more. There are no threads: a member that has to give up memory does
+so within the call of the one that asks.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Protocol
 from evenflow.errors import InvalidArgument
 
 IDLE_S = 5.0
-"""Who has had no rows for so long gives up its memory before those who have."""
+"""A member without rows for this long gives up memory before the others."""
 
 
 class Member(Protocol):
-    """One evaluation's state."""
+    """The state of one evaluation."""
 
     used: float
-    """When it was last worked with."""
+    """When it last had rows, in seconds."""
 
     def give_up(self, amount: int) -> None:
-        """Put state on disk, at least `amount` bytes if there is so much."""
+        """Put at least `amount` bytes on disk, if it holds so many."""
 
 
 class Pool:
-    """`budget` bytes, and who holds how much of them; without a budget nothing is ever spilled."""
+    """`budget` bytes, and how many of them each member holds; without a budget nothing is ever spilled."""
 
     def __init__(self, budget: int | None = None) -> None:
         if budget is not None and budget < 1:
@@ -38,15 +38,15 @@ class Pool:
         self._members: dict[Member, int] = {}
 
     def join(self, member: Member) -> None:
-        """From now on `member` takes part."""
+        """Add a member, which holds nothing yet."""
         self._members[member] = 0
 
     def leave(self, member: Member) -> None:
-        """`member` holds nothing any more."""
+        """Remove a member, with all it holds."""
         self.held -= self._members.pop(member, 0)
 
     def holds(self, member: Member, amount: int) -> None:
-        """`member` holds so many bytes now."""
+        """Note how many bytes `member` holds now."""
         self.held += amount - self._members[member]
         self._members[member] = amount
         self.peak = max(self.peak, self.held)
@@ -56,13 +56,13 @@ class Pool:
         return 0 if self.budget is None else max(0, self.held + more - self.budget)
 
     def limit(self, member: Member) -> int:
-        """Bytes that `member` may hold while the others keep theirs, or its fair share if that is more."""
+        """Bytes that `member` may hold: what the others leave free, or its fair share if that is more."""
         if self.budget is None:
             return 1 << 62
         return max(self.budget - self.held + self._members[member], self.budget // max(1, len(self._members)))
 
     def ask(self, member: Member, amount: int, *, everything: bool = False) -> None:
-        """Have others give up `amount` bytes: the idle, and who has more than a fair share; or whoever has any."""
+        """Have others give up `amount` bytes: the idle, and what exceeds a fair share; or `everything` they hold."""
         if self.budget is None:
             return
         fair = self.budget // max(1, len(self._members))
@@ -76,11 +76,11 @@ class Pool:
                 other.give_up(min(spare, self.held - wanted))
 
     def donate(self, amount: int) -> None:
-        """Allow so many bytes more."""
+        """Add bytes to the budget."""
         self._resize(amount)
 
     def relinquish(self, amount: int) -> None:
-        """Allow so many bytes less; what is too much goes to disk now, those who hold most first."""
+        """Take bytes from the budget; what exceeds it goes to disk now, that of the largest members first."""
         self._resize(-amount)
         for member in sorted(self._members, key=lambda each: -self._members[each]):
             if over := self.over():

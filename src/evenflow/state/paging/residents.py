@@ -1,8 +1,8 @@
-"""What of an operator's state is in memory: how much it takes, how it grows, and who has been there longest.
+"""Units in memory: how many bytes they take, how they grow, and which have been there longest.
 
-A unit's weight is what its operator says (`sizes`), times how much more states turned out to be whenever one was taken
-out, or what the unit itself turned out to be, whichever is more. Of operators that say nothing units are taken out to
-be weighed, each again when it has had a quarter more rows.
+The weight of a unit is the larger of two: what its operator says (`sizes`), times a ratio learned from states that were
+taken out and turned out larger; and what the unit itself turned out to weigh when it was last taken out. Where the
+operator says nothing, units are taken out to be weighed, each again after a quarter more rows.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from evenflow.state.paging.spill import Part
 Longs = npt.NDArray[np.int64]
 
 FIXED = 1024
-"""Bytes by which a state on its own is larger than inside its operator."""
+"""Bytes by which a pickled state is larger than the same state inside its operator."""
 SUDDEN = 1024
-"""Bytes a row may add where rows have not added any for long, without the budget being exceeded by much."""
+"""Bytes that a row may suddenly add, after rows have added none for long, without exceeding the budget by much."""
 FADING = 16_384
-"""Rows after which half the growth that was seen before is expected, if there was less since."""
+"""Rows after which only half of an earlier growth is still expected, if growth was smaller since."""
 
 
 class Residents:
-    """Weights of all units, also of those on disk; and the queue of those in memory."""
+    """The weight in bytes of every unit, also of those on disk; and the order in which units came into memory."""
 
     def __init__(self, operator: Operator, units: int) -> None:
         self.operator = operator
         self.here = np.ones(units, np.bool_)
-        """Units that are not on disk."""
+        """Marks units that are not on disk."""
         self.weight = np.zeros(units, np.int64)
         self.total = 0
-        """Weight of what is in memory, as last measured."""
+        """Bytes of the units in memory, as last measured."""
         self.expected = 0.0
-        """What has been added since, as far as can be foretold."""
+        """Bytes added since, by what rows and new units have added before."""
         self._real = np.zeros(units, np.int64)
         self._turn = np.zeros(units, np.int64)
-        """When the unit came into memory, counted from 1; 0 if there is nothing of it."""
+        """The turn, counted from 1, in which the unit came into memory; 0 if it has no state there."""
         self._turns = 0
         self._touched = np.zeros(units, np.bool_)
         self._seen = np.zeros(units, np.int64)
@@ -48,7 +48,7 @@ class Residents:
         self._rows = 0
         self._ratio = 1.0
         self._first: float | None = None
-        """Bytes a new unit takes, beside the bytes a row adds; None before anything was measured."""
+        """Bytes that a new unit takes beside what its rows add; None before anything was measured."""
         self._rate = 0.0
 
     @property
@@ -57,11 +57,11 @@ class Residents:
         return self._first is not None
 
     def due(self, budget: int) -> bool:
-        """Whether it is time to measure, however little growth is expected."""
+        """Whether so many rows came since the last measurement that it is time for the next."""
         return self._rows >= budget // SUDDEN
 
     def foretell(self, units: Units) -> tuple[Longs, npt.NDArray[np.float64]]:
-        """The units among those of the rows, and what each may grow by."""
+        """The units of some rows, each once, and by how many bytes each may grow with these rows."""
         counts = np.bincount(units, minlength=len(self.here))
         present = np.flatnonzero(counts)
         if self._first is None:
@@ -69,7 +69,7 @@ class Residents:
         return present, counts[present] * self._rate + (self._turn[present] == 0) * self._first
 
     def note(self, units: Units) -> None:
-        """Rows have been processed."""
+        """Rows of these units have been processed."""
         counts = np.bincount(units, minlength=len(self.here))
         present = np.flatnonzero(counts)
         fresh = present[self._turn[present] == 0]
@@ -81,12 +81,12 @@ class Residents:
         self._rows += len(units)
 
     def enqueue(self, units: Longs) -> None:
-        """These came into memory just now, in this order."""
+        """Units came into memory just now, in this order."""
         self._turn[units] = self._turns + 1 + np.arange(len(units))
         self._turns += len(units)
 
     def measure(self) -> None:
-        """Weigh what has had rows."""
+        """Weigh the units that have had rows since the last time."""
         units = np.flatnonzero(self._touched & self.here).astype(np.int32)
         self._touched[:] = False
         self.expected = 0.0
@@ -103,7 +103,7 @@ class Residents:
         self._learn(growth, before == 0)
 
     def oldest(self, amount: int, but: Iterable[int] = ()) -> list[int]:
-        """Units that have been in memory longest, and weigh so much together; all there are, if they do not."""
+        """The units longest in memory, without `but`, that weigh `amount` together; all of them if they weigh less."""
         able = self.here & (self._turn > 0)
         able[np.asarray(but, np.int64)] = False
         queue = np.flatnonzero(able)
@@ -113,7 +113,7 @@ class Residents:
         return found
 
     def gone(self, unit: int, parts: list[Part] | None = None, state: object = None) -> None:
-        """A unit has been taken out of memory; its parts tell what it really was, if it had any state."""
+        """A unit has been taken out of memory; the parts of its state, if given, tell what it really weighed."""
         self.total -= int(self.weight[unit])
         self._turn[unit] = 0
         self._touched[unit] = False
@@ -135,7 +135,7 @@ class Residents:
         self.total += int(self.weight[units].sum())
 
     def arrived(self, unit: int, state: object) -> None:
-        """A unit has been installed that was not on disk here."""
+        """A unit has been installed that has come from another worker."""
         self.enqueue(np.array([unit]))
         claim = int(self.operator.sizes(np.array([unit], np.int32))[0])
         self._real[unit] = bytes_of(state)

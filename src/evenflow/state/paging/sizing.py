@@ -1,4 +1,4 @@
-"""How much memory a value takes, for state of operators that do not say."""
+"""How much memory a value takes: for the state of operators that do not say."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 SAMPLE = 256
-"""Of larger containers so many elements are looked at, and the others taken to be like them."""
+"""Of larger containers only this many elements are measured; the others are taken to be like them."""
 DEPTH = 8
 
 
 def bytes_of(value: Any, depth: int = DEPTH) -> int:
-    """Bytes of a value and what it refers to, roughly; what is referred to twice counts twice."""
+    """Approximate bytes of a value and all it refers to; what is referred to twice counts twice."""
     if value is None or isinstance(value, bool | type):
         return 0
     if isinstance(value, np.ndarray):

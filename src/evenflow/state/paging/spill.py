@@ -1,8 +1,8 @@
-"""Scratch files for what does not fit into memory: several entries a file, each read on its own.
+"""Scratch files for what does not fit into memory: several entries a file, each of which can be read by itself.
 
-An entry is a pickle (protocol 5) and its buffers, or any other list of parts. Parts are written as they are, without
-joining them, each padded to a multiple of 64 bytes so that arrays read back are aligned. The index is in memory only:
-no process reads the files of another, and those that a killed process left behind are removed by `sweep`.
+An entry is a list of parts, such as a pickle (protocol 5) and its buffers. Parts are written without joining them, each
+padded to a multiple of 64 bytes so that arrays read back are aligned. The index is in memory only: no process reads the
+files of another, and `sweep` removes those that a killed process left behind.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ALIGN = 64
 VECTOR = 1024
 """Buffers that one call to the kernel takes (IOV_MAX)."""
 WORTH = 1 << 20
-"""Dead bytes below which a file is not written anew."""
+"""A file with fewer dead bytes than this is not rewritten."""
 PREFIX = "evenflow-spill-"
 
 Part: TypeAlias = Any
-"""Anything with contiguous bytes."""
+"""Any object with contiguous bytes (the buffer protocol)."""
 _ZEROS = memoryview(bytes(ALIGN))
 
 
@@ -46,7 +46,7 @@ class _Entry:
 
 
 class Spill:
-    """A directory of its own below `parent`, for one evaluation; `close` removes it."""
+    """The directory, made below `parent`, for the files of one evaluation; `close` removes it."""
 
     def __init__(self, parent: str | Path) -> None:
         try:
@@ -55,17 +55,17 @@ class Spill:
         except OSError as error:
             raise SpillError(f"cannot spill to {parent}: {error.strerror}; give a directory to write to") from error
         self.written = self.read = 0
-        """Bytes, ever."""
+        """Bytes, in all."""
         self._made = 0
 
     def segment(self) -> Segment:
-        """An empty file."""
+        """A new file, without entries."""
         self._made += 1
         return Segment(self, self.directory / f"{self._made:08d}.spill")
 
     @property
     def files(self) -> int:
-        """How many there are."""
+        """How many files there are."""
         return len(os.listdir(self.directory))
 
     def close(self) -> None:
@@ -75,13 +75,15 @@ class Spill:
 
 @dataclass(slots=True)
 class Segment:
-    """One file. Its entries go by number; it is removed with its last entry."""
+    """One file with numbered entries; it is removed with its last entry."""
 
     spill: Spill
     path: Path
     entries: dict[int, _Entry] = field(default_factory=dict)
     size: int = 0
+    """Bytes of the file."""
     live: int = 0
+    """Bytes of its entries; the other bytes are dead."""
 
     def __contains__(self, number: int) -> bool:
         return number in self.entries
@@ -107,7 +109,7 @@ class Segment:
         self.size = offset
 
     def read(self, numbers: Iterable[int]) -> Iterator[tuple[int, list[memoryview]]]:
-        """The parts of entries, each entry in memory of its own that can be written to."""
+        """Read entries; the parts of each are in writable memory of their own."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY)
         except OSError as error:
@@ -119,7 +121,7 @@ class Segment:
             os.close(descriptor)
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Forget entries; their space is given back when they are more than half of the file."""
+        """Forget entries; the file is rewritten once more than half of it is dead."""
         for number in numbers:
             self.live -= self.entries.pop(number).nbytes
         if not self.entries:
@@ -194,7 +196,7 @@ class Segment:
 
 
 def pack(state: Any) -> list[Part]:
-    """A state's pickle and the buffers that it left out."""
+    """A state as parts: its pickle, and the buffers that the pickle leaves out."""
     buffers: list[pickle.PickleBuffer] = []
     body = pickle.dumps(state, protocol=5, buffer_callback=buffers.append)
     return [body, *(buffer.raw() for buffer in buffers)]
@@ -206,7 +208,7 @@ def unpack(parts: list[Part]) -> Any:
 
 
 def sweep(parent: str | Path) -> None:
-    """Remove what processes of this machine that are no more have left behind."""
+    """Remove the files of processes of this machine that do not run any more."""
     for path in Path(parent).glob(f"{PREFIX}*-*"):
         owner = path.name.removeprefix(PREFIX).partition("-")[0]
         if owner.isdigit() and not os.path.exists(f"/proc/{owner}") and os.path.exists("/proc/self"):
@@ -214,7 +216,7 @@ def sweep(parent: str | Path) -> None:
 
 
 def padded(length: int) -> int:
-    """Bytes that so many take in a file."""
+    """Bytes that a part of this length takes in a file."""
     return length + -length % ALIGN
 
 

@@ -21,23 +21,23 @@ from evenflow.state.paging.spill import Part, Segment, Spill, pack, unpack
 GROUPS = 16
 """A group of units is a budget divided by this; so is what goes to disk at a time."""
 SMALLEST = 64 * 1024
-"""Bytes of a group where the budget is small, but a quarter of it at most."""
+"""Bytes of a group, at least; but never more than a quarter of the budget."""
 SHELVED = 8
-"""Blocks of what an operator keeps aside are a budget divided by this, at most."""
+"""Batches of what an operator keeps aside are at most a budget divided by this."""
 PENDING = 8
-"""Pending input takes a budget divided by this in memory; what is more goes to disk."""
+"""Pending input takes at most a budget divided by this in memory; the rest goes to disk."""
 BUFFER = 1 << 20
 """Bytes of state written at a time."""
 
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-"""glibc's; others give memory back by themselves, or not at all."""
+"""Only glibc has it."""
 
 
 def release() -> None:
-    """Have Arrow and the C library give back what is on disk now, or processed: by themselves they keep it for later.
+    """Have Arrow and the C library return freed memory to the system.
 
-    Of blocks that are freed here and there the process would otherwise keep half a budget and more.
+    They would keep it for later, and with it half a budget and more in blocks that were freed here and there.
     """
     pa.default_memory_pool().release_unused()
     if _trim is not None:
@@ -45,33 +45,35 @@ def release() -> None:
 
 
 class Swap:
-    """What one evaluation holds in memory and on disk. A member of the pool."""
+    """Moves the state of one evaluation between memory and disk. A member of the pool."""
 
     def __init__(
         self, operator: Operator, units: int, pool: Pool, directory: str | Path, clock: Callable[[], float]
     ) -> None:
         self.parted = operator if isinstance(operator, Parted) else None
-        """If it keeps some of its state aside; then only the rest is paged."""
+        """The operator, if it keeps some of its state aside; then only the units of its `inner` are paged."""
         self.operator: Operator = operator if self.parted is None else self.parted.inner
         self.used = clock()
+        """When it last had rows, in seconds of `clock`."""
         self.memory = Residents(self.operator, units)
         of = np.full(units, -1, np.int32)
         self.pending = Pending(units, of, self._segment)
         self.groups = Groups(of, self.memory.weight, self.pending, self._segment)
         self.loads = self.evictions = 0
+        """Units read from disk, and written to it, so far."""
         self._pool, self._directory, self._clock = pool, directory, clock
         self._spill: Spill | None = None
         pool.join(self)
 
     @property
     def batch(self) -> int:
-        """Bytes of a group."""
+        """Bytes of a group of units on disk."""
         budget = self._pool.budget or 0
         return max(min(SMALLEST, budget // 4), budget // GROUPS)
 
     @property
     def held(self) -> int:
-        """Bytes of memory."""
+        """Bytes of memory that the evaluation takes."""
         return self.memory.total + int(self.memory.expected) + self.pending.memory + self.aside
 
     @property
@@ -80,17 +82,17 @@ class Swap:
         return 0 if self.parted is None else self.parted.aside
 
     def tell(self) -> None:
-        """Let the pool know what we hold."""
+        """Tell the pool how much memory we hold."""
         if self._pool.budget is not None:
             self._pool.holds(self, self.held)
 
     def measure(self) -> None:
-        """Find out what we hold."""
+        """Weigh the units that had rows since the last time, and tell the pool."""
         self.memory.measure()
         self.tell()
 
     def wait(self, rows: Rows) -> None:
-        """Keep rows of units on disk. What was in hand already is not counted before it is known that it stays."""
+        """Keep rows of units on disk until these are back."""
         self.pending.add(rows, self._clock())
         if self.pending.memory > self._pool.limit(self) // PENDING:
             self._pending_to_disk()
@@ -106,7 +108,7 @@ class Swap:
     # -- out
 
     def give_up(self, amount: int) -> None:
-        """Put state on disk, at least `amount` bytes if there is so much; then pending input."""
+        """Put at least `amount` bytes on disk, if there are so many: state first, then pending input."""
         wanted = self.held - amount
         self.shelve(amount)
         self.evict(self.held - wanted)
@@ -116,7 +118,7 @@ class Swap:
             self._pending_to_disk()
 
     def make_fit(self) -> None:
-        """After state has grown: measure it if need be, and put on disk what is too much."""
+        """After state has grown: measure it if that is due, and put on disk what exceeds the budget."""
         if self._pool.budget is None:
             return
         self.tell()
@@ -126,7 +128,7 @@ class Swap:
             self.make_room(0)
 
     def make_room(self, amount: int) -> None:
-        """Put on disk what it takes for `amount` bytes more to fit."""
+        """Put enough on disk for `amount` more bytes to fit."""
         pool = self._pool
         if not pool.over(amount):
             return
@@ -143,9 +145,9 @@ class Swap:
             pool.ask(self, over, everything=True)
 
     def shelve(self, amount: int, little: bool = False) -> None:
-        """Have the operator put `amount` bytes of what it keeps aside on disk, if there is so much.
+        """Have the operator put `amount` bytes of what it keeps aside on disk, if there are so many.
 
-        Not if there is less than a group, unless `little` will do, too: that would make many files with little in them.
+        Less than a group is put there only with `little`, since it makes many small files.
         """
         least = 1 if little else self.batch
         if self.parted is not None and self._pool.budget is not None and self.parted.aside >= least:
@@ -154,7 +156,7 @@ class Swap:
             self.tell()
 
     def evict(self, amount: int, but: Iterable[int] = ()) -> bool:
-        """Put the units that have been in memory longest on disk, `amount` bytes of them; whether there were any."""
+        """Put `amount` bytes of units on disk, those longest in memory first, without `but`; whether there were any."""
         found = amount > 0 and self._put_out(amount, but)
         if found:
             release()
@@ -172,7 +174,7 @@ class Swap:
                 continue
             try:
                 parts = pack(state)
-            except BaseException as error:  # whatever the user's state runs into when it is pickled
+            except BaseException as error:  # pickling runs the user's code: anything may be raised
                 self._put_back([*batch, (unit, state, [])])
                 raise FunctionError(
                     f"the state of unit {unit} of {type(self.operator).__name__} cannot be pickled, so it cannot be "
@@ -188,7 +190,7 @@ class Swap:
         return bool(units)
 
     def accept(self, unit: int, parts: list[Part], weight: int) -> None:
-        """Put a unit on disk that was not in memory here."""
+        """Put a unit that has come from another worker on disk, as it is."""
         self.memory.weight[unit] = weight
         try:
             self.groups.add([(unit, parts)], self.batch)
@@ -230,7 +232,10 @@ class Swap:
     # -- in
 
     def bring(self, chosen: list[tuple[Group, list[int]]]) -> list[Piece]:
-        """Read units of groups into memory, among them all that have rows; those rows are to be processed next."""
+        """Read some units of some groups into memory, all with pending input among them; their rows, to be processed.
+
+        If that fails nothing has changed.
+        """
         units = [unit for _, some in chosen for unit in some]
         self._check(units)
         for group, _ in chosen:
@@ -255,13 +260,14 @@ class Swap:
         return pieces
 
     def forget(self, unit: int) -> None:
-        """A unit on disk is wanted no more."""
+        """Drop a unit that is on disk."""
         self.groups.leave(self.groups.holding(unit), [unit])
         self.memory.weight[unit] = 0
         self.memory.here[unit] = True
         self.tell()
 
     def _check(self, units: list[int]) -> None:
+        """Refuse units that are larger than the whole budget."""
         for unit in units:
             if self._pool.budget is not None and self.memory.weight[unit] > self._pool.budget:
                 raise MemoryBudget(

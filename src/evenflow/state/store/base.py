@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 import xxhash
 
-from evenflow.errors import CorruptState, StoreError
+from evenflow.errors import CorruptState, InvalidArgument, StoreError
 
 Part = bytes | bytearray | memoryview
 
@@ -85,6 +85,31 @@ class Store(ABC):
         self.close()
 
 
+class WrappedStore(Store):
+    """Another store, to which all calls are passed on; subclasses change some of them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def put(self, name: str, parts: Iterable[Part]) -> None:
+        self._store.put(name, parts)
+
+    def get(self, name: str, start: int = 0, length: int | None = None) -> memoryview:
+        return self._store.get(name, start, length)
+
+    def names(self, prefix: str = "") -> list[tuple[str, int]]:
+        return self._store.names(prefix)
+
+    def delete(self, names: Iterable[str]) -> None:
+        self._store.delete(names)
+
+    def lock(self, mine: dict[str, Any]) -> Lock | None:
+        return self._store.lock(mine)
+
+    def close(self) -> None:
+        self._store.close()
+
+
 def shown(where: object) -> str:
     """An address without its secrets: no user, no password, no parameters but the schema of a database."""
     scheme, separator, rest = str(where).partition("://")
@@ -119,6 +144,12 @@ def checked(name: str) -> str:
     if not is_name(name):
         raise StoreError(f"{name!r} is no name of a blob: make its parts with evenflow.state.store.base.part")
     return name
+
+
+def check_range(name: str, start: int, length: int | None) -> None:
+    """Refuse a range of bytes of a blob that makes no sense."""
+    if start < 0 or (length is not None and length < 0):
+        raise InvalidArgument(f"bytes {start} to {start} + {length} of blob {name}: neither may be negative")
 
 
 def is_name(name: str) -> bool:

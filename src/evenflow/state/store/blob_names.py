@@ -1,14 +1,15 @@
 """Names of blobs: which region, query and epoch they belong to.
 
-Below `<region>/<query>/`, with E an epoch, A an attempt at it, W.I a worker and its incarnation, K a number from 0:
+Below `<region>/<query>/`, with E an epoch (batch), A an attempt at it, W.I a worker and one life of it, K a number
+from 0:
 
-    log/E.A.W.I.K    segment K of what the worker was given
+    log/E.A.W.I.K    segment K of the rows that the worker has applied
     units/E.W.I.K    states of units as they were at the end of epoch E
-    begun/E.A        manifest: the attempt has begun, put before any task of it ends
-    whole/E.A        manifest: all partitions of the attempt are through, and all they led to is in these segments
+    begun/E.A        manifest: the attempt has begun; put before any task of it ends
+    whole/E.A        manifest: all partitions of the attempt are durable, in the segments it lists
     epoch/E          manifest: all blobs needed to rebuild the state at the end of epoch E
 
-And while units move by way of the store, `evenflow.moves/<region>/C.M`: the units of movement M of cluster C.
+While units move by way of the store, `evenflow.moves/<region>/C.M` holds the units of movement M of cluster C.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from evenflow.state.store.base import OWN, part, unpart
 from evenflow.state.store.generations import split
 
 MOVES = f"{OWN}moves/"
-"""What the names of movements begin with; no region is called so."""
+"""Prefix of the names of movements; no region has this name."""
 _WRITER = r"(?P<writer>[0-9]+\.[0-9A-Za-z_-]+)"
 _KINDS = {
     "log": re.compile(rf"(?P<epoch>[0-9]+)\.(?P<attempt>[0-9]+)\.{_WRITER}\.(?P<number>[0-9]+)"),
@@ -30,7 +31,7 @@ _KINDS = {
     "whole": re.compile(r"(?P<epoch>[0-9]+)\.(?P<attempt>[0-9]+)"),
     "epoch": re.compile(r"(?P<epoch>-1|[0-9]+)"),  # -1: before the first batch
 }
-"""Kinds of blobs, and what the last parts of their names look like."""
+"""By kind of blob, the pattern of the last part of its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +45,23 @@ class BlobName:
     epoch: int
     attempt: int = 0
     writer: str = ""
-    """Worker and incarnation, "W.I"."""
+    """"W.I": the worker, and a number for one life of it."""
     number: int = 0
     """Of the segment or the snapshot."""
 
     @property
     def prefix(self) -> str:
-        """What the names of all blobs of this region and query begin with."""
+        """The prefix of the names of all blobs of this region and query."""
         return prefix_of(self.region, self.query)
 
 
 def prefix_of(region: str, query: str) -> str:
-    """What the names of all blobs of a region and a query begin with."""
+    """The prefix of the names of all blobs of a region and a query."""
     return f"{part(region)}/{part(query)}/"
 
 
 def log_name(prefix: str, epoch: int, attempt: int, writer: str, segment: int) -> str:
-    """The name of a log segment; `writer` is the worker and its incarnation, "W.I"."""
+    """The name of a log segment; `writer` is "W.I"."""
     return f"{prefix}log/{epoch}.{attempt}.{writer}.{segment}"
 
 
@@ -73,7 +74,7 @@ def segment_names(log: BatchLog, prefix: str) -> list[list[str]]:
 
 
 def units_name(prefix: str, epoch: int, writer: str, number: int) -> str:
-    """The name of a snapshot of units; `writer` is the worker and its incarnation, "W.I"."""
+    """The name of a snapshot of units; `writer` is "W.I"."""
     return f"{prefix}units/{epoch}.{writer}.{number}"
 
 
@@ -93,12 +94,12 @@ def epoch_name(prefix: str, epoch: int) -> str:
 
 
 def move_name(region: str, cluster: str, move: int) -> str:
-    """The name of the units of a movement, while they move."""
+    """The name of the units of a movement while they are in the store."""
     return f"{MOVES}{part(region)}/{cluster}.{move}"
 
 
 def parse(name: str) -> BlobName | None:
-    """A name taken apart, without the claim it was put under; None if it is none of ours."""
+    """Take a name apart, without the claim it was put under; None if it is no name of these kinds."""
     match split(name)[0].split("/"):
         case [region, query, kind, rest] if kind in _KINDS:
             found = _KINDS[kind].fullmatch(rest)

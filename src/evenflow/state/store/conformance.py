@@ -1,4 +1,4 @@
-"""What `evenflow.testing.check_store` checks."""
+"""The laws that every store must keep: what `evenflow.testing.check_store` checks."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ ODD = [
     "\n",
     "a" * 80,
 ]
-"""Texts that names have to be made of."""
+"""Texts that `part` must turn into parts of names."""
 THREADS = 8
 BLOBS = 20
-"""A thread's."""
+"""Of each thread."""
 
 
 def check(make: Callable[[], Store], large: int) -> None:
-    """Law by law, each on a store of its own."""
+    """Check all laws, each on a new store."""
     laws: list[Callable[[Store], None]] = [
         _round_trip,
         _parts,
@@ -152,7 +152,7 @@ def _bad_names(store: Store) -> None:
 
 
 def _failing(store: Store) -> None:
-    """A put that fails half way, here since its parts fail, leaves what was there before."""
+    """A put that fails half-way, here because its parts fail, leaves what was there before."""
     store.put("f/old", [b"old"])
 
     def broken() -> Iterator[Part]:
@@ -170,7 +170,7 @@ def _failing(store: Store) -> None:
 
 
 def _threads(store: Store) -> None:
-    """Threads put, read, list and delete their own blobs, and all put one in common."""
+    """Threads put, read, list and delete their own blobs, and all put one shared blob."""
 
     def work(thread: int) -> str:
         for place in range(BLOBS):

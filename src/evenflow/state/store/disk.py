@@ -1,9 +1,9 @@
 """A store on the local disk.
 
-A blob is written to a file beside it, whose name begins with `.tmp-`; the file is synced, renamed, and the directory is
-synced. While it is written it is locked (flock), so that whoever opens the store can tell what a killed process has
-left behind from what is still being written, and remove it. Only the user who writes files may read them (0600), and
-look into directories (0700): driver and executors run as the same one.
+A blob is written to a temporary file in its directory, whose name begins with `.tmp-`; the file is synced and renamed,
+then the directory is synced. While it is written it is locked (flock): so whoever opens the store next can tell a file
+that a killed process has left behind, and remove it. Files can be read (0600), and directories listed (0700), only by
+the user who writes them: driver and executors run as the same user.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from evenflow.errors import BlobMissing, InvalidArgument, StoreError
-from evenflow.state.store.base import FORMAT_FILE, Lock, Part, Store, checked, is_name
+from evenflow.errors import BlobMissing, StoreError
+from evenflow.state.store.base import FORMAT_FILE, Lock, Part, Store, check_range, checked, is_name
 from evenflow.state.store.in_use import said_by, taken
 from evenflow.state.store.layout import TEMPORARY, check_format, explained, format_bytes, needs_format
 
 TRIES = 20
-"""A directory may be removed, being empty, between its making and its use; this often in a row it is not."""
+"""Another process may remove a directory that is empty before it is used; not this often in a row."""
 VECTOR = 1024
-"""Buffers one writev takes (IOV_MAX)."""
+"""Buffers that one writev takes, at most (IOV_MAX)."""
 FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
 LOCK_FILE = ".lock"
 
@@ -56,8 +56,7 @@ class DiskStore(Store):
 
     def get(self, name: str, start: int = 0, length: int | None = None) -> memoryview:
         path = self.root / checked(name)
-        if start < 0 or (length is not None and length < 0):
-            raise InvalidArgument(f"bytes {start} to {start} + {length} of blob {name}: neither may be negative")
+        check_range(name, start, length)
         with _explaining("read", path):
             try:
                 descriptor = os.open(path, os.O_RDONLY)
@@ -91,11 +90,11 @@ class DiskStore(Store):
             self._prune(directory)
 
     def lock(self, mine: dict[str, Any]) -> Lock:
-        """By flock on a file."""
+        """Lock a file (flock)."""
         return _FileLock(self.root, mine)
 
     def _write(self, path: Path, parts: list[memoryview] | list[bytes]) -> None:
-        """Once more if the directory, or the file before we had locked it, was taken for a leftover."""
+        """Write a file; again if another process has removed its directory, or the file before we had locked it."""
         for _ in range(TRIES):
             with suppress(FileNotFoundError):
                 _make_directory(path.parent)
@@ -104,17 +103,17 @@ class DiskStore(Store):
         raise StoreError(f"cannot write {path}: its directory is removed again and again; who else works there?")
 
     def _prune(self, directory: Path) -> None:
-        """Remove directories that are empty now."""
-        with suppress(OSError):  # it is not empty, or not ours to remove: never mind
+        """Remove a directory and those above it, as far as they are empty."""
+        with suppress(OSError):  # it is not empty, or we may not remove it
             while directory != self.root:
                 directory.rmdir()
                 directory = directory.parent
 
     def _sweep(self) -> None:
-        """Remove what killed processes have left half written."""
+        """Remove files that killed processes have left half written."""
         for path, entry in _walk(self.root, ""):
             if entry.name.startswith(TEMPORARY):
-                with suppress(OSError):  # somebody else sweeps too, or it is being written
+                with suppress(OSError):  # another process sweeps too, or writes it
                     _remove_unlocked(self.root / path)
 
 
@@ -137,7 +136,7 @@ class _FileLock:
         os.pwrite(self._file, json.dumps(mine).encode(), 0)
 
     def beat(self) -> None:
-        """Nothing to do: the kernel knows whether we are there."""
+        """Nothing to do: the kernel frees the lock when we end."""
 
     def release(self) -> None:
         if self._file is not None:
@@ -150,7 +149,7 @@ def _write_once(path: Path, parts: list[memoryview] | list[bytes]) -> None:
     beside = path.parent / f"{TEMPORARY}{os.getpid()}-{next(_numbers)}-{os.urandom(4).hex()}"
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
-        with suppress(OSError):  # a file system without locks: leftovers stay there
+        with suppress(OSError):  # a file system without locks: there leftovers stay
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         _write_all(descriptor, parts)
         os.fsync(descriptor)
@@ -165,7 +164,7 @@ def _write_once(path: Path, parts: list[memoryview] | list[bytes]) -> None:
 
 
 def _write_all(descriptor: int, parts: list[memoryview] | list[bytes]) -> None:
-    """Every byte of the parts, without joining them."""
+    """Write every byte of the parts, without joining them."""
     waiting = [view for part in parts if (view := memoryview(part)).nbytes]
     place = 0
     while place < len(waiting):
@@ -178,7 +177,7 @@ def _write_all(descriptor: int, parts: list[memoryview] | list[bytes]) -> None:
 
 
 def _read(descriptor: int, start: int, length: int) -> memoryview:
-    """`length` bytes, fewer if the file ends before."""
+    """Read `length` bytes, or fewer if the file ends before."""
     content = np.empty(length, np.uint8).data
     done = 0
     while done < length:
@@ -190,7 +189,7 @@ def _read(descriptor: int, start: int, length: int) -> memoryview:
 
 
 def _walk(root: Path, directory: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Every file below a directory of the store, by its path from the root."""
+    """Every file below a directory of the store, with its path from the root."""
     try:
         entries = sorted(os.scandir(root / directory), key=lambda entry: entry.name)
     except (FileNotFoundError, NotADirectoryError):
@@ -204,7 +203,7 @@ def _walk(root: Path, directory: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
 
 
 def _make_directory(path: Path, mode: int = DIRECTORY_MODE) -> None:
-    """The directory and those above it, durably."""
+    """Make a directory and those above it, durably."""
     if path.is_dir():
         return
     _make_directory(path.parent, mode)

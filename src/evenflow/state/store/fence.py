@@ -26,7 +26,7 @@ from contextlib import suppress
 from typing import Any
 
 from evenflow.errors import StoreError, StoreInUse
-from evenflow.state.store.base import OWN, Part, Store
+from evenflow.state.store.base import OWN, Part, Store, WrappedStore
 from evenflow.state.store.generations import CLAIMS, Holding, Mark, Version, about_holder, marks, settled, split
 from evenflow.state.store.in_use import lost
 
@@ -36,29 +36,26 @@ PLAIN = (CLAIMS, f"{OWN}moves/")
 """Prefixes of names that only one claim, or only one cluster, uses."""
 
 
-class View(Store):
+class View(WrappedStore):
     """A store in which each name shows the put of it that counts. What is put here is put without a claim."""
 
     def __init__(self, store: Store, counts: Mapping[Mark, int] | None = None) -> None:
-        self._inner = store
+        super().__init__(store)
         self._counts = dict(settled(store) if counts is None else counts)
         self._known: dict[str, list[str]] = {}
         """By name, how its puts that count are called in the store, in ascending order: the last one is read."""
 
-    def put(self, name: str, parts: Iterable[Part]) -> None:
-        self._inner.put(name, parts)
-
     def get(self, name: str, start: int = 0, length: int | None = None) -> memoryview:
         if _passes(name):
-            return self._inner.get(name, start, length)
+            return self._store.get(name, start, length)
         if name not in self._known:
             self.names(name)
-        return self._inner.get(self._known.get(name, [name])[-1], start, length)
+        return self._store.get(self._known.get(name, [name])[-1], start, length)
 
     def names(self, prefix: str = "") -> list[tuple[str, int]]:
         passing: list[tuple[str, int]] = []
         found: dict[str, list[tuple[Version, str, int]]] = {}
-        for stored, size in self._inner.names(prefix):
+        for stored, size in self._store.names(prefix):
             if _passes(stored):
                 if not stored.startswith(CLAIMS):
                     passing.append((stored, size))
@@ -77,10 +74,7 @@ class View(Store):
         wanted = list(names)
         for folder in {name.rpartition("/")[0] for name in wanted if not _passes(name)}:
             self.names(f"{folder}/" if folder else "")  # all puts of a name, or an earlier one would show
-        self._inner.delete([stored for name in wanted for stored in self._known.pop(name, [name])])
-
-    def close(self) -> None:
-        self._inner.close()
+        self._store.delete([stored for name in wanted for stored in self._known.pop(name, [name])])
 
     def _count(self, version: Version) -> bool:
         return version.number <= self._counts.get(version.mark, -1)

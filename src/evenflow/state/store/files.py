@@ -1,8 +1,8 @@
 """A store in a directory of any pyarrow file system: S3, Google Cloud Storage, Azure, or one of the caller's own.
 
-An object store shows an object only when its upload is complete, so a blob is written there under its own name. On any
-other file system it is written beside it, under a name that begins with `.tmp-`, and moved. How durable a blob is once
-its stream is closed is up to the file system; the local disk has a store of its own, `DiskStore`.
+An object store shows an object only when its upload is complete: there a blob is written under its own name. On other
+file systems it is written under a temporary name that begins with `.tmp-`, and then renamed. How durable a blob is once
+its stream is closed depends on the file system; for the local disk there is `DiskStore`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from evenflow.errors import BlobMissing, InvalidArgument, StoreError
-from evenflow.state.store.base import FORMAT_FILE, Part, Store, checked, is_name, shown
+from evenflow.errors import BlobMissing, StoreError
+from evenflow.state.store.base import FORMAT_FILE, Part, Store, check_range, checked, is_name, shown
 from evenflow.state.store.layout import TEMPORARY, check_format, check_scheme, explained, format_bytes, needs_format
 
 UPLOADING = {"s3", "gcs", "abfs"}
-"""Kinds of file systems on which a file appears when it is complete, and not before."""
+"""Types of file systems on which a file appears only when it is complete."""
 ABANDONED_S = 24 * 3600.0
-"""What has been half written for so long is nobody's any more."""
+"""A temporary file this old is a leftover."""
 
 _numbers = itertools.count()
 
@@ -55,8 +55,7 @@ class FileStore(Store):
             self._write(path, list(parts))
 
     def get(self, name: str, start: int = 0, length: int | None = None) -> memoryview:
-        if start < 0 or (length is not None and length < 0):
-            raise InvalidArgument(f"bytes {start} to {start} + {length} of blob {name}: neither may be negative")
+        check_range(name, start, length)
         path = self._path(checked(name))
         with _explaining("read", path):
             try:
@@ -124,12 +123,12 @@ class FileStore(Store):
         return content[:done]
 
     def _sweep(self) -> None:
-        """Remove what was left half written long ago."""
+        """Remove temporary files that were left long ago."""
         latest = time.time() - ABANDONED_S
         for info in self._files(""):
             written = info.mtime.timestamp() if info.mtime is not None else time.time()
             if info.is_file and info.base_name.startswith(TEMPORARY) and written < latest:
-                with suppress(OSError):  # somebody else sweeps too
+                with suppress(OSError):  # another process sweeps too
                     self._fs.delete_file(info.path)
 
 
@@ -149,5 +148,5 @@ def resolve(uri: str) -> tuple[fs.FileSystem, str]:
 def _explaining(doing: str, path: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, pa.ArrowException) as error:  # pyarrow has both, and not for different things
+    except (OSError, pa.ArrowException) as error:  # pyarrow raises either for the same failures
         raise explained(error if isinstance(error, OSError) else OSError(str(error)), doing, path) from error

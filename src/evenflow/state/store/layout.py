@@ -1,4 +1,4 @@
-"""What every directory with a store has in it, and what is said when it cannot be used."""
+"""The format of a store, and errors that say what to do about a place that cannot be used."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from evenflow.errors import InvalidArgument, StoreError
 from evenflow.state.store.base import FORMAT_FILE, shown
 
 FORMAT = 2
-"""Of the whole: names, segments, snapshots, manifests. Format 1 had a note of each task, and none of whole attempts."""
+"""Of names, segments, snapshots and manifests. Format 1 had notes of single tasks instead of whole attempts."""
 TEMPORARY = ".tmp-"
-"""What files are called until they are whole."""
+"""Prefix of the names of files that are being written."""
 HDFS = ("hdfs", "viewfs")
-"""Schemes that are refused: a rename there does not replace a file, and no test has ever run against it."""
+"""Schemes that are refused: a rename there does not replace a file, and nothing was ever tested with them."""
 
 
 def needs_format(entries: Iterable[str], where: str, create: bool) -> bool:
-    """Whether the format file is still to be written, given what is in the directory."""
+    """Whether the format file is still to be written, given the entries of the directory; refuses what is no store."""
     seen = set(entries)
     if FORMAT_FILE in seen:
         return False
@@ -39,7 +39,7 @@ def format_bytes() -> bytes:
 
 
 def check_format(content: bytes, where: str) -> None:
-    """Refuse what another version has written in another way."""
+    """Refuse a store in another format than this version's, given its format file."""
     try:
         about = json.loads(content)
         found, by = int(about["format"]), about.get("evenflow", "?")
@@ -62,7 +62,7 @@ def check_format(content: bytes, where: str) -> None:
 
 
 def explained(error: OSError, doing: str, path: str) -> StoreError:
-    """The same failure with the path and a remedy."""
+    """The same failure as a `StoreError` with the path and a remedy."""
     match errno.ENOENT if isinstance(error, FileNotFoundError) else error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             why = "there is no space left: free some, or put the checkpoint elsewhere"
@@ -82,7 +82,7 @@ def explained(error: OSError, doing: str, path: str) -> StoreError:
 
 
 def check_scheme(where: str) -> None:
-    """Refuse what cannot be a checkpoint."""
+    """Refuse schemes on which there can be no checkpoint."""
     if where.partition("://")[0].lower() in HDFS:
         raise InvalidArgument(
             f"{shown(where)}: HDFS is not supported for checkpoints: give a directory that all hosts share, a bucket "

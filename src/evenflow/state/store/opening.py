@@ -1,4 +1,4 @@
-"""Which store an address means."""
+"""Opens the store at an address."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ DATABASES = ("postgresql://", "postgres://")
 
 
 def open_store(where: str | Path | tuple[FileSystem, str] | Place, *, create: bool = True) -> Store:
-    """The store at a local path, at a URI (`file://`, `s3://`, `gs://`), or in a directory of a pyarrow file system.
+    """Open a store: at a local path, at a URI (`file://`, `s3://`, `gs://`) or in a directory of a pyarrow file system.
 
-    A local path and `file://` mean the disk, with all that makes writes durable there; `postgresql://` is a schema of a
-    database. A `Place` has a key as well. With `create=False` a place without a store is refused, and nothing is
-    written; a store with a key is refused without it.
+    A local path and `file://` mean a `DiskStore`; `postgresql://` is a schema of a database. A `Place` has a key as
+    well; a store that was written with a key is refused without it. With `create=False` nothing is written, and a place
+    without a store is refused.
     """
     key = where.key if isinstance(where, Place) else b""
     inner = where.where if isinstance(where, Place) else where
@@ -40,7 +40,7 @@ def open_store(where: str | Path | tuple[FileSystem, str] | Place, *, create: bo
 
 
 def _plain(where: str | Path | tuple[FileSystem, str], create: bool) -> Store:
-    """The store itself."""
+    """The store at an address, as if it had no key."""
     if isinstance(where, tuple):
         return FileStore(*where, create=create)
     if isinstance(where, str) and where.startswith(DATABASES):

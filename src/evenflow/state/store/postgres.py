@@ -1,20 +1,20 @@
 """A store in a PostgreSQL database: for clusters without a file system that all hosts share.
 
-The address is that of a schema (`postgresql://user@host/database?schema=name`, `evenflow` if none is named), which is
-to the database what a directory is to a disk: a checkpoint has one of its own. There, blobs of one operator and query,
-whose names begin with the same two parts, are in one table, others in the table `blobs`; `evenflow_tables` says which
-is which. A table has
+The address names a schema (`postgresql://user@host/database?schema=name`, by default `evenflow`), which is to a
+database what a directory is to a disk: each checkpoint has its own. Blobs of one operator and query, whose names begin
+with the same two parts, are in one table, all others in the table `blobs`; `evenflow_tables` lists the tables. A table
+has
 
     name, part   primary key: blobs are cut into parts of 4 MB, so that none has to be in memory twice
     size         bytes of the whole blob, in each part
-    kind, epoch, worker   what the name says, for people and their SQL; indexed by epoch and worker
-    data         bytes, stored as they are (state is compressed badly, and parts of it are read)
+    kind, epoch, worker   from the name, for users' own SQL; indexed by epoch and worker
+    data         bytes, not compressed (state compresses badly, and parts of it are read)
 
 *Atomic*: a put is one transaction, which takes a lock on the name, deletes what was there and copies the parts in (COPY
 in binary format: neither side makes text of bytes). Readers see the state before it or after it. *Durable*: commits
 wait for the server's disk. *Listing*: names are sorted by bytes, so a prefix is a range of the primary key.
 
-Which units a snapshot has is said in the snapshot (`state.units`); of it only the bytes are read that are needed.
+The index of a snapshot of units is in the snapshot (`unit_snapshots`), of which only the needed bytes are read.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ import numpy as np
 from psycopg.errors import UndefinedTable
 from psycopg.sql import SQL, Composable, Composed, Identifier
 
-from evenflow.errors import BlobMissing, InvalidArgument, StoreError
-from evenflow.state.store.base import Part, Store, checked
+from evenflow.errors import BlobMissing, StoreError
+from evenflow.state.store.base import Part, Store, check_range, checked
 from evenflow.state.store.blob_names import parse
 from evenflow.state.store.layout import check_format, format_bytes
 from evenflow.state.store.postgres_claim import SessionLock
@@ -50,7 +50,7 @@ CREATE INDEX IF NOT EXISTS {index} ON {table} (epoch, worker) WHERE part = 0;
 INSERT INTO {tables} VALUES ({prefix}, {name}) ON CONFLICT DO NOTHING
 """)
 CLEAR = SQL("SELECT pg_advisory_xact_lock({key}); DELETE FROM {table} WHERE name = {name}")
-"""Two statements: the second must see what whoever had the lock has committed."""
+"""Two statements: the second must see what the lock's holder before has committed."""
 COPY_IN = SQL("COPY {table} (name, part, size, kind, epoch, worker, data) FROM STDIN (FORMAT BINARY)")
 IN_TYPES = ("text", "int4", "int8", "text", "int8", "int4", "bytea")
 COPY_OUT = SQL("""
@@ -61,10 +61,10 @@ OUT_TYPES = ("int8", "bytea")
 PIECE = SQL("""substring(data FROM 1 + greatest(0, least({whole}, {start} - part * {whole}::bigint))::integer
     FOR greatest(0, least({whole}, {stop} - part * {whole}::bigint)
                     - greatest(0, least({whole}, {start} - part * {whole}::bigint)))::integer)""")
-"""Of a part, the bytes between `start` and `stop` of the blob."""
+"""The bytes of a part that lie between `start` and `stop` of the blob."""
 LIST = SQL("SELECT name, size FROM {table} WHERE part = 0 AND name >= {prefix} AND name < {end}")
 AFTER = "\x7f"
-"""Sorts after all that names are made of."""
+"""Sorts after all characters of names."""
 
 
 class PostgresStore(Store):
@@ -92,8 +92,7 @@ class PostgresStore(Store):
 
     def get(self, name: str, start: int = 0, length: int | None = None) -> memoryview:
         checked(name)
-        if start < 0 or (length is not None and length < 0):
-            raise InvalidArgument(f"bytes {start} to {start} + {length} of blob {name}: neither may be negative")
+        check_range(name, start, length)
         return self._link.run(f"read blob {name}", lambda connection: self._get(connection, name, start, length))
 
     def names(self, prefix: str = "") -> list[tuple[str, int]]:
@@ -112,7 +111,7 @@ class PostgresStore(Store):
         self._link.release()
 
     def lock(self, mine: dict[str, Any]) -> SessionLock:
-        """By an advisory lock of a session."""
+        """Take an advisory lock."""
         self._claim = SessionLock(self, self.where, self._link, _key(self._schema, ""), mine)
         return self._claim
 
@@ -144,10 +143,10 @@ class PostgresStore(Store):
             raise StoreError(f"{self.where} is empty: there is no state here")
 
     def _create(self, connection: Connection) -> None:
-        """One process at a time; the others find it done."""
+        """Create the tables; one process at a time does, the others find them."""
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [_key(self._schema, "create")])
         there = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [self._schema]).fetchone()
-        if not there:  # it takes a right that nobody needs who is given a schema
+        if not there:  # a user who is given a schema may lack the right to create one
             connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(self._schema)))
         if (ABOUT,) in self._tables(connection):
             return
@@ -235,13 +234,13 @@ class PostgresStore(Store):
 
 
 def _prefix_of(name: str) -> str:
-    """What the names of all blobs of its table begin with; nothing for those with fewer than three parts."""
+    """The prefix of all names in the same table; empty for names with fewer than three parts."""
     parts = name.split("/", 2)
     return f"{parts[0]}/{parts[1]}/" if len(parts) == 3 else ""
 
 
 def _table_of(name: str) -> str:
-    """The table that a blob is in: called so that people find it, and so that no two prefixes share one."""
+    """The name of a blob's table: readable, and different for each prefix."""
     prefix = _prefix_of(name)
     if not prefix:
         return BLOBS
@@ -250,13 +249,13 @@ def _table_of(name: str) -> str:
 
 
 def _key(schema: str, name: str) -> int:
-    """The number of a lock."""
+    """The number of an advisory lock."""
     digest = hashlib.blake2b(f"evenflow\0{schema}\0{name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
 
 def _cut(views: list[memoryview]) -> Iterator[Part]:
-    """The bytes in parts of one size, the last one shorter; at least one."""
+    """Cut bytes into parts of PART_BYTES, the last one shorter; there is at least one."""
     pieces: list[memoryview] = []
     room = PART_BYTES
     some = False

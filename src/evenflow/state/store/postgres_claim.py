@@ -1,4 +1,4 @@
-"""The claim on a checkpoint in a PostgreSQL database."""
+"""The lock on a checkpoint in a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from evenflow.state.store.in_use import said_by, taken
 from evenflow.state.store.postgres_link import Connection, Link, answering
 
 CLAIM_BLOB = f"{OWN}claim"
-"""Who has the lock, for people to read."""
+"""Says who has the lock, for error messages."""
 
 
 class SessionLock:
-    """A lock of the session: the server frees it when its holder is gone.
+    """An advisory lock of a session: the server frees it when its holder is gone.
 
-    It is lost with its connection. Before each put the store has it taken again if need be (`beat`); if that cannot be,
-    the checkpoint has become somebody else's.
+    It is lost with its connection. `beat` takes it again then; if that fails another cluster has the checkpoint.
     """
 
     def __init__(self, store: Store, where: str, link: Link, key: int, mine: dict[str, Any]) -> None:
@@ -64,7 +63,7 @@ class SessionLock:
         return False
 
     def _take(self) -> Connection | None:
-        """A connection that has the lock; None if another has."""
+        """A connection that has the lock; None if another session has it."""
         connection = self._link.connect()
         try:
             with answering(connection):
@@ -83,7 +82,7 @@ class SessionLock:
         return b""
 
     def drop(self) -> None:
-        """Let go of the connection, and so of the lock."""
+        """Close the connection, which frees the lock."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

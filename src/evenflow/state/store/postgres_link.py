@@ -1,9 +1,8 @@
 """Connections to a PostgreSQL server: few, shared by all stores of a process, and made anew when they are lost.
 
-What fails because a connection is lost, the server is being restarted, or two transactions are in each other's way, is
-done again on another connection, after a pause that doubles, a bounded number of times; then it is a `StoreError` that
-names the server. So everything done here must be such that doing it twice does no harm. Of the address only host, port
-and database are ever shown.
+What fails because a connection is lost, the server restarts, or two transactions conflict, is tried again on another
+connection a bounded number of times; then it is a `StoreError` that names the server. So all that is done here must be
+safe to do twice. Of the address only host, port and database are ever shown.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from evenflow.errors import InvalidArgument, StoreError, first_line
 from evenflow.state.store.retry import retry
 
 MOST = 4
-"""Connections of one process to one server, at most; a claim has one more."""
+"""Connections of a process to a server, at most; a claim has one more."""
 TRIES = 8
 OPEN_TRIES = 5
-"""When a store is opened: who gives a wrong address wants to know soon."""
+"""When a store is opened: the user should soon learn of a wrong address."""
 LONGEST_PAUSE_S = 2.0
 PATIENCE_S = 15.0
-"""After so long nothing is tried again."""
+"""After this long nothing is tried again."""
 CONNECT_S = 5
 STATEMENT_S = 120
-"""A statement that takes longer is ended by the server; 8 MB, as a log segment has, take less than a second."""
+"""The server ends a statement that takes longer; a log segment of 8 MB takes less than a second."""
 SILENT_S = STATEMENT_S + 10
-"""A connection on which one thing takes longer is cut: a server that is frozen ends no statement."""
+"""A connection on which one statement takes longer is cut: a frozen server ends none."""
 SCHEMA = "evenflow"
-"""Where tables are if the address does not say."""
+"""The schema for tables if the address does not name one."""
 LONGEST_SCHEMA = 63
 
 DEFAULTS: dict[str, Any] = {
@@ -49,7 +48,7 @@ DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 20_000,
     "application_name": "evenflow",
 }
-"""Of connections; what the address says goes first."""
+"""Parameters of connections; those in the address take precedence."""
 SESSION = f"""
 SET synchronous_commit = on;
 SET statement_timeout = '{STATEMENT_S}s';
@@ -59,9 +58,9 @@ SET tcp_keepalives_interval = 5;
 SET tcp_keepalives_count = 3;
 SET client_min_messages = warning
 """
-"""A commit is on disk, whatever the server's default; the server notices that a host has vanished."""
+"""A commit waits for the disk, whatever the server's default; the server notices when a host vanishes."""
 PASSING = {"53300", "57P01", "57P02", "57P03", "40001", "40P01"}
-"""Too many connections, shutting down, crashed, starting up, in each other's way: all of it passes."""
+"""Errors that pass: too many connections, shutting down, crashed, starting up, conflict, deadlock."""
 STARTING = ("starting up", "shutting down", "recovery", "too many clients", "connection slots")
 
 T = TypeVar("T")
@@ -70,16 +69,16 @@ Connection = psycopg.Connection[Any]
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a database is."""
+    """The address of a database and a schema in it."""
 
     conninfo: str = field(repr=False)
     schema: str
     where: str
-    """For people to read: without user and password."""
+    """The place in words, without user and password."""
 
     @classmethod
     def parse(cls, uri: str) -> Address:
-        """`postgresql://user@host:port/database?schema=name`, and whatever else libpq takes."""
+        """Read `postgresql://user@host:port/database?schema=name`, with any other parameters of libpq."""
         try:
             parts = urlsplit(uri)
             given = parse_qsl(parts.query, keep_blank_values=True)
@@ -126,7 +125,7 @@ class Link:
             return link
 
     def release(self) -> None:
-        """One store needs it no more; after the last one nothing stays open."""
+        """Give up one use; after the last one all connections are closed."""
         with Link._sharing:
             self._users -= 1
             if not self._users:
@@ -134,7 +133,7 @@ class Link:
                 self._drop_idle()
 
     def run(self, doing: str, work: Callable[[Connection], T], tries: int = TRIES) -> T:
-        """Do something with a connection; once more, with another, if that is lost."""
+        """Do something with a connection, and again with another one if that is lost."""
 
         def once() -> T:
             with self._one() as connection:
@@ -143,7 +142,7 @@ class Link:
         return self.retry(doing, once, tries)
 
     def retry(self, doing: str, work: Callable[[], T], tries: int = TRIES) -> T:
-        """Do something; once more if it fails in a way that passes."""
+        """Do something, and again if it fails in a way that passes."""
         began, pauses = time.monotonic(), 0
 
         def passes(error: Exception) -> bool:
@@ -164,7 +163,7 @@ class Link:
             raise self._given_up(error, doing, pauses + 1, time.monotonic() - began) from error
 
     def connect(self) -> Connection:
-        """A connection of one's own; whoever asks for it closes it."""
+        """A new connection, which the caller closes."""
         connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
         try:
             with answering(connection):
@@ -220,7 +219,7 @@ class Link:
 
 @contextmanager
 def answering(connection: Connection) -> Iterator[None]:
-    """Bound how long a server may be silent; after that the connection is as good as lost."""
+    """Cut a connection on which the server is silent for SILENT_S."""
     cut = threading.Timer(SILENT_S, _cut, [connection.fileno()])
     cut.daemon = True
     cut.start()
@@ -237,7 +236,7 @@ def _cut(descriptor: int) -> None:
 
 
 def _passes(error: psycopg.Error) -> bool:
-    """Whether the same may go well the next time."""
+    """Whether another try may succeed."""
     state = error.sqlstate
     if state is not None:
         return state in PASSING or state.startswith("08")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from evenflow.errors import BlobMissing, StoreError, StoreInUse
-from evenflow.state.store.base import Lock, Part, Store
+from evenflow.state.store.base import Store, WrappedStore
 
 T = TypeVar("T")
 Pause = Callable[[float], object]
@@ -47,31 +47,18 @@ def retry(
     raise AssertionError("the last try returns or raises")
 
 
-class RetryingStore(Store):
+class RetryingStore(WrappedStore):
     """Another store whose reads are tried again; a blob that is not there is missing at once.
 
     A put is done once: callers try the whole of what they do again.
     """
 
     def __init__(self, store: Store, pause: Pause = time.sleep) -> None:
-        self._store = store
+        super().__init__(store)
         self._pause = pause
-
-    def put(self, name: str, parts: Iterable[Part]) -> None:
-        self._store.put(name, parts)
 
     def get(self, name: str, start: int = 0, length: int | None = None) -> memoryview:
         return retry(lambda: self._store.get(name, start, length), self._pause)
 
     def names(self, prefix: str = "") -> list[tuple[str, int]]:
         return retry(lambda: self._store.names(prefix), self._pause)
-
-    def delete(self, names: Iterable[str]) -> None:
-        self._store.delete(names)
-
-    def lock(self, mine: dict[str, Any]) -> Lock | None:
-        """The other store's."""
-        return self._store.lock(mine)
-
-    def close(self) -> None:
-        self._store.close()

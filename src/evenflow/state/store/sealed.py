@@ -1,13 +1,12 @@
-"""A store whose blobs carry a MAC under a key of the user's: what was not written with the key is not read.
+"""A store whose blobs are authenticated with the user's key: what was not written with the key is not read.
 
-State is pickled, so whoever can write to a checkpoint could have code run in the cluster. With a key that is not so: a
-blob is cut into chunks of 64 kB, and each is followed by 16 bytes of HMAC-SHA256 over the blob's name (without the
-claim it was put under), the chunk's number, whether it is the last one, and its bytes. Bytes are handed out only after
-the chunks that they are in have passed: none can be changed, cut off, put in another place or under another name. What
-remains possible to whoever can write to the store is to delete blobs, and to bring back old ones under their own names:
-all of them were written with the key. Nothing is encrypted.
+State is pickled, so anyone who can write to a checkpoint could run code in the cluster. A key prevents that: a blob is
+cut into chunks of 64 kB, and each is followed by 16 bytes of HMAC-SHA256 over the blob's name (without the claim it was
+put under), the chunk's number, whether it is the last one, and its bytes. A chunk is handed out only after it has been
+checked: none can be changed, cut off, put in another place or under another name. Those who can write to the store can
+still delete blobs, and bring back old ones under their own names. Nothing is encrypted.
 
-A blob `evenflow.key` tells that there is a key, and lets a wrong one be told from damage.
+The blob `evenflow.key` shows that there is a key, and tells a wrong key from damage.
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from evenflow.errors import BlobMissing, InvalidArgument, StoreError
-from evenflow.state.store.base import OWN, Lock, Part, Store, checked, corrupt, shown
+from evenflow.state.store.base import OWN, Part, Store, WrappedStore, check_range, checked, corrupt, shown
 from evenflow.state.store.generations import split
 
 CHUNK = 64 * 1024
@@ -29,14 +27,14 @@ TAG = 16
 WHOLE = CHUNK + TAG
 KEY_BLOB = f"{OWN}key"
 LEAST = 16
-"""Bytes of a key: shorter ones can be guessed by whoever has a blob."""
+"""Bytes of a key, at least: a shorter one can be guessed from a blob."""
 _PLACE = struct.Struct("<QB")
 """A chunk's number, and whether it is the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a store is, and the key to it: `open_store` takes it."""
+    """Where a store is, and the key to it."""
 
     where: str | Path
     key: bytes = field(repr=False)
@@ -46,12 +44,12 @@ class Place:
 
 
 def placed(where: str, key: bytes) -> str | Place:
-    """What `open_store` takes, with a key or without."""
+    """An argument for `open_store`: with a key a Place, without one the address."""
     return Place(where, key) if key else where
 
 
 def key_of(given: bytes | str | None) -> bytes:
-    """The key as all processes are told it; empty if there is none. The text of no error has it."""
+    """Derive the key that is sent to all processes from the user's; empty if there is none. No error shows it."""
     if given is None:
         return b""
     if not isinstance(given, bytes | str):
@@ -64,11 +62,11 @@ def key_of(given: bytes | str | None) -> bytes:
     return hashlib.blake2b(key, digest_size=32, person=b"evenflow-state").digest()
 
 
-class SealedStore(Store):
-    """Another store, all of whose blobs are sealed with a key."""
+class SealedStore(WrappedStore):
+    """Another store whose blobs are sealed with a key."""
 
     def __init__(self, store: Store, key: bytes, where: str, *, create: bool = True) -> None:
-        self._store = store
+        super().__init__(store)
         self._mac = hmac.new(key, digestmod="sha256")
         mark = hmac.digest(key, b"\0checkpoint", "sha256")[:TAG]  # no name begins so
         try:
@@ -88,8 +86,7 @@ class SealedStore(Store):
         self._store.put(name, list(self._sealed(checked(name), parts)))
 
     def get(self, name: str, start: int = 0, length: int | None = None) -> memoryview:
-        if start < 0 or (length is not None and length < 0):
-            raise InvalidArgument(f"bytes {start} to {start} + {length} of blob {name}: neither may be negative")
+        check_range(name, start, length)
         first = start // CHUNK
         count = None if length is None else max(1, -(-(start + length) // CHUNK) - first)
         raw = self._store.get(name, first * WHOLE, None if count is None else count * WHOLE + 1)
@@ -104,18 +101,8 @@ class SealedStore(Store):
     def names(self, prefix: str = "") -> list[tuple[str, int]]:
         return [(name, _size(size)) for name, size in self._store.names(prefix) if name != KEY_BLOB]
 
-    def delete(self, names: Iterable[str]) -> None:
-        self._store.delete(names)
-
-    def lock(self, mine: dict[str, Any]) -> Lock | None:
-        """The other store's."""
-        return self._store.lock(mine)
-
-    def close(self) -> None:
-        self._store.close()
-
     def _sealed(self, name: str, parts: Iterable[Part]) -> Iterator[Part]:
-        """The parts, cut so that a tag follows each chunk; none is copied."""
+        """Cut the parts into chunks, each followed by its tag; nothing is copied."""
         chunk: list[memoryview] = []
         room, number = CHUNK, 0
         for part in parts:
@@ -138,9 +125,9 @@ class SealedStore(Store):
         return digest.digest()[:TAG]
 
     def _opened(self, name: str, raw: memoryview, first: int, count: int | None) -> memoryview:
-        """The bytes of chunks from the `first` on, checked; of `count` chunks and what shows whether more follow.
+        """Check chunks from number `first` on; their bytes, moved together within `raw`, which is the caller's own.
 
-        They are moved together where they are: memory that a store has given is the caller's.
+        With `count` so many are checked, and `raw` has one byte more if others follow.
         """
         there = -(-raw.nbytes // WHOLE) or 1
         at = 0
@@ -158,7 +145,7 @@ class SealedStore(Store):
 
 
 def refuse_sealed(store: Store, where: str) -> None:
-    """Refuse a store that has a key, to whoever has none."""
+    """Refuse to open a store without the key that it has."""
     try:
         store.get(KEY_BLOB, 0, 1)
     except BlobMissing:
@@ -170,5 +157,5 @@ def refuse_sealed(store: Store, where: str) -> None:
 
 
 def _size(stored: int) -> int:
-    """Bytes of a blob that takes so many in the store."""
+    """Bytes of a blob, given how many it takes in the store."""
     return max(0, stored - TAG * max(1, -(-stored // WHOLE)))
