@@ -253,22 +253,21 @@ def test_columns_that_do_not_fit(operator, message):
 
 
 def test_warming_up_compiles_and_leaves_no_state():
-    from evenflow.operators import rings
+    from evenflow.operators import arena, rings
 
     operator = home.RollingMean("v", seconds=1.0, time="t")
     schema = pa.schema({"v": pa.int32(), "t": pa.timestamp("us", "UTC")})
     operator.warm_up(schema)
     assert operator.extract(0) is None
     assert len(operator._state.slots) == 0
-    before = {name: len(kernel.signatures) for name, kernel in vars(rings).items() if hasattr(kernel, "signatures")}
+    kernels = {name: each for name, each in {**vars(arena), **vars(rings)}.items() if hasattr(each, "signatures")}
+    before = {name: len(kernel.signatures) for name, kernel in kernels.items()}
     batch = pa.record_batch([pa.array([1, None], pa.int32()), pa.array([0, 1], schema.field("t").type)], schema=schema)
     homes = np.zeros(2, np.int32)
     homes.flags.writeable = False
     operator.process(batch, homes, np.zeros(4, np.int64)[::2])
     operator.install(1, pickle.loads(pickle.dumps(operator.extract(0))))
-    assert before == {
-        name: len(kernel.signatures) for name, kernel in vars(rings).items() if hasattr(kernel, "signatures")
-    }
+    assert before == {name: len(kernel.signatures) for name, kernel in kernels.items()}
 
 
 def test_installing_twice_is_refused():

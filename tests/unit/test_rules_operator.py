@@ -16,7 +16,7 @@ import evenflow.operators
 import evenflow.rules
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.keyed import identity
-from evenflow.rules import engine as engine_module
+from evenflow.rules.expressions.frame import RuleFrame
 from evenflow.rules.operator import RuleOperator
 from evenflow.rules.windows.memory import BLOCK
 from evenflow.testing import check_operator
@@ -97,7 +97,7 @@ def test_windows_longer_than_a_block_of_pairs():
     units, keys = np.zeros(count, np.int32), np.zeros(count, np.int64)
     bound = operator._running(rows.schema)
     memory = next(state for state in bound.world.states if hasattr(state, "pairs"))
-    frame = engine_module.Frame(rows, units, keys, np.zeros(count, np.int64), np.zeros(count, np.int64))
+    frame = RuleFrame(rows, units, keys, np.zeros(count, np.int64), np.zeros(count, np.int64))
     memory.enter(units, keys, keys, None, rows, frame.times, frame.latest)
     found, _ = operator.process(rows.slice(0, 1), units[:1], keys[:1])
     assert found.to_pylist() == [{"n": count, "s": float(count)}]
