@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from evenflow.torture import processes
-from evenflow.torture.run import Report, run_all
+from evenflow.torture.report import Report
+from evenflow.torture.run import run_all
 from evenflow.torture.schedule import Fault, Job, Schedule
 
 JOB = Job(batches=3, rows=200, keys=40, partitions=2, workers=2, units=16)

@@ -54,8 +54,12 @@ def test_every_command_tells_its_usage(arguments):
 
 def test_the_table_of_an_ordered_region_tells_what_is_wrong():
     setting = ordered.Setting(workers=8, slow=2, factor=5.0, also=((1, 3.0),), until=7.0)
-    good = ordered.Outcome("credits", 1000.0, 0.91, 0.95, 1000.0, 1.5, True, 9, 9, 1.0, {"p50": 12.0, "p99": 40.0})
-    wrong = ordered.Outcome("auto", 1000.0, 0.91, 0.95, 1000.0, None, False, 9, 8, 1.0, {"p50": 12.0, "p99": 40.0})
+    good = ordered.OrderedResult(
+        "credits", 1000.0, 0.91, 0.95, 1000.0, 1.5, True, 9, 9, 1.0, {"p50": 12.0, "p99": 40.0}
+    )
+    wrong = ordered.OrderedResult(
+        "auto", 1000.0, 0.91, 0.95, 1000.0, None, False, 9, 8, 1.0, {"p50": 12.0, "p99": 40.0}
+    )
     said = shown(ordered_view.table(setting, [good, wrong]))
     assert "2 of 8 workers 5x slower, 1 3x until second 7, 20 us a row" in said
     assert "│ credits │ 1,000 │ 0.910 │ 0.950 │ 1.5 s │ 12 / 40 ms │ yes │" in said
@@ -63,7 +67,7 @@ def test_the_table_of_an_ordered_region_tells_what_is_wrong():
 
 
 def test_the_table_of_a_keyed_operator_compares_with_plain_spark_or_the_bound():
-    outcome = keyed.Outcome("flux", 2000.0, True, 1.0, of_identity=0.8, of_shuffle=1.6, of_bound=0.9)
+    outcome = keyed.KeyedResult("flux", 2000.0, True, 1.0, of_identity=0.8, of_shuffle=1.6, of_bound=0.9)
     plain = shown(keyed_view.table(keyed.Setting(workers=2, keys=10, rows=1_000, zipf=1.0), [outcome]))
     assert "1,000 rows of 10 keys, Zipf 1 on 2 workers" in plain
     assert "│ flux │ 2,000 │ 0.800 │ 1.600 │ 0.0 % │ 0 │ - │ yes │" in plain

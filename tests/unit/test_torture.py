@@ -12,10 +12,11 @@ from evenflow.state.store.opening import open_store
 from evenflow.testing import check_operator
 from evenflow.torture import damage, hooks, store, view
 from evenflow.torture.check import COLUMNS, Verdict, committed, compare, compare_windows
+from evenflow.torture.drawing import draw
 from evenflow.torture.operator import Counted
+from evenflow.torture.report import Report, ScheduleOutcome
 from evenflow.torture.rows import Rows, reference, rows_of, windowed, write
-from evenflow.torture.run import Outcome, Report
-from evenflow.torture.schedule import COMMIT, DAMAGES, MOMENTS, WORKER_POINTS, Fault, Job, Schedule, draw, from_json
+from evenflow.torture.schedule import COMMIT, DAMAGES, MOMENTS, WORKER_POINTS, Fault, Job, Schedule, from_json
 
 SEEDS = range(300)
 
@@ -209,8 +210,8 @@ def test_only_what_the_sink_has_committed_counts(tmp_path):
 
 def test_report():
     schedule = Schedule(3, draw(3).job, (Fault("kill", "worker"),))
-    good = Outcome(schedule, Verdict(rows=10), struck=("kill worker",))
-    bad = Outcome(schedule, Verdict(rows=10, lost=2), hang=True)
+    good = ScheduleOutcome(schedule, Verdict(rows=10), struck=("kill worker",))
+    bad = ScheduleOutcome(schedule, Verdict(rows=10, lost=2), hang=True)
     told = Report(3, [good, bad]).to_json()
     assert {name: told[name] for name in ("seed", "faults", "rows", "lost", "doubled", "out_of_order", "hangs")} == {
         "seed": 3,
@@ -229,8 +230,8 @@ def test_report():
 
 def test_a_report_that_is_taken_up_again():
     schedule = Schedule(3, draw(3).job, (Fault("kill", "worker", "restore", nth=2), Fault("stop", "worker", batch=1)))
-    good = Outcome(schedule, Verdict(rows=10), struck=tuple(map(str, schedule.faults)), refused=("a",))
-    report = Report(3, [good, Outcome(schedule, Verdict(rows=10, lost=2), hang=True)], ["python 17"])
+    good = ScheduleOutcome(schedule, Verdict(rows=10), struck=tuple(map(str, schedule.faults)), refused=("a",))
+    report = Report(3, [good, ScheduleOutcome(schedule, Verdict(rows=10, lost=2), hang=True)], ["python 17"])
     assert Report.from_json(json.loads(json.dumps(report.to_json()))) == report
     assert view.markdown(report).splitlines() == [
         "| what struck | schedules | rows | lost | doubled | out of order | wrong | hangs | errors | refused |",

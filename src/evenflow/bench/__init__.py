@@ -1,1 +1,1 @@
-"""Measured runs: each figure is a ratio within one run, each run checks its own rows."""
+"""Measured runs: each figure is a ratio of values from the same run, and each run checks its own rows."""

@@ -1,19 +1,17 @@
 """`evenflow bench cep`: First Story Detection, balance by balance (Table 1 and Figures 3 and 4 of cep §4).
 
-Engines are emulated: each row costs `cost_us` on whatever worker it is. Texts, their vectors and keys are made before
-the clock runs; each run has the same rows in the same order.
+Engines are emulated: each row costs `cost_us` on every worker. Texts, their vectors and keys are made before the
+measured time; each run has the same rows in the same order.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,6 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from evenflow.bench.probe import Watch, polled
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot
 from evenflow.model.capacity import Emulate
@@ -40,18 +39,18 @@ Workload = Literal["default", "zipf"]
 
 POLL_S = 0.1
 LOAD_S = 1.0
-"""Engines' loads are compared over this long."""
+"""The loads of engines are compared over this time."""
 TAU = 0.2
 KEYS = 1 << BITS
 DYNAMIC = ("dlb-h", "dlb-l", "lptf")
 REGION = "stories"
 TWEETS = Tweets(words=3_000, zipf=1.2, about=0.8, copies=0.6, spacing=8_000, life=80_000)
-"""Few topics, each of them for long: key grouping has loads that differ by a third, and for as long as a run takes."""
+"""Few topics, each for a long time: with key grouping, loads differ by a third for as long as a run takes."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """`rows` texts; with workload zipf their keys follow Zipf's law, with two exponents in turn."""
+    """`rows` texts; with workload zipf their keys follow Zipf's law, with the exponents in turn."""
 
     engines: int = 5
     rows: int = 300_000
@@ -59,7 +58,7 @@ class Setting:
     cost_us: float = 400.0
     theta: float = 15.0
     window: float = 2.0
-    """Seconds that loads are counted over before each decision."""
+    """Seconds over which loads are counted before each decision."""
     exponents: tuple[float, ...] = (0.2, 1.5)
     seed: int = 1
 
@@ -70,34 +69,37 @@ class Setting:
 
 @dataclass(frozen=True)
 class Data:
-    """The rows on disk, what should come of them, and how they fall on keys, phase by phase."""
+    """The rows on disk, and the results that are expected for them."""
 
     path: str
     events: int
+    """The number of first stories."""
     check: int
+    """The sum of their seqs."""
     loads: list[Longs]
+    """For each phase of the workload, the rows of each key."""
 
     def bound_s(self, engines: int, cost_us: float) -> float:
-        """The least time the rows can take: in each phase that of its hottest key, or of an even share of all."""
+        """The least time that the rows can take: in each phase that of its hottest key, or of an even share."""
         return float(sum(max(load.max(), load.sum() / engines) for load in self.loads)) * cost_us * 1e-6
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one balance did."""
+class CepResult:
+    """The figures of one balance."""
 
     balance: str
     engines: int
     processed: int
-    """Rows through when the fastest of the compared was done with all of them."""
+    """The rows that were through when the fastest balance had finished all of them."""
     rows_per_s: float
     of_bound: float
-    """Of the rows a second that the best assignment of keys could do."""
+    """Rows a second, divided by those of the best assignment of keys."""
     events: int
     correct: bool
-    """Whether the events are those of one engine."""
+    """Whether the events are the same as with one engine."""
     rstd: float
-    """Relative standard deviation of the engines' loads, percent, on average over windows of a second."""
+    """The relative standard deviation of the engines' loads, in percent, averaged over windows of a second."""
     rebalances: int
     keys_moved: int
     rows_moved: int
@@ -105,22 +107,18 @@ class Outcome:
     """The largest share of the keys that one rebalance moved."""
     seconds: float
     through: list[tuple[float, int]] = field(repr=False, default_factory=list)
-    """Seconds, and rows through by then."""
+    """Points of time in seconds, and the rows that were through."""
 
     def by(self, second: float) -> int:
-        """Rows through by then."""
+        """The rows that were through at a second."""
         seconds, rows = np.array(self.through, float).T
         return int(np.interp(second, seconds, rows))
 
 
-Watch = Callable[[float], None]
-
-
 @contextmanager
 def data(setting: Setting) -> Iterator[Data]:
-    """Make the rows; gone again afterwards."""
-    directory = tempfile.mkdtemp(prefix="evenflow-bench-")
-    try:
+    """Make the rows; their files are deleted afterwards."""
+    with TemporaryDirectory(prefix="evenflow-bench-") as directory:
         path = str(Path(directory) / "rows.parquet")
         keys, vectors, phases = draw(setting)
         table = pa.table({"seq": np.arange(setting.rows), "fingerprint": keys, "vector": vectors})
@@ -128,12 +126,10 @@ def data(setting: Setting) -> Iterator[Data]:
         alarms = first_stories(table)
         loads = [np.bincount(keys[phases == phase], minlength=KEYS) for phase in np.unique(phases)]
         yield Data(path, len(alarms), int(alarms.sum()), loads)
-    finally:
-        shutil.rmtree(directory)
 
 
 def draw(setting: Setting) -> tuple[npt.NDArray[np.int32], pa.Array, Longs]:
-    """Keys and vectors of the rows, and which phase of the workload each is in."""
+    """For each row its key, its vector and its phase of the workload."""
     texts = replace(TWEETS, seed=setting.seed).rows(np.arange(setting.rows)).column("text")
     vectors = Vectors.fit(texts[: min(len(texts), 50_000)]).of(texts)
     keys, column = Fingerprints().of(vectors), vectors.to_arrow()
@@ -144,7 +140,7 @@ def draw(setting: Setting) -> tuple[npt.NDArray[np.int32], pa.Array, Longs]:
 
 
 def _texts_of(keys: npt.NDArray[np.int32], drawn: npt.NDArray[Any]) -> Longs:
-    """For each drawn key the place of a text that has it: its texts in turn, over and over."""
+    """For each drawn key the place of a text with this key; the texts of a key are taken in turn, repeatedly."""
     order = np.argsort(keys, kind="stable")
     first, count = np.searchsorted(keys[order], drawn), np.bincount(keys, minlength=KEYS)[drawn]
     turns = np.empty(len(drawn), np.int64)
@@ -156,7 +152,7 @@ def _texts_of(keys: npt.NDArray[np.int32], drawn: npt.NDArray[Any]) -> Longs:
 
 
 def first_stories(table: pa.Table) -> Longs:
-    """The seq of each alarm, by one engine."""
+    """The seq of each first story, as one engine finds them."""
     operator = FirstStory(history=HISTORY)
     found = []
     for batch in table.to_batches(max_chunksize=10_000):
@@ -169,7 +165,7 @@ def first_stories(table: pa.Table) -> Longs:
 
 
 def evaluate(df: DataFrame) -> tuple[float, int, int, int]:
-    """Seconds for all rows, how many there are, the alarms among them and the sum of their seqs."""
+    """Evaluate a DataFrame; returns the seconds, the number of rows, the number of alarms and the sum of their seqs."""
     alarm = F.col("similarity") <= TAU
     started = time.perf_counter()
     row = df.agg(F.count("*"), F.count_if(alarm), F.sum(F.when(alarm, F.col("seq")))).collect()[0]
@@ -183,8 +179,8 @@ def run(
     made: Data,
     event_log: Path | None = None,
     watch: Watch = lambda rows: None,
-) -> Outcome:
-    """One balance over all rows; `watch` is told now and then how many are through."""
+) -> CepResult:
+    """Run one balance over all rows."""
     options = {"theta": setting.theta, "window": setting.window} if balance in DYNAMIC else {}
     chosen = keyed_balance_named(balance, **options)
     emulate = Emulate(setting.cost_us)
@@ -200,18 +196,28 @@ def run(
             name=REGION,
         )
         seen: list[KeyedSnapshot] = []
-        with ThreadPoolExecutor(1) as pool:
-            job = pool.submit(evaluate, out)
-            while not job.done():
-                wait([job], timeout=POLL_S)
-                seen.append(cluster.keyed_snapshot(REGION))
-                watch(float(_rows(seen[-1]).sum()))
-        _, rows, events, check = job.result()
+
+        def poll() -> None:
+            seen.append(cluster.keyed_snapshot(REGION))
+            watch(float(_rows(seen[-1]).sum()))
+
+        found = polled(lambda: evaluate(out), poll, POLL_S)
         log = cluster.events()
-    moves = _moves(log)
+    return _result(setting, balance, made, found, seen, log)
+
+
+def _result(
+    setting: Setting,
+    balance: str,
+    made: Data,
+    found: tuple[float, int, int, int],
+    seen: list[KeyedSnapshot],
+    log: list[dict[str, Any]],
+) -> CepResult:
+    _, rows, events, check = found
     through = _through(seen)
     seconds = through[-1][0]
-    return Outcome(
+    return CepResult(
         balance=balance,
         engines=setting.engines,
         processed=rows,
@@ -222,7 +228,7 @@ def run(
         rstd=_rstd(seen, next(event["time"] for event in log if event["event"] == "feeder-draining")),
         seconds=seconds,
         through=through,
-        **moves,
+        **_moves(log),
     )
 
 
@@ -231,7 +237,7 @@ def _rows(snapshot: KeyedSnapshot) -> Longs:
 
 
 def _through(seen: list[KeyedSnapshot]) -> list[tuple[float, int]]:
-    """Rows through by second, from when the first rows were to when the last were."""
+    """Seconds and the rows through at each, from the first rows through to the last."""
     rows = [int(_rows(snapshot).sum()) for snapshot in seen]
     last = next(place for place, count in enumerate(rows) if count == rows[-1])
     first = max(0, next(place for place, count in enumerate(rows) if count) - 1)
@@ -239,7 +245,7 @@ def _through(seen: list[KeyedSnapshot]) -> list[tuple[float, int]]:
 
 
 def _rstd(seen: list[KeyedSnapshot], drained: float) -> float:
-    """The mean over windows of LOAD_S, until all rows had been taken in: then engines fall idle one by one."""
+    """The mean over windows of LOAD_S until all rows had been taken in; after that engines become idle one by one."""
     scores, before = [], seen[0]
     for snapshot in seen:
         if snapshot.time - before.time >= LOAD_S and snapshot.time <= drained:
@@ -250,7 +256,7 @@ def _rstd(seen: list[KeyedSnapshot], drained: float) -> float:
 
 
 def _moves(log: list[dict[str, Any]]) -> dict[str, Any]:
-    """How often keys were moved, how many, and how many rows of state with them."""
+    """The figures about moves: how often, how many keys, and how many rows of state."""
     mine = [event for event in log if event.get("region") == REGION]
     decided = [event for event in mine if event["event"] == "rebalance"]
     return {
@@ -261,10 +267,10 @@ def _moves(log: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def compared(outcomes: list[Outcome]) -> list[Outcome]:
-    """With what each had processed when the fastest was done."""
-    end = min(outcome.seconds for outcome in outcomes)
-    return [replace(outcome, processed=outcome.by(end)) for outcome in outcomes]
+def compared(results: list[CepResult]) -> list[CepResult]:
+    """The results, each with the rows it had processed when the fastest had finished."""
+    end = min(result.seconds for result in results)
+    return [replace(result, processed=result.by(end)) for result in results]
 
 
 def warm_up(spark: SparkSession) -> None:
@@ -274,10 +280,10 @@ def warm_up(spark: SparkSession) -> None:
         run(spark, small, "kg", made)
 
 
-def report(setting: Setting, outcomes: list[Outcome]) -> dict[str, object]:
-    """The JSON the command writes."""
+def report(setting: Setting, results: list[CepResult]) -> dict[str, object]:
+    """The figures that the command writes as JSON."""
     return {
         "emulated": True,
         "setting": asdict(setting),
-        "results": [asdict(outcome) for outcome in outcomes],
+        "results": [asdict(result) for result in results],
     }

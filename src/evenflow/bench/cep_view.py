@@ -1,4 +1,4 @@
-"""What `evenflow bench cep` shows: the paper's Table 1, and throughput over time as in its Figures 3 and 4."""
+"""The output of `evenflow bench cep`: the paper's Table 1, and throughput over time as in its Figures 3 and 4."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from evenflow.bench.cep import Outcome, Setting
+from evenflow.bench.cep import CepResult, Setting
 
 SMOOTH_S = 2.0
+"""Rows a second are averaged over this time."""
 
 
-def table(setting: Setting, outcomes: list[Outcome]) -> Table:
+def table(setting: Setting, results: list[CepResult]) -> Table:
     """A row for each run."""
     title = f"{setting.rows:,} texts, workload {setting.workload}, {setting.cost_us:g} us a row (emulated)"
     shown = Table(title=title)
@@ -27,32 +28,32 @@ def table(setting: Setting, outcomes: list[Outcome]) -> Table:
         "rows moved",
     ):
         shown.add_column(heading, justify="left" if heading == "balance" else "right")
-    for outcome in outcomes:
+    for result in results:
         shown.add_row(
-            f"{outcome.balance} on {outcome.engines}",
-            f"{outcome.processed:,}",
-            f"{outcome.rows_per_s:,.0f}",
-            f"{outcome.of_bound:.3f}",
-            f"{outcome.events:,}" if outcome.correct else f"[red]{outcome.events:,}[/red]",
-            f"{outcome.rstd:.1f} %",
-            str(outcome.rebalances),
-            f"{outcome.keys_moved:,}",
-            f"{outcome.rows_moved:,}",
+            f"{result.balance} on {result.engines}",
+            f"{result.processed:,}",
+            f"{result.rows_per_s:,.0f}",
+            f"{result.of_bound:.3f}",
+            f"{result.events:,}" if result.correct else f"[red]{result.events:,}[/red]",
+            f"{result.rstd:.1f} %",
+            str(result.rebalances),
+            f"{result.keys_moved:,}",
+            f"{result.rows_moved:,}",
         )
     shown.caption = "processed: when the fastest was done; events in red are not those of one engine"
     return shown
 
 
-def figure(setting: Setting, outcomes: list[Outcome]) -> Figure:
-    """Rows a second over time, and rows through."""
+def figure(setting: Setting, results: list[CepResult]) -> Figure:
+    """Two panels over time: rows a second, and the rows that are through."""
     drawn = Figure(figsize=(9, 6), layout="constrained")
     speed, through = drawn.subplots(2, 1, sharex=True)
-    for outcome in outcomes:
-        seconds, rows = np.array(outcome.through, float).T
+    for result in results:
+        seconds, rows = np.array(result.through, float).T
         grid = np.arange(0, seconds[-1], 0.25)
         ahead = np.interp(grid + SMOOTH_S / 2, seconds, rows) - np.interp(grid - SMOOTH_S / 2, seconds, rows)
         spans = np.minimum(grid + SMOOTH_S / 2, seconds[-1]) - np.maximum(grid - SMOOTH_S / 2, 0)
-        label = f"{outcome.balance} on {outcome.engines}"
+        label = f"{result.balance} on {result.engines}"
         speed.plot(grid, ahead / spans, label=label)
         through.plot(seconds, rows, label=label)
     speed.set(ylabel="rows/s", ylim=(0, None))

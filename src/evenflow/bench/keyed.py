@@ -1,15 +1,13 @@
-"""`evenflow bench keyed`: a rolling mean by key, balance by balance, against plain Spark and against the bound."""
+"""`evenflow bench keyed`: a rolling mean by key, balance by balance, compared with plain Spark or with the bound."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from evenflow.bench.probe import Watch, polled
 from evenflow.model import KeyedSnapshot
 from evenflow.model.capacity import Emulate
 from evenflow.operators.hosted import units_of
@@ -27,22 +26,23 @@ from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.feeder.hashing import hashes
 
 WINDOW = 100
-"""Rows in the rolling mean."""
+"""The rows in the rolling mean."""
 REACTED = 0.95
+"""An operator has reacted to a change when it runs at this share of the new bound."""
 REACTION_WINDOW_S = 1.0
 POLL_S = 0.1
 NEAR = 1e-9
-"""Relative error in a sum of many means that rounding may cause."""
+"""The relative error that rounding may cause in a sum of many means."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """`rows` rows of `keys` keys; emulated if `cost_us` is given, and then `slow` workers are `factor` times slower."""
+    """`rows` rows of `keys` keys. If `cost_us` is given, workers are emulated, `slow` of them `factor` times slower."""
 
     workers: int = 4
     keys: int = 16_384
     zipf: float = 0.0
-    """0: uniform."""
+    """The exponent of Zipf's law for the keys; 0 for uniform keys."""
     rows: int = 5_000_000
     units: int = 1024
     cost_us: float = 0.0
@@ -53,14 +53,14 @@ class Setting:
     seed: int = 1
 
     def emulate(self) -> Emulate | None:
-        """The capacities, if any are emulated."""
+        """The emulated capacities; None if they are not emulated."""
         if not self.cost_us:
             return None
         load = Emulate.load(self.factor, self.since, self.until)
         return Emulate(self.cost_us, dict.fromkeys(range(self.slow), load))
 
     def bound(self, loads: npt.NDArray[np.int64], second: float) -> float:
-        """Rows a second that the best assignment of units can do: the hottest unit is somewhere, on one worker."""
+        """Rows a second with the best assignment of units; the hottest unit must be on one worker."""
         emulate = self.emulate()
         assert emulate is not None
         costs = np.array([emulate.row_s(worker, second) for worker in range(self.workers)])
@@ -69,50 +69,49 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one balance did."""
+class KeyedResult:
+    """The figures of one balance."""
 
     balance: str
     rows_per_s: float
     correct: bool
     seconds: float
     of_identity: float | None = None
-    """Over an identity `mapInArrow` in the same run."""
+    """Rows a second divided by those of an identity `mapInArrow` in the same run."""
     of_shuffle: float | None = None
-    """Over Spark's `repartition` and an identity `mapInArrow`."""
+    """Rows a second divided by those of Spark's `repartition` and an identity `mapInArrow`."""
     of_bound: float | None = None
-    """All rows over what the best assignment could have done from the first to the last row."""
+    """All rows, divided by the rows of the best assignment from the first to the last row."""
     steady_of_bound: float | None = None
-    """Rows through in the second half of the time in which rows came in; backlog may lift it above 1."""
+    """The same for the second half of the time in which rows came in; a backlog may lift it above 1."""
     reaction_s: float | None = None
-    """From the last change of load until REACTED of the bound is reached for good."""
+    """Seconds from the last change of load until REACTED of the bound is reached for good."""
     rstd: float = 0.0
-    """Relative standard deviation of the workers' busy time in the second half, in percent."""
+    """The relative standard deviation of the workers' busy time in the second half, in percent."""
     moves: int = 0
     late_moves: int = 0
-    """Those in the second half."""
+    """Moves in the second half."""
     bytes_moved: int = 0
     pause_ms: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Data:
-    """The rows on disk, what should come of them, and how they fall on units."""
+    """The rows on disk, and the results that are expected for them."""
 
     path: str
     total: float
+    """The sum of all rolling means."""
     check: float
+    """Their sum with weights that depend on the row."""
     loads: npt.NDArray[np.int64]
-
-
-Watch = Callable[[float], None]
+    """The rows of each unit."""
 
 
 @contextmanager
 def data(spark: SparkSession, setting: Setting) -> Iterator[Data]:
-    """Make the rows; gone again afterwards."""
-    directory = tempfile.mkdtemp(prefix="evenflow-bench-")
-    try:
+    """Make the rows; their files are deleted afterwards."""
+    with TemporaryDirectory(prefix="evenflow-bench-") as directory:
         path = str(Path(directory) / "rows.parquet")
         keys, values = draw(setting)
         seq = np.arange(setting.rows)
@@ -120,12 +119,10 @@ def data(spark: SparkSession, setting: Setting) -> Iterator[Data]:
         means = rolling_means(keys, values, WINDOW)
         loads = np.bincount(units_of(hashes(pa.array(keys)), setting.units + 1), minlength=setting.units + 1)
         yield Data(path, float(means.sum()), float((means * (seq % 1009)).sum()), loads)
-    finally:
-        shutil.rmtree(directory)
 
 
 def draw(setting: Setting) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Keys by Zipf's law (or evenly) and values."""
+    """Random keys, by Zipf's law or uniform, and values."""
     random = np.random.default_rng(setting.seed)
     if setting.zipf:
         shares = np.cumsum(1.0 / np.arange(1, setting.keys + 1) ** setting.zipf)
@@ -154,12 +151,12 @@ def rows_of(spark: SparkSession, path: str) -> DataFrame:
 
 
 def identity(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows as they are."""
+    """The same rows."""
     yield from batches
 
 
 def timed_sum(df: DataFrame, column: str) -> tuple[float, tuple[float, float, int]]:
-    """Evaluate all of a DataFrame; seconds, and two checksums and a count of what came."""
+    """Evaluate a DataFrame; returns the seconds, two checksums and the number of rows."""
     started = time.perf_counter()
     row = df.agg(F.sum(column), F.sum(F.col(column) * (F.col("seq") % 1009)), F.count("*")).collect()[0]
     return time.perf_counter() - started, (float(row[0]), float(row[1]), int(row[2]))
@@ -182,23 +179,35 @@ def run(
     against: tuple[float, float] | None,
     event_log: Path | None = None,
     watch: Watch = lambda rows: None,
-) -> Outcome:
-    """One balance over all rows; `watch` is told now and then how many are through."""
+) -> KeyedResult:
+    """Run one balance over all rows."""
     with Cluster(spark, setting.workers, event_log=event_log, emulate=setting.emulate()) as cluster:
         operator = RollingMean("value", rows=WINDOW, into="mean")
         out = cluster.keyed(
             rows_of(spark, made.path), "key", operator, units=setting.units, balance=balance, name="bench"
         )
         seen: list[KeyedSnapshot] = []
-        with ThreadPoolExecutor(1) as pool:
-            job = pool.submit(timed_sum, out, "mean")
-            while not job.done():
-                wait([job], timeout=POLL_S)
-                seen.append(cluster.keyed_snapshot("bench"))
-                watch(sum(consumer.rows for consumer in seen[-1].consumers))
-        seconds, (total, check, count) = job.result()
+
+        def poll() -> None:
+            seen.append(cluster.keyed_snapshot("bench"))
+            watch(sum(consumer.rows for consumer in seen[-1].consumers))
+
+        seconds, found = polled(lambda: timed_sum(out, "mean"), poll, POLL_S)
         events = cluster.events()
-    near = bool(np.isclose(total, made.total, rtol=NEAR) and np.isclose(check, made.check, rtol=NEAR))
+    correct = found[2] == setting.rows and np.allclose(found[:2], (made.total, made.check), rtol=NEAR)
+    return _result(setting, balance, made, against, seconds, correct, seen, events)
+
+
+def _result(
+    setting: Setting,
+    balance: str,
+    made: Data,
+    against: tuple[float, float] | None,
+    seconds: float,
+    correct: bool,
+    seen: list[KeyedSnapshot],
+    events: list[dict[str, Any]],
+) -> KeyedResult:
     began, drained = (
         next(e["time"] for e in events if e["event"] == f"feeder-{what}") for what in ("joined", "draining")
     )
@@ -206,10 +215,10 @@ def run(
     pauses = [
         e["seconds"] * 1e3 for e in events if e["event"] == "moved" and e["region"] == "bench" for _ in e["units"]
     ]
-    return Outcome(
+    return KeyedResult(
         balance=balance,
         rows_per_s=setting.rows / seconds,
-        correct=near and count == setting.rows,
+        correct=correct,
         seconds=seconds,
         of_identity=setting.rows / seconds / against[0] if against else None,
         of_shuffle=setting.rows / seconds / against[1] if against else None,
@@ -223,7 +232,7 @@ def run(
 
 
 class Timeline:
-    """Rows through by second, from when the feeder joined to when it had taken in all rows."""
+    """The rows that were through at each second, from the feeder's joining until it had taken in all rows."""
 
     def __init__(self, seen: list[KeyedSnapshot], began: float, drained: float) -> None:
         self._seen = seen
@@ -232,7 +241,7 @@ class Timeline:
         flowing = np.flatnonzero(np.diff(self.rows) > 0)
         self.start = float(self.times[flowing[0]]) if len(flowing) else 0.0
         self.over = float(self.times[flowing[-1] + 1]) if len(flowing) else 0.0
-        """When the last row was through."""
+        """The second at which the last row was through."""
         self.end = max(self.start, drained - began)
         self.half = (self.start + self.end) / 2
 
@@ -246,7 +255,7 @@ class Timeline:
         return [snapshot for snapshot, time in pairs if self.half <= time <= self.end] or self._seen
 
     def rstd(self) -> float:
-        """How unevenly the workers were busy in the second half, in percent."""
+        """The relative standard deviation of the workers' busy time in the second half, in percent."""
         late = self._late()
         busy = np.array([c.busy_s for c in late[-1].consumers]) - np.array([c.busy_s for c in late[0].consumers])
         return float(100 * busy.std() / busy.mean()) if busy.mean() > 0 else 0.0
@@ -258,7 +267,7 @@ class Timeline:
 
 
 def _emulated(setting: Setting, made: Data, timeline: Timeline) -> dict[str, Any]:
-    """Throughput against the bound, which is known only where capacities are emulated."""
+    """Throughput divided by the bound, which is known only if capacities are emulated."""
     if not setting.cost_us:
         return {}
     edges = np.arange(timeline.start, timeline.end, POLL_S)
@@ -295,12 +304,12 @@ def warm_up(spark: SparkSession) -> None:
         run(spark, small, "hash", made, None)
 
 
-def report(setting: Setting, outcomes: list[Outcome], against: tuple[float, float] | None) -> dict[str, object]:
-    """The JSON the command writes."""
+def report(setting: Setting, results: list[KeyedResult], against: tuple[float, float] | None) -> dict[str, object]:
+    """The figures that the command writes as JSON."""
     plain = {"identity_rows_per_s": against[0], "shuffle_rows_per_s": against[1]} if against else {}
     return {
         "emulated": bool(setting.cost_us),
         "setting": asdict(setting),
         **plain,
-        "results": [asdict(outcome) for outcome in outcomes],
+        "results": [asdict(result) for result in results],
     }

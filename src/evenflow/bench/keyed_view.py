@@ -1,13 +1,13 @@
-"""What `evenflow bench keyed` shows."""
+"""The table of `evenflow bench keyed`."""
 
 from __future__ import annotations
 
 from rich.table import Table
 
-from evenflow.bench.keyed import Outcome, Setting
+from evenflow.bench.keyed import KeyedResult, Setting
 
 
-def table(setting: Setting, outcomes: list[Outcome]) -> Table:
+def table(setting: Setting, results: list[KeyedResult]) -> Table:
     """A row for each run."""
     data = f"{setting.rows:,} rows of {setting.keys:,} keys, " + (
         f"Zipf {setting.zipf:g}" if setting.zipf else "uniform"
@@ -19,20 +19,16 @@ def table(setting: Setting, outcomes: list[Outcome]) -> Table:
     against = ["of bound", "steady"] if setting.cost_us else ["of identity", "of shuffle"]
     for heading in ("balance", "rows/s", *against, "rstd", "moves", "pause p50/p99", "correct"):
         shown.add_column(heading, justify="left" if heading == "balance" else "right")
-    for outcome in outcomes:
-        pair = (
-            (outcome.of_bound, outcome.steady_of_bound)
-            if setting.cost_us
-            else (outcome.of_identity, outcome.of_shuffle)
-        )
-        pause = outcome.pause_ms
+    for result in results:
+        pair = (result.of_bound, result.steady_of_bound) if setting.cost_us else (result.of_identity, result.of_shuffle)
+        pause = result.pause_ms
         shown.add_row(
-            outcome.balance,
-            f"{outcome.rows_per_s:,.0f}",
+            result.balance,
+            f"{result.rows_per_s:,.0f}",
             *("-" if value is None else f"{value:.3f}" for value in pair),
-            f"{outcome.rstd:.1f} %",
-            f"{outcome.moves:,}",
+            f"{result.rstd:.1f} %",
+            f"{result.moves:,}",
             f"{pause['p50']:.0f} / {pause['p99']:.0f} ms" if pause else "-",
-            "yes" if outcome.correct else "[red]NO[/red]",
+            "yes" if result.correct else "[red]NO[/red]",
         )
     return shown

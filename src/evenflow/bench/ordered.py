@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import cast
@@ -12,21 +10,21 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from evenflow.bench.probe import ROW_SCHEMA, TALLY_SCHEMA, Source, Tally, tally
+from evenflow.bench.probe import ROW_SCHEMA, TALLY_SCHEMA, Source, Tally, Watch, polled, tally
 from evenflow.model.capacity import Emulate, Slowdown
 from evenflow.policy import Balance, BlockingRate, Oracle, balance_named
 from evenflow.runtime.cluster.cluster import Cluster
 
 REACTED = 0.9
-"""A region has taken a change in when it runs at this share of the new ideal."""
+"""A region has reacted to a change when it runs at this share of the new ideal."""
 REACTION_WINDOW_S = 0.5
 FINE = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
-"""Spark settings for a bench session: rows reach the tally in small batches, so that short windows can be counted."""
+"""Spark settings with which rows reach the tally in small batches, so that rows in short windows can be counted."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """`slow` of the `workers` cost `factor` times `cost_us` a row, up to second `until` (0: always)."""
+    """On `slow` of the `workers` a row costs `factor` times `cost_us`, up to second `until` (0: always)."""
 
     workers: int = 8
     slow: int = 4
@@ -36,12 +34,12 @@ class Setting:
     until: float = 0.0
     period: float = 1.0
     since: float = 0.0
-    """The slow workers are slow only from this second on."""
+    """The second from which on the slow workers are slow."""
     also: tuple[tuple[int, float], ...] = ()
-    """Further classes of workers after the slow ones, as (workers, factor); they stay as they are."""
+    """Further classes of workers after the slow ones, as (workers, factor); their factors do not change."""
 
     def emulate(self) -> Emulate:
-        """The capacities."""
+        """The emulated capacities."""
         load = Emulate.load(self.factor, self.since, self.until)
         slowdown: dict[int, Slowdown] = dict.fromkeys(range(self.slow), load)
         for count, factor in self.also:
@@ -49,7 +47,7 @@ class Setting:
         return Emulate(self.cost_us, slowdown)
 
     def balance(self, name: str) -> Balance:
-        """The balance of that name for this setting: `lb-static` is the blocking rate without exploration."""
+        """The balance of a name for this setting; `lb-static` is the blocking rate without exploration."""
         if name == "lb-static":
             return BlockingRate(explore=False)
         if name == Oracle.name:
@@ -62,24 +60,24 @@ class Setting:
         return {worker: 1.0 / emulate.row_s(worker, second) for worker in range(self.workers)}
 
     def ideal(self, start: float, end: float) -> float:
-        """Rows a second the workers could serve between two seconds."""
+        """Rows a second that the workers could serve between two seconds."""
         return self.emulate().rows(self.workers, start, end) / (end - start)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one balance did in one setting."""
+class OrderedResult:
+    """The figures of one balance in one setting."""
 
     balance: str
     rows_per_s: float
     of_ideal: float
-    """Rows a second from the feeder's joining to the last row out, over the ideal for that time."""
+    """Rows a second from the feeder's joining to the last row out, divided by the ideal for that time."""
     steady_of_ideal: float
-    """The same for the rows that came out in the second half of the feeding time."""
+    """The same for the second half of the feeding time."""
     final_rows_per_s: float
     """Rows a second in the last quarter of the feeding time."""
     reaction_s: float | None
-    """From the change of load until the region runs at REACTED of the new ideal; None if never, or no change."""
+    """Seconds from the change of load until the region runs at REACTED of the new ideal; None if there is none."""
     in_order: bool
     rows_in: int
     rows_out: int
@@ -93,23 +91,20 @@ def run(
     setting: Setting,
     balance: str,
     event_log: Path | None = None,
-    watch: Callable[[float], None] = lambda rows: None,
-) -> Outcome:
-    """One run; `watch` is told now and then how many rows are through."""
+    watch: Watch = lambda rows: None,
+) -> OrderedResult:
+    """Run one balance."""
     emulate = setting.emulate()
     with Cluster(spark, setting.workers, period=setting.period, event_log=event_log, emulate=emulate) as cluster:
         made = spark.sparkContext.accumulator(0)
         rows = cast(DataFrame, Source(spark, setting.seconds, made))
         out = cluster.ordered_map(rows, _same, ROW_SCHEMA, balance=setting.balance(balance), name="bench")
-        with ThreadPoolExecutor(1) as pool:
-            job = pool.submit(out.mapInArrow(tally, TALLY_SCHEMA).collect)
-            while not job.done():
-                watch(cluster.snapshot("bench").rows_out)
-                wait([job], timeout=0.2)
+        counted = out.mapInArrow(tally, TALLY_SCHEMA)
+        told = polled(counted.collect, lambda: watch(cluster.snapshot("bench").rows_out), 0.2)
         began = next(event["at"] for event in cluster.events() if event["event"] == "feeder-joined")
-        seen = Tally.of(job.result()[0], began)
+        seen = Tally.of(told[0], began)
         weights = {c.worker: c.weight for c in cluster.snapshot("bench").connections}
-    return _outcome(setting, balance, seen, made.value, weights)
+    return _result(setting, balance, seen, made.value, weights)
 
 
 def warm_up(spark: SparkSession) -> None:
@@ -119,13 +114,13 @@ def warm_up(spark: SparkSession) -> None:
         cluster.ordered_map(rows, _same, ROW_SCHEMA).mapInArrow(tally, TALLY_SCHEMA).collect()
 
 
-def report(setting: Setting, outcomes: list[Outcome]) -> dict[str, object]:
-    """The JSON the command writes."""
+def report(setting: Setting, results: list[OrderedResult]) -> dict[str, object]:
+    """The figures that the command writes as JSON."""
     return {
         "emulated": True,
         "setting": asdict(setting),
         "ideal_rows_per_s": setting.ideal(0.0, setting.seconds),
-        "results": [asdict(outcome) for outcome in outcomes],
+        "results": [asdict(result) for result in results],
     }
 
 
@@ -133,12 +128,12 @@ def _same(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def _outcome(setting: Setting, balance: str, seen: Tally, rows_in: int, weights: dict[int, int]) -> Outcome:
+def _result(setting: Setting, balance: str, seen: Tally, rows_in: int, weights: dict[int, int]) -> OrderedResult:
     half, end = setting.seconds / 2, setting.seconds
     steady = seen.rows_between(half, end) / (end - half)
     final = seen.rows_between((half + end) / 2, end) / (end - half) * 2
     rate = seen.rows / seen.seconds
-    return Outcome(
+    return OrderedResult(
         balance=balance,
         rows_per_s=rate,
         of_ideal=rate / setting.ideal(0.0, seen.seconds),
@@ -155,7 +150,7 @@ def _outcome(setting: Setting, balance: str, seen: Tally, rows_in: int, weights:
 
 
 def _reaction(setting: Setting, seen: Tally) -> float | None:
-    """Seconds from the change until the region runs at REACTED of the ideal, two half seconds in a row."""
+    """Seconds from the change until the region runs at REACTED of the ideal in two windows in a row."""
     change = setting.until or setting.since
     if not change:
         return None
@@ -168,5 +163,6 @@ def _reaction(setting: Setting, seen: Tally) -> float | None:
 
 
 def _share(setting: Setting, seen: Tally, start: float) -> float:
+    """The share of the ideal in the window that begins at second `start`."""
     end = start + REACTION_WINDOW_S
     return seen.rows_between(start, end) / REACTION_WINDOW_S / setting.ideal(start, end)

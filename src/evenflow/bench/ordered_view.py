@@ -1,13 +1,13 @@
-"""What `evenflow bench ordered` shows."""
+"""The table of `evenflow bench ordered`."""
 
 from __future__ import annotations
 
 from rich.table import Table
 
-from evenflow.bench.ordered import Outcome, Setting
+from evenflow.bench.ordered import OrderedResult, Setting
 
 
-def table(setting: Setting, outcomes: list[Outcome]) -> Table:
+def table(setting: Setting, results: list[OrderedResult]) -> Table:
     """A row for each run."""
     load = f"{setting.slow} of {setting.workers} workers {setting.factor:g}x slower"
     load += "".join(f", {count} {factor:g}x" for count, factor in setting.also)
@@ -19,14 +19,14 @@ def table(setting: Setting, outcomes: list[Outcome]) -> Table:
     shown = Table(title=f"{load}, {setting.cost_us:g} us a row: ideal {ideal:,.0f} rows/s (emulated)")
     for heading in ("balance", "rows/s", "of ideal", "steady", "reaction", "delay p50/p99", "in order"):
         shown.add_column(heading, justify="left" if heading == "balance" else "right")
-    for outcome in outcomes:
+    for result in results:
         shown.add_row(
-            outcome.balance,
-            f"{outcome.rows_per_s:,.0f}",
-            f"{outcome.of_ideal:.3f}",
-            f"{outcome.steady_of_ideal:.3f}",
-            "-" if outcome.reaction_s is None else f"{outcome.reaction_s:.1f} s",
-            f"{outcome.delay_ms['p50']:,.0f} / {outcome.delay_ms['p99']:,.0f} ms",
-            "yes" if outcome.in_order else "[red]NO[/red]",
+            result.balance,
+            f"{result.rows_per_s:,.0f}",
+            f"{result.of_ideal:.3f}",
+            f"{result.steady_of_ideal:.3f}",
+            "-" if result.reaction_s is None else f"{result.reaction_s:.1f} s",
+            f"{result.delay_ms['p50']:,.0f} / {result.delay_ms['p99']:,.0f} ms",
+            "yes" if result.in_order else "[red]NO[/red]",
         )
     return shown

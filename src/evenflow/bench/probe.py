@@ -1,11 +1,12 @@
-"""A source that runs for a given time, and a sink that checks order and keeps the time: both inside Spark."""
+"""A source that runs for a given time, and a sink that checks order and notes times, both inside Spark; polling."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,19 +14,32 @@ from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 
 ROW_SCHEMA = "id long, value double, made double"
-"""`made` is the wall clock when the source made the row."""
+"""`made` is the wall-clock time at which the source made the row."""
 TALLY_SCHEMA = "rows long, in_order boolean, times array<double>, counts array<long>, delays array<double>"
 BATCH_ROWS = 10_000
 
+T = TypeVar("T")
 Map = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Watch = Callable[[float], None]
+"""Called now and then with the number of rows that are through."""
+
+
+def polled(work: Callable[[], T], poll: Callable[[], None], every_s: float) -> T:
+    """Run `work` on a thread of its own and return its result; call `poll` every so many seconds, and at the end."""
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(work)
+        while not job.done():
+            wait([job], timeout=every_s)
+            poll()
+    return job.result()
 
 
 @dataclass(frozen=True)
 class Source:
-    """Rows with consecutive ids as fast as they are taken, for `seconds` or until there are `rows`.
+    """Rows with consecutive ids, made as fast as they are taken, for `seconds` or until there are `rows`.
 
-    Stands in for a DataFrame whose rows are made in the task that uses them: between two Python functions Spark holds
-    several megabytes of rows, which would all have to be worked off after the time is up. `made` counts the rows.
+    It is used like a DataFrame, but its rows are made in the task that uses them: between two Python functions Spark
+    buffers several megabytes of rows, which would have to be processed after the time is up. `made` counts the rows.
     """
 
     spark: SparkSession
@@ -63,7 +77,7 @@ class _Making:
 
 
 def tally(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count rows, check that their ids are consecutive, and note when they came and how long they took."""
+    """Count rows, check that their ids are consecutive, and note when batches came and how old their rows were."""
     rows, in_order = 0, True
     times: list[float] = []
     counts: list[int] = []
@@ -85,7 +99,7 @@ def tally(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True)
 class Tally:
-    """What the sink saw of one partition; seconds count from `began`, the wall clock when the feeder joined."""
+    """What the sink saw of one partition; seconds count from the time at which the feeder joined."""
 
     rows: int
     in_order: bool
@@ -96,7 +110,7 @@ class Tally:
 
     @classmethod
     def of(cls, row: Any, began: float) -> Tally:
-        """From the row that `tally` yielded."""
+        """The tally in the row that `tally` yielded; `began` is the wall-clock time at which the feeder joined."""
         times = np.asarray(row.times) - began
         end = float(times[-1]) if len(times) else 0.0
         return cls(row.rows, row.in_order, end, times, np.asarray(row.counts), np.asarray(row.delays))

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from evenflow.cli.terminal import console, guard, touch, write_figures
+from evenflow.cli.terminal import console, embedded_spark, guard, touch, write_figures
 
 bench = typer.Typer(help="Measured runs against the ideal, plain Spark and peers.", no_args_is_help=True)
 
@@ -34,7 +34,6 @@ def bench_ordered(
 
     def work() -> None:
         from evenflow.bench import ordered, ordered_view
-        from evenflow.runtime.cluster.session import local_session
 
         classes = tuple(_class(text) for text in also.split(",") if text)
         if (slowed := slow + sum(count for count, _ in classes)) > workers:
@@ -45,19 +44,14 @@ def bench_ordered(
         for name in balances:
             setting.balance(name)
         touch(json_file)
-        with console.status("starting Spark"):
-            spark = local_session(workers, slots=1, conf=ordered.FINE)
-        outcomes = []
-        try:
+        results = []
+        with embedded_spark(workers, 1, conf=ordered.FINE) as spark, _progress() as progress:
             ordered.warm_up(spark)
-            with _progress() as progress:
-                for chosen in balances:
-                    watch = _bar(progress, chosen, setting.ideal(0, seconds) * seconds)
-                    outcomes.append(ordered.run(spark, setting, chosen, _log(event_log, chosen), watch))
-        finally:
-            spark.stop()
-        console.print(ordered_view.table(setting, outcomes))
-        write_figures(json_file, ordered.report(setting, outcomes))
+            for chosen in balances:
+                watch = _bar(progress, chosen, setting.ideal(0, seconds) * seconds)
+                results.append(ordered.run(spark, setting, chosen, _log(event_log, chosen), watch))
+        console.print(ordered_view.table(setting, results))
+        write_figures(json_file, ordered.report(setting, results))
 
     guard(work)
 
@@ -83,7 +77,6 @@ def bench_keyed(
     def work() -> None:
         from evenflow.bench import keyed, keyed_view
         from evenflow.policy import keyed_balance_named
-        from evenflow.runtime.cluster.session import local_session
 
         if slow > workers or ((slow or since or until) and not cost_us):
             raise typer.BadParameter("slow workers need --cost-us, and be no more than --workers", param_hint="--slow")
@@ -92,21 +85,17 @@ def bench_keyed(
         for name in balances:
             keyed_balance_named(name)
         touch(json_file)
-        with console.status("starting Spark"):
-            spark = local_session(workers, slots=2)
-        outcomes = []
-        try:
+        results = []
+        with embedded_spark(workers, 2) as spark:
             keyed.warm_up(spark)
             with keyed.data(spark, setting) as made, _progress() as progress:
                 against = keyed.baselines(spark, setting, made.path) if not cost_us else None
                 for chosen in balances:
                     watch = _bar(progress, chosen, rows)
                     log = _log(event_log, chosen)
-                    outcomes.append(keyed.run(spark, setting, chosen, made, against, log, watch))
-        finally:
-            spark.stop()
-        console.print(keyed_view.table(setting, outcomes))
-        write_figures(json_file, keyed.report(setting, outcomes, against))
+                    results.append(keyed.run(spark, setting, chosen, made, against, log, watch))
+        console.print(keyed_view.table(setting, results))
+        write_figures(json_file, keyed.report(setting, results, against))
 
     guard(work)
 
@@ -132,7 +121,6 @@ def bench_cep(
     def work() -> None:
         from evenflow.bench import cep, cep_view
         from evenflow.policy import keyed_balance_named
-        from evenflow.runtime.cluster.session import local_session
 
         powers = tuple(_number(text, "--exponents") for text in exponents.split(","))
         setting = cep.Setting(engines, rows, workload, cost_us, window=window, exponents=powers, seed=seed)
@@ -141,24 +129,19 @@ def bench_cep(
         for name, _ in runs:
             keyed_balance_named(name)
         touch(json_file, picture)
-        with console.status("starting Spark"):
-            spark = local_session(engines + 1, slots=2)
-        try:
+        with embedded_spark(engines + 1, 2) as spark:
             with console.status("making texts"):
                 cep.warm_up(spark)
             with cep.data(setting) as made, _progress() as progress:
-                outcomes = cep.compared(
-                    [
-                        cep.run(spark, one, name, made, _log(event_log, name), _bar(progress, name, rows))
-                        for name, one in runs
-                    ]
-                )
-        finally:
-            spark.stop()
-        console.print(cep_view.table(setting, outcomes))
-        write_figures(json_file, cep.report(setting, outcomes))
+                results = [
+                    cep.run(spark, one, name, made, _log(event_log, name), _bar(progress, name, rows))
+                    for name, one in runs
+                ]
+        results = cep.compared(results)
+        console.print(cep_view.table(setting, results))
+        write_figures(json_file, cep.report(setting, results))
         if picture is not None:
-            cep_view.figure(setting, outcomes).savefig(picture, dpi=110)
+            cep_view.figure(setting, results).savefig(picture, dpi=110)
             console.print(f"written: {picture}")
 
     guard(work)
@@ -170,7 +153,7 @@ def _progress() -> Progress:
 
 
 def _bar(progress: Progress, name: str, total: float) -> Callable[[float], None]:
-    """A bar for one run in place of the last one's; tell it how many rows are through."""
+    """A bar for one run, in place of the last run's; call the result with the number of rows that are through."""
     for old in progress.task_ids:
         progress.remove_task(old)
     goal = progress.add_task(name, total=total, rows="")
@@ -182,7 +165,7 @@ def _bar(progress: Progress, name: str, total: float) -> Callable[[float], None]
 
 
 def _log(directory: Path | None, name: str) -> Path | None:
-    """The event log of one run, started afresh."""
+    """The file for the event log of one run; an old file is deleted."""
     log = directory / f"{name}.jsonl" if directory else None
     if log is not None:
         log.unlink(missing_ok=True)

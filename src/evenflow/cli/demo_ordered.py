@@ -37,7 +37,7 @@ class Totals:
 
     @classmethod
     def of(cls, table: DataFrame) -> Totals:
-        """From what `_check` said of each micro-batch: each must continue where the last one ended."""
+        """The totals of the rows that `_check` gave for each micro-batch; each must continue where the last ended."""
         seen = sorted(row for row in table.collect() if row.rows)
         starts, ends = [row.first for row in seen], [row.last + 1 for row in seen]
         whole = starts == [0, *ends][: len(starts)] and all(row.in_order for row in seen)
@@ -47,7 +47,7 @@ class Totals:
 def run_ordered(
     console: Console, spark: SparkSession, seconds: float, workers: int, factor: float, balances: list[str]
 ) -> None:
-    """An ordered region with one slow worker."""
+    """Run each balance for `seconds` with one slow worker, show it live, and compare them at the end."""
     emulate = Emulate(COST_US, {0: factor})
     ideal = emulate.rows(workers, 0, 1)
     results = [(name, *_run(console, spark, name, seconds, workers, emulate)) for name in balances]
@@ -64,7 +64,7 @@ def run_ordered(
 def _run(
     console: Console, spark: SparkSession, balance: str, seconds: float, workers: int, emulate: Emulate
 ) -> tuple[Totals, float]:
-    """The rows of all finished micro-batches, checked, and rows a second while there was anything to do."""
+    """Run one balance; returns the totals of all finished micro-batches, and rows a second of feeding time."""
     spark.sparkContext.setLogLevel("ERROR")
     ideal = emulate.rows(workers, 0, 1)
     table = f"demo_{balance.replace('-', '_')}"
@@ -88,7 +88,7 @@ def _run(
                     before = now
             if (error := query.exception()) is not None:
                 raise error
-            spark.sparkContext.setLogLevel("OFF")  # stopping a query that has no end is meant
+            spark.sparkContext.setLogLevel("OFF")  # stopping an endless query is no error
             await_batch(query)
         finally:
             query.stop()
@@ -97,7 +97,7 @@ def _run(
 
 
 def await_batch(query: StreamingQuery) -> None:
-    """Wait for the micro-batch under way: Spark's Python processes print tracebacks if they are stopped in one."""
+    """Wait for the end of the present micro-batch: processes that are stopped inside one print tracebacks."""
     before, deadline = query.lastProgress, time.monotonic() + BATCH_TIMEOUT_S
     while query.isActive and query.lastProgress == before and time.monotonic() < deadline:
         time.sleep(0.01)

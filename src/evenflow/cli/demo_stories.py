@@ -1,4 +1,4 @@
-"""The demo's second part: First Story Detection over a stream of texts, key grouping against dynamic load balancing."""
+"""The demo's second part: First Story Detection over a stream of texts, under key grouping and dynamic balances."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ COST_US = 400.0
 TWEETS = Tweets(seed=1, words=3_000, zipf=1.2, about=0.8, copies=0.6, spacing=8_000, life=80_000)
 LATEST = 4
 WINDOW_S = 2.0
-"""Seconds that loads are counted over; a demo has no time for the default."""
+"""Seconds over which loads are counted; the default is too long for a demo."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What one balance did."""
+    """The figures of one balance."""
 
     balance: str
     rows: int
@@ -44,7 +44,7 @@ class Shown:
     moved: int
     alarms: frozenset[int]
     whole: int
-    """Texts up to here are all through."""
+    """All texts before this number are through."""
 
 
 def run_stories(console: Console, spark: SparkSession, seconds: float, workers: int, balances: list[str]) -> None:
@@ -94,7 +94,7 @@ def _run(console: Console, spark: SparkSession, balance: str, seconds: float, wo
                     live.update(_page(balance, elapsed, seconds, seen[-2], seen[-1], spark.table(table)))
             if (error := query.exception()) is not None:
                 raise error
-            spark.sparkContext.setLogLevel("OFF")  # stopping a query that has no end is meant
+            spark.sparkContext.setLogLevel("OFF")  # stopping an endless query is no error
             await_batch(query)
             seen.append(cluster.keyed_snapshot(REGION))
         finally:

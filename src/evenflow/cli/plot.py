@@ -1,4 +1,4 @@
-"""`evenflow plot LOG`: an event log as figures. Redraws what ordered-regions shows in its Figures 8, 11 and 12."""
+"""`evenflow plot LOG`: an event log as a figure, like Figures 8, 11 and 12 of ordered-regions."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from evenflow.cli.plot_keyed import KeyedSeries, draw_keyed, keyed_series
+from evenflow.cli.plot_keyed import KeyedSeries, draw_keyed, grid, keyed_series
 from evenflow.errors import InvalidArgument
 
 MOST_PANELS = 12
-"""More connections than this are drawn as heat maps instead of one panel each."""
+"""If there are more connections, heat maps are drawn instead of one panel for each."""
 WEIGHT, RATE = "#1f5fa8", "#d1602b"
 
 
 @dataclass(frozen=True)
 class Series:
-    """A region over time: one row a sample, one column a worker. Seconds count from the first sample."""
+    """An ordered region over time: one row a sample, one column a worker. Seconds count from the first sample."""
 
     region: str
     balance: str
@@ -30,15 +30,15 @@ class Series:
     weights: np.ndarray
     """Shares in percent."""
     rates: np.ndarray
-    """Blocking rates: seconds blocked a second of feeding."""
+    """Blocking rates: seconds blocked in a second of feeding."""
     rows_per_s: np.ndarray
     cluster_seconds: np.ndarray
     clusters: np.ndarray
-    """Cluster of each worker at each decision; empty if there was no clustering."""
+    """The cluster of each worker at each decision; empty if there was no clustering."""
 
 
 def read(path: Path, region: str | None = None) -> Series | KeyedSeries:
-    """One region of an event log; the first if none is named."""
+    """The series of one region in an event log; of the first region if none is named."""
     events = _events(path)
     sampled = [event for event in events if event["event"] in ("sample", "keyed-sample")]
     names = list(dict.fromkeys(event["region"] for event in sampled))
@@ -58,7 +58,7 @@ def _ordered_series(name: str, events: list[dict[str, Any]]) -> Series:
     opened = next((event for event in mine if event["event"] == "region-opened"), {})
     workers = sorted({c["worker"] for event in samples for c in event["connections"]})
     times = np.array([event["time"] for event in samples])
-    grids = {key: _grid(samples, workers, key) for key in ("weight", "blocked_s")}
+    grids = {key: grid(samples, "connections", workers, key) for key in ("weight", "blocked_s")}
     fed = np.diff([0.0, *(event["feeding_s"] for event in samples)])
     blocked = np.diff(np.vstack([np.zeros(len(workers)), grids["blocked_s"]]), axis=0)
     rows = np.diff([0, *(event["rows_out"] for event in samples)])
@@ -79,7 +79,7 @@ def _ordered_series(name: str, events: list[dict[str, Any]]) -> Series:
 
 
 def draw(series: Series | KeyedSeries) -> Figure:
-    """Panels like Figure 8 for few connections, heat maps like Figure 12 for many; keyed operators have their own."""
+    """Panels like Figure 8 for few connections, heat maps like Figure 12 for many; a figure of its own if keyed."""
     if isinstance(series, KeyedSeries):
         return draw_keyed(series)
     return _panels(series) if len(series.workers) <= MOST_PANELS else _maps(series)
@@ -132,7 +132,7 @@ def _maps(series: Series) -> Figure:
 
 
 def _ranked(event: dict[str, Any], workers: list[int]) -> list[int]:
-    """Each worker's cluster at one decision, numbered by its mean weight, so that colours keep their meaning."""
+    """Each worker's cluster at one decision, numbered by mean weight, so that colours keep their meaning."""
     member = {int(worker): cluster for worker, cluster in event["detail"]["clusters"].items()}
     shares: dict[int, list[int]] = {}
     for worker, cluster in member.items():
@@ -151,12 +151,8 @@ def _title(series: Series) -> str:
     return f"region {series.region}, balance {series.balance}, {len(series.workers)} workers"
 
 
-def _grid(samples: list[dict[str, Any]], workers: list[int], key: str) -> np.ndarray:
-    found = [{c["worker"]: c[key] for c in event["connections"]} for event in samples]
-    return np.array([[row.get(worker, 0.0) for worker in workers] for row in found], dtype=float)
-
-
 def _events(path: Path) -> list[dict[str, Any]]:
+    """The events of the last run in an event log."""
     if not path.is_file():
         raise InvalidArgument(f"there is no event log {path}: give Cluster an event_log to write one")
     events: list[dict[str, Any]] = []

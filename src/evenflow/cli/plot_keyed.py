@@ -20,13 +20,13 @@ class KeyedSeries:
     rows_per_s: np.ndarray
     units: np.ndarray
     used: np.ndarray
-    """Busy seconds a second."""
+    """Busy seconds in a second."""
     move_seconds: np.ndarray
     move_units: np.ndarray
 
 
 def keyed_series(name: str, events: list[dict[str, Any]]) -> KeyedSeries:
-    """A keyed operator's part of an event log."""
+    """The series of a keyed operator in an event log."""
     mine = [event for event in events if event.get("region") == name]
     samples = [event for event in mine if event["event"] == "keyed-sample"]
     opened: dict[str, Any] = next((event for event in mine if event["event"] == "region-opened"), {})
@@ -34,7 +34,7 @@ def keyed_series(name: str, events: list[dict[str, Any]]) -> KeyedSeries:
     times = np.array([event["time"] for event in samples])
     spans = np.maximum(np.diff(times), 1e-9)
     moves = [event for event in mine if event["event"] == "moved"]
-    grids = {key: _grid(samples, workers, key) for key in ("rows", "units", "busy_s")}
+    grids = {key: grid(samples, "consumers", workers, key) for key in ("rows", "units", "busy_s")}
     return KeyedSeries(
         region=name,
         balance=opened.get("balance", ""),
@@ -69,6 +69,7 @@ def draw_keyed(series: KeyedSeries) -> Figure:
     return figure
 
 
-def _grid(samples: list[dict[str, Any]], workers: list[int], key: str) -> np.ndarray:
-    found = [{c["worker"]: c[key] for c in event["consumers"]} for event in samples]
+def grid(samples: list[dict[str, Any]], members: str, workers: list[int], key: str) -> np.ndarray:
+    """One value of each worker, a column, in each sample, a row; 0 where a worker is not among the sample's members."""
+    found = [{c["worker"]: c[key] for c in event[members]} for event in samples]
     return np.array([[row.get(worker, 0.0) for worker in workers] for row in found], dtype=float)

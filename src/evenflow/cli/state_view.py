@@ -1,4 +1,4 @@
-"""Tables of what a checkpoint holds, for the terminal."""
+"""The content of a checkpoint as tables in the terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from evenflow.state.store.sealed import placed
 
 
 def show_queries(console: Console, where: str, key: bytes = b"") -> None:
-    """A line for each operator and query."""
+    """Print a line for each operator and query."""
     with View(open_store(placed(where, key), create=False)) as store:
         queries = survey(store)
     table = _table(shown(where), "operator", "query", "epochs", "units", "size", "last write")
@@ -28,7 +28,7 @@ def show_queries(console: Console, where: str, key: bytes = b"") -> None:
             query.region,
             query.query,
             _ranges(list(query.manifests)),
-            f"{newest.units - 1:,}" if newest else "-",  # beside that of null keys, which nobody asked for
+            f"{newest.units - 1:,}" if newest else "-",  # without the unit of null keys, which no user asked for
             _size(query.nbytes),
             _time(newest.written) if newest else "-",
         )
@@ -36,7 +36,7 @@ def show_queries(console: Console, where: str, key: bytes = b"") -> None:
 
 
 def show_query(console: Console, where: str, names: list[str], key: bytes = b"") -> None:
-    """The newest manifest of one query, its snapshots and its log."""
+    """Print the newest manifest of one query, its snapshots and its log."""
     with View(open_store(placed(where, key), create=False)) as store:
         query = _chosen(survey(store), names)
         newest = query.newest
@@ -49,7 +49,7 @@ def show_query(console: Console, where: str, names: list[str], key: bytes = b"")
 
 
 def verify_all(console: Console, where: str, key: bytes = b"") -> bool:
-    """Check every blob; a line for each bad one. Whether all are sound."""
+    """Check every blob, and print a line for each bad one; returns whether all are sound."""
     columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with (
         View(open_store(placed(where, key), create=False)) as store,
@@ -125,7 +125,7 @@ def _table(title: str, *headings: str) -> Table:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """Such as `3-5, 9`."""
+    """Numbers as ranges, such as `3-5, 9`."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and runs[-1][1] == number - 1:

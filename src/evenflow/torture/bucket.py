@@ -1,4 +1,4 @@
-"""An S3 server (moto's): in a process of its own, on loopback, with one bucket."""
+"""An S3 server (moto's) with one bucket, in a process of its own on the loopback address."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ sys.stdin.read()
 
 
 def address(port: int, path: str) -> str:
-    """The URI of a path in the bucket of the server at a port."""
+    """The URI of a path in the bucket of the server on a port."""
     endpoint = f"endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1"
     return f"s3://somebody:hunter22@bucket/{path}?{endpoint}"
 
 
 class Server:
-    """Owns a process, which ends when its input does."""
+    """Owns the server's process, which ends when its standard input is closed."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -55,7 +55,7 @@ class Server:
         self.close()
 
     def uri(self, path: str) -> str:
-        """Where a path in the bucket is."""
+        """The URI of a path in the bucket."""
         return address(self.port, path)
 
     def close(self) -> None:

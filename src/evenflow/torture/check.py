@@ -1,4 +1,4 @@
-"""Comparing what a sink has with what it should have."""
+"""Compares the output of a job with the output without faults."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ COLUMNS = ("id", "k", "nth", "mean")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """All but `rows` should be 0."""
+    """The differences from the reference, in rows; all but `rows` should be 0."""
 
     rows: int = 0
     lost: int = 0
     """Rows that did not come out."""
     doubled: int = 0
-    """Rows that came out again, or never went in."""
+    """Rows that came out more than once, or were never in the input."""
     out_of_order: int = 0
-    """Rows counted before an earlier row of their key; where order was asked for, also rows that came before one."""
+    """Rows counted before an earlier row of their key; if order was asked for, also rows that came out before one."""
     wrong: int = 0
-    """Rows that came out with another count or mean than without faults: state was not what it should have been."""
+    """Rows with another count or mean than without faults: the state was wrong."""
 
     @property
     def good(self) -> bool:
-        """Whether it is as without faults."""
+        """Whether the output is the same as without faults."""
         return not (self.lost or self.doubled or self.out_of_order or self.wrong)
 
 
 def verdict(job: Job, rows: Rows, output: pa.Table) -> Verdict:
-    """The output of a job against its reference."""
+    """Compare the output of a job with its reference."""
     if job.windows:
         return compare_windows(windowed(job, rows), output)
     return compare(rows, output, job.ordered, job.racing)
 
 
 def compare_windows(want: tuple[Any, Any, Any, Any], output: pa.Table) -> Verdict:
-    """Windows, each known by its first row, against the reference."""
+    """Compare windows with the reference; a window is identified by its first row."""
     ids, keys, nth, mean = (output[name].to_numpy() for name in COLUMNS)
     place = np.searchsorted(want[0][order := np.argsort(want[0])], ids)
     known = (place < len(order)) & (want[0][order[np.minimum(place, len(order) - 1)]] == ids)
@@ -59,9 +59,9 @@ def compare_windows(want: tuple[Any, Any, Any, Any], output: pa.Table) -> Verdic
 
 
 def compare(rows: Rows, output: pa.Table, ordered: bool = False, racing: bool = False) -> Verdict:
-    """The output against the reference; with `ordered` the rows of a key are to be in order in `output`, too.
+    """Compare rows with the reference; with `ordered` the rows of a key must be in order in `output`, too.
 
-    Where rows were `racing`, any of a key may have been the nth: that there is one of each is what is compared.
+    If rows were `racing`, any row of a key may be the nth: then only the number of rows with each count is compared.
     """
     ids, keys, nth = (output[name].to_numpy() for name in ("id", "k", "nth"))
     mean = output["mean"].to_numpy()
@@ -87,22 +87,22 @@ def _again(times: np.ndarray, known: np.ndarray) -> int:
 
 
 def _miscounted(keys: np.ndarray, counts: np.ndarray, got: np.ndarray, nth: np.ndarray) -> int:
-    """Of what should have been counted, key by key, how much was not."""
+    """How many rows have a count that, for their key, is not in the reference, or is there less often."""
     want = Counter(zip(keys.tolist(), counts.tolist(), strict=True))
     return (Counter(zip(got.tolist(), nth.tolist(), strict=True)) - want).total()
 
 
 def _falling(keys: np.ndarray, by: np.ndarray, ids: np.ndarray) -> int:
-    """How often, among the rows of one key sorted by `by`, an earlier row comes after a later one."""
+    """How often a row comes after a later row of its key, when the rows are sorted by `by`."""
     order = np.lexsort((ids, by, keys))
     same = np.diff(keys[order]) == 0
     return int((same & (np.diff(ids[order]) < 0)).sum())
 
 
 def committed(sink: Path) -> pa.Table:
-    """What a streaming query has written to a folder, batch by batch, by Spark's own list of what counts."""
+    """The rows that a streaming query has committed to a folder, batch by batch, by Spark's own log."""
     batches = sorted((path for path in sink.glob("[0-9]*") if (path / "_SUCCESS").exists()), key=lambda p: int(p.name))
-    if batches:  # a function for each batch has written these
+    if batches:  # written by a function for each batch
         return _read([str(file) for batch in batches for file in sorted(batch.glob("*.parquet"))])
     log = sink / "_spark_metadata"
     numbered = {int(path.name.partition(".")[0]): path for path in log.glob("[0-9]*")} if log.is_dir() else {}

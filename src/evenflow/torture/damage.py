@@ -1,6 +1,6 @@
-"""Blobs of a checkpoint that vanish, are cut or become those of another batch while no driver is there.
+"""Damage to blobs of a checkpoint while no driver runs: they vanish, are cut, or replaced by those of another batch.
 
-What is needed and is not as it was must be refused by its name. It is then put back, as somebody would who has a copy.
+A damaged blob that is needed must be refused, with its name in the error. Then it is restored, as from a backup.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from evenflow.torture.hooks import Hooks
 from evenflow.torture.schedule import DAMAGES, Fault
 
 NOTE = "damaged-{}.json"
-"""Notes of what was there before, by fault."""
+"""The file with the content of a blob before the damage, by number of the fault."""
 
 
 def strike(hooks: Hooks, where: str) -> None:
-    """Damage what the schedule says; there must have been a driver before."""
+    """Do the damage of the schedule, if there has been a driver before."""
     for number, fault in enumerate(hooks.schedule.faults):
         if fault.kind in DAMAGES and hooks.life and not hooks.done(number):
             with open_store(where) as store:
@@ -30,14 +30,14 @@ def strike(hooks: Hooks, where: str) -> None:
 
 
 def restore(folder: Path, where: str, error: str) -> list[str]:
-    """Put back the blobs that an error tells of; their names."""
+    """Restore the damaged blobs that an error names; returns their names."""
     restored = []
     for note in sorted(folder.glob(NOTE.format("*"))):
         given = json.loads(note.read_text())
-        meant, _ = split(given["name"])  # errors do not tell which put of it
+        meant, _ = split(given["name"])  # errors name the blob, but not the put
         if meant in error:
             with open_store(where) as store:
-                # what has vanished is not counted among the puts of its claim any more; what is cut is still read
+                # a blob that vanished no longer counts as a put of its claim; one that was cut is still read
                 place = meant if given["kind"] == "vanish" else given["name"]
                 store.put(place, [base64.b64decode(given["content"])])
             note.unlink()
@@ -46,12 +46,12 @@ def restore(folder: Path, where: str, error: str) -> list[str]:
 
 
 def names(folder: Path) -> list[str]:
-    """The blobs that are damaged now, as errors tell them: without the claim they were put under."""
+    """The blobs that are damaged now, by their names in errors: without the claim they were put under."""
     return [split(json.loads(note.read_text())["name"])[0] for note in folder.glob(NOTE.format("*"))]
 
 
 def _damage(note: Path, store: Store, fault: Fault) -> bool:
-    """Whether there was something to damage."""
+    """Damage a blob, with a note of its content; returns whether there was one."""
     blobs = sorted(
         name for name, _ in store.names() if (known := parse(name)) is not None and known.kind == fault.point
     )

@@ -1,7 +1,7 @@
 """Fuzzing: many mutated frames, handshakes, messages, movements and blobs, each kind in a process of its own.
 
-`python -m evenflow.torture.fuzz KIND SEED CASES` is one such process; it prints what came of it as JSON. A process that
-does not end by itself, or ends by a signal, has found a crash.
+`python -m evenflow.torture.fuzz KIND SEED CASES` is one such process; it prints its results as JSON. A process that
+does not end, or is ended by a signal, has found a crash.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ TARGETS: dict[str, Callable[[], Any]] = {
     "snapshots": fuzz_store.Snapshots,
 }
 SHARE = {"frames": 0.35, "handshakes": 0.2, "messages to the controller": 0.1, "frames to a worker": 0.05}
-"""Of all cases; the others have the rest in equal parts."""
+"""The share of each kind in all cases; the other kinds share the rest equally."""
 
 
 def run(kind: str, seed: int, cases: int) -> dict[str, Any]:
-    """Try so many cases of one kind: what became of them, and what memory they took, in MB above the first ten."""
+    """Try `cases` cases of one kind; returns how many had each result, and the peak memory in MB."""
     target, found = TARGETS[kind](), Counter[str]()
     began, first = time.perf_counter(), 0
     for number in range(cases):
@@ -49,7 +49,7 @@ def run(kind: str, seed: int, cases: int) -> dict[str, Any]:
 
 
 def run_apart(kind: str, seed: int, cases: int, patience: float) -> dict[str, Any]:
-    """The same in a process of its own; what is wrong stands in `wrong`."""
+    """The same as `run` in a process of its own; `wrong` says what went wrong, if anything."""
     command = [sys.executable, "-m", "evenflow.torture.fuzz", kind, str(seed), str(cases)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=patience)
@@ -63,7 +63,7 @@ def run_apart(kind: str, seed: int, cases: int, patience: float) -> dict[str, An
 
 
 def shares(cases: int) -> dict[str, int]:
-    """How many cases of each kind make up `cases`."""
+    """The number of cases of each kind, together about `cases`."""
     rest = (1.0 - sum(SHARE.values())) / (len(TARGETS) - len(SHARE))
     return {kind: round(cases * SHARE.get(kind, rest)) for kind in TARGETS}
 

@@ -1,4 +1,4 @@
-"""Fuzzed blobs: whatever a damaged checkpoint holds is refused by name, or is what was written."""
+"""Fuzzed blobs: a damaged blob is refused, with its name in the error, or reads the same as before."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def _joined(parts: list[Any]) -> bytes:
 
 
 class Blobs:
-    """One kind of blob: how it is made, and what is read of it."""
+    """One kind of blob: how it is written and read."""
 
     kind = "blob"
 
     def blob(self, draw: random.Random) -> bytes:
-        """A blob as it is written."""
+        """A new blob with random content."""
         raise NotImplementedError
 
     def read(self, blob: bytes) -> Any:
-        """All that is in it."""
+        """The content of a blob."""
         raise NotImplementedError
 
     def case(self, draw: random.Random) -> str:
-        """Change a blob: it is refused, or nothing of what is read has changed."""
+        """Change a blob: either it is refused, or its content reads the same."""
         whole = self.blob(draw)
         data = bytes_of(draw, whole)
         try:
@@ -65,7 +65,7 @@ class Manifests(Blobs):
 
 
 class Segments(Blobs):
-    """Logs."""
+    """Segments of query logs."""
 
     kind = "segment"
 
@@ -86,7 +86,7 @@ class Segments(Blobs):
 
 
 class Snapshots(Blobs):
-    """States of units."""
+    """Unit snapshots."""
 
     kind = "snapshot"
 

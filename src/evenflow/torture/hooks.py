@@ -1,7 +1,7 @@
-"""Points at which faults strike, in whatever process they are reached.
+"""Points at which faults strike, in any process of a run.
 
-A run's folder tells every process what the schedule is (`schedule.json`) and what of it is done (`done/`, one file a
-fault). A process counts how often it comes to a point; whoever is first to come there often enough, strikes.
+All processes share the run's folder: it has the schedule (`schedule.json`) and one file for each fault that has struck
+(`done/`). Each process counts how often it comes to a point; in the first that reaches a fault's count, it strikes.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ BEGUN = "begun"
 STATE = "state"
 ENDED = "ended.json"
 BUCKET = "bucket.txt"
-"""Beside the folders of the runs: where the bucket is, if there is one."""
+"""A file beside the folders of the runs: the port of the bucket's server, if there is one."""
 WORK = "work.txt"
-"""Beside the folders of the runs: where executors have left something."""
+"""A file beside the folders of the runs: the directories in which executors have left files."""
 
 
 class Hooks:
-    """What one process knows of one run's faults."""
+    """The faults of one run, as one process sees them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.schedule: Schedule = from_json((folder / SCHEDULE).read_text())
         self.random = random.Random(f"{self.schedule.seed} {os.getpid()}")
-        """For all stores that this process opens: one that is opened again must not fail just as the one before."""
+        """For all stores that this process opens, so that a store opened again does not fail in the same way."""
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def reach(self, point: str, do: Callable[[int, Fault], None] | None = None) -> None:
-        """Let what is due at a point happen; this process has come there."""
+        """Note that this process has come to a point; faults that are due there strike, by `do` or as a kill."""
         with self._lock:
             self._counts[point] += 1
             count = self._counts[point]
@@ -56,7 +56,7 @@ class Hooks:
 
     @property
     def begun(self) -> int:
-        """How many drivers have begun this run."""
+        """The number of drivers that have begun this run."""
         try:
             return len((self.folder / BEGUN).read_text().splitlines())
         except FileNotFoundError:
@@ -64,7 +64,7 @@ class Hooks:
 
     @property
     def life(self) -> int:
-        """The how manieth of them is at work, from 0 on."""
+        """The number of the present driver, from 0 on."""
         return max(0, self.begun - 1)
 
     def done(self, number: int) -> bool:
@@ -72,7 +72,7 @@ class Hooks:
         return (self.folder / DONE / str(number)).exists()
 
     def since(self, number: int) -> float:
-        """How long ago a fault has struck; endless if it has not."""
+        """Seconds since a fault has struck; infinite if it has not."""
         try:
             return time.time() - (self.folder / DONE / str(number)).stat().st_mtime
         except FileNotFoundError:
@@ -80,12 +80,12 @@ class Hooks:
 
     @property
     def spill_full(self) -> bool:
-        """Whether there is no space for what does not fit into memory."""
+        """Whether the local disk for spilled state is full now."""
         return self._full(spill=True)
 
     @property
     def store_full(self) -> bool:
-        """Whether there is no space in the store."""
+        """Whether the store is full now."""
         return self._full(spill=False)
 
     def _full(self, spill: bool) -> bool:
@@ -94,7 +94,7 @@ class Hooks:
         return any(self.since(number) < self.schedule.faults[number].seconds for number in full)
 
     def claim(self, number: int) -> bool:
-        """Make a fault this process's own; False if another was faster."""
+        """Mark a fault as struck by this process; False if another process was faster."""
         try:
             with (self.folder / DONE / str(number)).open("x") as file:
                 file.write(f"{os.getpid()}\n")
@@ -105,12 +105,12 @@ class Hooks:
 
 @lru_cache(maxsize=4)
 def hooks_of(folder: Path) -> Hooks:
-    """The hooks of a run; those of the last few stay, since Spark uses its processes again."""
+    """The hooks of a run; those of the last few runs are cached, because Spark reuses its processes."""
     return Hooks(folder)
 
 
 def kill(folder: Path, victim: str) -> None:
-    """Kill this process, or the driver: Python and Java, without their children."""
+    """Kill this process, or the driver's Python and Java processes without their children."""
     if victim == "driver":
         with suppress(ProcessLookupError):
             os.killpg(int((folder / DRIVER).read_text()), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The driver's part in a run: a thread that moves units all the time, and lets timed faults strike."""
+"""The injector: a thread on the driver that moves units all the time and carries out timed faults."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ RIVAL_S = 60.0
 
 
 class Injector:
-    """Owns a thread for as long as it is entered."""
+    """Owns a thread, which runs inside the `with` block."""
 
     def __init__(self, cluster: Cluster, regions: Sequence[str], hooks: Hooks, where: str) -> None:
         self._cluster, self._regions, self._hooks, self._where = cluster, regions, hooks, where
         self._offsets = hooks.folder / "spark" / "offsets"
         self.wrong = ""
-        """What a fault should not have been able to do."""
+        """A description of what a fault did that it should not be able to do; empty if nothing."""
         self._random = random.Random(hooks.schedule.seed)
         self._begun: dict[int, float] = {}
         self._stopped: dict[int, float] = {}
-        """Processes that are stopped, and until when."""
+        """Processes that are stopped, and the time at which each is continued."""
         self._thread = BackgroundThread("torture", self._run, lambda _error: None)
 
     def __enter__(self) -> Injector:
@@ -61,7 +61,7 @@ class Injector:
                 del self._stopped[pid]
 
     def _move(self, region: str) -> None:
-        """Some units to some worker, whenever none are on their way."""
+        """Move a few units to a random worker, if no units are on their way."""
         now = self._cluster.keyed_snapshot(region)
         if now.feeders and not now.moving:
             count = min(4, len(now.unit_rows))
@@ -69,7 +69,7 @@ class Injector:
             self._cluster.move(region, units, self._random.randrange(len(self._cluster.workers())))
 
     def _batch(self) -> int:
-        """The batch that is under way, by Spark's own log; -1 before the first."""
+        """The batch that is being processed, by Spark's own log; -1 before the first."""
         with suppress(FileNotFoundError):
             return max((int(entry.name) for entry in os.scandir(self._offsets) if entry.name.isdigit()), default=-1)
         return -1
@@ -112,19 +112,19 @@ class Injector:
                 if came.returncode:
                     self.wrong = f"a rival came: {came.stdout or came.stderr}"
             case "freeze":
-                os.killpg(0, signal.SIGSTOP)  # whoever has started this process lets it go on
+                os.killpg(0, signal.SIGSTOP)  # the parent process wakes it
             case _:
                 kill(self._hooks.folder, "driver")
 
     def _lose(self, worker: WorkerStatus) -> None:
-        """Have Spark end an executor, and start no other in its place."""
+        """Have Spark end an executor without replacing it."""
         context = SparkContext._active_spark_context
         if context is not None and context._jsc is not None:
             context._jsc.sc().killExecutor(worker.executor)
 
 
 def _victim(fault: Fault, live: list[WorkerStatus]) -> int:
-    """The process to hit; 0 if there is none now."""
+    """The id of the process to hit; 0 if there is none now."""
     pids = [worker.pid for worker in live]
     if not pids:
         return 0
@@ -133,7 +133,7 @@ def _victim(fault: Fault, live: list[WorkerStatus]) -> int:
         case "executor":
             return processes.java_above(pid)
         case "feeder":
-            forking = processes.children(processes.java_above(pid))  # Spark's daemons; those of workers are others
+            forking = processes.children(processes.java_above(pid))  # Spark's daemons, which fork feeders and workers
             others = [child for daemon in forking for child in processes.children(daemon) if child not in pids]
             return others[fault.worker % len(others)] if others else 0
         case _:

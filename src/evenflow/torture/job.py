@@ -1,6 +1,6 @@
-"""The child of a torture run: the driver of some jobs, one after the other. `python -m evenflow.torture.job FOLDER...`.
+"""The driver process of a torture run: `python -m evenflow.torture.job FOLDER...` runs jobs one after the other.
 
-It may be killed at any time, and is then started again with the same folders; what has ended has an `ended.json`.
+It may be killed at any time, and is then started again with the same folders; a job that has ended has `ended.json`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RULE = (
 MOST_WORKERS = 4
 SLOTS = 3
 STARTS = 60
-"""A query that fails so often does not go through."""
+"""A query that has been started so often and fails again is given up."""
 TRIES = 8
 BACKOFF_S = 0.2
 FINE = {
@@ -50,11 +50,11 @@ FINE = {
 
 
 class Refused(EvenflowError):
-    """A query was not started again, because state is damaged."""
+    """A query is not started again, because its state is damaged."""
 
 
 class Attempts:
-    """Starts a job's query, and looks at how it failed before."""
+    """Starts a job's query, after a look at its last failure."""
 
     def __init__(self, spark: SparkSession, cluster: Cluster, folder: Path, hooks: Hooks) -> None:
         self._spark, self._cluster, self._folder, self._job = spark, cluster, folder, hooks.schedule.job
@@ -93,7 +93,7 @@ class Attempts:
         return self._query
 
     def _write(self, rows: DataFrame, number: int) -> None:
-        """What a function for each batch does that is careful: it looks, and writes the same again if it must."""
+        """A function for each batch: it looks at the rows, then writes them, overwriting what an earlier try wrote."""
         rows.persist()
         try:
             if rows.count():
@@ -104,13 +104,13 @@ class Attempts:
 
 
 def packed(partitions: int) -> dict[str, str]:
-    """Spark's settings that make so many partitions of a micro-batch's files, about; 0: one of each file."""
+    """Spark settings for about so many partitions from a micro-batch's files; 0 for one partition a file."""
     cost = "1" if partitions else FINE["spark.sql.files.openCostInBytes"]
     return {"spark.sql.files.openCostInBytes": cost, "spark.sql.files.minPartitionNum": str(partitions or 1)}
 
 
 def run(spark: SparkSession, folder: Path) -> dict[str, object]:
-    """One job to its end; what there is to tell."""
+    """Run one job to its end; returns its starts, moved units and refused blobs."""
     hooks = hooks_of(folder)
     where = store.state_of(folder)
     refused: list[str] = []
@@ -130,7 +130,7 @@ def run(spark: SparkSession, folder: Path) -> dict[str, object]:
                     starts += attempts.starts
                     moved += sum(len(event["units"]) for event in cluster.events() if event["event"] == "moved")
             return {"starts": starts, "moved": moved, "refused": refused}
-        except EvenflowError as error:  # whoever has put back what is missing starts a new cluster
+        except EvenflowError as error:  # if damaged blobs were restored, a new cluster is started
             restored = damage.restore(folder, where, str(error))
             if not restored:
                 raise
@@ -138,7 +138,7 @@ def run(spark: SparkSession, folder: Path) -> dict[str, object]:
 
 
 def _supervised(attempts: Attempts, cluster: Cluster, folder: Path, refused: list[str]) -> None:
-    """Until the query has ended; bits are flipped back while the cluster goes on."""
+    """Run the query until it has ended; flipped bits are restored while the cluster goes on."""
     while True:
         try:
             supervise(attempts, cluster, backoff=BACKOFF_S, healthy=1e-9)
@@ -151,7 +151,7 @@ def _supervised(attempts: Attempts, cluster: Cluster, folder: Path, refused: lis
 
 
 def cluster_on(spark: SparkSession, hooks: Hooks, where: str) -> Cluster:
-    """A cluster; a store that fails now and then may fail just now, and a frozen driver has its claim for a while."""
+    """A new cluster, after several tries: the store may fail, and a frozen driver keeps its claim for a while."""
     job, log = hooks.schedule.job, hooks.folder / "events.jsonl"
     workers = workers_of(job, hooks.life)
     options: dict[str, Any] = {"stall_timeout": job.stall_s} if job.stall_s else {}
@@ -166,12 +166,12 @@ def cluster_on(spark: SparkSession, hooks: Hooks, where: str) -> Cluster:
 
 
 def workers_of(job: Job, life: int) -> int:
-    """The workers that the how manieth driver has."""
+    """The number of workers of driver `life`."""
     return job.crews[life % len(job.crews)] if job.crews else job.workers
 
 
 def session(job: Job, life: int) -> SparkSession:
-    """Spark in one process, or with executors of their own, for the how manieth driver of a job."""
+    """The Spark session of driver `life` of a job: in one process, or with separate executors."""
     if not job.executors:
         workers = workers_of(job, life) if job.cores else MOST_WORKERS
         slots = job.cores[life % len(job.cores)] if job.cores else SLOTS
@@ -184,7 +184,7 @@ def session(job: Job, life: int) -> SparkSession:
 
 
 def die_with(parent: int) -> None:
-    """End when the process that started this one is gone, however it went."""
+    """Kill this process group when the parent process is gone."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -192,13 +192,13 @@ def die_with(parent: int) -> None:
         os.killpg(0, signal.SIGKILL)
 
     def failed(error: BaseException) -> None:
-        os.killpg(0, signal.SIGKILL)  # as if the parent were gone: rather no driver than one that nobody can end
+        os.killpg(0, signal.SIGKILL)  # a driver that might outlive its parent must not go on
 
     BackgroundThread("torture parent", watch, failed).begin()
 
 
 def main(folders: list[Path]) -> None:
-    """All jobs that have not ended yet."""
+    """Run all jobs that have not ended yet."""
     die_with(os.getppid())
     store.install()
     waiting = [folder for folder in folders if not (folder / ENDED).exists()]
@@ -220,7 +220,7 @@ def main(folders: list[Path]) -> None:
         except (EvenflowError, OSError) as error:
             told = {"error": f"{type(error).__name__}: {error}"}
         if (folder / DRIVER).read_text() != str(os.getpgid(0)):
-            return  # another driver has taken over while this one was frozen: the rest is that one's
+            return  # another driver has taken over while this one was frozen, and runs the rest
         beside = folder / f"{ENDED}.new"
         beside.write_text(json.dumps(told))
         beside.rename(folder / ENDED)

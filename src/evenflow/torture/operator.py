@@ -1,4 +1,4 @@
-"""The operator that is tortured: counts and averages by key, and comes to every point where a worker can be hit."""
+"""The operator of the jobs: it counts and averages by key, and tells the hooks of every point that it comes to."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from evenflow.torture.hooks import hooks_of
 from evenflow.torture.rows import WINDOW
 
 AT_ONCE = 25
-"""Rows."""
+"""The rows between two pauses."""
 LOADER = "evenflow.runtime.worker.loader"
 
 
 @dataclass(frozen=True, slots=True)
 class Slowly:
-    """Rows as they are, a few at a time."""
+    """Passes rows on unchanged, a few at a time, with a pause before each few."""
 
     pause_s: float
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What `mapInArrow` calls."""
+        """The function for `mapInArrow`."""
         for batch in batches:
             for start in range(0, batch.num_rows, AT_ONCE):
                 time.sleep(self.pause_s)
@@ -37,7 +37,7 @@ class Slowly:
 
 
 class Counted(KeyedOperator):
-    """Adds `nth`, the how manieth of its key each row is, and `mean`, of the last WINDOW values of its key.
+    """Adds `nth`, the number of the row among those of its key, and `mean`, of the last WINDOW values of its key.
 
     A row that is lost, applied twice or applied to older state shows in every later row of its key.
     """
@@ -53,7 +53,7 @@ class Counted(KeyedOperator):
         return rows.append(pa.field("nth", pa.int64())).append(pa.field("mean", pa.float64()))
 
     def warm_up(self, rows: pa.Schema) -> None:
-        """The first thing that runs on a worker: its stores are to be faulty."""
+        """Make the worker's stores faulty: this is the first call on a worker."""
         if self._folder:
             store.install()
             spill.install(hooks_of(Path(self._folder)))
@@ -96,7 +96,7 @@ class Counted(KeyedOperator):
 
 
 def loading() -> bool:
-    """Whether we are called to load state, on whatever thread that is done."""
+    """Whether the loader is among the callers: state is being loaded."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") != LOADER:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Processes by a mark in their environment, which all inherit whoever starts them. Linux only."""
+"""Finding processes by a mark in their environment, which child processes inherit. Linux only."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 MARK = "EVENFLOW_TORTURE"
 PROC = Path("/proc")
 KILL_S = 10.0
-"""How long killed processes may take to go."""
+"""How long killed processes may take to end."""
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that ask for the end."""
+"""Signals that ask a process to end."""
 
 
 def marked(mark: str) -> list[int]:
-    """The processes that carry a mark, zombies left out."""
+    """The processes with a mark, without zombies."""
     wanted = f"{MARK}={mark}".encode()
     found = []
     for entry in PROC.iterdir():
@@ -30,69 +31,67 @@ def marked(mark: str) -> list[int]:
 
 
 def parent(pid: int) -> int:
-    """Who has started a process; 0 if it is gone."""
+    """The parent of a process; 0 if the process is gone."""
     with suppress(OSError):
         return int(_stat(pid)[1])
     return 0
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started."""
+    """The child processes of a process."""
     there = [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()]
     return sorted(child for child in there if pid and parent(child) == pid)
 
 
 def name(pid: int) -> str:
-    """What a process is called."""
+    """The name of a process; empty if it is gone."""
     with suppress(OSError):
         return (PROC / str(pid) / "comm").read_text().strip()
     return ""
 
 
 def java_above(pid: int) -> int:
-    """The Java process that a process descends from; 0 if there is none."""
+    """The nearest Java process among a process and its ancestors; 0 if there is none."""
     while pid > 1 and name(pid) != "java":
         pid = parent(pid)
     return pid if pid > 1 else 0
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:
-    """A signal to each; some may be gone."""
+    """Send a signal to each process; some may be gone."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def sweep(mark: str, patience_s: float) -> list[str]:
-    """Wait until none is left that carries a mark; then kill the rest, and tell what they were."""
+    """Wait until no process with a mark is left; after `patience_s`, kill the rest. Returns what was killed."""
     deadline = time.monotonic() + patience_s
     send(marked(mark), signal.SIGCONT)
     names: list[str] = []
-    while left := marked(mark) or marked(mark):  # twice: one that just loads its program has no environment to read
+    while left := marked(mark) or marked(mark):  # twice: a process that is just loading its program has no environment
         if time.monotonic() > deadline:
             names += [f"{name(pid)} {pid}" for pid in left if f"{name(pid)} {pid}" not in names]
-            send(left, signal.SIGKILL)  # and again: one of them may have started another in between
+            send(left, signal.SIGKILL)  # in each round: one of them may have started another in between
         if time.monotonic() > deadline + KILL_S:
             break
         time.sleep(0.1)
     return names
 
 
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Clean up without being interrupted once more."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def undisturbed() -> AbstractContextManager[None]:
+    """Ignore the signals that ask for the end, so that cleaning up is not interrupted."""
+    return _handled_by(signal.SIG_IGN)
+
+
+def interrupted_by_signals() -> AbstractContextManager[None]:
+    """Have the signals that ask for the end raise KeyboardInterrupt, as Ctrl-C does."""
+    return _handled_by(signal.default_int_handler)
 
 
 @contextmanager
-def interrupted_by_signals() -> Iterator[None]:
-    """Have all signals that ask for the end raise KeyboardInterrupt, as Ctrl-C does."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in ENDING}
+def _handled_by(handler: Any) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in ENDING}
     try:
         yield
     finally:
@@ -101,5 +100,5 @@ def interrupted_by_signals() -> Iterator[None]:
 
 
 def _stat(pid: int) -> list[str]:
-    """State and parent, and what follows."""
+    """The fields of a process's stat from its state on: state, parent and more."""
     return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""A second driver comes for the checkpoint of a running one: `python -m evenflow.torture.rival WHERE`; 0 if refused."""
+"""A second driver that tries to take the checkpoint of a running one: `python -m evenflow.torture.rival WHERE`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from evenflow.runtime.driver.checkpoint import CheckpointThread
 
 
 def main(where: str) -> int:
-    """What the process ends with."""
+    """Try to claim the checkpoint; the exit code is 0 if that is refused."""
     try:
         checkpoint_thread = CheckpointThread(where, "a rival")
     except StoreInUse as error:

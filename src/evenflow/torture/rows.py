@@ -1,4 +1,4 @@
-"""The rows of a job, and what should come of them."""
+"""The input rows of a job, and the output that is expected for them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from evenflow.torture.schedule import Job, Schedule
 
 SCHEMA = "id long, k long, v double, at timestamp"
 WINDOW = 4
-"""Rows of a key in the rolling mean."""
+"""The rows of a key in the rolling mean."""
 SPAN_S = 2
-"""Of windows in event time."""
+"""The seconds of a window in event time."""
 GAP_US = 20_000
-"""From the time of a row to that of the next."""
+"""The event time from one row to the next."""
 START_US = 1_700_000_000_000_000
 DAY_US = 86_400_000_000
 CLOSING = 2
-"""Batches after the last, days later, of one row of a key of its own: with them time has passed for all others."""
+"""Further batches after the last, each with one row of another key, days later: they end all windows before."""
 
 Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """By column. The last batch has one row of every key, and so tells the state after all others."""
+    """Input rows by column. The last batch has one row of every key, so its output shows the final state."""
 
     ids: Longs
     keys: Longs
@@ -40,7 +40,7 @@ class Rows:
 
 
 def rows_of(schedule: Schedule) -> Rows:
-    """All rows of a job; values are eighths, so that their sums are exact."""
+    """All input rows of a schedule's job; values are multiples of 1/8, so that their sums are exact."""
     job = schedule.job
     random = np.random.default_rng(schedule.seed)
     drawn = np.concatenate([random.integers(0, job.keys, job.batches * job.rows), np.arange(job.keys)])
@@ -53,18 +53,18 @@ def rows_of(schedule: Schedule) -> Rows:
 
 
 def times(job: Job, rows: Rows) -> Longs:
-    """When each row happened, in microseconds."""
+    """The event time of each row, in microseconds."""
     late: Longs = START_US + rows.ids * GAP_US + np.maximum(0, rows.batches - job.batches) * DAY_US
     return late
 
 
 def lateness_s(job: Job) -> float:
-    """So long that no row is late: files of the batch after it may come before a row."""
+    """A lateness with which no row is late, although files of the next batch may come before a row."""
     return 2 * (job.rows + job.keys) * GAP_US / 1e6
 
 
 def windowed(job: Job, rows: Rows) -> tuple[Longs, Longs, Longs, Floats]:
-    """Of each window of each key its first row, its key, the sum of `nth` and the average of `mean`."""
+    """For each window of each key: its first row, its key, the sum of `nth` and the average of `mean`."""
     nth, mean = reference(rows.keys, rows.values)
     mine = rows.keys < job.keys
     which = np.stack([rows.keys[mine], times(job, rows)[mine] // (SPAN_S * 1_000_000)])
@@ -75,7 +75,7 @@ def windowed(job: Job, rows: Rows) -> tuple[Longs, Longs, Longs, Floats]:
 
 
 def write(rows: Rows, job: Job, folder: Path) -> None:
-    """One file for each partition of each batch, in an order that Spark keeps."""
+    """Write one file for each partition of each batch; their modification times tell Spark their order."""
     folder.mkdir(parents=True)
     partitions, at = job.partitions, times(job, rows)
     for batch in range(int(rows.batches[-1]) + 1):
@@ -89,7 +89,7 @@ def write(rows: Rows, job: Job, folder: Path) -> None:
 
 
 def reference(keys: Longs, values: Floats) -> tuple[Longs, Floats]:
-    """The how manieth of its key each row is, and the mean of its key's last rows, as one worker without faults has."""
+    """The expected `nth` and `mean` of each row: those of one worker without faults."""
     order = np.argsort(keys, kind="stable")
     first = np.flatnonzero(np.diff(keys[order], prepend=-1))
     start = np.repeat(first, np.diff(np.append(first, len(keys))))

@@ -1,4 +1,4 @@
-"""The parent of a torture run: starts drivers, again when they die, tells hangs, and checks what came out."""
+"""The parent of a torture run: starts drivers, restarts those that die, notices hangs, and checks the output."""
 
 from __future__ import annotations
 
@@ -13,96 +13,28 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from evenflow.torture import check, processes, rows
 from evenflow.torture.bucket import Server
-from evenflow.torture.check import Verdict
+from evenflow.torture.drawing import draw
 from evenflow.torture.hooks import BEGUN, BUCKET, DONE, ENDED, SCHEDULE, WORK
-from evenflow.torture.schedule import BLOCK, Schedule, draw, from_json
+from evenflow.torture.report import Report, ScheduleOutcome
+from evenflow.torture.schedule import BLOCK, Schedule
 
 POLL_S = 0.1
 START_S = 150.0
-"""A driver that has begun nothing by then hangs."""
+"""A driver that has begun no job after this time hangs."""
 LEAVE_S = 30.0
-"""A process that is there for longer after its driver's end is left over."""
+"""A process that runs for longer after the end of its driver is left over."""
 LIVES = 4
-"""A driver may die so often without a fault that kills it."""
+"""How often a driver may die without a fault that kills it."""
 LOG = "driver.log"
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java that starts fast."""
+"""Options with which Java starts fast."""
 
-Watch = Callable[["Report"], None]
-"""Called when a schedule has ended: its outcome is the report's last."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of one schedule."""
-
-    schedule: Schedule
-    verdict: Verdict
-    struck: tuple[str, ...] = ()
-    """The faults that happened."""
-    seconds: float = 0.0
-    lives: int = 0
-    """Drivers it took."""
-    starts: int = 0
-    """Of the query, by the last driver."""
-    refused: tuple[str, ...] = ()
-    """Damaged blobs that were noticed when they were needed."""
-    hang: bool = False
-    error: str = ""
-
-    @property
-    def good(self) -> bool:
-        """Whether all is as without faults."""
-        return self.verdict.good and not self.hang and not self.error
-
-    @classmethod
-    def from_json(cls, given: dict[str, Any]) -> Outcome:
-        """What a run that was broken off has written of one schedule."""
-        schedule = from_json(json.dumps(given["schedule"]))
-        lists = {name: tuple(given[name]) for name in ("struck", "refused")}
-        return cls(**(given | lists | {"schedule": schedule, "verdict": Verdict(**given["verdict"])}))
-
-
-@dataclass(slots=True)
-class Report:
-    """What came of all schedules."""
-
-    seed: int
-    outcomes: list[Outcome] = field(default_factory=list)
-    leaked: list[str] = field(default_factory=list)
-    """Processes that outlived their drivers."""
-
-    @property
-    def good(self) -> bool:
-        """Whether nothing went wrong."""
-        return all(outcome.good for outcome in self.outcomes) and not self.leaked
-
-    def to_json(self) -> dict[str, object]:
-        """What the command writes."""
-        verdicts = [outcome.verdict for outcome in self.outcomes]
-        names = ("rows", "lost", "doubled", "out_of_order", "wrong")
-        return {
-            "seed": self.seed,
-            "schedules": len(self.outcomes),
-            "faults": sum(len(outcome.struck) for outcome in self.outcomes),
-            **{name: sum(getattr(verdict, name) for verdict in verdicts) for name in names},
-            "hangs": sum(outcome.hang for outcome in self.outcomes),
-            "errors": sum(bool(outcome.error) for outcome in self.outcomes),
-            "refused": sum(len(outcome.refused) for outcome in self.outcomes),
-            "leaked": self.leaked,
-            "runs": [asdict(outcome) for outcome in self.outcomes],
-        }
-
-    @classmethod
-    def from_json(cls, given: dict[str, Any]) -> Report:
-        """What a run that was broken off has written."""
-        return cls(given["seed"], [Outcome.from_json(run) for run in given["runs"]], list(given["leaked"]))
+Watch = Callable[[Report], None]
+"""Called when a schedule has ended; its outcome is the last of the report."""
 
 
 def torture(
@@ -113,9 +45,9 @@ def torture(
     keep: Path | None = None,
     report: Report | None = None,
 ) -> Report:
-    """Run the schedules of `seed`, `seed + 1` and so on: so many, or for so long. What hangs is dumped into `keep`.
+    """Run the schedules of `seed`, `seed + 1` and so on, for `minutes`, or as many as `schedules` if that is not 0.
 
-    Those that are in `report` already are passed over.
+    What is left of runs that went wrong is copied to `keep`. Schedules that are in `report` already are skipped.
     """
     report = report or Report(seed)
     done = {outcome.schedule.seed for outcome in report.outcomes}
@@ -131,7 +63,7 @@ def torture(
 
 
 def run_all(group: Sequence[Schedule], report: Report, watch: Watch, keep: Path | None = None) -> None:
-    """Some schedules, those that need another session by another driver."""
+    """Run some schedules; those with different sessions by different drivers."""
     for kind in sorted({schedule.session for schedule in group}):
         some = [schedule for schedule in group if schedule.session == kind]
         with _folder() as folder:
@@ -154,7 +86,7 @@ def _folder() -> Iterator[Path]:
 
 
 class Group:
-    """Schedules that one driver runs, with all that it leaves behind in one folder."""
+    """Schedules that one driver runs one after the other; all files are in one folder."""
 
     def __init__(self, folder: Path, schedules: Sequence[Schedule], report: Report, keep: Path | None) -> None:
         self._folder, self._report, self._keep = folder, report, keep
@@ -164,12 +96,12 @@ class Group:
         self._bucket: Server | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._frozen: list[tuple[subprocess.Popen[bytes], float]] = []
-        """Drivers that are stopped, and until when."""
+        """Drivers that are frozen, and the time at which each is woken."""
         self._seen: set[tuple[Path, int]] = set()
-        """Freezes that were noticed."""
+        """Freezes that were noticed: the folder of the run and the number of the fault."""
 
-    def run(self) -> Iterator[Outcome]:
-        """What came of each, as it ends."""
+    def run(self) -> Iterator[ScheduleOutcome]:
+        """The outcome of each schedule, as soon as it has ended."""
         for folder, schedule in self._schedules.items():
             (folder / DONE).mkdir(parents=True)
             (folder / SCHEDULE).write_text(schedule.to_json())
@@ -182,7 +114,7 @@ class Group:
                 yield self._one(folder)
             self._wake(float("inf"))
             if self._process is not None:
-                with suppress(subprocess.TimeoutExpired):  # then it is left over, and swept up
+                with suppress(subprocess.TimeoutExpired):  # then it is left over, and `sweep` ends it
                     self._process.wait(60)
                 self._report.leaked += processes.sweep(self._mark, LEAVE_S)
         finally:
@@ -195,8 +127,8 @@ class Group:
                 if self._bucket is not None:
                     self._bucket.close()
 
-    def _one(self, folder: Path) -> Outcome:
-        """Watch until a schedule has ended, well or not; its driver is started again as often as it takes."""
+    def _one(self, folder: Path) -> ScheduleOutcome:
+        """Wait until a schedule has ended, well or not; its driver is restarted whenever it has died."""
         schedule = self._schedules[folder]
         began = time.monotonic()
         hang, error = False, ""
@@ -218,11 +150,11 @@ class Group:
             time.sleep(POLL_S)
         if hang or error:
             self._kill()
-            (folder / ENDED).touch()  # so that the next driver passes it over
+            (folder / ENDED).touch()  # so that the next driver skips it
         return self._outcome(folder, time.monotonic() - began, hang, error)
 
     def _watch_frozen(self, folder: Path) -> None:
-        """Take a driver that was frozen for gone, so that another is started; wake those whose time has come."""
+        """Treat a frozen driver as gone, so that another is started; wake frozen drivers whose time is over."""
         for number, fault in enumerate(self._schedules[folder].faults):
             struck = fault.kind == "freeze" and (folder / DONE / str(number)).exists()
             if struck and (folder, number) not in self._seen and self._process is not None:
@@ -238,11 +170,11 @@ class Group:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGCONT)
 
-    def _outcome(self, folder: Path, seconds: float, hang: bool, error: str) -> Outcome:
+    def _outcome(self, folder: Path, seconds: float, hang: bool, error: str) -> ScheduleOutcome:
         schedule = self._schedules[folder]
         told = json.loads((folder / ENDED).read_text() or "{}")
         struck = [str(fault) for number, fault in enumerate(schedule.faults) if self._struck(folder, number)]
-        outcome = Outcome(
+        outcome = ScheduleOutcome(
             schedule,
             check.verdict(schedule.job, rows.rows_of(schedule), check.committed(folder / "out")),
             tuple(struck),
@@ -265,7 +197,7 @@ class Group:
         return (folder / DONE / str(number)).exists() or fault.kind in ("slow", "fails")
 
     def _start(self) -> None:
-        """A driver for all that has not ended; what an earlier one left behind is not waited for."""
+        """Start a driver for all schedules that have not ended; processes of an earlier one may still run."""
         temporary = self._folder / "tmp"
         temporary.mkdir(exist_ok=True)
         environment = os.environ | {
@@ -298,7 +230,7 @@ class Group:
         return text.splitlines()[-1] if text else "(nothing)"
 
     def _dump(self, schedule: Schedule) -> None:
-        """Where all processes are that hang: py-spy for Python, Java's own dump in the driver's log."""
+        """Write the stacks of all processes that hang: Python's by py-spy, Java's into the driver's log."""
         if self._keep is None:
             return
         self._keep.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A local disk for spilled state that fails as the schedule says: full, or deadly to whoever writes or reads."""
+"""A local disk for spilled state with the faults of the schedule: it is full, or a process that uses it is killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _append, _read = Segment.append, Segment.read
 
 
 def install(hooks: Hooks) -> None:
-    """Have this process spill so for the run that is under way now; processes go from run to run."""
+    """Make this process's spilling faulty for the present run; Spark reuses processes for the next runs."""
 
     def strike(number: int, fault: Fault) -> None:
         if hooks.claim(number) and fault.kind == "kill":

@@ -1,4 +1,4 @@
-"""A store that fails as the schedule says: slow, failing now and then, full, with flipped bits; or deadly."""
+"""A store with the faults of the schedule: slow, failing, full, with flipped bits, or killing a process at a put."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from evenflow.torture.hooks import BUCKET, SCHEDULE, STATE, Hooks, hooks_of, kil
 from evenflow.torture.schedule import VOID_S, Fault
 
 FLIPPED = "flipped-{}.json"
-"""Notes of flipped bits, by fault."""
+"""The file that tells which bit was flipped, by number of the fault."""
 
 
 class _Faulty(Store):
-    """The schedule of a store's faults; goes before the class that does the work."""
+    """The faults of a store, as a base class in front of the class of the real store."""
 
     _hooks: Hooks
 
@@ -88,7 +88,7 @@ class _Faulty(Store):
 
 
 class FaultyStore(_Faulty, DiskStore):
-    """A store on the local disk, beside the schedule of its faults."""
+    """A store on the local disk, with faults."""
 
     def __init__(self, root: Path, hooks: Hooks) -> None:
         super().__init__(root)
@@ -96,7 +96,7 @@ class FaultyStore(_Faulty, DiskStore):
 
 
 class FaultyBucket(_Faulty, FileStore):
-    """A bucket of the run's own server."""
+    """The bucket on the run's own server, with faults."""
 
     def __init__(self, where: str, hooks: Hooks) -> None:
         super().__init__(*resolve(where))
@@ -104,7 +104,7 @@ class FaultyBucket(_Faulty, FileStore):
 
 
 def _flipped(content: bytes, share: float, place: int = -1) -> tuple[bytes, int]:
-    """A blob with one bit flipped, and where."""
+    """A blob with one bit flipped, and the place of its byte."""
     changed = bytearray(content)
     place = min(len(changed) - 1, int(len(changed) * share)) if place < 0 else place
     changed[place] ^= 1 << (place % 8)
@@ -112,7 +112,7 @@ def _flipped(content: bytes, share: float, place: int = -1) -> tuple[bytes, int]
 
 
 def flip_back(folder: Path, error: str) -> list[str]:
-    """Undo the flips that an error tells of; the names of the blobs."""
+    """Undo the flips in blobs that an error names; returns their names."""
     undone = []
     for note in sorted(folder.glob(FLIPPED.format("*"))):
         given = json.loads(note.read_text())
@@ -126,7 +126,7 @@ def flip_back(folder: Path, error: str) -> list[str]:
 
 
 def state_of(folder: Path) -> str:
-    """Where the checkpoint of a run is: in its folder, or in the bucket under the same path."""
+    """The checkpoint of a run: in its folder, or in the bucket under the same path."""
     state = folder / STATE
     if hooks_of(folder).schedule.job.store != "s3":
         return str(state)
@@ -134,7 +134,7 @@ def state_of(folder: Path) -> str:
 
 
 def install() -> None:
-    """Have this process open faulty stores where a schedule lies beside them; silent drivers lose their claims soon."""
+    """Make this process open faulty stores wherever a schedule lies beside them, and shorten claims to VOID_S."""
     from evenflow.runtime.driver import checkpoint as checkpoint_thread
     from evenflow.runtime.worker import blob_writer, loader, store_transfer
     from evenflow.state.store import claim

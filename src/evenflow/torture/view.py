@@ -1,18 +1,17 @@
-"""What `evenflow torture` prints."""
+"""The output of `evenflow torture`."""
 
 from __future__ import annotations
 
 from rich.console import Console
 from rich.table import Table
 
-from evenflow.torture.run import Outcome, Report
+from evenflow.torture.report import VERDICTS, Report, ScheduleOutcome
 
-VERDICTS = ("rows", "lost", "doubled", "out_of_order", "wrong")
 COLUMNS = ("schedules", *(name.replace("_", " ") for name in VERDICTS), "hangs", "errors", "refused")
 
 
-def show_outcome(console: Console, outcome: Outcome) -> None:
-    """A line for one schedule, and another for what is wrong with it."""
+def show_outcome(console: Console, outcome: ScheduleOutcome) -> None:
+    """Print a line for one schedule, and a second one if something is wrong."""
     schedule = outcome.schedule
     struck = ", ".join(outcome.struck) or "no fault struck"
     state = "[green]ok[/green]" if outcome.good else "[red]BAD[/red]"
@@ -26,9 +25,9 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
 
 
 def show_report(console: Console, report: Report) -> None:
-    """All schedules together."""
+    """Print a table of all schedules together."""
     told = report.to_json()
-    names = ("schedules", "faults", "rows", "lost", "doubled", "out_of_order", "wrong", "hangs", "errors", "refused")
+    names = ("schedules", "faults", *VERDICTS, "hangs", "errors", "refused")
     table = Table(title=f"torture, from seed {report.seed}")
     for name in names:
         table.add_column(name.replace("_", " "), justify="right")
@@ -39,9 +38,9 @@ def show_report(console: Console, report: Report) -> None:
 
 
 def markdown(report: Report) -> str:
-    """All schedules by the kind of what struck, as a table; a schedule is in every row that it belongs to."""
+    """A table of all schedules by kind of fault; a schedule with several kinds is in several rows."""
     lines = [f"| {' | '.join(('what struck', *COLUMNS))} |", "|---" * (len(COLUMNS) + 1) + "|"]
-    kinds: dict[str, list[Outcome]] = {}
+    kinds: dict[str, list[ScheduleOutcome]] = {}
     for outcome in report.outcomes:
         for kind in dict.fromkeys(_kind(struck) for struck in outcome.struck) or ("nothing",):
             kinds.setdefault(kind, []).append(outcome)
@@ -59,6 +58,6 @@ def markdown(report: Report) -> str:
 
 
 def _kind(struck: str) -> str:
-    """Of "kill worker at restore 2" or "kill worker in batch 3", the words that are not numbers of something."""
+    """The kind of a fault from its text: "kill worker at restore" from "kill worker at restore 2"."""
     what, _, where = struck.partition(" at ")
     return f"{what} at {where.rpartition(' ')[0]}" if where else what.partition(" in batch ")[0]
