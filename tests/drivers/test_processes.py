@@ -27,10 +27,28 @@ def script_of(source):
     return START + textwrap.dedent(source)
 
 
-def test_ctrl_c_in_the_middle_of_queries(tmp_path):
-    """A stream in the background, a batch in the foreground."""
+def test_ctrl_c_while_workers_start_and_in_the_middle_of_queries(tmp_path):
+    """First all slots are taken by somebody else, and the user loses patience with a cluster that waits for them.
+
+    Then a stream runs in the background, a batch in the foreground.
+    """
     source = """
+    import threading
+
     spark = ef.local_session(workers=2)
+    jobs = spark.sparkContext.parallelize(range(4), 4)
+    holder = threading.Thread(target=lambda: jobs.foreach(lambda _: time.sleep(600)), daemon=True)
+    threading.excepthook = lambda _: None  # its job is cancelled
+    holder.start()
+    while not spark.sparkContext.statusTracker().getActiveStageIds():
+        time.sleep(0.1)
+    try:
+        print("starting", flush=True)
+        ef.Cluster(spark, workers=2, start_timeout=100)
+    except KeyboardInterrupt:
+        print("lost patience", flush=True)
+    spark.sparkContext.cancelAllJobs()
+    holder.join(60)
     with ef.Cluster(spark, workers=2) as cluster:
         rate = spark.readStream.format("rate").option("rowsPerSecond", 1000).load().select("value")
         query = cluster.ordered_map(rate, lambda batch: batch, "value long").writeStream.format("noop").start()
@@ -41,6 +59,10 @@ def test_ctrl_c_in_the_middle_of_queries(tmp_path):
         out.collect()
     """
     with Script(script_of(source), tmp_path) as script:
+        script.wait_for("starting")
+        script.sleep(3)
+        script.process.send_signal(signal.SIGINT)
+        script.wait_for("lost patience")
         script.wait_for("ready")
         script.sleep(2)
         script.process.send_signal(signal.SIGINT)
@@ -52,75 +74,52 @@ def test_ctrl_c_in_the_middle_of_queries(tmp_path):
 
 
 OWN_SESSION = """
+import os
 import sys
+import traceback
 sys.path.insert(0, {package!r})
 from pyspark.sql import SparkSession
 import evenflow as ef
 
-spark = SparkSession.builder.master("local[3]").config("spark.ui.enabled", "false").getOrCreate()
+
+def session(path):
+    builder = SparkSession.builder.master("local[3]").config("spark.ui.enabled", "false")
+    return builder.config("spark.executorEnv.PYTHONPATH", path).getOrCreate()
+
+
+spark = session({package!r})
 with ef.Cluster(spark, workers=1) as cluster:
     print(cluster.ordered_map(spark.range(10), lambda batch: batch, "id long").count(), "rows")
+spark.stop()
+
+os.environ["PYSPARK_PYTHON"] = {bare!r}
+spark = session("")
+try:
+    ef.Cluster(spark, workers=1)
+except ef.EvenflowError:
+    traceback.print_exc()
+print("the end")
 """
 
 
-def test_a_session_from_an_environment_that_is_not_activated(tmp_path):
-    """Spark would take the first python3 on the PATH, which may lack the package: the driver's own is taken instead."""
+def test_interpreters_of_sessions_that_the_user_makes(tmp_path):
+    """From an environment that is not activated Spark would take the first python3 on the PATH, which may lack the
+    package: the driver's own is taken instead. Where the user has said which to take, and it lacks the package, that is
+    one line, and at once.
+    """
     other = tmp_path / "python3"
     other.write_text("#!/bin/sh\nexit 1\n")
     other.chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYSPARK_PYTHON": "", "SPARK_LOCAL_IP": "127.0.0.1"}
-    with Script(OWN_SESSION.format(package=str(ROOT / "src")), tmp_path, **environment) as script:
-        assert "10 rows" in script.finish()
-
-
-def test_an_interpreter_without_the_package(tmp_path):
-    """Where the user has said which to take, and it lacks the package, that is one line, and at once."""
-    bare = f"{sys.base_prefix}/bin/python3"
-    environment = {"PYTHONPATH": "", "PYSPARK_PYTHON": bare, "SPARK_LOCAL_IP": "127.0.0.1"}
-    with Script(OWN_SESSION.format(package=str(ROOT / "src")), tmp_path, **environment) as script:
-        script.ended()
-        output = script.output()
-    assert output.splitlines()[-1].startswith(
+    source = OWN_SESSION.format(package=str(ROOT / "src"), bare=f"{sys.base_prefix}/bin/python3")
+    with Script(source, tmp_path, PYTHONPATH="", **environment) as script:
+        output = script.finish()
+    assert "10 rows" in output
+    *_, said, end = output.splitlines()
+    assert end == "the end"
+    assert said.startswith(
         "evenflow.errors.ClusterStartError: the executors' Python has no evenflow: set PYSPARK_PYTHON"
     )
-
-
-def test_the_users_own_exception_is_told_once(tmp_path):
-    source = """
-    def bad(batch):
-        raise ValueError("my own mistake")
-
-    spark = ef.local_session(workers=1, slots=1)
-    with ef.Cluster(spark, workers=1) as cluster:
-        cluster.ordered_map(spark.range(10), bad, "id long").collect()
-    """
-    with Script(script_of(source), tmp_path) as script:
-        script.ended()
-        output = script.output()
-    assert output.count('raise ValueError("my own mistake")') == 1, output
-    assert "\tat org.apache" not in output, "no Java stack is of any use here"
-
-
-def test_ctrl_c_while_workers_start(tmp_path):
-    """All slots are taken by somebody else: the cluster waits for them when the user loses patience."""
-    source = """
-    import threading
-
-    spark = ef.local_session(workers=2)
-    jobs = spark.sparkContext.parallelize(range(4), 4)
-    threading.Thread(target=lambda: jobs.foreach(lambda _: time.sleep(600)), daemon=True).start()
-    while not spark.sparkContext.statusTracker().getActiveStageIds():
-        time.sleep(0.1)
-    print("ready", flush=True)
-    ef.Cluster(spark, workers=2, start_timeout=100)
-    """
-    with Script(script_of(source), tmp_path) as script:
-        script.wait_for("ready")
-        script.sleep(3)
-        script.process.send_signal(signal.SIGINT)
-        script.ended()
-        assert "KeyboardInterrupt" in script.output()
-        script.gone()
 
 
 def test_driver_killed(tmp_path):
@@ -143,9 +142,10 @@ def test_driver_killed(tmp_path):
 def test_small_sessions_and_stopped_ones(tmp_path):
     """Too few slots, no slot left, a session stopped under its cluster: errors that say what to do.
 
-    The last cluster is stopped by nobody: the script ends, and with it everything.
+    The user's own exception is told once. The last cluster is stopped by nobody: with the script everything ends.
     """
     source = """
+    import traceback
     from evenflow.errors import ClusterStartError, ClusterStopped, InvalidArgument
 
     def error(kind, action):
@@ -171,6 +171,14 @@ def test_small_sessions_and_stopped_ones(tmp_path):
     spark = ef.local_session(workers=1)
     cluster = ef.Cluster(spark, workers=1)
     print(cluster.ordered_map(spark.range(0, 500, 1, 3), lambda batch: batch, "id long").count(), "more rows")
+
+    def bad(batch):
+        raise ValueError("my own mistake")
+
+    try:
+        cluster.ordered_map(spark.range(10), bad, "id long").collect()
+    except Exception:
+        traceback.print_exc()
     """
     with Script(script_of(source), tmp_path) as script:
         output = script.finish()
@@ -185,3 +193,5 @@ def test_small_sessions_and_stopped_ones(tmp_path):
     assert "the worker is stopped" in output
     assert "InvalidArgument | the Spark session is stopped: start one first" in output
     assert "500 more rows" in output
+    assert output.count('raise ValueError("my own mistake")') == 1, output
+    assert "\tat org.apache" not in output, "no Java stack is of any use here"
