@@ -49,9 +49,16 @@ class MemoryModel(Model):
         self.sizes += self._serve(able, queued, 1 - io, io) * self.row_bytes
         self._move()
         self.time += STEP
-        for worker in range(len(self.speed)):
+        for worker in self._pressed():
             self._page(worker)
         self.history.append(self.spilled())
+
+    def _pressed(self):
+        """Workers that have too much in memory, or units on disk."""
+        owners, workers = self.table.owners, len(self.speed)
+        used = np.bincount(owners, np.where(self.resident, self.sizes, 0.0), workers)
+        outside = np.bincount(owners, ~self.resident & ~self._held, workers)
+        return np.flatnonzero((used > self.memory) | (outside > 0))
 
     def spilled(self):
         return np.bincount(self.table.owners, np.where(self.resident, 0.0, self.sizes), len(self.speed))
@@ -82,6 +89,8 @@ class MemoryModel(Model):
 
     def _spill(self, worker, mine, used, wanted):
         """Write units to disk until so many bytes more have room."""
+        if used + wanted <= self.memory[worker]:
+            return used
         inside = np.flatnonzero(mine & self.resident)
         for unit in inside[np.argsort(self._since[inside], kind="stable")]:
             if used + wanted <= self.memory[worker]:
