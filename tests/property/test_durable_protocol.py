@@ -24,6 +24,8 @@ from tests.support.durable_invariants import check, history
 from tests.support.durable_plan import DurablePlan
 from tests.support.durable_world import DurableWorld
 
+pytestmark = pytest.mark.slow
+
 SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "20"))
 FIRST = int(os.environ.get("EVENFLOW_SEED", "0"))
 PARTS = 10

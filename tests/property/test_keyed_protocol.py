@@ -14,6 +14,8 @@ from tests.support.keyed_invariants import check, history
 from tests.support.keyed_plan import Plan
 from tests.support.keyed_world import World
 
+pytestmark = pytest.mark.slow
+
 SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "200"))
 FIRST = int(os.environ.get("EVENFLOW_SEED", "0"))
 PARTS = 10

@@ -2,12 +2,15 @@
 
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenflow.model import RESOLUTION, Connection, Snapshot
 from evenflow.policy.ordered.balance import even_weights
 from evenflow.policy.ordered.blocking_rate import BlockingRate
+
+pytestmark = pytest.mark.slow
 
 # One round: who is there (worker -> incarnation), how long each blocked, how long was fed, rows done.
 ROUND = st.tuples(

@@ -14,6 +14,8 @@ from evenflow.policy.keyed.loads import imbalance
 from evenflow.policy.keyed.lptf import Lptf
 from tests.support.keyed_model import snapshot
 
+pytestmark = pytest.mark.slow
+
 
 def score(eng_load):
     """The square of the imbalance score, exactly: (100 * std / mean) ** 2."""

@@ -24,6 +24,8 @@ from evenflow.policy.keyed.river import River
 from tests.support.keyed_model import snapshot
 from tests.support.keyed_stories import Tie, play, section_5_3, stories
 
+pytestmark = pytest.mark.slow
+
 BY_LOAD = [partial(balance, window=0.5, least_rows=10) for balance in (DlbH, DlbL, Lptf)]
 FIXED = [KeyGrouping, PartialKeyGrouping]
 

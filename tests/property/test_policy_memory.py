@@ -17,6 +17,8 @@ from evenflow.policy.keyed.sharing import Sharing
 from tests.support.keyed_model import snapshot
 from tests.support.keyed_stories import Tie, play, section_5_3, stories
 
+pytestmark = pytest.mark.slow
+
 
 @st.composite
 def memories(draw, least=2):

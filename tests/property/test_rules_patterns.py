@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from evenflow.rules.language import syntax as s
 from evenflow.rules.patterns import waiting as pattern_waiting
 from evenflow.rules.patterns.matching import Patterns
 from tests.support.pattern_reference import Row, matches
+
+pytestmark = pytest.mark.slow
 
 STREAMS = ("Tick", "News")
 SCHEMA = pa.schema([("x", pa.int64()), ("word", pa.string()), ("n", pa.int64())])

@@ -6,12 +6,15 @@ from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenflow.rules.operator import RuleOperator
 from evenflow.rules.windows import grouped
 from tests.support import operators_model, rules_model, rules_time
+
+pytestmark = pytest.mark.slow
 
 KEYS, TEXTS = [-(2**63), 0, 1, 7], [None, "a", "b", "", "aé"]
 SEEDS = st.integers(0, 2**32 - 1)

@@ -9,6 +9,7 @@ from importlib import import_module
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import evenflow.operators
 from evenflow.operators import rolling
@@ -16,6 +17,8 @@ from evenflow.operators.distinct import DistinctCount
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.join import WindowJoin
 from evenflow.operators.last import LastValue
+
+pytestmark = pytest.mark.slow
 
 ROWS = pa.schema(
     {

@@ -42,6 +42,7 @@ STEPS = ["process", "process", "process", "rotate", "drain", "move", "settle", "
 PLANS = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 2**16)), max_size=30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", model.OPERATORS)
 @pytest.mark.parametrize("ordered", [True, False])
 @settings(max_examples=20)
@@ -103,6 +104,7 @@ def fed(host, batches, tmp_path, budget, drain=True, first=None, **options):
     return copy, collected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", model.OPERATORS)
 def test_a_tenth_of_the_memory(tmp_path, name):
     batches = model.batches_of(1, 8, 2000, 1280, 128)

@@ -13,6 +13,8 @@ from evenflow.policy.ordered.oracle import Oracle
 from evenflow.policy.ordered.round_robin import RoundRobin
 from tests.support.blocking_model import drive, half
 
+pytestmark = pytest.mark.slow
+
 
 def speeds(slowdown):
     return [1 / factor for factor in slowdown]

@@ -14,6 +14,8 @@ from evenflow.policy.keyed.hash_units import Hash
 from tests.support.keyed_model import drive, shares
 from tests.support.memory_model import MB, MemoryModel
 
+pytestmark = pytest.mark.slow
+
 EVEN = [1.0] * 8
 SLOW = [0.43] + [1.0] * 7
 UNITS = 512

@@ -13,6 +13,8 @@ from evenflow.policy.keyed.sharing import Sharing
 from tests.support.keyed_model import Model, shares, snapshot
 from tests.support.shared_model import Pair, drive_pair
 
+pytestmark = pytest.mark.slow
+
 
 def shown(region, time, busy=(0.0, 0.0), **more):
     return replace(snapshot(time, [0, 1], [0, 0], busy=list(busy), idle=[0.0] * len(busy), **more), region=region)

@@ -258,6 +258,7 @@ def sample(count):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("lateness", [None, 2])
 def test_laws(rule, lateness):
@@ -273,6 +274,7 @@ def test_laws_of_rows_in_order(rule):
     check_operator(operator, rows, key="k", rounds=2, time="t")
 
 
+@pytest.mark.slow
 def test_laws_of_many_rules():
     operator = RuleOperator(RULES, {"f": product}, key=["k"], time="t", lateness_s=2)
     check_operator(operator, sample(100), key="k", rounds=1, copies=2, units=3, time="t")

@@ -27,6 +27,7 @@ def process(operator, texts, keys=None):
     return result["similarity"].to_pylist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", [1, 2, 7, 500])
 @pytest.mark.parametrize("fitted", [False, True])
 def test_the_same_as_the_reference(history, fitted):

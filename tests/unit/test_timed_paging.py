@@ -248,6 +248,7 @@ def test_a_band_of_units_is_read_once_for_snapshots_of_them_all(tmp_path, monkey
     spill.close()
 
 
+@pytest.mark.slow
 def test_units_that_leave_do_not_bring_their_neighbours_into_memory(tmp_path):
     """A file is read in bands of units: here of eight."""
     units, budget = 1024, 1 << 20
