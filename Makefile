@@ -1,6 +1,7 @@
 # From a fresh clone to a running demo with nothing but make and Python 3.11 or newer:
 #   make demo     an ordered region with one slow worker, then First Story Detection, live in the terminal
 #   make test     linters, types and all tests
+#   make quick    linters, types, unit and property tests without the slow ones: two minutes, for the inner loop
 #   make lint     linters and types only
 #   make bench    the figures the project promises, measured here
 #   make setup    .venv, its packages and Java; the others run it first
@@ -15,7 +16,7 @@ WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)"
 BENCH ?= --workers 8 --slow 4 --factor 10 --cost-us 20 --seconds 15 --balance round-robin,credits
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench lock clean
+.PHONY: help setup demo test quick lint bench lock clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -40,6 +41,9 @@ demo: setup
 
 test: lint
 	$(WITH_JAVA) scripts/test.sh
+
+quick: lint
+	scripts/test.sh quick
 
 lint: setup
 	$(BIN)/ruff check .

@@ -1,34 +1,64 @@
 #!/usr/bin/env bash
 # All tests, in three processes side by side: those on Spark wait a good part of their time. Arguments go to each.
+# `quick` as the first argument: unit and property tests only, in two processes, without those marked slow.
 # A test that fails is run once more, with nothing beside it; if it passes then, it is named as flaky at the end.
 set -uo pipefail
 python="${PYTHON:-.venv/bin/python}"
 work="$(mktemp -d)"
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
+
+declare -A folders=(
+    [unit]="tests/unit"
+    [property]="tests/property"
+    [rest]="tests/unit tests/property"
+    [drivers]="tests/drivers tests/wire"
+    [spark]="tests/spark"
+)
+parts=(rest drivers spark) # the output of the last one is shown as it comes
+selected=()
+if [ "${1:-}" = quick ]; then
+    shift
+    parts=(property unit)
+    selected=(-m "not slow")
+fi
+
 # Sessions of tests are short: Java's second compiler would take more time than it saves.
 export JAVA_TOOL_OPTIONS="${JAVA_TOOL_OPTIONS:-} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
-declare -A folders=(
-    [rest]="tests/unit tests/property tests/wire"
-    [drivers]="tests/drivers"
-    [spark]="tests/spark"
-)
+# Reading and checking Spark's classes takes each JVM some eight seconds of CPU time, and there are twenty. So they come
+# from an archive, which is made once for a version of Java and of Spark; a JVM that cannot use it goes on without it.
+use_class_archive() {
+    local versions archive quiet="-Xlog:cds=off -Xlog:cds+dynamic=off"
+    versions="$("$JAVA_HOME/bin/java" -version 2>&1; "$python" -c 'import pyspark; print(pyspark.__version__)')"
+    archive="$(realpath "$(dirname "$python")/..")/spark-classes-$(cksum <<<"$versions" | cut -d ' ' -f 1).jsa"
+    if [ ! -f "$archive" ]; then
+        echo "test.sh: making an archive of Spark's classes, this takes half a minute"
+        JAVA_TOOL_OPTIONS+=" -XX:ArchiveClassesAtExit=$archive.$$ $quiet" \
+            "$python" -m tests.support.spark_classes >"$work/classes.log" 2>&1 && mv -f "$archive.$$" "$archive"
+    fi
+    JAVA_TOOL_OPTIONS+=" -XX:SharedArchiveFile=$archive $quiet"
+}
 
 run() { # part, then pytest's arguments
     local part="$1"
     shift
     # shellcheck disable=SC2086
-    "$python" -m pytest -o cache_dir="$work/$part" --durations=25 ${folders[$part]} "$@"
+    "$python" -m pytest -o cache_dir="$work/$part" --durations=25 ${folders[$part]} "${selected[@]}" "$@"
 }
 
-run rest "$@" >"$work/rest.log" 2>&1 &
-rest=$!
-run drivers "$@" >"$work/drivers.log" 2>&1 &
-drivers=$!
-run spark "$@"
-codes="spark:$?"
-for part in drivers rest; do
-    wait "${!part}"
+declare -A pids
+for part in "${parts[@]}"; do
+    [ "$part" != drivers ] || use_class_archive # the first of those that start a JVM
+    if [ "$part" = "${parts[-1]}" ]; then
+        run "$part" "$@"
+        codes="$part:$?"
+    else
+        run "$part" "$@" >"$work/$part.log" 2>&1 &
+        pids[$part]=$!
+    fi
+done
+for part in "${parts[@]::${#parts[@]}-1}"; do
+    wait "${pids[$part]}"
     codes+=" $part:$?"
     cat "$work/$part.log"
 done
