@@ -20,7 +20,7 @@ from evenflow.control.events import RegionOpened, StageFacts
 from evenflow.model.messages import LoadState, LogEntry, SnapshotEntry
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime.driver.checkpoint import KEPT, Kept
-from evenflow.runtime.feeder.keyed import KeyedFeed
+from evenflow.runtime.feeder.keyed_feed import KeyedFeed
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker import checkpointer, loader, query_log, store_transfer
 from evenflow.runtime.worker.instances import Copies

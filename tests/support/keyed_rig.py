@@ -1,7 +1,6 @@
 """A keyed operator on the rig: an operator in plain Python, rows with units and keys, feeders as different tasks."""
 
 import itertools
-import threading
 import time
 from dataclasses import dataclass, replace
 
@@ -14,8 +13,9 @@ from evenflow.model import MoveUnits
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.policy import Hash
-from evenflow.runtime.feeder import connections as feeding
-from evenflow.runtime.feeder.keyed import KeyedFeed
+from evenflow.runtime.feeder.keyed import KeyedFeeder
+from evenflow.runtime.feeder.keyed_feed import KeyedFeed
+from evenflow.runtime.feeder.task import Environment
 from tests.support.rig import PATIENCE_S
 
 UNITS = 16
@@ -68,15 +68,12 @@ def numbered(batches, partition):
         yield batch.append_column("__evenflow_partition", pa.array(np.full(batch.num_rows, partition, np.int32)))
 
 
-_tasks = threading.local()
-
-
 class Keyed:
     """One keyed operator on a rig."""
 
     _numbers = itertools.count(1)
 
-    def __init__(self, rig, monkeypatch, operator=None, *, balance=None, ordered=False, schema=OUT, **feed):
+    def __init__(self, rig, operator=None, *, balance=None, ordered=False, schema=OUT, **feed):
         self.rig = rig
         number = next(self._numbers)
         self.region = f"keyed-{number}"
@@ -89,18 +86,12 @@ class Keyed:
             rig.settings, self.region, f"keyed-op{number}", encoded, balance.by_content, ordered, tuple(ROWS.names),
             choices=getattr(balance, "choices", 0), **feed,
         )  # fmt: skip
-        monkeypatch.setattr(feeding, "identity", lambda: dict(_tasks.identity))
 
     def run(self, batches, partition=0, epoch=0, query="", stage="1", attempt=0):
         """One task over some batches; its result."""
-        _tasks.identity = {
-            "partition": partition,
-            "attempt": attempt,
-            "query": query,
-            "epoch": epoch,
-            "stage": stage,
-        }
-        return list(replace(self.feed, streaming=bool(query))(numbered(batches, partition)))
+        identity = {"partition": partition, "attempt": attempt, "query": query, "epoch": epoch, "stage": stage}
+        feed = replace(self.feed, streaming=bool(query))
+        return list(KeyedFeeder(feed, Environment(identity=lambda: identity)).serve(numbered(batches, partition)))
 
     def table(self):
         return self.known().movements.table

@@ -21,10 +21,10 @@ from evenflow.model import MoveUnits
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime import threads
 from evenflow.runtime.driver import controller_thread as driver
-from evenflow.runtime.feeder import connections as feeding
-from evenflow.runtime.feeder import keyed as keyed_feeder
 from evenflow.runtime.feeder.frame_size import FrameSize
-from evenflow.runtime.feeder.keyed import KeyedFeed
+from evenflow.runtime.feeder.keyed import KeyedFeeder
+from evenflow.runtime.feeder.keyed_feed import KeyedFeed
+from evenflow.runtime.feeder.task import Environment
 from evenflow.runtime.wire.poller import Lost, Received
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker import direct_transfer
@@ -100,19 +100,23 @@ class World:
 
     def __enter__(self):
         clock = SimpleNamespace(perf_counter=lambda: self.now, monotonic=lambda: self.now, sleep=self._sleep)
-        for module in (feeding, keyed_feeder, worker, driver):
+        for module in (worker, driver):
             self._patch(module, "time", clock)
         self._patch(threads, "start_thread", NoThread)
         self._patch(driver, "Poller", lambda *_a, **_k: Board(self.network, "driver", lambda _t: None))
         self._patch(worker, "Poller", self._actor_board)
         self._patch(direct_transfer, "Poller", self._mover_board)
-        self._patch(feeding, "Poller", self._actor_board)
-        self._patch(feeding, "identity", lambda: self.current.identity)
-        self._patch(keyed_feeder, "FrameSize", self._frame_size)
         self._patch(worker, "KEYED_POLL_S", PERIOD_S)
         self._patch(worker, "OUTBOX_BYTES", 300)
         self._patch(direct_transfer, "PART_BYTES", 200)
-        self._patch(keyed_feeder, "SKEW_BYTES", 20 * self.rng.choice((5, 20, 1000)))
+        self.skew_bytes = 20 * self.rng.choice((5, 20, 1000))
+        self.environment = Environment(
+            identity=lambda: self.current.identity,
+            poller=self._actor_board,
+            clock=lambda: self.now,
+            sleep=self._sleep,
+            frame_size=self._frame_size,
+        )
         self._begin()
         return self
 
@@ -292,7 +296,8 @@ class World:
         try:
             if task.fiber.killed:
                 raise Killed
-            with contextlib.closing(feed(self._source(task))) as results:
+            feeder = KeyedFeeder(feed, self.environment, skew_bytes=self.skew_bytes)
+            with contextlib.closing(feeder.serve(self._source(task))) as results:
                 for batch in results:
                     task.results.append(batch)
                     task.fiber.turn(0.0)

@@ -21,7 +21,8 @@ from evenflow.operators.map import MapOperator
 from evenflow.policy import RoundRobin
 from evenflow.runtime.driver.controller_thread import ControllerThread
 from evenflow.runtime.driver.eventlog import EventLog
-from evenflow.runtime.feeder.ordered import Feed
+from evenflow.runtime.feeder.ordered import OrderedFeeder, OrderedTask
+from evenflow.runtime.feeder.ordered_splitter import LIMITS
 from evenflow.runtime.wire.frames import Decoder, Encoder, Kind
 from evenflow.runtime.wire.handshake import Handshake
 from evenflow.runtime.wire.messages import TO_WORKER, control
@@ -122,11 +123,12 @@ class Rig:
         balance = balance or Even()
         self.driver.add_code(operator, cloudpickle.dumps(MapOperator(function, schema, form)))
         self.driver.open_region(RegionOpened(self.driver.now(), region, operator, balance))
-        return Feed(self.settings, region, operator, schema.serialize().to_pybytes(), balance.splitting)
+        return OrderedTask(self.settings, region, operator, schema.serialize().to_pybytes(), balance.splitting)
 
-    def map(self, function, rows, schema=IDS, **kwargs):
+    def map(self, function, rows, schema=IDS, *, limits=LIMITS, **kwargs):
         """Run batches through a region; all of the result as one table."""
-        return pa.Table.from_batches(self.feed(function, schema, **kwargs)(iter(rows)), schema)
+        feeder = OrderedFeeder(self.feed(function, schema, **kwargs), limits=limits)
+        return pa.Table.from_batches(feeder.serve(iter(rows)), schema)
 
     def close(self):
         if self.closed:

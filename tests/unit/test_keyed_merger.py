@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.operators.hosted import ORIGIN
-from evenflow.runtime.feeder.keyed_merger import KeyedMerger, Sent
+from evenflow.runtime.feeder.keyed_merger import KeyedMerger
 from evenflow.runtime.feeder.skew import Piece
 
 KEPT = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -26,13 +26,12 @@ class Frames:
         self.ids = list(range(200))
         pieces = [piece for chunk in range(4) for piece in self.pieces(chunk)]
         self.rng.shuffle(pieces)
-        for sequence, start in enumerate(range(0, len(pieces), 3)):
-            self.merger.frames[sequence] = Sent(None, pieces[start : start + 3])
+        groups = [pieces[start : start + 3] for start in range(0, len(pieces), 3)]
+        self.sent = {self.merger.sent(0, group): group for group in groups}
 
     def pieces(self, chunk):
         ids = self.ids[chunk * 50 : chunk * 50 + 50]
-        if self.ordered:
-            self.merger.reorder.expect(chunk, len(ids))
+        assert self.merger.expect(len(ids)) == chunk
         owner = np.array([self.rng.randrange(5) for _ in ids])
         for which in range(5):
             places = np.flatnonzero(owner == which)
@@ -40,23 +39,22 @@ class Frames:
             rows = pa.RecordBatch.from_arrays([pa.array(values, pa.int64()), pa.array(map(str, values))], schema=KEPT)
             yield Piece(rows, 16.0, chunk, places if self.ordered else None)
 
-    def results(self, sent, places, told):
-        ids = pa.concat_batches([piece.rows for piece in sent.pieces]).column(0).to_numpy()[places]
+    def results(self, sequence, places, told):
+        ids = pa.concat_batches([piece.rows for piece in self.sent[sequence]]).column(0).to_numpy()[places]
         columns = [pa.array(ids * 10)] if self.kept else [pa.array(ids), pa.array(ids * 10)]
         batch = pa.RecordBatch.from_arrays(columns, schema=ADDED if self.kept else OWN)
         return batch.append_column(ORIGIN, pa.array(places)) if told else batch
 
     def answer(self, sequence, told, taken):
-        sent = self.merger.frames[sequence]
-        places = np.arange(sum(piece.rows.num_rows for piece in sent.pieces))
+        places = np.arange(sum(piece.rows.num_rows for piece in self.sent[sequence]))
         if not taken:
             middle = len(places) // 2
-            self.merger.add(sequence, self.results(sent, places[:middle], told), told, last=False)
-            self.merger.add(sequence, self.results(sent, places[middle:], told), told, last=True)
+            self.merger.add(sequence, self.results(sequence, places[:middle], told), told, last=False)
+            self.merger.add(sequence, self.results(sequence, places[middle:], told), told, last=True)
             return
         late = np.array([self.rng.random() < 0.5 for _ in places])
-        parts = [self.results(sent, some, told) for some in (places[~late], places[late])]
-        self.merger.take(sent)
+        parts = [self.results(sequence, some, told) for some in (places[~late], places[late])]
+        self.merger.take(sequence)
         self.merger.add(sequence, None, False, last=False)
         self.merger.add(sequence, parts[0], told, last=False)
         self.merger.add(sequence, parts[1], told, last=True)
@@ -68,7 +66,7 @@ class Frames:
 def test_every_row_has_its_result(kept, ordered, parted):
     for seed in range(20):
         frames = Frames(seed, kept, ordered)
-        sequences = list(frames.merger.frames)
+        sequences = list(frames.sent)
         frames.rng.shuffle(sequences)
         rows = []
         for sequence in sequences:
@@ -78,32 +76,29 @@ def test_every_row_has_its_result(kept, ordered, parted):
             rows += [row for batch in frames.merger.ready() for row in batch.to_pylist()]
         expected = [{"id": i} | ({"text": str(i)} if kept else {}) | {"tenfold": i * 10} for i in frames.ids]
         assert (rows if ordered else sorted(rows, key=lambda row: row["id"])) == expected
-        assert not frames.merger.frames
+        assert not len(frames.merger)
         assert frames.merger.held_bytes == 0
 
 
 def test_results_of_a_taken_frame_leave_as_they_come():
     frames = Frames(1, kept=True, ordered=False)
-    sent = frames.merger.frames[0]
-    frames.merger.take(sent)
-    assert frames.merger.held_bytes == sent.size > 0
-    frames.merger.add(0, frames.results(sent, np.array([2, 0]), True), True, last=False)
+    frames.merger.take(1)
+    assert frames.merger.held_bytes == sum(piece.size for piece in frames.sent[1]) > 0
+    frames.merger.add(1, frames.results(1, np.array([2, 0]), True), True, last=False)
     assert sum(batch.num_rows for batch in frames.merger.ready()) == 2
     assert frames.merger.ready() == []
 
 
 def test_rows_of_a_taken_frame_are_kept_only_for_what_needs_them():
     frames = Frames(1, kept=False, ordered=False)
-    sent = frames.merger.frames[0]
-    frames.merger.take(sent)
+    frames.merger.take(1)
     assert frames.merger.held_bytes == 0
-    assert sent.pieces == []
 
 
 def test_results_that_come_before_their_turn_wait():
     frames = Frames(2, kept=False, ordered=True)
-    first = next(number for number, sent in frames.merger.frames.items() if any(not p.chunk for p in sent.pieces))
-    for sequence in [number for number in frames.merger.frames if number != first]:
+    first = next(number for number, pieces in frames.sent.items() if any(not p.chunk for p in pieces))
+    for sequence in [number for number in frames.sent if number != first]:
         frames.answer(sequence, told=False, taken=False)
     assert frames.merger.ready() == []
     assert frames.merger.held_bytes > 0

@@ -1,24 +1,36 @@
 """Rows that are not sent yet: into which frames they go, and for how long those of moving units wait."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from evenflow.runtime.feeder import keyed_splitter
-from evenflow.runtime.feeder.keyed_splitter import KeyedSplitter
+from evenflow.runtime.feeder.frame_size import FrameSize
+from evenflow.runtime.feeder.keyed_splitter import WHOLE_ROWS, KeyedSplitter
+from evenflow.runtime.feeder.link import DEPTH
 from tests.support.skew_rows import batch, buffer
+
+
+class Splitter(KeyedSplitter):
+    """Unit 1 is worker 1's, and has rows 1 and 3; the others are worker 0's."""
+
+    def __init__(self, frame_bytes=1000):
+        self.links = {worker: SimpleNamespace(worker=worker, open=True, under_way={}) for worker in range(4)}
+        self.skew = buffer(owners=(0, 1, 0, 0, 0))
+        self.skew.insert(batch([0, 1, 2, 1]))
+        super().__init__(self.links, self.skew, FrameSize(dict.fromkeys(range(4), 1e-9), 0.0), frame_bytes)
+        self.hurried = True
 
 
 def frames(splitter, worker):
     """The ids of each frame a worker gets."""
-    groups = splitter.frames(worker, 1000)
-    return [[row for piece in group for row in piece.rows.column(0).to_pylist()] for group in groups]
+    for other, link in splitter.links.items():
+        link.open = other == worker
+    return [[row for piece in group for row in piece.rows.column(0).to_pylist()] for _, group in splitter.frames()]
 
 
 @pytest.fixture
 def splitter():
-    """Unit 1 is worker 1's, and has rows 1 and 3; the others are worker 0's."""
-    made = KeyedSplitter(buffer(owners=(0, 1, 0, 0, 0)))
-    made.skew.insert(batch([0, 1, 2, 1]))
-    return made
+    return Splitter()
 
 
 def test_rows_wait_for_the_marker_and_for_the_units(splitter):
@@ -53,7 +65,21 @@ def test_news_of_movements_nobody_waits_for(splitter):
     assert frames(splitter, 1) == [[1, 3]]
 
 
-def test_frames_have_about_so_many_bytes(splitter, monkeypatch):
-    monkeypatch.setattr(keyed_splitter, "FRAME_BYTES", 48)  # three rows of 16 bytes
+def test_frames_have_about_so_many_bytes():
+    splitter = Splitter(frame_bytes=48)  # three rows of 16 bytes
     splitter.skew.insert(batch([0] * 5, start=10))
     assert frames(splitter, 0) == [[0, 2], [10, 11, 12], [13, 14]]
+
+
+def test_workers_with_enough_to_do_get_nothing(splitter):
+    splitter.links[0].under_way = dict.fromkeys(range(DEPTH), 1)
+    assert frames(splitter, 0) == []
+    del splitter.links[0].under_way[0]
+    assert frames(splitter, 0) == [[0, 2]]
+
+
+def test_frames_wait_to_be_whole_unless_no_more_rows_come(splitter):
+    splitter.hurried = False
+    assert frames(splitter, 0) == []
+    splitter.skew.insert(batch([0] * (WHOLE_ROWS - 2), start=10))
+    assert sum(map(len, frames(splitter, 0))) == WHOLE_ROWS

@@ -3,18 +3,18 @@
 import pytest
 
 from evenflow.errors import ProtocolError
-from evenflow.runtime.feeder.ordered_merge import Merger
+from evenflow.runtime.feeder.ordered_merge import OrderedMerge
 
 
 def expecting(*owners):
-    merger = Merger()
-    for owner in owners:
-        merger.expect(owner, rows=10)
+    merger = OrderedMerge()
+    for sequence, owner in enumerate(owners):
+        merger.expect(owner, sequence)
     return merger
 
 
 def empty(merger):
-    return (len(merger), merger.held_bytes, merger.head_owners, merger.waiting()) == (0, 0, set(), {})
+    return (len(merger), merger.held_bytes, merger.head_owners) == (0, 0, set())
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def test_parts_of_one_answer_stay_together():
 
 def test_who_is_waited_for():
     merger = expecting(4, 7, 4)
-    assert (merger.head_owners, merger.waiting(), len(merger)) == ({4}, {0: {4}, 1: {7}, 2: {4}}, 3)
+    assert (merger.head_owners, len(merger)) == ({4}, 3)
     merger.add(4, 0, "x", size=1, last=True)
     assert merger.head_owners == {7}  # the first may leave, so it is the second that is waited for
     merger.add(7, 1, "y", size=1, last=False)
     merger.ready()
-    assert (merger.head_owners, merger.waiting(), len(merger)) == ({7}, {1: {7}, 2: {4}}, 2)
+    assert (merger.head_owners, len(merger)) == ({7}, 2)
 
 
 # -- frames that more than one worker has
@@ -64,8 +64,7 @@ def test_who_is_waited_for():
 
 def test_the_first_answer_counts_and_the_other_is_thrown_away():
     merger = expecting(0)
-    merger.also(1, 0)
-    assert merger.waiting() == {0: {0, 1}}
+    merger.expect(1, 0)
     assert merger.head_owners == {0, 1}
     assert not merger.add(0, 0, "half", size=5, last=False)
     assert merger.add(1, 0, "whole", size=9, last=True)
@@ -77,7 +76,7 @@ def test_the_first_answer_counts_and_the_other_is_thrown_away():
 
 def test_the_late_answer_comes_before_its_frame_may_leave():
     merger = expecting(0, 1)
-    merger.also(2, 1)
+    merger.expect(2, 1)
     assert merger.add(2, 1, "b", size=1, last=True)
     assert not merger.add(1, 1, "b again", size=1, last=False)
     assert not merger.add(1, 1, "b again", size=1, last=True)
@@ -90,15 +89,14 @@ def test_the_late_answer_comes_before_its_frame_may_leave():
 # -- workers that are lost
 
 
-def test_the_frames_of_a_lost_worker_are_orphans():
+def test_the_frames_of_a_lost_worker_wait_for_others():
     merger = expecting(0, 1, 0, 0)
     merger.add(0, 0, "a", size=1, last=True)
     merger.add(0, 2, "half of c", size=5, last=False)
-    merger.also(1, 3)
-    assert merger.lose(0) == [2]  # 0 is answered, 3 somebody else has too
+    merger.expect(1, 3)
+    merger.lose(0)
     assert merger.held_bytes == 1
-    assert merger.waiting() == {1: {1}, 2: set(), 3: {1}}
-    merger.also(1, 2)
+    merger.expect(1, 2)
     for sequence, part in [(1, "b"), (2, "c"), (3, "d")]:
         assert merger.add(1, sequence, part, size=1, last=True)
     assert merger.ready() == ["a", "b", "c", "d"]
@@ -107,10 +105,9 @@ def test_the_frames_of_a_lost_worker_are_orphans():
 
 def test_an_orphaned_head_has_no_owner():
     merger = expecting(0)
-    assert merger.lose(0) == [0]
+    merger.lose(0)
     assert merger.head_owners == set()
     assert len(merger) == 1
-    assert merger.lose(0) == []
 
 
 # -- answers nobody waits for
@@ -134,7 +131,7 @@ def test_unasked(owner, sequence):
 
 def test_thrown_away_once_only():
     merger = expecting(0)
-    merger.also(1, 0)
+    merger.expect(1, 0)
     merger.add(1, 0, "x", size=1, last=True)
     merger.add(0, 0, "late", size=1, last=True)
     with pytest.raises(ProtocolError, match="worker 0 answered frame 0"):
@@ -143,7 +140,7 @@ def test_thrown_away_once_only():
 
 def test_a_lost_worker_answers_nothing():
     merger = expecting(0, 1)
-    merger.also(1, 0)
+    merger.expect(1, 0)
     merger.add(1, 0, "x", size=1, last=True)
     merger.lose(0)
     with pytest.raises(ProtocolError, match="worker 0 answered frame 0"):

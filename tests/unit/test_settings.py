@@ -5,13 +5,13 @@ import pickle
 import pytest
 
 from evenflow.policy import RoundRobin
-from evenflow.runtime.feeder.ordered import Feed
+from evenflow.runtime.feeder.ordered import OrderedTask
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker.loop import WorkerTask
 from evenflow.testing import Emulate
 
 SETTINGS = Settings("c1", "127.0.0.1", 4242, b"hunter2hunter2", 1.0, 60.0, Emulate(20, {0: 10}))
-CARRIERS = [SETTINGS, WorkerTask(SETTINGS, 3), Feed(SETTINGS, "r", "op", b"", RoundRobin.splitting)]
+CARRIERS = [SETTINGS, WorkerTask(SETTINGS, 3), OrderedTask(SETTINGS, "r", "op", b"", RoundRobin.splitting)]
 
 
 @pytest.mark.parametrize("carrier", CARRIERS, ids=lambda carrier: type(carrier).__name__)

@@ -47,8 +47,8 @@ def bring(cluster, frames):
 
 
 @pytest.mark.parametrize("forged", ["", "0" * 64, "of another move", "of another worker", "for other units", "later"])
-def test_what_nobody_announced_is_not_read(cluster, forged, monkeypatch):
-    keyed = Keyed(cluster, monkeypatch)
+def test_what_nobody_announced_is_not_read(cluster, forged):
+    keyed = Keyed(cluster)
     assert check(keyed.run(rows(500)), 500)
     keys = [key_of(cluster, worker).key for worker in range(2)]
     known = {
@@ -75,8 +75,8 @@ def test_little_is_kept_of_what_was_not_let_in(cluster, monkeypatch):
     assert len(until(lambda: cluster.events("worker-trouble")[3:] and cluster.events("worker-trouble"))) == 4
 
 
-def test_no_movement_comes_twice_or_brings_more_than_was_announced(cluster, monkeypatch):
-    keyed = Keyed(cluster, monkeypatch)
+def test_no_movement_comes_twice_or_brings_more_than_was_announced(cluster):
+    keyed = Keyed(cluster)
     keyed.run(rows(500))
     site = key_of(cluster, 0)
     given = {"region": keyed.region, "operator": keyed.feed.operator}

@@ -49,16 +49,16 @@ def live(rig):
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_in_process(rig, monkeypatch, error):
-    keyed = Keyed(rig, monkeypatch, Leaving(error=error))
+def test_in_process(rig, error):
+    keyed = Keyed(rig, Leaving(error=error))
     with pytest.raises(FunctionError, match=rf"(?s)failed on worker \d \(unit 7, key hash 7\).*{error.__name__}"):
         keyed.run(rows(1000))
     assert live(rig)
-    assert sum(batch.num_rows for batch in Keyed(rig, monkeypatch).run(rows(1000))) == 1000
+    assert sum(batch.num_rows for batch in Keyed(rig).run(rows(1000))) == 1000
 
 
-def test_when_a_unit_is_to_be_taken_out(rig, monkeypatch):
-    keyed = Keyed(rig, monkeypatch, Leaving("extract"))
+def test_when_a_unit_is_to_be_taken_out(rig):
+    keyed = Keyed(rig, Leaving("extract"))
     keyed.run(rows(200), query="q")
     keyed.move([0], 1)
     keyed.move([1], 0)
@@ -67,7 +67,7 @@ def test_when_a_unit_is_to_be_taken_out(rig, monkeypatch):
     assert live(rig)
 
 
-def test_when_units_are_measured(rig, monkeypatch):
-    keyed = Keyed(rig, monkeypatch, Leaving("size"))
+def test_when_units_are_measured(rig):
+    keyed = Keyed(rig, Leaving("size"))
     assert sum(batch.num_rows for batch in keyed.run(rows(20_000))) == 20_000
     assert live(rig)

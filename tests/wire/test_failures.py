@@ -13,7 +13,7 @@ import pytest
 
 from evenflow.errors import ClusterStopped, FunctionError, ProtocolError, RegionStalled, WorkerLost
 from evenflow.model.messages import OperatorFailed
-from evenflow.runtime.feeder import ordered as feeder
+from evenflow.runtime.feeder.ordered_splitter import Limits
 from evenflow.runtime.wire.channel import PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import packed
@@ -255,8 +255,6 @@ def test_a_newer_copy_takes_over(rig, balance):
 @pytest.mark.parametrize("balance", BALANCES)
 def test_the_head_is_lost_while_the_reorder_buffer_is_full(rig, balance, monkeypatch):
     """Nobody is read from but the owner of the head; when that is lost, everybody must be, or nobody has room."""
-    monkeypatch.setattr(feeder, "REORDER_BYTES", 100)
-    monkeypatch.setattr(feeder, "OVERDUE", 1e9)
     monkeypatch.setattr(bodies, "RESULT_BYTES", 8)
     cluster = rig(3, start=False)
     got = threading.Event()
@@ -273,7 +271,8 @@ def test_the_head_is_lost_while_the_reorder_buffer_is_full(rig, balance, monkeyp
 
     helper = threading.Thread(target=lose_it)
     helper.start()
-    assert whole(cluster.map(identity, ROWS[:5], balance=balance()), 500)
+    limits = Limits(reorder_bytes=100, overdue=1e9)
+    assert whole(cluster.map(identity, ROWS[:5], balance=balance(), limits=limits), 500)
     helper.join()
 
 

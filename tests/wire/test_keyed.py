@@ -19,15 +19,15 @@ def rig():
     rig.close()
 
 
-def test_rows_go_through(rig, monkeypatch):
-    keyed = Keyed(rig, monkeypatch)
+def test_rows_go_through(rig):
+    keyed = Keyed(rig)
     counts = check(keyed.run(rows(5000)), 5000)
     expected = np.bincount(np.concatenate([b.column(1).to_numpy() for b in rows(5000)]))
     assert counts == {key: int(n) for key, n in enumerate(expected) if n}
 
 
-def test_units_move_while_rows_flow(rig, monkeypatch):
-    keyed = Keyed(rig, monkeypatch)
+def test_units_move_while_rows_flow(rig):
+    keyed = Keyed(rig)
     stop = threading.Event()
 
     def shuffle():
@@ -48,14 +48,14 @@ def test_units_move_while_rows_flow(rig, monkeypatch):
     assert sum(check(made, flow.count).values()) == flow.count
 
 
-def test_ordered_gives_back_the_order(rig, monkeypatch):
-    keyed = Keyed(rig, monkeypatch, ordered=True)
+def test_ordered_gives_back_the_order(rig):
+    keyed = Keyed(rig, ordered=True)
     result = keyed.run(rows(5000, size=700))
     assert pa.Table.from_batches(result, OUT).column("id").to_pylist() == list(range(5000))
 
 
-def test_state_lasts_from_batch_to_batch(rig, monkeypatch):
-    keyed = Keyed(rig, monkeypatch)
+def test_state_lasts_from_batch_to_batch(rig):
+    keyed = Keyed(rig)
     totals = {}
     for epoch in range(3):
         counts = check(
@@ -67,14 +67,14 @@ def test_state_lasts_from_batch_to_batch(rig, monkeypatch):
     until(lambda: not keyed.known().movements.moving)
 
 
-def test_each_batch_evaluation_starts_afresh(rig, monkeypatch):
-    keyed = Keyed(rig, monkeypatch)
+def test_each_batch_evaluation_starts_afresh(rig):
+    keyed = Keyed(rig)
     first = check(keyed.run(rows(1000), stage="1"), 1000)
     assert check(keyed.run(rows(1000), stage="2"), 1000) == first
 
 
-def test_large_state_moves(rig, monkeypatch):
-    keyed = Keyed(rig, monkeypatch, Nth(padding=10 * 1024 * 1024))
+def test_large_state_moves(rig):
+    keyed = Keyed(rig, Nth(padding=10 * 1024 * 1024))
     check(keyed.run(rows(1000), query="q"), 1000)
     for unit in range(4):
         keyed.move([unit], 2)
@@ -91,8 +91,8 @@ def skewed(count, size=100, **more):
 
 
 @pytest.mark.parametrize("balance", [DlbH, DlbL, Lptf])
-def test_balances_by_load_move_units_and_lose_nothing(rig, monkeypatch, balance):
-    keyed = Keyed(rig, monkeypatch, balance=balance(theta=5, window=0.2, least_rows=1))
+def test_balances_by_load_move_units_and_lose_nothing(rig, balance):
+    keyed = Keyed(rig, balance=balance(theta=5, window=0.2, least_rows=1))
     flow = Flow(skewed, lambda: rig.events("rebalance"), pause_s=0.003)
     assert sum(check(keyed.run(flow), flow.count).values()) == flow.count
     until(lambda: not keyed.known().movements.moving, "the end of all movements")
@@ -105,15 +105,15 @@ def test_balances_by_load_move_units_and_lose_nothing(rig, monkeypatch, balance)
     assert keyed.known().movements.moved == sum(event["units"] for event in decided)
 
 
-def test_key_grouping_moves_nothing(rig, monkeypatch):
-    keyed = Keyed(rig, monkeypatch, balance=KeyGrouping())
+def test_key_grouping_moves_nothing(rig):
+    keyed = Keyed(rig, balance=KeyGrouping())
     check(keyed.run(skewed(10_000)), 10_000)
     assert keyed.known().movements.moved == 0
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_partial_key_grouping_splits_keys_between_two_workers(rig, monkeypatch, ordered):
-    keyed = Keyed(rig, monkeypatch, balance=PartialKeyGrouping(), ordered=ordered)
+def test_partial_key_grouping_splits_keys_between_two_workers(rig, ordered):
+    keyed = Keyed(rig, balance=PartialKeyGrouping(), ordered=ordered)
     table = pa.Table.from_batches(keyed.run(skewed(10_000)), OUT)
     ids, keys, nth = (table.column(name).to_numpy() for name in OUT.names)
     assert (ids if ordered else np.sort(ids)).tolist() == list(range(10_000))
@@ -132,9 +132,9 @@ def consumed(keyed):
     return [consumer.rows for consumer in keyed.known().snapshot(0.0).consumers]
 
 
-def test_keys_are_units_with_modulo(rig, monkeypatch):
+def test_keys_are_units_with_modulo(rig):
     """The feeder takes the key from its column, and negative ones have units too."""
-    keyed = Keyed(rig, monkeypatch, key_place=0, modulo=True)
+    keyed = Keyed(rig, key_place=0, modulo=True)
     ids = np.arange(-40, 200)
     given = pa.RecordBatch.from_arrays([pa.array(ids)], schema=pa.schema([ROWS.field(0)]))
     result = pa.Table.from_batches(keyed.run([given]), OUT)

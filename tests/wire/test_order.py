@@ -17,9 +17,9 @@ from evenflow.operators.hosted import Hosted
 from evenflow.operators.timed import NOW, Timed
 from evenflow.policy import Hash
 from evenflow.runtime.cluster.keys import KEY
-from evenflow.runtime.feeder import connections as feeding
-from evenflow.runtime.feeder.keyed import KeyedFeed
-from evenflow.runtime.feeder.ticks import OrderedFeed, TickFeed
+from evenflow.runtime.feeder.keyed_feed import KeyedFeed
+from evenflow.runtime.feeder.task import Environment
+from evenflow.runtime.feeder.ticks import RowTask, TickTask
 from tests.support.keyed_rig import Keyed, numbered, rows
 from tests.support.rig import Rig
 from tests.support.timed_model import SESSIONS, Sessions, expected_sessions
@@ -40,7 +40,7 @@ class Ordered:
 
     _numbers = itertools.count(1)
 
-    def __init__(self, rig, monkeypatch, lateness=None, streaming=False):
+    def __init__(self, rig, lateness=None, streaming=False):
         self.rig = rig
         number = next(self._numbers)
         self.region, operator = f"ordered-{number}", f"ordered-op{number}"
@@ -52,10 +52,10 @@ class Ordered:
             rig.settings, self.region, operator, encoded, True, False, (*ROWS.names, KEY), streaming=streaming
         )
         time = None if lateness is None else (1, "at")
-        self.rows = OrderedFeed(feed, UNITS + 1, SHARES, time)
-        self.ticks = TickFeed(replace(feed, names=(NOW.name, KEY)), UNITS + 1, SHARES, lateness)
+        self.rows = RowTask(feed, UNITS + 1, SHARES, time)
+        self.ticks = TickTask(replace(feed, names=(NOW.name, KEY)), UNITS + 1, SHARES, lateness)
         self.identity = {}
-        monkeypatch.setattr(feeding, "identity", lambda: dict(self.identity))
+        self.environment = Environment(identity=lambda: dict(self.identity))
 
     def run(self, parts, epoch=0, query="", stage="1"):
         """One evaluation of rows (who, at, id) in some partitions; results, and how the ticks' tasks were."""
@@ -68,12 +68,12 @@ class Ordered:
         self.identity = self._task(partition, epoch, query, stage)
         columns = [pa.array([row[place] for row in rows], pa.int64()) for place in (0, 1, 2, 0)]
         batch = pa.RecordBatch.from_arrays(columns, names=[*ROWS.names, KEY])
-        return list(self.rows(numbered([batch], partition)))
+        return list(self.rows(numbered([batch], partition), self.environment))
 
     def tell(self, notes, share, epoch=0, query="", stage="2"):
         self.identity = self._task(share, epoch, query, stage)
         mine = [note.filter(pa.array(np.array(note.column("share")) == share)) for note in notes]
-        return [tuple(row.values()) for batch in self.ticks(mine) for row in batch.to_pylist()]
+        return [tuple(row.values()) for batch in self.ticks(mine, self.environment) for row in batch.to_pylist()]
 
     def _task(self, partition, epoch, query, stage):
         return {"partition": partition, "attempt": 0, "query": query, "epoch": epoch, "stage": stage, "run": "r"}
@@ -98,21 +98,21 @@ def wanted(rows):
 
 
 @pytest.mark.parametrize("partitions", [1, 4, 7])
-def test_all_sessions_of_a_batch_come_out_whatever_the_partitions(rig, monkeypatch, partitions):
+def test_all_sessions_of_a_batch_come_out_whatever_the_partitions(rig, partitions):
     given = drawn(3000)
-    made = Ordered(rig, monkeypatch).run([given[start::partitions] for start in range(partitions)])
+    made = Ordered(rig).run([given[start::partitions] for start in range(partitions)])
     assert sorted(made) == wanted(given)
 
 
-def test_an_empty_partition_and_an_empty_dataframe(rig, monkeypatch):
+def test_an_empty_partition_and_an_empty_dataframe(rig):
     given = drawn(100)
-    assert sorted(Ordered(rig, monkeypatch).run([[], given, []])) == wanted(given)
-    assert Ordered(rig, monkeypatch).run([[], []]) == []
+    assert sorted(Ordered(rig).run([[], given, []])) == wanted(given)
+    assert Ordered(rig).run([[], []]) == []
 
 
-def test_time_passes_for_all_keys_across_batches_while_units_move(rig, monkeypatch):
+def test_time_passes_for_all_keys_across_batches_while_units_move(rig):
     lateness = 50 * 1_000_000
-    ordered = Ordered(rig, monkeypatch, lateness, streaming=True)
+    ordered = Ordered(rig, lateness, streaming=True)
     given = drawn(6000, span=3000)
     arrival = sorted(given, key=lambda row: row[1] + np.random.default_rng(row[2]).integers(0, 45))
     want = wanted(given)
@@ -142,8 +142,8 @@ def test_time_passes_for_all_keys_across_batches_while_units_move(rig, monkeypat
     assert len(made) > 0.8 * len(want)
 
 
-def test_rows_of_several_partitions_are_warned_of(rig, monkeypatch, caplog):
-    keyed = Keyed(rig, monkeypatch)
+def test_rows_of_several_partitions_are_warned_of(rig, caplog):
+    keyed = Keyed(rig)
     keyed.known()._order_warning = "give order_by="
     keyed.run(rows(100), partition=0)
     assert not caplog.records
@@ -154,17 +154,17 @@ def test_rows_of_several_partitions_are_warned_of(rig, monkeypatch, caplog):
     ]
 
 
-def test_the_same_ticks_twice_give_the_same_twice(rig, monkeypatch):
+def test_the_same_ticks_twice_give_the_same_twice(rig):
     """Spark runs the second stage again for a second action, or after a failure, and not the first."""
-    ordered = Ordered(rig, monkeypatch)
+    ordered = Ordered(rig)
     notes = ordered.feed(drawn(100), 0)
     first = [ordered.tell(notes, share) for share in range(SHARES)]
     assert sum(map(len, first)) > 0
     assert [ordered.tell(notes, share) for share in range(SHARES)] == first
 
 
-def test_the_same_ticks_twice_are_refused_in_a_stream(rig, monkeypatch):
-    ordered = Ordered(rig, monkeypatch, streaming=True)
+def test_the_same_ticks_twice_are_refused_in_a_stream(rig):
+    ordered = Ordered(rig, streaming=True)
     notes = ordered.feed(drawn(100), 0, query="q")
     ordered.tell(notes, 0, query="q")
     with pytest.raises(StateLost, match=r"put in order and processed before .* Start again from the beginning"):

@@ -3,15 +3,16 @@
 import random
 import threading
 import time
-from typing import ClassVar, get_args
+from types import SimpleNamespace
+from typing import get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from evenflow.model.routing import Splitting
-from evenflow.runtime.feeder import ordered as feeder
-from evenflow.runtime.feeder.ordered_merge import Merger
+from evenflow.runtime.feeder.ordered_merge import OrderedMerge
+from evenflow.runtime.feeder.ordered_splitter import Limits, OrderedSplitter
 from evenflow.runtime.wire import channel
 from evenflow.runtime.worker import codec as bodies
 from evenflow.testing import Emulate
@@ -206,26 +207,29 @@ def test_large_results_arrive_in_parts(rig, monkeypatch):
 
 
 def recorded(monkeypatch):
-    """Note what the feeder's merger holds, and what it has under way."""
+    """Note the sizes of parts of answers, what the merge holds after each, and the rows that are under way."""
+    seen = SimpleNamespace(parts=[], held=[], rows_under_way=[0])
+    add, split, answered = OrderedMerge.add, OrderedSplitter.add, OrderedSplitter.answered
 
-    class Recorded(Merger):
-        held: ClassVar[list[int]] = [0]
-        rows_under_way: ClassVar[list[int]] = [0]
-        parts: ClassVar[list[int]] = []
+    def added(self, owner, sequence, part, size, last):
+        first = add(self, owner, sequence, part, size, last)
+        seen.parts.append(size)
+        seen.held.append(self.held_bytes)
+        return first
 
-        def expect(self, owner, rows):
-            Recorded.rows_under_way.append(Recorded.rows_under_way[-1] + rows)
-            return super().expect(owner, rows)
+    def sent(self, batch):
+        seen.rows_under_way.append(seen.rows_under_way[-1] + batch.num_rows)
+        return split(self, batch)
 
-        def add(self, owner, sequence, part, size, last):
-            first = super().add(owner, sequence, part, size, last)
-            Recorded.held.append(self.held_bytes)
-            Recorded.rows_under_way.append(Recorded.rows_under_way[-1] - (self._slots[sequence].rows if first else 0))
-            Recorded.parts.append(size)
-            return first
+    def finished(self, link, sequence, seconds):
+        span = self.unanswered(sequence)
+        seen.rows_under_way.append(seen.rows_under_way[-1] - (0 if span is None else span.rows))
+        answered(self, link, sequence, seconds)
 
-    monkeypatch.setattr(feeder, "Merger", Recorded)
-    return Recorded
+    monkeypatch.setattr(OrderedMerge, "add", added)
+    monkeypatch.setattr(OrderedSplitter, "add", sent)
+    monkeypatch.setattr(OrderedSplitter, "answered", finished)
+    return seen
 
 
 def dawdle(batch):
@@ -248,21 +252,19 @@ def inflate(batch):
 
 def test_reorder_buffer_is_bounded(rig, balance, monkeypatch):
     bound = 4 * ROWS * BLOB
-    monkeypatch.setattr(feeder, "REORDER_BYTES", bound)
-    monkeypatch.setattr(feeder, "FRAME_BYTES", 8 * ROWS)
     monkeypatch.setattr(channel, "READ_BYTES", 1)
     held = recorded(monkeypatch).held
-    made = rig(4).map(inflate, batches(2000, 500), BLOBS, balance=balance)
+    limits = Limits(reorder_bytes=bound, frame_bytes=8 * ROWS)
+    made = rig(4).map(inflate, batches(2000, 500), BLOBS, balance=balance, limits=limits)
     assert made["id"].to_pylist() == list(range(2000))
     assert bound <= max(held) <= bound + 3 * 1.1 * ROWS * BLOB  # the last one in, and who everybody waits for
 
 
 def test_window_is_bounded(rig, balance, monkeypatch):
     bound = 2 * ROWS * BLOB
-    monkeypatch.setattr(feeder, "WINDOW_BYTES", bound)
-    monkeypatch.setattr(feeder, "FRAME_BYTES", BLOB * ROWS)
     under_way = recorded(monkeypatch).rows_under_way
     rows = batches(2000, 500, blobs(BLOB))
-    made = rig(4).map(dawdle, rows, rows[0].schema, balance=balance)
+    limits = Limits(window_bytes=bound, frame_bytes=BLOB * ROWS)
+    made = rig(4).map(dawdle, rows, rows[0].schema, balance=balance, limits=limits)
     assert made == pa.Table.from_batches(rows)
     assert max(under_way) * BLOB <= bound + ROWS * BLOB

@@ -55,7 +55,7 @@ def keyed(monkeypatch):
         for number in range(workers):
             rig.start_thread(number)
         rig.await_live(workers)
-        made = Keyed(rig, monkeypatch, operator)
+        made = Keyed(rig, operator)
         made.known().movements.transfer = "store"
         return made
 

@@ -92,7 +92,7 @@ def test_an_interrupt_that_spark_does_not_hear_of_is_told(caplog):
 
 def test_a_mover_that_fails_ends_its_worker_which_says_why(rig, monkeypatch):
     cluster = rig(2)
-    keyed = Keyed(cluster, monkeypatch)
+    keyed = Keyed(cluster)
     keyed.run(rows(200), query="q")
     original = DirectTransfer._dispatch
 
@@ -267,7 +267,7 @@ def test_a_vaults_thread_fails_and_the_controller_with_it(rig, kept, monkeypatch
 
 def test_a_controller_that_fails_tells_everybody(rig, monkeypatch, caplog):
     cluster = rig(1)
-    keyed = Keyed(cluster, monkeypatch)
+    keyed = Keyed(cluster)
     monkeypatch.setattr(cluster.driver, "_tell_left_out", lambda closing=False: closing or boom())
     began = time.monotonic()
     with pytest.raises(ClusterStopped, match="the controller has failed: MemoryError: on purpose"):

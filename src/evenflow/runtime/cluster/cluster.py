@@ -32,7 +32,7 @@ from evenflow.runtime.cluster.qos import Named
 from evenflow.runtime.cluster.regions import Regions
 from evenflow.runtime.cluster.session import driver_host, executor_of
 from evenflow.runtime.cluster.slots import slot_count
-from evenflow.runtime.feeder.ordered import Feed
+from evenflow.runtime.feeder.ordered import OrderedTask
 from evenflow.runtime.wire.settings import Settings
 
 
@@ -137,7 +137,7 @@ class Cluster:
         region, operator = self._regions.open(
             arguments.pickled(MapOperator(function, arrow, input)), name or "region", chosen
         )
-        feed = Feed(self._settings, region, operator, arrow.serialize().to_pybytes(), chosen.splitting)
+        feed = OrderedTask(self._settings, region, operator, arrow.serialize().to_pybytes(), chosen.splitting)
         return df.mapInArrow(feed, declared)
 
     def keyed(

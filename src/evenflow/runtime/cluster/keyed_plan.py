@@ -27,7 +27,8 @@ from evenflow.runtime.cluster.arguments import arrow_schema, case_sensitive, sch
 from evenflow.runtime.cluster.keys import Key, Routed, routed
 from evenflow.runtime.cluster.order import Ordering
 from evenflow.runtime.driver.checkpoint import Kept
-from evenflow.runtime.feeder.keyed import KeyedFeed
+from evenflow.runtime.feeder.keyed import KeyedTask
+from evenflow.runtime.feeder.keyed_feed import KeyedFeed
 from evenflow.runtime.wire.settings import Settings
 
 
@@ -69,7 +70,7 @@ class KeyedPlan:
             f"{settings.cluster}/{region}/",
         )
         if self._ordering is None:
-            return self._route.rows.mapInArrow(feed, self.declared)
+            return self._route.rows.mapInArrow(KeyedTask(feed), self.declared)
         from evenflow.runtime.feeder.ticks import ordered
 
         time = (self._ordering.places[0], self._ordering.names[0]) if self._ordering.lateness is not None else None

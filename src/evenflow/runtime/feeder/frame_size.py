@@ -1,4 +1,4 @@
-"""How many rows a frame has."""
+"""How many rows a frame has, and their bytes."""
 
 from __future__ import annotations
 
@@ -6,33 +6,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
+import pyarrow as pa
+
+from evenflow.errors import ProtocolError
+from evenflow.runtime.wire.frames import MAX_BODY
+
 FRAME_S = 0.01
-"""A frame is at least this much work: long against its overhead, short against anything a person waits for."""
+"""Seconds of work in a frame, at least: long against its overhead, short for a person who waits."""
 SHARED_FRAME_S = 0.005
 """The same where all workers get frames of one size."""
 FRAMES_PER_S = 1000
-"""Many workers get longer frames, so that one feeder does not handle more frames a second than this."""
+"""Frames that one feeder handles a second, at most: with many workers, frames are longer."""
 SHARED_FRAMES_PER_S = 4000
-"""The same where all workers get frames of one size: these must be short, or a slow worker sits on each for ages."""
+"""The same where all workers get frames of one size: longer ones would keep a slow worker busy for too long."""
 GROWTH = 4
-"""How much larger the next frame may be than the largest that was answered; the first has one row."""
+"""The next frame may have this many times the rows of the largest that was answered; the first has one row."""
 RAMP_S = 0.25
-"""Frames do not grow just to learn the overhead of a call once they take this long."""
+"""Frames that take this many seconds do not grow only to learn the overhead of a call."""
 OVERHEAD = 0.2
-"""A call's fixed cost should be no more than this share of the frame's time."""
+"""A call's fixed cost should be at most this share of the frame's time."""
 FRAME_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
 class _Known:
-    """What the answers of one worker say."""
+    """What is known of one worker from its answers."""
 
     cost: float
     """Seconds a row, without the overhead of the call."""
     largest: int
     """Rows of its largest frame."""
     least_s: float
-    """The shortest time a frame took lately: no call costs more."""
+    """Seconds of the quickest frame lately: the overhead of a call is no more."""
     frames: int = 0
     """Frames it has answered to this feeder."""
     last: tuple[int, float] | None = None
@@ -57,7 +62,7 @@ class FrameSize:
         self._known = {worker: _Known(cost, FRAME_BYTES, inf) for worker, cost in (costs or {}).items()}
 
     def learn(self, worker: int, rows: int, seconds: float) -> None:
-        """A worker answered a frame of `rows` rows after `seconds` of work."""
+        """Learn from a frame of `rows` rows that took a worker `seconds`."""
         if rows == 0:
             return
         known = self._known.setdefault(worker, _Known(inf, 0, inf))
@@ -70,7 +75,7 @@ class FrameSize:
         known.last = (rows, seconds)
 
     def forget(self, worker: int) -> None:
-        """The worker is gone."""
+        """Forget a worker that is gone."""
         self._known.pop(worker, None)
 
     def knows(self, worker: int) -> bool:
@@ -78,7 +83,7 @@ class FrameSize:
         return worker in self._known
 
     def seconds(self, worker: int, rows: int) -> float:
-        """How long a frame should take on a worker; infinite if nothing is known."""
+        """Seconds that a frame should take on a worker; infinite if nothing is known."""
         known = self._known.get(worker) or self._fastest()
         return inf if known is None else known.cost * (rows + (self.overhead or 0.0))
 
@@ -90,7 +95,7 @@ class FrameSize:
         return max(1, min(self._fit(aim_s(workers, shared=worker is None), known), known.largest * GROWTH))
 
     def settled(self, workers: int, most: int) -> bool:
-        """Whether frames have grown to their size, or to `most` rows; until then few should be under way."""
+        """Whether frames have grown to their full size, or to `most` rows; until then few should be under way."""
         known = self._fastest()
         return known is not None and min(self._fit(aim_s(workers, True), known), most) <= known.largest * GROWTH
 
@@ -114,6 +119,17 @@ class FrameSize:
         most = float(GROWTH * rows)  # from frames of this size no more can be concluded
         overhead = min(most, max(0.0, took / slope - before)) if slope > 0 else most
         self.overhead = overhead if self.overhead is None else (self.overhead + overhead) / 2
+
+
+def serialized(batch: pa.RecordBatch, what: str, where: str) -> memoryview:
+    """The body of a frame with the rows of a batch; if it is too large, `what` and `where` are for the message."""
+    body = memoryview(batch.serialize())
+    if body.nbytes > MAX_BODY:
+        raise ProtocolError(
+            f"{what} take {body.nbytes} bytes, over the {MAX_BODY} bytes a frame can hold: "
+            f"split such values before they reach {where}"
+        )
+    return body
 
 
 def aim_s(workers: int, shared: bool = False) -> float:

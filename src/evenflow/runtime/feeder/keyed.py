@@ -6,385 +6,291 @@ are sent only to workers with fewer than DEPTH frames to do; while the buffer is
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import EvenflowError, FunctionError, ProtocolError, StateLost, StoreError
-from evenflow.model.messages import (
-    Committed,
-    EvaluationLost,
-    FeederArrivals,
-    FeederBegan,
-    FeederDraining,
-    FeederEnded,
-    FeederFailed,
-    FeederUnread,
-    KeyedDirectory,
-    Loading,
-    OpenKeyed,
-    PauseUnits,
-    ReleaseUnits,
-    RowsDurable,
-    ToFeeder,
-    WorkerAddress,
-)
-from evenflow.runtime.feeder.connections import Feeding
-from evenflow.runtime.feeder.frame_size import FrameSize
+from evenflow.errors import EvenflowError, FunctionError, StateLost, StoreError
+from evenflow.model import messages
+from evenflow.runtime.feeder import keyed_errors
+from evenflow.runtime.feeder.connections import Connections, News
+from evenflow.runtime.feeder.frame_size import FrameSize, serialized
 from evenflow.runtime.feeder.hashing import partition_of, with_hashes
-from evenflow.runtime.feeder.keyed_merger import KeyedMerger, Sent
+from evenflow.runtime.feeder.keyed_end import KeyedEnd
+from evenflow.runtime.feeder.keyed_feed import KeyedFeed
+from evenflow.runtime.feeder.keyed_merger import KeyedMerger
 from evenflow.runtime.feeder.keyed_splitter import KeyedSplitter
 from evenflow.runtime.feeder.link import Link
-from evenflow.runtime.feeder.skew import Piece, SkewBuffer
-from evenflow.runtime.wire.channel import DEEP_BUFFER, PeerGone
-from evenflow.runtime.wire.frames import MAX_BODY, Frame, Kind
+from evenflow.runtime.feeder.skew import Arrivals, SkewBuffer, two_choices
+from evenflow.runtime.feeder.task import REAL, Environment, Exchange
+from evenflow.runtime.wire.channel import DEEP_BUFFER
+from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import ENDED, FAILURE
-from evenflow.runtime.wire.settings import Settings
 
-if TYPE_CHECKING:
-    from evenflow.runtime.feeder.two_choices import TwoChoices
-
-DEPTH = 2
-"""Frames outstanding a worker: one at work, one at hand when that is done."""
 SKEW_BYTES = 2 * 1024 * 1024
 """Rows that wait here at most; what Spark gives in one batch may come on top."""
-WHOLE_ROWS = 12_000
-"""As long as Spark gives rows, frames wait until they have as many, or as many as are worth a frame by their cost:
-a worker spends as much on a frame of 3,000 cheap rows as on the rows themselves."""
 ARRIVALS_S = 0.1
-"""The controller is told what came in this often."""
+"""How often the controller is told what came in."""
 REORDER_BYTES = 64 * 1024 * 1024
 """With ordered=True: results that wait for earlier ones, at most, before no more rows are taken in. Also: rows kept
 here for results that wait for state on a worker's disk."""
-FAILED = "the operator of region"
-"""How the reason begins where it is the user's code that has failed."""
+LAST_WORDS_S = 1.0
+"""How long the controller may take to say why a worker is gone."""
 
 
-class KeyedFeeder(Feeding):
-    """One task's splitter and merger, and their connections."""
+class KeyedFeeder:
+    """One task's connections, splitter and merger, and how they go together.
 
-    def __init__(self, settings: Settings, feed: KeyedFeed, schema: pa.Schema) -> None:
-        super().__init__(settings, feed.region, DEEP_BUFFER)
+    `arrivals` sees, and may change, what the controller is told of the units that had rows; if not `measured`, it is
+    told nothing of what rows cost.
+    """
+
+    def __init__(
+        self,
+        feed: KeyedFeed,
+        environment: Environment = REAL,
+        *,
+        skew_bytes: int = SKEW_BYTES,
+        arrivals: Callable[[Arrivals], Arrivals] = lambda arrived: arrived,
+        measured: bool = True,
+    ) -> None:
+        self.identity = environment.identity() | {"mark": feed.mark}
+        """Which task of which evaluation this is."""
         if not feed.streaming:  # a batch DataFrame inside a stream: the query's number is there, but is not its own
-            self._identity |= {"query": "", "epoch": 0}
-        self._identity["mark"] = feed.mark
+            self.identity |= {"query": "", "epoch": 0}
         self._feed = feed
-        self._merger = KeyedMerger(schema, feed.kept, feed.ordered)
-        self._splitter: KeyedSplitter | None = None
-        self._peer = self._units = self._attempt = 0
-        self._evaluation = ""
-        self._ending: set[int] = set()
-        """Workers that have not said yet that all is durable."""
-        self._segments: dict[str, int] = {}
-        self._committed = False
-        self._asked: set[int] = set()
-        """Workers that have been asked to answer all they have taken."""
-        self._sequence = 0
-        self._hurried = False
-        self._chunks = 0
+        self._environment = environment
+        self._clock = clock = environment.clock
+        self._skew_bytes = skew_bytes
+        self._arrivals = arrivals
+        self._measured = measured
+        poller = environment.poller(feed.settings.secret, clock, DEEP_BUFFER)
+        self._connections = Connections(self, feed.settings, feed.region, poller, clock)
+        self._exchange = Exchange(self._connections, clock)
+        self._merger = KeyedMerger(pa.ipc.read_schema(pa.py_buffer(feed.schema)), feed.kept, feed.ordered)
+        self._own(SkewBuffer(np.zeros(0, np.int32)), environment.frame_size())
         self._counted = 0.0
+        """When the controller was last told what came in."""
+        self._schema: pa.Schema | None = None
+        """Of the rows that go to workers."""
+        self._opening: messages.OpenKeyed | None = None
+        """What a worker is told of this feeder; None until the controller has said who owns which unit."""
+        self._attempt = 0
+        """The attempt at the batch; 0 if no state is stored."""
+        self._end = KeyedEnd(self._connections, clock)
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The results of all rows."""
-        if self._feed.streaming and self._identity["stage"] and not self._identity["query"]:
-            raise StateLost(
-                f"region {self._region}: a streaming DataFrame is evaluated in a thread that does not know its query, "
-                "so it cannot be told which state it belongs to: in foreachBatch, use pyspark.InheritableThread, or "
-                "pyspark.inheritable_thread_target, for threads of your own"
-            )
-        self._call_controller()
-        assert self._controller is not None
-        while not self._controller.open:  # or it would take us for a stranger if the first row is long in coming
-            self._wait()
-        for batch in self._pulled(iter(batches)):
+    def _own(self, skew: SkewBuffer, size: FrameSize) -> None:
+        self._skew, self._size = skew, size
+        self._splitter = KeyedSplitter(self._connections.links, skew, size)
+
+    def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The results of a task's rows; afterwards every connection is closed."""
+        try:
+            yield from self._run(batches)
+        except GeneratorExit:
+            self._unread()
+            raise
+        except (FunctionError, StateLost) as error:  # they say all there is to say: no frames of ours around the user's
+            raise error.with_traceback(None) from None
+        finally:
+            self._connections.close()
+
+    def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if self._feed.streaming and self.identity["stage"] and not self.identity["query"]:
+            raise keyed_errors.query_unknown(self._feed.region)
+        self._connections.register(self.identity)
+        while not self._connections.registered:  # or we would be strangers if the first row is long in coming
+            self._connections.wait()
+        for batch in self._exchange.pulled(batches, self._settle, self._unread):
             if batch.num_rows:
-                rows = with_hashes(batch, self._feed.names, self._feed.key_place, self._feed.modulo)
-                skew = self._begin(rows.schema, partition_of(batch))
-                if self._merger.reorder is not None:
-                    self._merger.reorder.expect(self._chunks, rows.num_rows)
-                skew.insert(rows, self._chunks, self._feed.ordered)
-                self._chunks += 1
-                self._send_all()
-                self._poll(0.0)
-                yield from self._results()
-                while skew.bytes >= SKEW_BYTES or self._merger.held_bytes >= REORDER_BYTES:
-                    self._hurry()  # earlier rows may be among those that wait for a frame to be whole
-                    if self._merger.held_bytes >= REORDER_BYTES:
-                        self._ask_for_rest()
-                    self._wait()
-                    yield from self._results()
-                self._hurried = False
-        if self._splitter is not None:
-            self._hurry()
-            self._tell_arrivals()
-            self._tell_controller(FeederDraining())
-        while self._splitter is not None and (self._splitter.skew.rows or self._merger.frames):
-            if not self._splitter.skew.rows:
-                self._ask_for_rest()
-            self._wait()
-            yield from self._results()
-        yield from self._results()  # what came while the input was waited for
-        self._end()
-
-    def unread(self) -> None:
-        """Say that Spark wants no more, so that this is not taken for a failure; if nobody hears it, it may be one."""
-        with suppress(EvenflowError):
-            self._tell_controller(FeederUnread())
-            self._leave()
-
-    def _end(self) -> None:
-        """Say that all is through. With a store, not before all of it is durable, and noted as such."""
-        began = time.perf_counter()
-        for link in list(self._links.values()) if self._attempt else ():
-            self._ending.add(link.worker)
-            self._send_frame(link, Frame(Kind.END))
-        while self._ending:
-            self._wait()
-        self._tell_controller(FeederEnded(self._segments, time.perf_counter() - began))
-        while self._stored and not self._committed:
-            self._wait()
+                yield from self._split(batch)
+        yield from self._drain()
+        stored = self._feed.settings.checkpoint and self.identity["query"] and self._feed.by_content
+        self._end.reach(self._attempt, bool(stored))
         self._leave()
 
-    @property
-    def _stored(self) -> bool:
-        """Whether the state is kept in a store: then a task without rows, too, may be the last to end of its batch."""
-        return bool(self._settings.checkpoint and self._identity["query"] and self._feed.by_content)
+    def _split(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        rows = with_hashes(batch, self._feed.names, self._feed.key_place, self._feed.modulo)
+        self._begin(rows.schema, partition_of(batch))
+        self._skew.insert(rows, self._merger.expect(rows.num_rows), self._feed.ordered)
+        self._send_all()
+        self._connections.poll(0.0)
+        yield from self._results()
+        while self._skew.bytes >= self._skew_bytes or self._merger.held_bytes >= REORDER_BYTES:
+            self._hurry()  # earlier rows may be among those that wait for a frame to be whole
+            if self._merger.held_bytes >= REORDER_BYTES:
+                self._ask_for_rest()
+            self._connections.wait()
+            yield from self._results()
+        self._splitter.hurried = False
+
+    def _begin(self, schema: pa.Schema, partition: int) -> None:
+        """On the first row: learn who owns what, and connect."""
+        if self._schema is None:
+            self._schema = pa.schema([schema.field(place) for place in self._feed.sent])
+            self.identity["partition"] = partition
+            self._connections.tell(messages.FeederBegan(partition))
+            while not self._connections.links:
+                self._connections.wait()
+
+    def _settle(self) -> None:
+        """Send all rows that can be sent: the next ones may be long in coming."""
+        self._hurry()
+        while self._connections.unsent:
+            self._connections.wait()
+
+    def _drain(self) -> Iterator[pa.RecordBatch]:
+        """Send the rest of the rows, and wait for all results."""
+        if self._schema is None:
+            return  # there were no rows
+        self._hurry()
+        self._tell_arrivals()
+        self._connections.tell(messages.FeederDraining())
+        while self._skew.rows or len(self._merger):
+            if not self._skew.rows:
+                self._ask_for_rest()
+            self._connections.wait()
+            yield from self._results()
+        yield from self._results()  # what came while the input was waited for
 
     def _results(self) -> Iterator[pa.RecordBatch]:
-        return self._yielded(self._merger.ready())
+        return self._exchange.handed(self._merger.ready())
 
-    # -- rows out
+    def _unread(self) -> None:
+        """Say that Spark wants no more, so that this is not taken for a failure; if nobody hears it, it may be one."""
+        with suppress(EvenflowError):
+            self._connections.tell(messages.FeederUnread())
+            self._leave()
 
-    def _begin(self, schema: pa.Schema, partition: int) -> SkewBuffer:
-        """On the first row: learn who owns what, and connect."""
-        if self._splitter is None:
-            self._input_schema = pa.schema([schema.field(place) for place in self._feed.sent])
-            self._identity["partition"] = partition
-            self._tell_controller(FeederBegan(partition))
-            while not self._links:
-                self._wait()
-            assert self._splitter is not None
-        return self._splitter.skew
+    def _leave(self) -> None:
+        self._connections.leave(self._news() if self._measured else None)
 
-    def _ask_for_rest(self) -> None:
-        """Have workers answer what waits there for state on disk, once they have taken all that is on its way."""
-        owing = {sent.link.worker for sent in self._merger.frames.values() if sent.taken}
-        for link in [link for link in self._links.values() if link.worker in owing - self._asked]:
-            if not link.under_way:
-                self._asked.add(link.worker)
-                self._send_frame(link, Frame(Kind.DRAIN))
+    def _news(self) -> News:
+        return News(self._exchange.count(), self._size.overhead)
+
+    def _tell_arrivals(self) -> None:
+        if self._opening and self._feed.by_content:
+            units, rows = self._arrivals(self._skew.arrivals())
+            self._connections.tell(messages.FeederArrivals(units, rows))
+
+    # -- frames out
 
     def _hurry(self) -> None:
         """Send what there is, in frames that are not whole: no more rows come for now."""
-        self._hurried = True
+        self._splitter.hurried = True
         self._send_all()
 
     def _send_all(self) -> None:
-        """Send what can be sent: to each worker that has room, rows of units it owns."""
-        splitter = self._splitter
-        if splitter is None:
-            return
-        for link in list(self._links.values()):
-            while link.channel.open and len(link.under_way) < DEPTH:
-                most = self._size.rows(len(self._links), link.worker)
-                if splitter.skew.waiting(link.worker) < (1 if self._hurried else min(most, WHOLE_ROWS)):
-                    break
-                for pieces in splitter.frames(link.worker, most):
-                    self._send(link, pieces)
+        for link, pieces in self._splitter.frames():
+            chosen = [piece.rows.select(self._feed.sent) for piece in pieces]
+            rows = chosen[0] if len(chosen) == 1 else pa.concat_batches(chosen)
+            what = f"{rows.num_rows} rows of partition {self.identity['partition']}"
+            body = serialized(rows, what, "keyed")
+            sequence = self._merger.sent(link.worker, pieces)
+            link.sent(sequence, rows.num_rows)
+            self._connections.send(link, Frame(Kind.DATA, body, sequence))
 
-    def _send(self, link: Link, pieces: list[Piece]) -> None:
-        chosen = [piece.rows.select(self._feed.sent) for piece in pieces]
-        rows = chosen[0] if len(chosen) == 1 else pa.concat_batches(chosen)
-        body = memoryview(rows.serialize())
-        if body.nbytes > MAX_BODY:
-            raise ProtocolError(
-                f"{rows.num_rows} rows of partition {self._identity['partition']} take {body.nbytes} bytes, over the "
-                f"{MAX_BODY} bytes a frame can hold: split such values before they reach keyed"
-            )
-        self._sequence += 1
-        self._merger.frames[self._sequence] = Sent(link, pieces)
-        link.sent(self._sequence, rows.num_rows)
-        self._send_frame(link, Frame(Kind.DATA, body, self._sequence))
+    def _ask_for_rest(self) -> None:
+        """Have workers answer what waits there for state on disk, once they have taken all that is on its way."""
+        owing = self._merger.owing()
+        for link in [link for link in self._connections.links.values() if link.worker in owing]:
+            if not link.under_way:
+                self._merger.asked(link.worker)
+                self._connections.send(link, Frame(Kind.DRAIN))
 
-    def _send_frame(self, link: Link, frame: Frame) -> None:
-        try:
-            link.channel.send(frame)
-        except PeerGone as error:
-            self._drop(link, str(error))
+    # -- what the connections hear
 
-    # -- results in
-
-    def _answer(self, link: Link, frame: Frame) -> None:
-        if frame.kind is Kind.MARKER and self._splitter is not None:
-            self._splitter.echo(frame.sequence)
-            return
-        if frame.kind is Kind.END and link.worker in self._ending:
-            self._ended(link, ENDED.read(frame))
-            return
-        sent = self._merger.frames.get(frame.sequence)
-        if frame.kind is Kind.ERROR and (sent is not None or not frame.sequence):
-            raise self._operator_error(frame)
-        if frame.kind is not Kind.RESULT or sent is None or sent.link is not link:
-            raise ProtocolError(f"{link} sent a {frame.kind.name} frame for sequence {frame.sequence}, unasked")
-        if frame.taken and not sent.taken:  # its worker may have the next frame
-            link.answered(frame.sequence, 0.0)
-            self._asked.discard(link.worker)
-            self._merger.take(sent)
-        elif not frame.more and not sent.taken:
-            seconds = frame.micros * 1e-6
-            self._size.learn(link.worker, link.answered(frame.sequence, seconds), seconds)
-        part = self._read_result(link, frame, self._merger.schemas[frame.told]) if len(frame.body) else None
-        self._merger.add(frame.sequence, part, frame.told, last=not frame.more)
-
-    def _ended(self, link: Link, answer: RowsDurable) -> None:
-        """A worker has made all rows durable that it had from here, or cannot."""
-        if answer.error:
-            text = f"region {self._region}: {link} cannot write to the checkpoint: {answer.error}"
-            self._tell_controller(FeederFailed(text))
-            self._leave()
-            raise StoreError(text)
-        self._ending.discard(link.worker)
-        if answer.segments:
-            self._segments[answer.writer] = answer.segments
-
-    def _operator_error(self, frame: Frame) -> FunctionError:
-        """What went wrong; the controller is told too, so that Spark's retries, which are refused, say the same."""
-        report = FAILURE.read(frame)
-        where = f" ({report.where})" if report.where else ""
-        text = (
-            f"{FAILED} {self._region} failed on worker {report.worker}{where}, in partition "
-            f"{self._identity['partition']}: {report.error}\n{report.traceback}"
-        )
-        self._tell_controller(FeederFailed(text))
-        self._leave()
-        return FunctionError(text)
-
-    # -- connections
-
-    def _obey(self, message: ToFeeder) -> None:
-        match message:
-            case KeyedDirectory():
-                self._learn(message)
-            case PauseUnits():
-                assert self._splitter is not None
-                source = self._links.get(message.source)
-                self._splitter.pause(message.move, message.units, source is not None)
-                if source is not None:
-                    self._send_frame(source, Frame(Kind.MARKER, b"", message.move))
-            case ReleaseUnits() if self._splitter is not None:
-                self._splitter.arrived(message.move, message.worker)
-            case Loading():
-                self._progress = time.perf_counter()
-            case Committed():
-                self._committed = True
-            case EvaluationLost():
-                ours = not message.reason.startswith(FAILED)
-                raise (StateLost if ours else FunctionError)(f"region {self._region}: {message.reason}")
-            case _:
-                super()._obey(message)
-
-    def _learn(self, directory: KeyedDirectory) -> None:
-        if self._splitter is None:
-            self._peer, self._attempt, self._evaluation = directory.you, directory.attempt, directory.evaluation
-            self._size = FrameSize(directory.costs, directory.overhead)
-            self._units = len(directory.owners)
-            skew = SkewBuffer(directory.owners, self._feed.by_content, self._choices(directory.workers))
-            self._splitter = KeyedSplitter(skew)
-            for movement in directory.paused:
-                self._splitter.pause(movement.move, movement.units, marked=False)
-        self._meet(directory.workers)
-
-    def _choices(self, workers: Iterable[WorkerAddress]) -> TwoChoices | None:
-        """How rows of one key are split between two of the workers, if they are."""
-        if not self._feed.choices:
-            return None
-        from evenflow.runtime.feeder.two_choices import TwoChoices  # numba comes with it: only those who use it pay
-
-        return TwoChoices(entry.id for entry in workers)
-
-    def _opening(self) -> OpenKeyed:
-        return OpenKeyed(
-            operator=self._feed.operator,
-            region=self._region,
-            evaluation=self._evaluation,
-            feeder=self._peer,
-            units=self._units,
-            epoch=self._identity["epoch"],
-            attempt=self._attempt,
-        )
-
-    def _after_poll(self, now: float) -> None:
+    def polled(self, now: float) -> None:
+        """Send rows, and tell the controller what came in and what it costs."""
         self._send_all()
         if now - self._counted >= ARRIVALS_S:
             self._counted = now
             self._tell_arrivals()
+        if self._measured and self._connections.report_due(now):
+            self._connections.report(now, self._news())
 
-    def _tell_arrivals(self) -> None:
-        if self._splitter is not None and self._feed.by_content:
-            units, rows = self._arrivals()
-            self._tell_controller(FeederArrivals(units, rows))
+    def told(self, message: messages.ToFeeder) -> None:
+        """Do what the controller says."""
+        match message:
+            case messages.KeyedDirectory():
+                opening = self._opening or self._learn(message)
+                self._connections.meet(message.workers, opening, self._schema)
+            case messages.PauseUnits():
+                source = self._connections.links.get(message.source)
+                self._splitter.pause(message.move, message.units, marked=source is not None)
+                if source is not None:
+                    self._connections.send(source, Frame(Kind.MARKER, b"", message.move))
+            case messages.ReleaseUnits():
+                self._splitter.arrived(message.move, message.worker)
+            case messages.Loading():
+                self._connections.progressed()
+            case messages.Committed():
+                self._end.committed = True
+            case messages.EvaluationLost():
+                raise keyed_errors.evaluation_lost(self._feed.region, message.reason)
 
-    def _arrivals(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Units with rows since this was last asked, and how many."""
-        assert self._splitter is not None
-        return self._splitter.skew.arrivals()
-
-    def _drop(self, link: Link, reason: str) -> None:
-        """A worker is gone, and its state with it."""
-        self._poller.drop(link.channel)
-        del self._by_channel[link.channel], self._links[link.worker]
-        deadline = time.perf_counter() + 1.0
-        while time.perf_counter() < deadline:  # the controller knows better what happened: let it speak first
-            self._hear_controller()
-            time.sleep(0.02)
-        raise StateLost(
-            f"region {self._region} lost {link} ({reason}) and the state it held. "
-            + (
-                "The batch has to be run again: start the query again, or have evenflow.supervise do it"
-                if self._attempt
-                else "Without a checkpoint that cannot be brought back: start the query again from the beginning"
-            )
+    def _learn(self, directory: messages.KeyedDirectory) -> messages.OpenKeyed:
+        """Learn who owns what, and which units are being moved; what workers are told of this feeder."""
+        self._attempt = directory.attempt
+        choices = two_choices(entry.id for entry in directory.workers) if self._feed.choices else None
+        skew = SkewBuffer(directory.owners, self._feed.by_content, choices)
+        self._own(skew, self._environment.frame_size(directory.costs, directory.overhead))
+        for movement in directory.paused:
+            self._splitter.pause(movement.move, movement.units, marked=False)
+        self._opening = messages.OpenKeyed(
+            operator=self._feed.operator,
+            region=self._feed.region,
+            evaluation=directory.evaluation,
+            feeder=directory.you,
+            units=len(directory.owners),
+            epoch=self.identity["epoch"],
+            attempt=self._attempt,
         )
+        return self._opening
+
+    def opened(self, link: Link) -> None:
+        """Nothing to do: what waits for the worker is sent after the poll."""
+
+    def answered(self, link: Link, frame: Frame) -> None:
+        """Take what a worker sends back: results, a marker, an error, or that all is durable."""
+        if frame.kind is Kind.MARKER:
+            self._splitter.echo(frame.sequence)
+        elif frame.kind is Kind.END and self._end.awaits(link):
+            answer = ENDED.read(frame)
+            if answer.error:
+                text = f"region {self._feed.region}: {link} cannot write to the checkpoint: {answer.error}"
+                raise self._told(StoreError(text))
+            self._end.durable(link, answer)
+        elif frame.kind is Kind.ERROR and (not frame.sequence or frame.sequence in self._merger):
+            error = keyed_errors.operator_failed(self._feed.region, self.identity["partition"], FAILURE.read(frame))
+            raise self._told(error)
+        else:
+            self._size.learn(link.worker, self._merger.answered(link, frame), frame.micros * 1e-6)
+
+    def _told(self, error: EvenflowError) -> EvenflowError:
+        """Tell the controller what went wrong, so that Spark's retries, which are refused, say the same."""
+        self._connections.tell(messages.FeederFailed(str(error)))
+        self._leave()
+        return error
+
+    def lost(self, link: Link, reason: str) -> None:
+        """A worker is gone, and its state with it."""
+        deadline = self._clock() + LAST_WORDS_S
+        while self._clock() < deadline:  # the controller knows better what happened: let it speak first
+            self._connections.hear()
+            self._environment.sleep(0.02)
+        raise keyed_errors.worker_lost(self._feed.region, link, reason, bool(self._attempt))
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedFeed:
-    """What `mapInArrow` is given: everything a keyed feeder needs, picklable."""
+class KeyedTask:
+    """What `mapInArrow` is given: results come as soon as they can."""
 
-    settings: Settings
-    region: str
-    operator: str
-    schema: bytes
-    by_content: bool
-    ordered: bool
-    names: tuple[str, ...]
-    """Of the columns as workers get them, the hash of the key last."""
-    streaming: bool = True
-    key_place: int | None = None
-    """The place of the key among the columns if the feeder is to hash it; None if Spark has."""
-    reads: tuple[int, ...] | None = None
-    """The places of the columns that the operator reads; None for all."""
-    kept: int = 0
-    """So many columns stay here and come before those that workers send back."""
-    choices: int = 0
-    """If not `by_content`: 2 if the key names two workers that rows may go to, 0 if any will do."""
-    modulo: bool = False
-    """Whether the key, a whole number, stands for its hash."""
-    mark: str = ""
-    """By this its code is told from that of any other operator: see `stages`."""
-
-    @property
-    def sent(self) -> list[int]:
-        """The places of the columns that workers get, the hash of the key last."""
-        last = len(self.names) - 1
-        return [*(range(last) if self.reads is None else self.reads), last]
+    feed: KeyedFeed
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one feeder over one task's rows."""
-        return KeyedFeeder(self.settings, self, pa.ipc.read_schema(pa.py_buffer(self.schema))).serve(batches)
+        return KeyedFeeder(self.feed).serve(batches)

@@ -1,16 +1,21 @@
 """The keyed splitter: which rows go to a worker next, and which wait because their units are being moved.
 
 Rows of a unit that moves wait until it has arrived, and until all results of its earlier rows are here: the feeder
-sends a marker after these rows to the old owner, which sends it back after the results.
+sends a marker after these rows to the old owner, which sends it back after the results. Nothing here touches a socket.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from evenflow.runtime.feeder.frame_size import FRAME_BYTES
+from evenflow.runtime.feeder.frame_size import FRAME_BYTES, FrameSize
+from evenflow.runtime.feeder.link import DEPTH, Link
 from evenflow.runtime.feeder.skew import Piece, SkewBuffer
+
+WHOLE_ROWS = 12_000
+"""As long as Spark gives rows, frames wait until they have as many, or as many as are worth a frame by their cost:
+a worker spends as much on a frame of 3,000 cheap rows as on the rows themselves."""
 
 
 @dataclass(slots=True)
@@ -25,19 +30,38 @@ class _Paused:
 
 
 class KeyedSplitter:
-    """The rows of one feeder that are not sent yet."""
+    """The rows of one feeder that are not sent yet, in `skew`; `links` are those of its connections."""
 
-    def __init__(self, skew: SkewBuffer) -> None:
-        self.skew = skew
+    def __init__(
+        self, links: Mapping[int, Link], skew: SkewBuffer, size: FrameSize, frame_bytes: int = FRAME_BYTES
+    ) -> None:
+        self.hurried = False
+        """Whether frames go out that are not whole: no more rows come for now."""
+        self._links = links
+        self._skew = skew
+        self._size = size
+        self._frame_bytes = frame_bytes
         self._paused: dict[int, _Paused] = {}
 
-    def frames(self, worker: int, most: int) -> Iterator[list[Piece]]:
-        """Rows for a worker, `most` at most, as frames of about FRAME_BYTES at most; a larger piece is cut."""
+    def frames(self) -> Iterator[tuple[Link, list[Piece]]]:
+        """What can be sent now: to each worker that has room, rows of units it owns; counted as sent by the caller."""
+        for link in list(self._links.values()):
+            while link.open and len(link.under_way) < DEPTH:
+                most = self._size.rows(len(self._links), link.worker)
+                if self._skew.waiting(link.worker) < (1 if self.hurried else min(most, WHOLE_ROWS)):
+                    break
+                for pieces in self._grouped(self._skew.retrieve(link.worker, most)):
+                    yield link, pieces
+
+    def _grouped(self, pieces: list[Piece]) -> Iterator[list[Piece]]:
+        """The pieces in groups of about `frame_bytes` at most; a larger piece is cut."""
         group: list[Piece] = []
         size = 0
-        for piece in self.skew.retrieve(worker, most):
-            for part in _cut(piece):
-                if group and size + part.size > FRAME_BYTES:
+        for piece in pieces:
+            step = max(1, piece.rows.num_rows * self._frame_bytes // max(1, piece.size))
+            parts = range(0, piece.rows.num_rows, step)
+            for part in (piece.cut(start, step) for start in parts) if len(parts) > 1 else (piece,):
+                if group and size + part.size > self._frame_bytes:
                     yield group
                     group, size = [], 0
                 group.append(part)
@@ -47,7 +71,7 @@ class KeyedSplitter:
 
     def pause(self, move: int, units: Iterable[int], marked: bool) -> None:
         """Rows of these units wait from now on; `marked`: their old owner is sent a marker."""
-        earlier = self.skew.pause(move, units)
+        earlier = self._skew.pause(move, units)
         awaiting = set().union(*(self._paused[other].awaiting for other in earlier))
         self._paused[move] = _Paused(awaiting | {move} if marked else awaiting)
 
@@ -58,7 +82,7 @@ class KeyedSplitter:
         self._release()
 
     def arrived(self, move: int, worker: int) -> None:
-        """The units are where they are to be."""
+        """The units of a movement are at `worker` now."""
         if move in self._paused:
             self._paused[move].worker = worker
             self._release()
@@ -68,13 +92,4 @@ class KeyedSplitter:
         for move, paused in list(self._paused.items()):
             if paused.worker is not None and not paused.awaiting:
                 del self._paused[move]
-                self.skew.release(move, paused.worker)
-
-
-def _cut(piece: Piece) -> Iterator[Piece]:
-    step = max(1, piece.rows.num_rows * FRAME_BYTES // max(1, piece.size))
-    if step >= piece.rows.num_rows:
-        yield piece
-        return
-    for start in range(0, piece.rows.num_rows, step):
-        yield piece.cut(start, step)
+                self._skew.release(move, paused.worker)

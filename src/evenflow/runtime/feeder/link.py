@@ -4,39 +4,76 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
+from evenflow.errors import ProtocolError
 from evenflow.model.messages import ConnectionCounts
-from evenflow.runtime.wire.channel import Channel
+from evenflow.runtime.wire.channel import Channel, Meter
+from evenflow.runtime.wire.frames import Frame
 
 NOTHING = ConnectionCounts()
+DEPTH = 2
+"""Frames a worker has at most where frames are counted out: one at work, one at hand when that is done."""
 
 
 @dataclass(slots=True, eq=False)
 class Link:
-    """The channel to a worker, and what went over it."""
+    """The connection to one worker, and counts of what went over it."""
 
     worker: int
     incarnation: int
     pid: int
     channel: Channel
     under_way: dict[int, int] = field(default_factory=dict)
-    """Rows of each frame sent and not answered, by sequence."""
+    """Frames sent and not answered, oldest first: sequence -> rows."""
     extra: set[int] = field(default_factory=set)
-    """Those of them that were sent beside the turns and credits."""
+    """Sequences of copies: sent out of turn, without spending a credit."""
     rows_sent: int = 0
     frames_sent: int = 0
     rows_done: int = 0
     frames_done: int = 0
     busy_s: float = 0.0
+    """Seconds of work that the worker has reported."""
     _reported: ConnectionCounts = NOTHING
 
+    @property
+    def open(self) -> bool:
+        """Whether the handshake is done."""
+        return self.channel.open
+
+    @property
+    def unsent(self) -> int:
+        """Bytes queued here that the kernel has not taken yet."""
+        return self.channel.unsent
+
+    @property
+    def meter(self) -> Meter:
+        """How long the connection has kept this feeder waiting."""
+        return self.channel.meter
+
+    def send(self, frame: Frame) -> None:
+        """Queue a frame; raises `PeerGone` if the connection is over."""
+        self.channel.send(frame)
+
+    def read(self, frame: Frame, schema: pa.Schema) -> pa.RecordBatch:
+        """The rows in a RESULT frame from this worker."""
+        try:
+            return pa.ipc.read_record_batch(pa.py_buffer(frame.body), schema)
+        except (pa.ArrowException, OSError, EOFError) as error:
+            raise ProtocolError(f"{self} sent rows that do not fit the schema: {error}") from None
+
+    def listen(self, wanted: bool) -> None:
+        """Read what the worker sends, or leave it in the kernel for now."""
+        self.channel.reading = wanted
+
     def sent(self, sequence: int, rows: int) -> None:
-        """A frame went out."""
+        """Count a frame that goes out."""
         self.under_way[sequence] = rows
         self.rows_sent += rows
         self.frames_sent += 1
 
     def answered(self, sequence: int, seconds: float) -> int:
-        """A frame came back after `seconds` of work; its rows."""
+        """Count a frame that was answered after `seconds` of work; return its rows."""
         rows = self.under_way.pop(sequence)
         self.rows_done += rows
         self.frames_done += 1
@@ -44,8 +81,8 @@ class Link:
         return rows
 
     def news(self, now: float) -> ConnectionCounts:
-        """What has been added to each counter since the last call."""
-        before, blocked_s = self._reported, self.channel.meter.blocked_s(now)
+        """What each counter has grown by since the last call."""
+        before, blocked_s = self._reported, self.meter.blocked_s(now)
         sent, done = (self.rows_sent, self.frames_sent), (self.rows_done, self.frames_done)
         self._reported = ConnectionCounts(blocked_s, *sent, *done, self.busy_s)
         return ConnectionCounts(

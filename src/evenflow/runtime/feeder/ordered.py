@@ -1,324 +1,225 @@
-"""The feeder: what runs inside the user's own Spark task. Splits rows over the workers and yields results in order.
+"""The ordered feeder: splits a task's rows over the workers and hands the results to Spark in the order of the rows.
 
-It lives as long as one task of one micro-batch. Everything it holds is bounded: rows wait in Spark while the splitter
-cannot send, at most WINDOW_BYTES of rows are under way, and once the reorder buffer holds REORDER_BYTES only workers
-that everybody waits for are read from.
-
-A frame may be sent again: when its worker is lost, and, under credits, when it is long overdue while results behind it
-wait. The function is stateless, so the first answer counts and later ones are thrown away.
+It lives as long as one task of one micro-batch. Everything it holds is bounded (`Limits`): rows wait in Spark while the
+splitter cannot send, and once the reorder buffer is full only workers that everybody waits for are read from.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from evenflow.errors import FunctionError, ProtocolError, WorkerLost
 from evenflow.model.messages import Directory, OpenOrdered, ToFeeder, Weights
 from evenflow.model.routing import Splitting
-from evenflow.runtime.feeder.connections import Feeding
-from evenflow.runtime.feeder.frame_size import FRAME_BYTES, FrameSize, aim_s
+from evenflow.runtime.feeder.connections import Connections, News
+from evenflow.runtime.feeder.frame_size import aim_s
 from evenflow.runtime.feeder.link import Link
-from evenflow.runtime.feeder.ordered_merge import Merger
-from evenflow.runtime.feeder.routes import DEPTH, ROUTES, Route
-from evenflow.runtime.wire.channel import Channel, PeerGone
-from evenflow.runtime.wire.frames import MAX_BODY, Frame, Kind
+from evenflow.runtime.feeder.ordered_merge import OrderedMerge
+from evenflow.runtime.feeder.ordered_splitter import LIMITS, Limits, OrderedSplitter, Span
+from evenflow.runtime.feeder.task import REAL, Environment, Exchange
+from evenflow.runtime.wire.channel import SOCKET_BUFFER, PeerGone
+from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import FAILURE
 from evenflow.runtime.wire.settings import Settings
 
-WINDOW_BYTES = 64 * 1024 * 1024
-REORDER_BYTES = 64 * 1024 * 1024
-OVERDUE = 5
-"""Under credits, a frame not answered after this many times what is usual is given to another worker as well."""
-RESEND_S = 0.1
-"""Frames of a lost worker wait this long for another: an executor takes all its workers with it, not all at once."""
-LOSSES = 2
-"""A frame that was lost with this many workers is taken to be the cause."""
-RECONNECT_S = 0.5
 
+class OrderedFeeder:
+    """One task's connections, splitter and merge, and how they go together."""
 
-@dataclass(slots=True)
-class Span:
-    """The rows of one frame under way."""
+    def __init__(self, task: OrderedTask, environment: Environment = REAL, limits: Limits = LIMITS) -> None:
+        self._task = task
+        self._schema = pa.ipc.read_schema(pa.py_buffer(task.schema))
+        self._input_schema: pa.Schema | None = None
+        self._identity = environment.identity()
+        self._clock = clock = environment.clock
+        self._frame_size = environment.frame_size
+        self._limits = limits
+        poller = environment.poller(task.settings.secret, clock, SOCKET_BUFFER)
+        self._connections = Connections(self, task.settings, task.region, poller, clock)
+        self._exchange = Exchange(self._connections, clock)
+        links = self._connections.links
+        self._splitter = OrderedSplitter(links, task.splitting, self._frame_size(), clock, limits)
+        self._merge = OrderedMerge()
+        self._draining = self._throttled = False
 
-    first: int
-    rows: int
-    body: memoryview
-    sent_at: float
-    losses: int = 0
-    tried: set[int] = field(default_factory=set)
+    def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The results of a task's rows, in their order; afterwards every connection is closed."""
+        try:
+            yield from self._run(batches)
+        except FunctionError as error:  # it says all there is to say: none of our own frames around the user's
+            raise error.with_traceback(None) from None
+        finally:
+            self._connections.close()
 
-
-class Feeder(Feeding):
-    """One task's splitter and merger."""
-
-    def __init__(self, settings: Settings, region: str, operator: str, schema: pa.Schema, splitting: Splitting) -> None:
-        super().__init__(settings, region)
-        self._operator = operator
-        self._schema = schema
-        self._route: Route = ROUTES[splitting](self._links, time.perf_counter)
-        self._weights: dict[int, int] = {}
-        self._reconnect_at = 0.0
-        self._merger = Merger()
-        self._spans: dict[int, Span] = {}
-        self._again: dict[int, float] = {}
-        self._in_flight_bytes = 0
-        self._row = 0
-        self._round_trip_s = 0.0
-        self._draining = False
-        self._resent = self._rerouted = 0
-
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The results of all rows, in the order of the rows."""
-        for batch in self._pulled(iter(batches)):
+    def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in self._exchange.pulled(batches, self._settle):
             if batch.num_rows:
                 self._join(batch.schema)
                 yield from self._split(batch)
         self._draining = True
-        while len(self._merger):
+        while len(self._merge):
             self._wait()
             yield from self._merged()
-        self._leave()
-
-    def _merged(self) -> Iterator[pa.RecordBatch]:
-        """What may leave now."""
-        return self._yielded(self._merger.ready())
-
-    # -- the splitter
-
-    def _split(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        offset = 0
-        most = max(1, FRAME_BYTES // max(1, batch.nbytes // batch.num_rows))
-        while offset < batch.num_rows:
-            link = self._next(batch.num_rows)
-            if link is None:
-                self._wait()
-            else:
-                rows = self._size.rows(len(self._links), link.worker if self._route.by_worker else None)
-                piece = batch.slice(offset, min(rows, most))
-                self._send_new(link, piece)
-                offset += piece.num_rows
-                self._poll(0.0)
-            yield from self._merged()
-
-    def _next(self, most: int) -> Link | None:
-        """The link that gets the next frame, or None if the splitter must wait."""
-        if self._in_flight_bytes >= WINDOW_BYTES or self._merger.held_bytes >= REORDER_BYTES:
-            return None
-        count = len(self._links)
-        if not self._route.by_worker and len(self._merger) >= count and not self._size.settled(count, most):
-            return None  # one frame each until it is known what a row costs
-        return self._route.next()
-
-    def _send_new(self, link: Link, batch: pa.RecordBatch) -> None:
-        body = memoryview(batch.serialize())
-        if body.nbytes > MAX_BODY:
-            raise ProtocolError(
-                f"rows {self._row} to {self._row + batch.num_rows - 1} take {body.nbytes} bytes, over the "
-                f"{MAX_BODY} bytes a frame can hold: split such values before they reach ordered_map"
-            )
-        sequence = self._merger.expect(link.worker, batch.num_rows)
-        self._spans[sequence] = Span(self._row, batch.num_rows, body, time.perf_counter())
-        self._row += batch.num_rows
-        self._in_flight_bytes += body.nbytes
-        self._send(link, sequence)
-
-    def _send_again(self) -> None:
-        """Give frames that wait for it to another worker: whoever has least to do, beside its turn or its credits."""
-        now = time.perf_counter()
-        for sequence in [sequence for sequence, due in self._again.items() if due <= now]:
-            span = self._spans.get(sequence)
-            open_ones = [link for link in self._links.values() if link.channel.open]
-            others = [link for link in open_ones if span and link.worker not in span.tried]
-            link = min(others, key=lambda link: len(link.under_way), default=None)
-            if link is not None and len(link.under_way) > DEPTH:
-                return
-            if span is None or open_ones:  # answered meanwhile; or nobody is left to ask but those who have been
-                del self._again[sequence]
-            if link is not None:
-                self._merger.also(link.worker, sequence)
-                link.extra.add(sequence)
-                self._resent += 1
-                self._send(link, sequence)
-
-    def _send(self, link: Link, sequence: int) -> None:
-        span = self._spans[sequence]
-        span.sent_at = time.perf_counter()
-        span.tried.add(link.worker)
-        link.sent(sequence, span.rows)
-        try:
-            link.channel.send(Frame(Kind.DATA, span.body, sequence))
-        except PeerGone as error:
-            del link.under_way[sequence]  # it never got there
-            span.tried.discard(link.worker)
-            self._drop(link, str(error))
-
-    # -- the merger
-
-    def _answer(self, link: Link, frame: Frame) -> None:
-        span = self._spans.get(frame.sequence)
-        if frame.kind is Kind.ERROR and span is not None:
-            raise self._function_error(frame, span)
-        if frame.kind not in (Kind.RESULT, Kind.ERROR) or frame.sequence not in link.under_way:
-            raise ProtocolError(f"{link} sent a {frame.kind.name} frame for sequence {frame.sequence}, unasked")
-        if frame.kind is Kind.ERROR:  # too late: another worker's answer counts
-            self._merger.add(link.worker, frame.sequence, None, 0, last=True)
-            del link.under_way[frame.sequence]
-            self._route.answered(link)
-            return
-        batch = self._read_result(link, frame, self._schema)
-        first = self._merger.add(link.worker, frame.sequence, batch, len(frame.body), not frame.more)
-        if frame.more:
-            return
-        seconds = frame.micros * 1e-6
-        self._size.learn(link.worker, link.answered(frame.sequence, seconds), seconds)
-        if span is not None and len(span.tried) == 1:
-            self._round_trip_s += (time.perf_counter() - span.sent_at - self._round_trip_s) / 16
-        if frame.sequence in link.extra:
-            link.extra.discard(frame.sequence)  # it was sent beside the turns and credits, and earns none
-        else:
-            self._route.answered(link)
-        if first:
-            self._in_flight_bytes -= self._spans.pop(frame.sequence).body.nbytes
-
-    def _hedge(self, now: float, draining: bool) -> None:
-        """Under credits: send again what is long overdue, if results behind it wait or nothing else is left to do.
-
-        The k-th copy of a frame goes out when the last one is late by OVERDUE ** k times what is usual: a worker that
-        is stuck costs little time, a row that takes ages everywhere does not occupy everybody.
-        """
-        if not self._route.by_worker or not (draining or self._merger.held_bytes):
-            return
-        usual = max(aim_s(len(self._links)), self._round_trip_s)
-        for sequence, owners in self._merger.waiting().items():
-            span = self._spans[sequence]
-            expected = max([usual, *(self._size.seconds(worker, span.rows) for worker in owners)])
-            if owners and now - span.sent_at > OVERDUE ** len(owners) * expected:
-                self._again.setdefault(sequence, now)
-
-    def _function_error(self, frame: Frame, span: Span) -> FunctionError:
-        report = FAILURE.read(frame)
-        return FunctionError(
-            f"the function of region {self._region} failed on worker {report.worker}, on {self._rows_of(span)}: "
-            f"{report.error}\n{report.traceback}"
-        )
-
-    def _rows_of(self, span: Span) -> str:
-        return f"rows {span.first} to {span.first + span.rows - 1} of partition {self._identity['partition']}"
-
-    # -- connections
+        self._connections.leave(self._news())
 
     def _join(self, schema: pa.Schema) -> None:
         """On the first row: register with the controller, learn who the workers are, and connect."""
-        if self._controller is not None:
-            return
-        self._input_schema = schema
-        self._call_controller()
-        while not self._links:
+        if self._input_schema is None:
+            self._input_schema = schema
+            self._connections.register(self._identity)
+            while not self._connections.links:
+                self._wait()
+
+    def _split(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        offset = 0
+        most = max(1, self._limits.frame_bytes // max(1, batch.nbytes // batch.num_rows))
+        while offset < batch.num_rows:
+            link = None if self._full else self._splitter.next(batch.num_rows, len(self._merge))
+            if link is None:
+                self._wait()
+            else:
+                piece = batch.slice(offset, min(self._splitter.rows(link), most))
+                self._send(link, self._splitter.add(piece))
+                offset += piece.num_rows
+                self._connections.poll(0.0)
+            yield from self._merged()
+
+    def _merged(self) -> Iterator[pa.RecordBatch]:
+        ready = self._merge.ready()
+        self._throttle()
+        return self._exchange.handed(ready)
+
+    # -- waiting
+
+    def _settle(self) -> None:
+        """Wait until all rows have gone out: the next ones may be long in coming."""
+        while self._connections.unsent:
             self._wait()
 
-    def _opening(self) -> OpenOrdered:
-        return OpenOrdered(self._operator)
-
-    def _patience(self) -> float:
-        return min(super()._patience(), 2 * OVERDUE * aim_s(len(self._links)))
-
     def _wait(self) -> None:
-        super()._wait()
-        self._hedge(time.perf_counter(), self._draining)
-        self._send_again()
+        """Wait for something to happen, and look for frames that are overdue."""
+        self._connections.wait(min(1.0, 2 * self._limits.overdue * aim_s(len(self._connections.links))))
+        if self._draining or self._merge.held_bytes:  # results wait for them, or nothing else is left to do
+            self._splitter.find_overdue()
+        self._send_copies()
 
-    def _before_poll(self) -> None:
-        self._throttle()
+    def _news(self) -> News:
+        return News(self._exchange.count(), self._splitter.size.overhead, *self._splitter.news())
 
-    def _after_poll(self, now: float) -> None:
-        self._send_again()
-        self._reconnect(now)
+    @property
+    def _full(self) -> bool:
+        """Whether the reorder buffer is full."""
+        return self._merge.held_bytes >= self._limits.reorder_bytes
 
     def _throttle(self) -> None:
         """While the reorder buffer is full, read only from workers that everybody waits for.
 
         If there are none, because the head was lost with its worker, somebody must get room for it: read from all.
         """
-        heads = self._merger.head_owners if self._merger.held_bytes >= REORDER_BYTES else set()
-        for link in self._links.values():
-            link.channel.reading = not heads or link.worker in heads
+        if not self._full and not self._throttled:
+            return
+        heads = self._merge.head_owners if self._full else set()
+        self._throttled = bool(heads)
+        for link in self._connections.links.values():
+            link.listen(not heads or link.worker in heads)
 
-    def _opened(self, link: Link) -> None:
-        self._route.opened(link, self._size.knows(link.worker))
+    # -- frames out
 
-    def _received(self, channel: Channel, frame: Frame) -> None:
-        super()._received(channel, frame)
-        if self._merger.held_bytes >= REORDER_BYTES:
-            self._throttle()
+    def _send(self, link: Link, sequence: int) -> None:
+        self._merge.expect(link.worker, sequence)
+        body = self._splitter.sent(link, sequence)
+        try:
+            link.send(Frame(Kind.DATA, body, sequence))
+        except PeerGone as error:
+            self._splitter.unsent(link, sequence)
+            self._connections.drop(link, str(error))
 
-    def _obey(self, message: ToFeeder) -> None:
+    def _send_copies(self) -> None:
+        while (copy := self._splitter.copy()) is not None:
+            self._send(*copy)
+        self._throttle()
+
+    # -- what the connections hear
+
+    def polled(self, now: float) -> None:
+        """Send frames again that have to be, call lost workers again, and report."""
+        self._send_copies()
+        if self._connections.reconnect(now):
+            self._splitter.set_weights()
+        if self._connections.report_due(now):
+            self._connections.report(now, self._news())
+
+    def told(self, message: ToFeeder) -> None:
+        """Learn from the controller who the workers are, and their weights."""
         match message:
             case Directory():
-                if not self._links:
-                    self._size = FrameSize(message.costs, message.overhead)
-                self._meet(message.workers)
-                self._set_weights(message.weights)
+                assert self._input_schema is not None
+                if not self._connections.links:
+                    self._splitter.size = self._frame_size(message.costs, message.overhead)
+                self._connections.meet(message.workers, OpenOrdered(self._task.operator), self._input_schema)
+                self._splitter.set_weights(message.weights)
             case Weights():
-                self._set_weights(message.weights)
-            case _:
-                super()._obey(message)
+                self._splitter.set_weights(message.weights)
 
-    def _reconnect(self, now: float) -> None:
-        """Try again those that the controller still takes to be live."""
-        if now < self._reconnect_at or self._links.keys() >= self._directory.keys():
+    def opened(self, link: Link) -> None:
+        """Let a worker have rows."""
+        self._splitter.opened(link)
+
+    def answered(self, link: Link, frame: Frame) -> None:
+        """Take a worker's answer, or a part of it."""
+        sequence = frame.sequence
+        span = self._splitter.unanswered(sequence)
+        if frame.kind is Kind.ERROR and span is not None:
+            raise self._function_error(frame, span)
+        if frame.kind not in (Kind.RESULT, Kind.ERROR) or sequence not in link.under_way:
+            raise ProtocolError(f"{link} sent a {frame.kind.name} frame for sequence {sequence}, unasked")
+        if frame.kind is Kind.ERROR:  # too late: another worker's answer counts
+            self._merge.add(link.worker, sequence, None, 0, last=True)
+            self._splitter.failed(link, sequence)
             return
-        self._reconnect_at = now + RECONNECT_S
-        for worker, entry in self._directory.items():
-            if worker not in self._links:
-                self._connect(entry)
-        self._route.set_weights(self._weights)
+        batch = link.read(frame, self._schema)
+        self._merge.add(link.worker, sequence, batch, len(frame.body), not frame.more)
+        if not frame.more:
+            self._splitter.answered(link, sequence, frame.micros * 1e-6)
+        if self._full:
+            self._throttle()
 
-    def _set_weights(self, weights: dict[int, int]) -> None:
-        self._weights = weights
-        self._route.set_weights(self._weights)
+    def lost(self, link: Link, reason: str) -> None:
+        """Go on without a worker, and give its frames to others."""
+        self._merge.lose(link.worker)
+        span = self._splitter.lost(link)
+        if span is not None:
+            self._connections.hear()  # workers that were told to stop are not lost
+            raise WorkerLost(
+                f"{self._rows_of(span)} were lost with {span.losses} workers, the last of them {link} ({reason}): "
+                "does the function end its process or run out of memory on these rows?"
+            )
 
-    def _drop(self, link: Link, reason: str) -> None:
-        """A worker is gone: go on without it, and give its frames to others."""
-        self._poller.drop(link.channel)
-        del self._by_channel[link.channel], self._links[link.worker]
-        self._route.dropped(link)
-        self._size.forget(link.worker)
-        for sequence in link.under_way:
-            if sequence in self._spans:
-                self._spans[sequence].tried.discard(link.worker)
-        suspect = next(iter(link.under_way), None)  # a worker takes frames in order: this is the one it was at
-        for sequence in self._merger.lose(link.worker):
-            span = self._spans[sequence]
-            span.losses += sequence == suspect
-            if span.losses >= LOSSES:
-                self._hear_controller()
-                raise WorkerLost(
-                    f"{self._rows_of(span)} were lost with {span.losses} workers, the last of them {link} ({reason}): "
-                    "does the function end its process or run out of memory on these rows?"
-                )
-            self._again[sequence] = time.perf_counter() + RESEND_S
+    def _function_error(self, frame: Frame, span: Span) -> FunctionError:
+        report = FAILURE.read(frame)
+        return FunctionError(
+            f"the function of region {self._task.region} failed on worker {report.worker}, on "
+            f"{self._rows_of(span)}: {report.error}\n{report.traceback}"
+        )
 
-    def _news(self) -> tuple[int, int]:
-        news = self._resent, self._route.rerouted - self._rerouted
-        self._resent, self._rerouted = 0, self._route.rerouted
-        return news
+    def _rows_of(self, span: Span) -> str:
+        return f"{span} of partition {self._identity['partition']}"
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
-    """What `mapInArrow` is given: everything a feeder needs, picklable."""
+class OrderedTask:
+    """What `mapInArrow` is given: everything an ordered feeder needs, picklable."""
 
     settings: Settings
     region: str
     operator: str
     schema: bytes
+    """Of the results, as Arrow serializes it."""
     splitting: Splitting
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one feeder over one task's rows."""
-        schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
-        return Feeder(self.settings, self.region, self.operator, schema, self.splitting).serve(batches)
+        return OrderedFeeder(self).serve(batches)

@@ -1,4 +1,4 @@
-"""The merger: a reorder buffer that gives results back in the order in which their frames were sent."""
+"""The ordered merge: a reorder buffer that gives results back in the order in which their frames were first sent."""
 
 from __future__ import annotations
 
@@ -10,45 +10,42 @@ from evenflow.errors import ProtocolError
 
 @dataclass(slots=True)
 class _Slot:
-    """One frame's place: who may answer it, and what they have answered so far."""
+    """One frame's place."""
 
-    rows: int
-    parts: dict[int, list[Any]]
+    parts: dict[int, list[Any]] = field(default_factory=dict)
+    """What each worker that has the frame has answered so far."""
     size: dict[int, int] = field(default_factory=dict)
+    """Bytes of these parts, by worker."""
     answer: list[Any] | None = None
+    """The first answer that was complete."""
 
 
-class Merger:
-    """Sequence numbers out, results in, batches in order out.
+class OrderedMerge:
+    """Results in as they come, batches out in order.
 
-    Every sequence is issued by `expect`, may be given to further workers by `also`, is answered by whichever of them is
-    first, and leaves through `ready` once it and all before it are answered. Later answers are taken and thrown away.
-    Held memory is the caller's to bound: it sees `held_bytes`, and who can answer the head, which everything waits for.
+    A frame is announced by `expect`, once for each worker that has it, and new frames are numbered without a gap. The
+    first complete answer counts; it leaves through `ready` once all before it are answered. Later answers are taken and
+    thrown away. The caller bounds the memory: it sees `held_bytes`, and who has the first unanswered frame.
     """
 
     def __init__(self) -> None:
-        self._slots: dict[int, _Slot] = {}
-        self._next = 0
-        self._head = 0
-        self._spare: set[tuple[int, int]] = set()
         self.held_bytes = 0
+        """Of answers that wait for earlier ones, and of parts of answers."""
+        self._slots: dict[int, _Slot] = {}
+        self._head = 0
+        """The sequence that leaves next."""
+        self._spare: set[tuple[int, int]] = set()
+        """Worker and sequence of answers that will come too late."""
 
     def __len__(self) -> int:
         return len(self._slots)
 
-    def expect(self, owner: int, rows: int) -> int:
-        """Issue the next sequence number to a frame of `rows` rows sent to worker `owner`."""
-        sequence = self._next
-        self._next += 1
-        self._slots[sequence] = _Slot(rows, {owner: []})
-        return sequence
-
-    def also(self, owner: int, sequence: int) -> None:
-        """The frame was sent to worker `owner` too."""
-        self._slots[sequence].parts[owner] = []
+    def expect(self, owner: int, sequence: int) -> None:
+        """Worker `owner` is sent a frame: the next, or one that others have too."""
+        self._slots.setdefault(sequence, _Slot()).parts[owner] = []
 
     def add(self, owner: int, sequence: int, part: Any, size: int, last: bool) -> bool:
-        """Take a part of an answer; whether it completed the first answer to its frame."""
+        """Take a part of an answer, of `size` bytes; whether it completed the first answer to its frame."""
         if (owner, sequence) in self._spare:
             if last:
                 self._spare.discard((owner, sequence))
@@ -67,16 +64,12 @@ class Merger:
         slot.answer = slot.parts.pop(owner)
         return True
 
-    def lose(self, owner: int) -> list[int]:
-        """Worker `owner` will answer nothing more; the sequences that now nobody is going to answer."""
+    def lose(self, owner: int) -> None:
+        """Worker `owner` will answer nothing more: throw away the parts of its answers."""
         self._spare = {(worker, sequence) for worker, sequence in self._spare if worker != owner}
-        orphans = []
-        for sequence, slot in self._slots.items():
+        for slot in self._slots.values():
             if slot.answer is None and owner in slot.parts:
                 self._forgo(slot, owner)
-                if not slot.parts:
-                    orphans.append(sequence)
-        return orphans
 
     def ready(self) -> list[Any]:
         """The parts that may leave now, in order."""
@@ -90,12 +83,8 @@ class Merger:
 
     @property
     def head_owners(self) -> set[int]:
-        """The workers that have the first frame not answered yet, which everything behind it waits for."""
+        """The workers that have the first unanswered frame, for which everything behind it waits."""
         return next((set(slot.parts) for slot in self._slots.values() if slot.answer is None), set())
-
-    def waiting(self) -> dict[int, set[int]]:
-        """Unanswered sequences, oldest first, and who has been asked."""
-        return {sequence: set(slot.parts) for sequence, slot in self._slots.items() if slot.answer is None}
 
     def _forgo(self, slot: _Slot, owner: int) -> None:
         del slot.parts[owner]

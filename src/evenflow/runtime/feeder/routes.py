@@ -1,48 +1,16 @@
-"""Routes: to which link the next frame goes, or whether the splitter must wait. One class a way of splitting."""
+"""Routes: which worker gets the next frame, or whether the splitter must wait. One class for each way of splitting."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from evenflow.model.routing import Splitting
-from evenflow.runtime.feeder.link import Link
+from evenflow.runtime.feeder.link import DEPTH, Link
 from evenflow.runtime.feeder.turns import Turns
 
-DEPTH = 2
-"""Frames outstanding a worker under credits: one at work, one at hand when that is done."""
 WINDOW = 2
-"""Frames outstanding a worker under weights: what a slow one can hoard before it is found out."""
-
-
-class Route(Protocol):
-    """What a feeder asks of its way of splitting."""
-
-    by_worker: bool
-    """Whether a frame is sized for the worker it goes to."""
-    rerouted: int
-    """Frames that did not go to the worker whose turn it was."""
-
-    def set_weights(self, weights: Mapping[int, int]) -> None:
-        """Take new weights from the controller."""
-        ...
-
-    def opened(self, link: Link, known: bool) -> None:
-        """A link can be used; `known` says whether the cost of a row on it is."""
-        ...
-
-    def answered(self, link: Link) -> None:
-        """A frame came back over the link."""
-        ...
-
-    def dropped(self, link: Link) -> None:
-        """The link is gone."""
-        ...
-
-    def next(self) -> Link | None:
-        """The link for the next frame; None to wait."""
-        ...
+"""Frames a worker has at most under weights: what a slow one can hoard before it is found out."""
 
 
 class Blocking:
@@ -55,38 +23,43 @@ class Blocking:
     """
 
     by_worker = False
+    """Whether a frame is sized for the worker it goes to."""
 
     def __init__(self, links: Mapping[int, Link], clock: Callable[[], float]) -> None:
         self.rerouted = 0
+        """Frames that did not go to the worker whose turn it was."""
         self._links = links
         self._clock = clock
         self._turns = Turns()
         self._turn: Link | None = None
 
     def set_weights(self, weights: Mapping[int, int]) -> None:
+        """Take new weights from the controller."""
         self._turns.set({worker: weight for worker, weight in weights.items() if worker in self._links})
 
     def opened(self, link: Link, known: bool) -> None:
-        pass
+        """A link can be used; `known`: the worker's cost of a row is known."""
 
     def answered(self, link: Link) -> None:
-        pass
+        """A worker has answered a frame that it got in its turn."""
 
     def dropped(self, link: Link) -> None:
+        """The link is gone."""
         self._turns.drop(link.worker)
         if self._turn is link:
             self._turn = None
 
     def next(self) -> Link | None:
-        if not len(self._turns) or not all(link.channel.open for link in self._links.values()):
+        """The link for the next frame; None to wait."""
+        if not len(self._turns) or not all(link.open for link in self._links.values()):
             return None
         if self._turn is None:
             self._turn = self._links[self._turns.pick()]
         link = self._turn
         if full(link):
-            link.channel.meter.block(self._clock())
+            link.meter.block(self._clock())
             return None
-        link.channel.meter.release(self._clock())
+        link.meter.release(self._clock())
         self._turn = None
         return link
 
@@ -97,7 +70,7 @@ class Rerouting(Blocking):
     def next(self) -> Link | None:
         if not len(self._turns):
             return None
-        links = [link for link in self._links.values() if link.channel.open]
+        links = [link for link in self._links.values() if link.open]
         if all(full(link) for link in links):
             return None
         turn = self._links[self._turns.pick()]
@@ -110,11 +83,11 @@ class Rerouting(Blocking):
 
 def full(link: Link) -> bool:
     """Whether a connection can take no further frame now."""
-    return link.channel.unsent > 0 or len(link.under_way) >= WINDOW
+    return link.unsent > 0 or len(link.under_way) >= WINDOW
 
 
 class Credits:
-    """Whoever has room gets the next frame: each worker has DEPTH frames outstanding, no more.
+    """The worker that has had room longest gets the next frame; none has more than DEPTH unanswered.
 
     Credits are spent in the order in which they were earned. Since frames take the same time on every worker, a slow
     one gets little at a time but is never starved, and holds the in-order merge back for DEPTH frames at most. A worker
@@ -125,7 +98,6 @@ class Credits:
 
     def __init__(self, links: Mapping[int, Link], clock: Callable[[], float]) -> None:
         self.rerouted = 0
-        self._links = links
         self._depth: dict[Link, int] = {}
         self._earned: deque[Link] = deque()
 
@@ -148,6 +120,7 @@ class Credits:
         return self._earned.popleft() if self._earned else None
 
 
+Route = Blocking | Credits
 ROUTES: dict[Splitting, type[Blocking] | type[Credits]] = {
     "block": Blocking,
     "reroute": Rerouting,

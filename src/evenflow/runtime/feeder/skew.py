@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from evenflow.runtime.feeder.two_choices import TwoChoices
 
 Places = npt.NDArray[np.int64]
+Arrivals = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]
+"""Numbers of units, and how many rows of each."""
 
 ANYBODY = -1
 """The destination of rows that any worker may take."""
@@ -28,17 +30,17 @@ ANYBODY = -1
 
 @dataclass(slots=True)
 class Piece:
-    """Some rows on their way, and where in their chunk of the input they stood."""
+    """Some rows of one chunk of the input, and their places in it."""
 
     rows: pa.RecordBatch
     row_bytes: float
-    """Bytes of a row on average: counting them slice by slice takes longer than sending them."""
+    """Bytes of a row of the chunk on average: to count them for each slice takes longer than to send them."""
     chunk: int = 0
     places: Places | None = None
 
     @property
     def size(self) -> int:
-        """Bytes, roughly."""
+        """Bytes, estimated."""
         return int(self.rows.num_rows * self.row_bytes)
 
     def cut(self, start: int, count: int | None = None) -> Piece:
@@ -48,7 +50,7 @@ class Piece:
         return Piece(self.rows.slice(start, count), self.row_bytes, self.chunk, places)
 
     def pick(self, which: npt.NDArray[np.bool_]) -> Piece:
-        """The rows that are marked."""
+        """The rows that `which` marks."""
         places = None if self.places is None else self.places[which]
         return Piece(self.rows.filter(pa.array(which)), self.row_bytes, self.chunk, places)
 
@@ -111,7 +113,7 @@ class SkewBuffer:
         self._arrived.append(units)
         return self._destination[units]
 
-    def arrivals(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    def arrivals(self) -> Arrivals:
         """Units with rows taken in since the last call, and how many rows."""
         counts = np.bincount(np.concatenate(self._arrived)) if self._arrived else np.zeros(0, np.int64)
         self._arrived = []
@@ -143,7 +145,7 @@ class SkewBuffer:
         return pieces
 
     def pause(self, move: int, units: Iterable[int]) -> set[int]:
-        """From here on, rows of these units wait; the earlier movements from whose hold some of the units come."""
+        """Hold rows of these units back from now on; returns earlier movements that held some of the units."""
         chosen = np.fromiter(units, np.int32)
         slot = self._free_slot()
         owners = set(self._destination[chosen].tolist())
@@ -174,7 +176,7 @@ class SkewBuffer:
             self._append(worker, piece)
 
     def _parted(self, pieces: Iterable[Piece], marked: npt.NDArray[np.bool_]) -> tuple[list[Piece], list[Piece]]:
-        """The rows of marked units, and the others."""
+        """The pieces in two: rows of marked units, and the others."""
         taken: list[Piece] = []
         kept: list[Piece] = []
         for piece in pieces:
@@ -212,3 +214,10 @@ class SkewBuffer:
 
     def _units(self, batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
         return units_of(batch.column(batch.num_columns - 1), len(self._destination))
+
+
+def two_choices(workers: Iterable[int]) -> TwoChoices:
+    """How rows of one key are split between two of the workers."""
+    from evenflow.runtime.feeder.two_choices import TwoChoices  # numba comes with it: only those who use it pay
+
+    return TwoChoices(workers)

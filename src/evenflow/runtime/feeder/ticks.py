@@ -1,8 +1,8 @@
-"""Time passes for all keys: how the tasks of one micro-batch agree on it, by Spark's own means.
+"""Ticks: how the tasks of one micro-batch agree on the time, which passes for all keys, by means of Spark.
 
-    rows ─► mapInArrow(OrderedFeed): rows go to the workers, and wait there       ─► one note for each share of units
+    rows ─► mapInArrow(RowTask): rows go to the workers, and wait there       ─► one note for each share of units
          ─► exchange of the notes, a few bytes each: all rows are with the workers, and durable, before anybody goes on
-         ─► mapInArrow(TickFeed): a tick for each unit of its share; results come back as those of any row
+         ─► mapInArrow(TickTask): a tick for each unit of its share; results come back as those of any row
 
 Notes say what the evaluation is, which units had rows, and the latest time; ticks are part of the same evaluation, with
 partitions numbered from FIRST_SHARE. Time is that of the latest row of the micro-batch, of any key, less the lateness.
@@ -23,25 +23,29 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from evenflow.errors import ProtocolError
-from evenflow.model.messages import KeyedDirectory
 from evenflow.model.routing import FIRST_SHARE
 from evenflow.operators.columns import microseconds
 from evenflow.operators.timed import END, FLUSH, NOW
 from evenflow.runtime.feeder.frame_size import FrameSize
 from evenflow.runtime.feeder.hashing import KEY
-from evenflow.runtime.feeder.keyed import KeyedFeed, KeyedFeeder
+from evenflow.runtime.feeder.keyed import KeyedFeeder
+from evenflow.runtime.feeder.keyed_feed import KeyedFeed
+from evenflow.runtime.feeder.skew import Arrivals
+from evenflow.runtime.feeder.task import REAL, Environment
 
 KINDS = 2
-"""Stages that an evaluation has: that of the rows, that of the ticks."""
+"""Stages of an evaluation: that of the rows, and that of the ticks."""
+OWN = ("partition", "attempt", "task")
+"""What of a task's identity is not the evaluation's."""
 NOTE = "share int, evaluation string, latest bigint, rows bigint, units binary"
 RELEASED = 50_000
-"""Rows that one frame of ticks lets go, about: so much is sorted and processed at a time."""
+"""Rows that one frame of ticks releases, about: they are sorted and processed at one time."""
 MOST_AT_ONCE = 64
-"""A frame of ticks has one unit in so many at most, where nobody knows how many rows wait."""
+"""Where nobody knows how many rows wait, a frame of ticks has at most this share of the units: one in 64."""
 
 
 @dataclass(frozen=True, slots=True)
-class OrderedFeed:
+class RowTask:
     """What `mapInArrow` is given for the rows: they go to the workers; notes come out."""
 
     feed: KeyedFeed
@@ -50,15 +54,17 @@ class OrderedFeed:
     time: tuple[int, str] | None
     """Place and name of the column with the time, if rows wait for theirs."""
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch], environment: Environment = REAL) -> Iterator[pa.RecordBatch]:
         """Feed one task's rows, and say so."""
         seen = _Seen(self.units, self.time)
-        feeder = RowFeeder(self.feed, seen)
+        around = replace(environment, identity=lambda: environment.identity() | {"kinds": KINDS})
+        feeder = KeyedFeeder(self.feed, around, arrivals=seen.marked)
         for _ in feeder.serve(seen.watched(batches)):
             raise ProtocolError(f"region {self.feed.region}: rows were answered that were to wait")
+        evaluation = {name: value for name, value in feeder.identity.items() if name not in OWN}
         notes = [pa.array(range(self.shares), pa.int32())]
         for value, kind in (
-            (feeder.evaluation, pa.string()),
+            (json.dumps(evaluation), pa.string()),
             (seen.latest, pa.int64()),
             (seen.rows, pa.int64()),
             (np.packbits(seen.units).tobytes(), pa.binary()),
@@ -68,7 +74,7 @@ class OrderedFeed:
 
 
 class _Seen:
-    """What a task has seen of its rows."""
+    """What a task notes about its rows as they pass."""
 
     def __init__(self, units: int, time: tuple[int, str] | None) -> None:
         self.units = np.zeros(units, np.bool_)
@@ -77,7 +83,7 @@ class _Seen:
         self._time = time
 
     def watched(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches, counted."""
+        """The batches, unchanged; their rows and times are noted."""
         for batch in batches:
             self.rows += batch.num_rows
             if self._time is not None and batch.num_rows:
@@ -88,38 +94,23 @@ class _Seen:
                     self.latest = found if self.latest is None else max(found, self.latest)
             yield batch
 
-
-class RowFeeder(KeyedFeeder):
-    """Feeds rows that wait; knows which units they are of."""
-
-    def __init__(self, feed: KeyedFeed, seen: _Seen) -> None:
-        super().__init__(feed.settings, feed, pa.ipc.read_schema(pa.py_buffer(feed.schema)))
-        self._identity["kinds"] = KINDS
-        self._seen = seen
-
-    @property
-    def evaluation(self) -> str:
-        """What makes the ticks part of the same evaluation, and attempt."""
-        own = ("partition", "attempt", "task")
-        return json.dumps({name: value for name, value in self._identity.items() if name not in own})
-
-    def _arrivals(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        units, rows = super()._arrivals()
-        self._seen.units[units] = True
-        return units, rows
+    def marked(self, arrived: Arrivals) -> Arrivals:
+        """Note the units that had rows."""
+        self.units[arrived[0]] = True
+        return arrived
 
 
 @dataclass(frozen=True, slots=True)
-class TickFeed:
+class TickTask:
     """What `mapInArrow` is given for the notes: ticks go to the workers; the results of the rows come out."""
 
     feed: KeyedFeed
     units: int
     shares: int
     lateness: int | None
-    """In microseconds; None if rows do not wait beyond their micro-batch."""
+    """Microseconds that a row may be late; None if rows do not wait beyond their micro-batch."""
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch], environment: Environment = REAL) -> Iterator[pa.RecordBatch]:
         """Send the ticks of the shares that are here."""
         notes = [batch for batch in batches if batch.num_rows]
         if not notes:
@@ -134,7 +125,17 @@ class TickFeed:
         size = max(1, RELEASED * self.units // max(1, rows))
         if self.lateness is not None:  # more rows may wait than have come now
             size = min(size, max(1, self.units // MOST_AT_ONCE))
-        yield from TickFeeder(self.feed, json.loads(evaluations.pop()), partition, size).serve(ticks)
+        yield from self._feeder(environment, json.loads(evaluations.pop()), partition, size).serve(ticks)
+
+    def _feeder(self, environment: Environment, evaluation: dict[str, Any], partition: int, size: int) -> KeyedFeeder:
+        """A feeder of ticks, `size` a frame. What they cost says nothing of what rows cost, so it is not told."""
+
+        def identity() -> dict[str, Any]:
+            own = environment.identity()
+            return own | evaluation | {"partition": partition, "own_stage": own["stage"]}
+
+        around = replace(environment, identity=identity, frame_size=lambda *_: _Even(size))
+        return KeyedFeeder(self.feed, around, arrivals=_without_load, measured=False)
 
     def _due(self, told: pa.Table) -> npt.NDArray[np.int64]:
         """The units of these shares that need a tick: all if there is time to tell, else those that had rows."""
@@ -162,29 +163,14 @@ class TickFeed:
         return pa.RecordBatch.from_arrays([times, hashes, partitions], names=[NOW.name, KEY, "partition"])
 
 
-class TickFeeder(KeyedFeeder):
-    """Feeds ticks, `size` a frame. What they cost says nothing of what rows cost, so it is not told."""
-
-    def __init__(self, feed: KeyedFeed, evaluation: dict[str, Any], partition: int, size: int) -> None:
-        super().__init__(feed.settings, feed, pa.ipc.read_schema(pa.py_buffer(feed.schema)))
-        own = self._identity["stage"]
-        self._identity |= evaluation | {"partition": partition, "own_stage": own}
-        self._ticks = size
-
-    def _learn(self, directory: KeyedDirectory) -> None:
-        super()._learn(directory)
-        self._size = _Even(self._ticks)
-
-    def _arrivals(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        units, rows = super()._arrivals()
-        return units, np.zeros_like(rows)  # these units change, but no load came with it
-
-    def _report(self, now: float) -> None:
-        self._reported = now
+def _without_load(arrived: Arrivals) -> Arrivals:
+    """Units that change although no rows came."""
+    units, rows = arrived
+    return units, np.zeros_like(rows)
 
 
 class _Even(FrameSize):
-    """Frames of one size."""
+    """Frames of one size, whatever they take."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -204,6 +190,6 @@ def ordered(
     declared: StructType,
 ) -> DataFrame:
     """The results of rows that wait for their time."""
-    notes = rows.mapInArrow(OrderedFeed(feed, units, shares, time), NOTE)
+    notes = rows.mapInArrow(RowTask(feed, units, shares, time), NOTE)
     ticks = replace(feed, names=(NOW.name, KEY), key_place=None, reads=None, modulo=False)
-    return notes.repartitionById(shares, "share").mapInArrow(TickFeed(ticks, units, shares, lateness), declared)
+    return notes.repartitionById(shares, "share").mapInArrow(TickTask(ticks, units, shares, lateness), declared)

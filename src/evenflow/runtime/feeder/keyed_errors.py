@@ -1,0 +1,43 @@
+"""What a keyed feeder says when it cannot go on."""
+
+from __future__ import annotations
+
+from evenflow.errors import EvenflowError, FunctionError, StateLost
+from evenflow.model.messages import OperatorFailed
+from evenflow.runtime.feeder.link import Link
+
+FAILED = "the operator of region"
+"""How the reason begins where it is the user's code that has failed."""
+
+
+def query_unknown(region: str) -> StateLost:
+    """A streaming task whose query Spark does not tell."""
+    return StateLost(
+        f"region {region}: a streaming DataFrame is evaluated in a thread that does not know its query, so it cannot "
+        "be told which state it belongs to: in foreachBatch, use pyspark.InheritableThread, or "
+        "pyspark.inheritable_thread_target, for threads of your own"
+    )
+
+
+def operator_failed(region: str, partition: int, report: OperatorFailed) -> FunctionError:
+    """A worker could not process rows of a partition."""
+    where = f" ({report.where})" if report.where else ""
+    return FunctionError(
+        f"{FAILED} {region} failed on worker {report.worker}{where}, in partition {partition}: "
+        f"{report.error}\n{report.traceback}"
+    )
+
+
+def evaluation_lost(region: str, reason: str) -> EvenflowError:
+    """The controller has given up the evaluation."""
+    return (FunctionError if reason.startswith(FAILED) else StateLost)(f"region {region}: {reason}")
+
+
+def worker_lost(region: str, link: Link, reason: str, stored: bool) -> StateLost:
+    """A worker is gone; `stored`: what it held can be brought back."""
+    remedy = (
+        "The batch has to be run again: start the query again, or have evenflow.supervise do it"
+        if stored
+        else "Without a checkpoint that cannot be brought back: start the query again from the beginning"
+    )
+    return StateLost(f"region {region} lost {link} ({reason}) and the state it held. {remedy}")

@@ -1,0 +1,43 @@
+"""What a keyed feeder is told about its rows; it travels to the tasks inside Spark's closures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenflow.runtime.wire.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedFeed:
+    """Everything a keyed feeder needs to know, picklable."""
+
+    settings: Settings
+    region: str
+    operator: str
+    schema: bytes
+    """Of the results, as Arrow serializes it."""
+    by_content: bool
+    """Whether a row's key says which worker gets it."""
+    ordered: bool
+    """Whether results come in the order of the rows."""
+    names: tuple[str, ...]
+    """Names of the columns of a row as it goes to a worker, the hash of the key last."""
+    streaming: bool = True
+    key_place: int | None = None
+    """The place of the key among the columns if the feeder is to hash it; None if Spark has."""
+    reads: tuple[int, ...] | None = None
+    """The places of the columns that the operator reads; None for all."""
+    kept: int = 0
+    """How many columns stay here, and come before those that workers send back."""
+    choices: int = 0
+    """If not `by_content`: 2 if the key names two workers that a row may go to, 0 if any worker will do."""
+    modulo: bool = False
+    """Whether the key, a whole number, stands for its hash."""
+    mark: str = ""
+    """Tells this use of an operator from all others in the plan: see `stages`."""
+
+    @property
+    def sent(self) -> list[int]:
+        """The places of the columns that workers get, the hash of the key last."""
+        last = len(self.names) - 1
+        return [*(range(last) if self.reads is None else self.reads), last]
