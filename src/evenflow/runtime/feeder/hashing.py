@@ -1,4 +1,4 @@
-"""Hashes of keys that are numbers, dates or timestamps, as Spark's xxhash64 has them."""
+"""Hashes of keys that are numbers, dates or timestamps: the same as Spark's xxhash64."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 KEY = "__evenflow_key"
 """The column that holds the hash of the key."""
 SEED = 42
-"""Spark's."""
+"""The seed that Spark uses."""
 P1, P2, P3, P4, P5 = (
     np.uint64(prime)
     for prime in (
@@ -27,7 +27,7 @@ Hashes = npt.NDArray[np.uint64]
 
 
 def with_hashes(batch: pa.RecordBatch, names: Sequence[str], place: int | None, modulo: bool = False) -> pa.RecordBatch:
-    """The batch as workers get it: by name, without the partition, the hash of the key (or the key) as last column."""
+    """The batch with `names`, without the partition, and with the hash of the key (or the key) as last column."""
     columns = batch.columns[:-1]
     if place is not None:
         columns.append(columns[place].cast(pa.int64()) if modulo else hashes(columns[place]))
@@ -35,7 +35,7 @@ def with_hashes(batch: pa.RecordBatch, names: Sequence[str], place: int | None, 
 
 
 def partition_of(batch: pa.RecordBatch) -> int:
-    """The partition of the input that a batch with rows is from."""
+    """The partition that a batch with rows comes from: its last column says so."""
     return int(batch.column(batch.num_columns - 1)[0].as_py())
 
 

@@ -1,4 +1,4 @@
-"""Putting the results of a keyed operator back into the order of the rows they come from."""
+"""Puts the results of a keyed operator back into the order of their rows."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ from evenflow.runtime.feeder.skew import Piece, Places
 
 @dataclass(slots=True)
 class _Chunk:
-    """One batch of the input, and what has come back of it."""
+    """One batch of the input, and the results of its rows so far."""
 
     missing: int
+    """Rows without results."""
     parts: list[pa.RecordBatch] = field(default_factory=list)
     places: list[Places] = field(default_factory=list)
 
 
 class Reorder:
-    """Chunks leave in order, each once the results of all its rows are here."""
+    """Chunks leave in order, each when the results of all its rows are here."""
 
     def __init__(self) -> None:
         self.held_bytes = 0
+        """Bytes of results that wait."""
         self._chunks: dict[int, _Chunk] = {}
 
     def expect(self, chunk: int, rows: int) -> None:
-        """A chunk of `rows` rows has been taken in; chunks are numbered as they come."""
+        """Take note of a chunk of `rows` rows; chunks are numbered as they come."""
         self._chunks[chunk] = _Chunk(rows)
 
     def place(self, pieces: list[Piece], parts: list[pa.RecordBatch], told: bool) -> None:
-        """The results of some pieces, sent together; `told`: their last column says of which row each is."""
+        """Take the results of pieces sent in one frame; `told`: their last column says which row each is of."""
         whole = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         rows = sum(piece.rows.num_rows for piece in pieces)
         origin = whole.column(whole.num_columns - 1).to_numpy() if told else np.arange(rows)

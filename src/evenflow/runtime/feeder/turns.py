@@ -1,4 +1,4 @@
-"""Whose turn it is: shares of frames by weight."""
+"""Turns: which worker gets the next frame, by weight."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ from evenflow.operators.keyed import Keys
 
 
 class TwoChoices:
-    """Which worker gets each row, by its key and by what this feeder has given to the workers before (its local load).
+    """Which worker gets each row, by its key and by how many rows this feeder has given to each worker before.
 
     Two hash functions of the key, the halves of a 64-bit mix, name two different workers. The one with fewer rows
-    from here gets the row; of equals, the first.
+    from this feeder gets the row; if both have as many, the first.
     """
 
     def __init__(self, workers: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""A channel: one framed, authenticated, non-blocking TCP connection, and the meter of its blocking time."""
+"""A channel: one TCP connection that carries frames, authenticated and never blocking, and the meter of its waits."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from evenflow.runtime.wire.handshake import Handshake
 SOCKET_BUFFER = 32 * 1024
 """SO_SNDBUF and SO_RCVBUF: deep kernel buffers would hide imbalance (ordered-regions §4.4)."""
 DEEP_BUFFER = 1024 * 1024
-"""The same where frames are counted out, so that nothing hides in the kernel: fewer wake-ups a frame."""
+"""The same where a worker has few frames at a time, so that nothing can hide in the kernel: fewer wake-ups a frame."""
 KEEPALIVE = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3}
-"""A host that vanishes without a word is noticed in 5 s; a process that is merely busy is not disturbed."""
+"""Seconds and tries: a host that vanishes is noticed in 5 s; a process that is merely busy is not disturbed."""
 READ_BYTES = 1024 * 1024
-"""After this much, others are served before more is read from the same peer."""
+"""Bytes read from one peer at a time, before others are served."""
 
 _IOV = 16
 
 
 class PeerGone(ConnectionError):
-    """The other side closed, or the network between is gone."""
+    """The peer closed the connection, or the network broke."""
 
 
 class Meter:
-    """Cumulative blocking time of one connection (ordered-regions §3.1).
+    """Seconds for which one connection has blocked its sender, in all (ordered-regions §3.1).
 
-    The clock runs from the send that would block until the socket takes bytes again.
+    Time counts from a send that would block until the socket takes bytes again.
     """
 
     __slots__ = ("_paused", "_since", "_total")
@@ -41,34 +41,34 @@ class Meter:
         self._paused = False
 
     def block(self, now: float) -> None:
-        """A send would have blocked at `now`."""
+        """Count from `now` on: a send would have blocked."""
         if self._since is None:
             self._since = now
 
     def release(self, now: float) -> None:
-        """The socket can take bytes again."""
+        """Count until `now`: the socket takes bytes again."""
         if self._since is not None:
             self._total += now - self._since
             self._since = None
 
     def pause(self, now: float) -> None:
-        """The sender turns to something else: from here on it is not this connection that keeps it."""
+        """Stop counting: the sender is busy with something else."""
         self._paused = self._since is not None
         self.release(now)
 
     def resume(self, now: float) -> None:
-        """The sender is back; if the connection was full, it is taken to be full still."""
+        """Count on, if the connection was full when the sender turned away."""
         if self._paused:
             self._paused = False
             self.block(now)
 
     def blocked_s(self, now: float) -> float:
-        """The total so far, the wait under way included."""
+        """The total, with a wait that is not over."""
         return self._total + (now - self._since if self._since is not None else 0.0)
 
 
 def configure(sock: socket.socket, buffer: int = SOCKET_BUFFER) -> None:
-    """The options every connection of ours has."""
+    """Set the options that every connection has."""
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -82,8 +82,8 @@ def configure(sock: socket.socket, buffer: int = SOCKET_BUFFER) -> None:
 class Channel:
     """Sends and receives frames once the handshake is done; owns its socket.
 
-    Nothing here waits. `flush` and `receive` do what the kernel allows at once and raise `PeerGone` when the
-    connection is over, `ProtocolError` when the peer is not one of ours.
+    Nothing here waits. `flush` and `receive` do what the kernel allows at once. They raise `PeerGone` when the
+    connection is over, and `ProtocolError` when the peer does not speak our protocol.
     """
 
     def __init__(
@@ -92,11 +92,12 @@ class Channel:
         self.peer = peer
         self.patience = patience
         self.deadline = clock() + patience
-        """When the next message of the handshake must be here; we may have been busy, so each gets the full time."""
+        """When the next message of the handshake is due: `patience` seconds after the one before."""
         self.meter = Meter()
         self.reading = True
-        """Whether the owner wants to hear more from this peer now: switched off for backpressure."""
+        """Whether the owner wants frames from this peer now: off for backpressure."""
         self.unsent = 0
+        """Bytes queued here."""
         self._sock = sock
         self._clock = clock
         self._handshake: Handshake | None = handshake
@@ -105,7 +106,7 @@ class Channel:
         self._decoder = Decoder()
         self._early: list[Frame] = []
         self.failure: PeerGone | ProtocolError | None = None
-        """What `receive` held back until the frames before it are handed out; the poller may never mention it."""
+        """What ended the connection, held back until the frames before it are handed out."""
         self._out: deque[memoryview] = deque()
         self._push(handshake.start())
 
@@ -120,11 +121,11 @@ class Channel:
 
     @property
     def address(self) -> str:
-        """The address of this side, by which the peer reached us or we it."""
+        """The address of this side of the connection."""
         return str(self._sock.getsockname()[0])
 
     def send(self, frame: Frame) -> None:
-        """Queue a frame and send what the kernel takes at once; before the handshake is done frames wait for it."""
+        """Queue a frame and send what the kernel takes at once; frames wait for the end of the handshake."""
         if self._handshake is not None:
             self._early.append(frame)
             return
@@ -133,7 +134,7 @@ class Channel:
         self.flush()
 
     def flush(self) -> bool:
-        """Send what is queued; whether all of it went."""
+        """Send what is queued; returns whether all of it went."""
         if not self._out:
             return True
         self.meter.release(self._clock())
@@ -149,7 +150,7 @@ class Channel:
         return True
 
     def receive(self, most: int) -> list[Frame]:
-        """At most `most` frames that have arrived whole; an error only once all before it have been handed out."""
+        """Up to `most` frames that have arrived whole; an error is raised after all frames before it are handed out."""
         frames: list[Frame] = []
         read = 0
         if self.failure is not None:
@@ -178,7 +179,7 @@ class Channel:
         self.unsent = 0
 
     def _greet(self, handshake: Handshake) -> bool:
-        """Carry the handshake on with what has arrived; whether it is done."""
+        """Go on with the handshake; returns whether it is done."""
         while not handshake.done:
             missing = bytearray(handshake.expects - len(self._greeting))
             count = self._read(memoryview(missing))

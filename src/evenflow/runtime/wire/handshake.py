@@ -1,11 +1,11 @@
-"""Mutual challenge-response on the cluster's secret, without I/O.
+"""The handshake: both sides prove that they hold the cluster's secret; no I/O.
 
     client -> server   magic, version, nonce_c
     server -> client   nonce_s, HMAC(secret, "server" nonce_c nonce_s)
     client -> server   HMAC(secret, "client" nonce_c nonce_s)
 
-All messages have a fixed length, so nothing that a stranger sends is parsed, and at most 40 bytes of it are kept. The
-labels keep either side's answer from being reflected. Each direction's frame checksums are seeded from the nonces.
+All messages have a fixed length: nothing that a stranger sends is parsed, and at most 40 bytes of it are kept. The
+labels keep an answer from being sent back as one's own. The checksums of frames are seeded from the nonces.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HELLO_BYTES = len(_HELLO) + NONCE_BYTES
 
 
 class Handshake:
-    """One side's part: `start()` first, then `receive()` with exactly `expects` bytes until `done`."""
+    """One side of a handshake: call `start()`, then `receive()` with exactly `expects` bytes until `done`."""
 
     def __init__(self, secret: bytes, nonce: bytes, server: bool) -> None:
         self._secret = secret
@@ -35,11 +35,11 @@ class Handshake:
         self.done = False
 
     def start(self) -> bytes:
-        """What to send before anything is received."""
+        """The first message to send; empty for the server."""
         return b"" if self._server else _HELLO + self._nonce
 
     def receive(self, data: bytes) -> bytes:
-        """Take the peer's next message; return what to send in answer."""
+        """Take the peer's next message; returns the answer to send."""
         if self._server and not self._nonces:
             if data[: len(_HELLO)] != _HELLO:
                 raise HandshakeError(f"the peer opened with {data[: len(_HELLO)]!r}: not an Evenflow process")
@@ -58,7 +58,7 @@ class Handshake:
         return answer
 
     def seeds(self) -> tuple[int, int]:
-        """Checksum seeds for what this side sends and for what it receives."""
+        """Checksum seeds: of what this side sends, and of what it receives."""
         upward, downward = (int.from_bytes(self._mac(label)[:8], "little") for label in (b"c2s", b"s2c"))
         return (downward, upward) if self._server else (upward, downward)
 

@@ -1,4 +1,4 @@
-"""The poller: all connections of one process behind one poller. Worker, feeder and controller each own one."""
+"""The poller: all connections of a worker, a feeder or the controller, behind one selector."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from evenflow.runtime.wire.frames import Frame
 from evenflow.runtime.wire.handshake import NONCE_BYTES, Handshake
 
 HANDSHAKE_S = 5.0
-"""How long a stranger that connected may take to prove itself."""
+"""Seconds that a peer which connected to us may take for each message of the handshake."""
 CONNECT_S = 60.0
-"""How long the controller may take to answer our connection."""
+"""Seconds that a peer to which we connect may take for each message of the handshake."""
 LAST_WORDS = 1000
-"""Frames taken at most from a peer that is gone."""
+"""Frames read at most from a peer that is gone."""
 MAX_HALF_OPEN = 256
-"""When there are more strangers than this at once, those that have been silent longest are turned out."""
+"""Strangers, peers that have not proved themselves: beyond this many the oldest is turned out."""
 MAX_CALLS = 4096
-"""Connections of our own that are being made at once, at most; they never make room for strangers."""
+"""Connections that we are making at once, at most; they never make room for strangers."""
 DEAF_S = 0.2
-"""When descriptors have run out, nobody is let in for so long."""
+"""Seconds for which nobody is let in when descriptors have run out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A peer has proved itself."""
+    """The handshake with a peer is done."""
 
     channel: Channel
 
@@ -47,7 +47,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A connection is over; its channel is closed. `known` says whether the peer had proved itself."""
+    """A connection is over, and its channel closed; `known`: the handshake had been done."""
 
     channel: Channel
     reason: str
@@ -58,25 +58,25 @@ Happening = Opened | Received | Lost
 
 
 class Poller:
-    """Accepts, connects and polls channels; every one of them is closed by `close()` at the latest."""
+    """Accepts, makes and polls connections, and owns their channels: `close()` closes those that are left."""
 
     def __init__(
         self, secret: bytes, clock: Callable[[], float] = time.perf_counter, buffer: int = SOCKET_BUFFER
     ) -> None:
         self.waited_s = 0.0
-        """Time spent with nothing to do."""
+        """Seconds spent waiting with nothing to do."""
         self._secret = secret
         self._clock = clock
         self._buffer = buffer
         self._selector = selectors.DefaultSelector()
         self._masks: dict[Channel, int] = {}
         self._half_open: dict[Channel, None] = {}
-        """Strangers that have not proved themselves yet, from old to new."""
+        """Strangers, oldest first."""
         self._calls: dict[Channel, None] = {}
-        """Our own connections that are not open yet."""
+        """Connections that we are making."""
         self._turned_out: list[Lost] = []
         self._deaf: dict[socket.socket, float] = {}
-        """Listeners that are not listened to, and until when."""
+        """Listeners that are not listened to for lack of descriptors, and until when."""
         self._listeners: dict[socket.socket, int] = {}
         self._bell, self._button = socket.socketpair()
         self._bell.setblocking(False)
@@ -84,7 +84,7 @@ class Poller:
         self._selector.register(self._bell, selectors.EVENT_READ, None)
 
     def listen(self, host: str, buffer: int | None = None) -> int:
-        """Accept connections on `host`, with socket buffers of `buffer` bytes; the port the system chose."""
+        """Accept connections on `host`, with socket buffers of `buffer` bytes; returns the port."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer or self._buffer)
@@ -96,7 +96,7 @@ class Poller:
         return int(listener.getsockname()[1])
 
     def connect(self, host: str, port: int, peer: str, patience: float = CONNECT_S) -> Channel:
-        """Begin to connect; `Opened` or `Lost` tells how it went. Raises `PeerGone` if it cannot even be begun."""
+        """Begin to connect; `Opened` or `Lost` will tell how it went. Raises `PeerGone` if it cannot be begun."""
         where = f"{peer} at {host}:{port}"
         if len(self._calls) >= MAX_CALLS:
             raise PeerGone(f"{where} is not called: {MAX_CALLS} other connections are being made")
@@ -116,7 +116,7 @@ class Poller:
         return channel
 
     def poll(self, timeout: float, most: int = 8) -> Iterator[Happening]:
-        """What happens within `timeout` seconds; at most `most` frames a channel. Returns as soon as anything does."""
+        """What happens within `timeout` seconds, up to the first that does; at most `most` frames a channel."""
         for channel in self._masks:
             self._watch(channel)
         if self._half_open or self._calls:
@@ -126,7 +126,7 @@ class Poller:
             self._listen_again()
         began = self._clock()
         ready = self._selector.select(timeout)
-        heard = self._clock()  # whoever knocks while we are busy with what we hear now has not been silent
+        heard = self._clock()  # deadlines count from here: a peer may write while we handle what came before
         self.waited_s += heard - began
         for key, mask in ready:
             if key.fileobj is self._bell:
@@ -140,8 +140,8 @@ class Poller:
             yield self._turned_out.pop(0)
 
     def wake(self) -> None:
-        """Make a `poll` under way in another thread return."""
-        with suppress(OSError):  # so many have rung already that there is no room for another; or nobody polls any more
+        """Make a `poll` in another thread return."""
+        with suppress(OSError):  # the pipe is full of earlier calls, or closed
             self._button.send(b"!")
 
     def drop(self, channel: Channel) -> None:
@@ -170,7 +170,7 @@ class Poller:
                 channel.flush()
         except (PeerGone, ProtocolError) as error:
             reason = str(error)
-            most = LAST_WORDS  # what the peer said before it went counts, and will not be there later
+            most = LAST_WORDS  # what the peer sent before it went still counts
         try:
             if reason or (mask & selectors.EVENT_READ and (channel.reading or not channel.open)):
                 frames = channel.receive(most)
@@ -207,17 +207,17 @@ class Poller:
     def _accept(self, listener: socket.socket) -> None:
         try:
             sock, address = listener.accept()
-        except OSError as error:  # the stranger left before we looked; or descriptors ran out, and he keeps knocking
+        except OSError as error:  # the peer left before we looked; or descriptors have run out
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                 self._selector.unregister(listener)
                 self._deaf[listener] = self._clock() + DEAF_S
             return
         try:
             configure(sock, self._listeners[listener])
-        except OSError:  # he has left since
+        except OSError:  # the peer has left since
             sock.close()
             return
-        if len(self._half_open) >= MAX_HALF_OPEN:  # who has been silent longest makes room
+        if len(self._half_open) >= MAX_HALF_OPEN:
             oldest = next(iter(self._half_open))
             self.drop(oldest)
             reason = f"{oldest.peer} made room: {MAX_HALF_OPEN} strangers were here at once"

@@ -1,4 +1,4 @@
-"""What a cluster's processes must know to find and trust each other; it travels inside Spark's own closures."""
+"""What the processes of a cluster must know to find and trust each other; it travels inside Spark's closures."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ class Settings:
 
     cluster: str
     host: str
+    """Where the controller listens."""
     port: int
     secret: bytes
     period: float
+    """Seconds between reports."""
     stall_timeout: float
+    """Seconds of silence after which a feeder gives up."""
     emulate: Emulate | None = None
     checkpoint: str = ""
-    """Where state is stored; empty if it is not."""
+    """Where state is stored; empty for nowhere."""
     qos: Mapping[str, float] = field(default_factory=dict)
     """How much the latency of keyed operators matters, by name; 1 if not given."""
-
     memory: int = 0
-    """Bytes of state in each worker, at most; 0 for no limit."""
+    """Bytes of state in a worker's memory, at most; 0 for no limit."""
     checkpoint_key: bytes = b""
-    """What blobs of the checkpoint are sealed with; empty if they are not."""
+    """The key that blobs of the checkpoint are sealed with; empty for none."""
 
     @property
     def place(self) -> str | Place:
