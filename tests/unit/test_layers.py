@@ -15,6 +15,8 @@ EVERYBODY = {"errors", "_version"}
 DECIDES = {"model", "policy", "control"}
 """Layers that do no I/O and read no clock and no random source."""
 EFFECTS = {"socket", "selectors", "time", "random", "threading", "pyspark", "os", "numpy.random"}
+DECIDING_MODULES = {"runtime.worker.events", "runtime.worker.movements", "runtime.worker.loads"}
+"""The worker's state machines: as pure as `control`, and without pickles and threads; the modules around them act."""
 RUNTIME_ONLY = {"socket", "selectors", "pyspark", "py4j"}
 """Only runtime touches sockets and Spark; bench, torture and cli are users' programs, with a session like any other."""
 PROGRAMS = {"bench", "torture", "cli"}
@@ -88,6 +90,15 @@ def test_room_keeps_the_rule(room):
     assert not {name: found for name, found in broken.items() if found}
 
 
+@pytest.mark.parametrize("name", sorted(DECIDING_MODULES))
+def test_what_decides_in_the_worker_has_no_effects(name):
+    found = set(imports(MODULES[f"evenflow.{name}"].read_text()))
+    roots = {module.partition(".")[0] for module in found}
+    assert not roots & (EFFECTS | {"pickle", "queue", "secrets", "pyarrow"})
+    ours = {module.removeprefix("evenflow.") for module in found if module in MODULES}
+    assert {module for module in ours if room_of(f"evenflow.{module}") not in {"model", "errors"}} <= DECIDING_MODULES
+
+
 def test_no_module_imports_itself_by_way_of_others():
     imported = {name: set(_modules_imported(path.read_text())) - {name} for name, path in MODULES.items()}
     while imported:
@@ -140,7 +151,7 @@ def test_top_level_modules_touch_no_socket_and_no_spark(name):
         ("state.store", "import os\nfrom evenflow.errors import StoreError", set()),
         ("state.store", "from evenflow.state.checkpoint import manifest", {"evenflow.state.checkpoint"}),
         ("state.checkpoint", "from evenflow.operators.hosted import units_of", {"evenflow.operators"}),
-        ("state.paging", "from evenflow.runtime.worker.instances import Copies", {"evenflow.runtime.worker"}),
+        ("state.paging", "from evenflow.runtime.worker.instances import Instances", {"evenflow.runtime.worker"}),
         ("rules.language", "from evenflow.rules.windows.views import View", {"evenflow.rules.windows"}),
         ("runtime.feeder", "from evenflow.runtime.worker import loop", {"evenflow.runtime.worker"}),
         ("runtime.feeder", "import socket\nfrom evenflow.runtime.wire.frames import Frame", set()),

@@ -1,0 +1,309 @@
+"""What happens to a worker's machines, and what they want done: values, so that tests compare lists.
+
+`movements` and `loads` decide; `unit_mover` and `evaluations` carry out. The controller's orders (`model.messages`) are
+events as they are. What the executors hand over (state that was taken
+out, the parts of a parcel, loaded state) is `Any` here: the machines pass it on unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evenflow.model.messages import DropState, ForgetEvaluation, LoadState, MovementOrder, SendUnits, WorkerMessage
+
+Units = Sequence[int]
+Placed = Sequence[tuple[str, int]]
+"""Evaluations and units whose state was installed."""
+
+# -- what happens to movements
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A feeder's marker is here: all rows it had sent before are processed, or wait for state on disk."""
+
+    move: int
+    feeder: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The rows before a feeder's marker that waited for state on disk have been answered."""
+
+    move: int
+    feeder: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOut:
+    """What came of `TakeOut`."""
+
+    move: int
+    kept: Any
+    """What was taken out, also if it failed half-way."""
+    parts: Sequence[Any] = ()
+    """The same, as it is to be sent."""
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BackInPlace:
+    """What came of `PutBack`."""
+
+    move: int
+    region: str
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The units of a movement are in the store."""
+
+    move: int
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """The target of a movement could not be reached, or went away; or the store did not take the units."""
+
+    move: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unfetched:
+    """The units of a movement could not be got from the store."""
+
+    move: int
+    region: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """The units of a movement are here."""
+
+    move: int
+    parcel: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A peer brought units that nobody announced; nothing of them was read but their label."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The worker's loop goes on: the code of an operator may have come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What came of `Install`, unless the operator's code is not here yet."""
+
+    move: int
+    region: str
+    units: Units
+    placed: Placed
+    """What was put in, also if it failed half-way."""
+    bytes: int = 0
+    failure: str = ""
+
+
+MovementEvent = (
+    MovementOrder
+    | Marked
+    | Settled
+    | TakenOut
+    | BackInPlace
+    | Stored
+    | Undelivered
+    | Unfetched
+    | Arrived
+    | Refused
+    | Round
+    | Installed
+)
+
+# -- what is to be done about movements
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Tell the controller."""
+
+    message: WorkerMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Answer the rows that wait for units on disk, then say `Settled`."""
+
+    move: int
+    feeder: int
+    region: str | None = None
+    """None: the units of all regions, since it is not known yet what the movement is about."""
+    units: Units = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOut:
+    """Take units out of the state, pack them and refuse their rows from now on; then say `TakenOut`."""
+
+    order: SendUnits
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """Put units back into the state that they were taken out of; then say `BackInPlace`."""
+
+    move: int
+    region: str
+    units: Units
+    kept: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send units to their target."""
+
+    move: int
+    host: str
+    port: int
+    parts: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PutInStore:
+    """Put units into the store."""
+
+    move: int
+    region: str
+    parts: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFromStore:
+    """Get units from the store."""
+
+    move: int
+    region: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFromStore:
+    """Delete what was put into the store for a movement that is over."""
+
+    move: int
+    region: str
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """Put units that have arrived into the state, then say `Installed`; nothing if the operator's code is not here."""
+
+    move: int
+    parcel: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ThrowAway:
+    """Take out what was installed, and forget it: the source has a copy. Refuse its rows from now on."""
+
+    region: str
+    placed: Placed
+
+
+@dataclass(frozen=True, slots=True)
+class Disown:
+    """Do not save these units from here any more, not even those without state: they are the source's again."""
+
+    region: str
+    units: Units
+
+
+MovementInstruction = (
+    Tell
+    | Settle
+    | TakeOut
+    | PutBack
+    | Send
+    | PutInStore
+    | FetchFromStore
+    | DeleteFromStore
+    | Install
+    | ThrowAway
+    | Disown
+)
+
+# -- what happens to the state of evaluations
+
+
+@dataclass(frozen=True, slots=True)
+class LoadBegun:
+    """What came of `StartLoad`, unless the operator's code is not here yet."""
+
+    order: LoadState
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadEnded:
+    """State has been loaded, or `error` says why not."""
+
+    order: LoadState
+    loaded: Any
+    error: str = ""
+    bytes: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+
+
+LoadEvent = ForgetEvaluation | DropState | LoadState | Round | LoadBegun | LoadEnded
+
+# -- what is to be done about it
+
+
+@dataclass(frozen=True, slots=True)
+class ClearState:
+    """Let go of the state of an evaluation."""
+
+    region: str
+    evaluation: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetLog:
+    """Forget the query log of an evaluation that is over."""
+
+    region: str
+    evaluation: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartLoad:
+    """Begin to load, then say `LoadBegun`; nothing if the operator's code is not here."""
+
+    order: LoadState
+
+
+@dataclass(frozen=True, slots=True)
+class UseLoaded:
+    """Go on with state that has been loaded."""
+
+    order: LoadState
+    loaded: Any
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """Throw away state that has been loaded for an order that does not count any more."""
+
+    loaded: Any
+
+
+LoadInstruction = Tell | ClearState | ForgetLog | StartLoad | UseLoaded | LetGo

@@ -1,0 +1,102 @@
+"""Decides about the state of whole evaluations on a worker: when it is dropped, loaded, and over.
+
+Of several orders to load the same state, the latest counts; what was loaded for an earlier one is thrown away. Between
+an order to drop state and the end of its loading no rows may be taken, or a unit that is not here would be saved as one
+without state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from evenflow.errors import ProtocolError
+from evenflow.model.messages import ForgetEvaluation, LoadState, StateLoaded
+from evenflow.runtime.worker.events import (
+    ClearState,
+    ForgetLog,
+    LetGo,
+    LoadBegun,
+    LoadEnded,
+    LoadEvent,
+    LoadInstruction,
+    Round,
+    StartLoad,
+    Tell,
+    UseLoaded,
+)
+from evenflow.runtime.worker.movements import remember
+
+Key = tuple[str, str]
+"""A region and an evaluation."""
+
+
+@dataclass(slots=True)
+class Loads:
+    """All evaluations of one worker."""
+
+    over: dict[Key, None] = field(default_factory=dict)
+    """Evaluations that have ended, the latest of them."""
+    _orders: dict[Key, LoadState] = field(default_factory=dict)
+    """Loads that are asked for, the latest of each evaluation."""
+    _begun: set[tuple[str, str, int]] = field(default_factory=set)
+    """Loads that need not be begun any more, also if nobody wants them now."""
+    _dropped: set[Key] = field(default_factory=set)
+    """Evaluations whose state was dropped and is not loaded yet."""
+
+    def handle(self, event: LoadEvent) -> list[LoadInstruction]:
+        """What is to be done now."""
+        match event:
+            case Round():
+                waiting = self._orders.items()
+                return [StartLoad(order) for key, order in waiting if (*key, order.load) not in self._begun]
+            case LoadBegun(order, failure):
+                self._begun.add((order.region, order.evaluation, order.load))
+                return [_report(LoadEnded(order, None, failure))] if failure else []
+            case LoadEnded():
+                return self._ended(event)
+        key = event.region, event.evaluation
+        self._dropped.add(key)
+        match event:
+            case LoadState():
+                self._orders[key] = event
+            case ForgetEvaluation():
+                remember(self.over, key)
+                self._orders.pop(key, None)
+                self._dropped.discard(key)
+                return [ForgetLog(*key), ClearState(*key)]
+        return [ClearState(*key)]
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are loads that have not ended."""
+        return bool(self._orders)
+
+    def is_dropped(self, region: str, evaluation: str) -> bool:
+        """Whether the state of an evaluation was dropped and is not loaded yet."""
+        return (region, evaluation) in self._dropped
+
+    def check_rows(self, region: str, evaluation: str, stored: bool) -> None:
+        """Refuse rows for an evaluation that is over, or, if its state is `stored`, not here."""
+        if (region, evaluation) in self.over:
+            raise ProtocolError(f"rows of region {region} came for {evaluation}, which is over")
+        if stored and (region, evaluation) in self._dropped:
+            raise ProtocolError(f"rows of region {region} came for {evaluation}, whose state was dropped")
+
+    def _ended(self, event: LoadEnded) -> list[LoadInstruction]:
+        order = event.order
+        key = order.region, order.evaluation
+        self._begun.discard((*key, order.load))
+        if self._orders.get(key) is not order:
+            return [LetGo(event.loaded)]
+        del self._orders[key]
+        if event.error:
+            return [_report(event)]
+        self._dropped.discard(key)
+        return [UseLoaded(order, event.loaded), _report(event)]
+
+
+def _report(event: LoadEnded) -> Tell:
+    """Tell the controller what came of a load."""
+    order = event.order
+    found = (event.error, event.bytes, event.rows, event.seconds)
+    return Tell(StateLoaded(order.region, order.evaluation, order.load, *found))

@@ -1,0 +1,222 @@
+"""Decides what a worker does about movements of which it is the source or the target: events in, instructions out.
+
+The source waits for the markers of all feeders, has the units taken out and sends them. It keeps what it sent until the
+controller says that the target has it, so that a movement can be undone at any point. The target has units installed as
+soon as they and their operator's code are here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from evenflow.model.messages import (
+    AbandonMoves,
+    DiscardUnits,
+    FeederGone,
+    FetchUnits,
+    MoveOutcome,
+    MoveReport,
+    RestoreUnits,
+    SendUnits,
+    UnitsMoved,
+    WorkerTrouble,
+)
+from evenflow.runtime.worker.events import (
+    Arrived,
+    BackInPlace,
+    DeleteFromStore,
+    Disown,
+    FetchFromStore,
+    Install,
+    Installed,
+    Marked,
+    MovementEvent,
+    MovementInstruction,
+    Placed,
+    PutBack,
+    PutInStore,
+    Refused,
+    Round,
+    Send,
+    Settle,
+    Settled,
+    Stored,
+    TakenOut,
+    TakeOut,
+    Tell,
+    ThrowAway,
+    Undelivered,
+    Unfetched,
+    Units,
+)
+
+REMEMBERED = 1000
+"""Evaluations and movements that are remembered as over, so that what arrives late for them is not kept."""
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Leaving:
+    """A movement of which this worker is the source."""
+
+    order: SendUnits
+    waiting: set[int]
+    """Feeders whose markers are still to come."""
+    quiet: bool = False
+    """Whether all markers have come: the units are taken out from then on."""
+    kept: Any = None
+    """What was sent, until the target has it."""
+
+
+@dataclass(slots=True)
+class LocalMovements:
+    """All movements of one worker."""
+
+    leaving: dict[int, Leaving] = field(default_factory=dict)
+    markers: dict[int, set[int]] = field(default_factory=dict)
+    """By movement, feeders whose markers have overtaken the controller's announcement."""
+    arrived: dict[int, Any] = field(default_factory=dict)
+    """Parcels of units that wait for their operator's code."""
+    _latest: int = 0
+    """The latest movement that was announced."""
+    _returning: dict[int, Tell] = field(default_factory=dict)
+    """By movement whose units are put back, what the controller hears once they are."""
+    _installed: dict[int, tuple[str, Units, Placed]] = field(default_factory=dict)
+    _discarded: dict[int, None] = field(default_factory=dict)
+
+    def handle(self, event: MovementEvent) -> list[MovementInstruction]:
+        """What is to be done now."""
+        match event:
+            case Round():
+                return [Install(move, parcel) for move, parcel in self.arrived.items()]
+            case Marked() | Settled() | FeederGone() | SendUnits():
+                return self._wait(event)
+            case TakenOut() | Stored() | Undelivered():
+                return self._go_on(event)
+            case BackInPlace(move, region, failure):
+                return self._back_in_place(move, region, failure)
+            case UnitsMoved(move):
+                return self._left(move)[1]
+            case RestoreUnits(move, region):
+                return self._restore(move, region)
+            case Arrived(move, parcel):
+                if move not in self._discarded and move not in self._installed:
+                    self.arrived[move] = parcel
+                return []
+            case Installed():
+                return self._put_in(event)
+            case FetchUnits(move, region):
+                return [FetchFromStore(move, region)] if move not in self._discarded else []
+            case Unfetched(move, region, reason):
+                return [_report(region, move, "undelivered", reason)]
+            case Refused(reason):
+                return [Tell(WorkerTrouble("a movement", reason))]
+            case DiscardUnits(move, region):
+                return self._discard(move, region)
+            case AbandonMoves(moves=moves):
+                return [instruction for move in moves for instruction in self._abandon(move)]
+
+    # -- units that leave
+
+    def _wait(self, event: SendUnits | Marked | Settled | FeederGone) -> list[MovementInstruction]:
+        """Count markers; once every row in flight has been seen, the units are taken out."""
+        move = event.move
+        leaving = self.leaving.get(move)
+        match event:
+            case SendUnits(feeders=feeders):
+                self._latest = move
+                leaving = Leaving(event, set(feeders) - self.markers.pop(move, set()))
+                self.leaving[move] = leaving
+            case Marked(feeder=feeder):
+                about = (leaving.order.region, leaving.order.units) if leaving is not None else ()
+                return [Settle(move, feeder, *about)]
+            case Settled(feeder=feeder) | FeederGone(feeder=feeder) if leaving is not None:
+                leaving.waiting.discard(feeder)
+            case Settled(feeder=feeder) if move > self._latest:  # others come too late to matter
+                remember(self.markers, move, self.markers.get(move, set()) | {feeder})
+        if leaving is None or leaving.waiting or leaving.quiet:
+            return []
+        leaving.quiet = True
+        return [_report(leaving.order.region, move, "quiet"), TakeOut(leaving.order)]
+
+    def _go_on(self, event: TakenOut | Stored | Undelivered) -> list[MovementInstruction]:
+        move = event.move
+        leaving = self.leaving.get(move)
+        if leaving is None:
+            return []
+        about = leaving.order
+        match event:
+            case TakenOut(kept=kept, failure="", parts=parts):
+                leaving.kept = kept
+                if about.store:
+                    return [PutInStore(move, about.region, parts)]
+                return [Send(move, about.host, about.port, parts)]
+            case TakenOut(kept=kept, failure=why):
+                return self._put_back(about, kept, _report(about.region, move, "failed", why))
+            case Stored():
+                return [_report(about.region, move, "stored")]
+            case Undelivered(reason=reason):
+                return [_report(about.region, move, "undelivered", reason)]
+
+    def _restore(self, move: int, region: str) -> list[MovementInstruction]:
+        leaving, done = self._left(move)
+        if leaving is None:
+            return [_report(region, move, "restored")]
+        return done + self._put_back(leaving.order, leaving.kept, _report(region, move, "restored"))
+
+    def _put_back(self, about: SendUnits, kept: Any, then: Tell) -> list[MovementInstruction]:
+        self._returning[about.move] = then
+        return [PutBack(about.move, about.region, about.units, kept)]
+
+    def _back_in_place(self, move: int, region: str, failure: str) -> list[MovementInstruction]:
+        """If the units could not even be put back, their state is lost."""
+        then = self._returning.pop(move)
+        return [_report(region, move, "lost", failure) if failure else then]
+
+    def _left(self, move: int) -> tuple[Leaving | None, list[MovementInstruction]]:
+        """A movement of which this worker is the source is over, in whatever way."""
+        leaving = self.leaving.pop(move, None)
+        if leaving is None or not leaving.quiet or not leaving.order.store:
+            return leaving, []
+        return leaving, [DeleteFromStore(move, leaving.order.region)]
+
+    # -- units that arrive
+
+    def _put_in(self, event: Installed) -> list[MovementInstruction]:
+        move, region = event.move, event.region
+        del self.arrived[move]
+        if event.failure:
+            return [ThrowAway(region, event.placed), _report(region, move, "failed", event.failure)]
+        remember(self._installed, move, (region, event.units, event.placed))
+        return [_report(region, move, "installed", bytes=event.bytes)]
+
+    def _discard(self, move: int, region: str) -> list[MovementInstruction]:
+        self.arrived.pop(move, None)
+        remember(self._discarded, move)
+        installed = self._installed.pop(move, None)
+        done: list[MovementInstruction] = []
+        if installed is not None:
+            name, units, placed = installed
+            done = [ThrowAway(name, placed), Disown(name, units)]
+        return [*done, _report(region, move, "discarded")]
+
+    def _abandon(self, move: int) -> list[MovementInstruction]:
+        """Forget a movement, and do not take what still comes of it."""
+        for kept in (self.markers, self.arrived, self._installed):
+            kept.pop(move, None)
+        remember(self._discarded, move)
+        return self._left(move)[1]
+
+
+def remember(kept: dict[T, Any], key: T, value: Any = None) -> None:
+    """Insert; evict the oldest beyond REMEMBERED."""
+    kept[key] = value
+    while len(kept) > REMEMBERED:
+        del kept[next(iter(kept))]
+
+
+def _report(region: str, move: int, outcome: MoveOutcome, reason: str = "", bytes: int = 0) -> Tell:
+    """Tell the controller how far a movement is."""
+    return Tell(MoveReport(region, move, outcome, reason, bytes))

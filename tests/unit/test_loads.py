@@ -1,0 +1,131 @@
+"""What a worker does about the state of evaluations, in every order in which things can happen."""
+
+import pytest
+
+from evenflow.errors import ProtocolError
+from evenflow.model.messages import DropState, ForgetEvaluation, LoadState, StateLoaded
+from evenflow.runtime.worker.events import (
+    ClearState,
+    ForgetLog,
+    LetGo,
+    LoadBegun,
+    LoadEnded,
+    Round,
+    StartLoad,
+    Tell,
+    UseLoaded,
+)
+from evenflow.runtime.worker.loads import Loads
+
+KEY = "r", "query q"
+STATE, OTHER = object(), object()
+CLEAR = ClearState(*KEY)
+
+
+def load(number, evaluation="query q"):
+    return LoadState("r", evaluation, "op", 9, number, 2, 1, (), (), ())
+
+
+FIRST, SECOND = load(1), load(2)
+ELSEWHERE = load(1, "query p")
+
+
+def told(number=1, error="", evaluation="query q", **more):
+    return Tell(StateLoaded("r", evaluation, number, error, **more))
+
+
+ORDERED = [(FIRST, [CLEAR])]
+BEGUN = [*ORDERED, (Round(), [StartLoad(FIRST)]), (LoadBegun(FIRST), []), (Round(), [])]
+SUPERSEDED = [*BEGUN, (SECOND, [CLEAR]), (Round(), [StartLoad(SECOND)]), (LoadBegun(SECOND), [])]
+USED = LoadEnded(FIRST, STATE, "", 7, 8, 0.5), [UseLoaded(FIRST, STATE), told(bytes=7, rows=8, seconds=0.5)]
+
+SCRIPTS = {
+    "state is loaded": [*BEGUN, USED, (Round(), [])],
+    "a load waits for its operator's code": [
+        *ORDERED,
+        (Round(), [StartLoad(FIRST)]),
+        (Round(), [StartLoad(FIRST)]),
+        (LoadBegun(FIRST), []),
+        (Round(), []),
+    ],
+    "the operator's code cannot be loaded": [
+        *ORDERED,
+        (LoadBegun(FIRST, "broken"), [told(error="broken")]),
+        (Round(), []),
+        (SECOND, [CLEAR]),
+        (Round(), [StartLoad(SECOND)]),
+    ],
+    "a load fails": [*BEGUN, (LoadEnded(FIRST, None, "damaged"), [told(error="damaged")]), (Round(), [])],
+    "a load is superseded before it begins": [*ORDERED, (SECOND, [CLEAR]), (Round(), [StartLoad(SECOND)])],
+    "the superseded load ends first": [
+        *SUPERSEDED,
+        (LoadEnded(FIRST, STATE), [LetGo(STATE)]),
+        (LoadEnded(SECOND, OTHER), [UseLoaded(SECOND, OTHER), told(2)]),
+    ],
+    "the superseded load ends last": [
+        *SUPERSEDED,
+        (LoadEnded(SECOND, OTHER), [UseLoaded(SECOND, OTHER), told(2)]),
+        (LoadEnded(FIRST, STATE), [LetGo(STATE)]),
+    ],
+    "the superseded load fails, and nobody is told": [*SUPERSEDED, (LoadEnded(FIRST, None, "x"), [LetGo(None)])],
+    "state is dropped while it is loaded": [*BEGUN, (DropState(*KEY), [CLEAR]), USED],
+    "the evaluation ends before its load begins": [
+        *ORDERED,
+        (ForgetEvaluation(*KEY), [ForgetLog(*KEY), CLEAR]),
+        (Round(), []),
+    ],
+    "the evaluation ends while its state is loaded": [
+        *BEGUN,
+        (ForgetEvaluation(*KEY), [ForgetLog(*KEY), CLEAR]),
+        (LoadEnded(FIRST, STATE), [LetGo(STATE)]),
+    ],
+    "loads of two evaluations": [
+        *BEGUN,
+        (ELSEWHERE, [ClearState("r", "query p")]),
+        (Round(), [StartLoad(ELSEWHERE)]),
+        (LoadBegun(ELSEWHERE), []),
+        USED,
+        (LoadEnded(ELSEWHERE, OTHER), [UseLoaded(ELSEWHERE, OTHER), told(evaluation="query p")]),
+    ],
+}
+
+
+def play(script):
+    machine = Loads()
+    for place, (event, wanted) in enumerate(script):
+        assert machine.handle(event) == wanted, f"step {place}, {event}"
+    return machine
+
+
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+def test_loads(script):
+    play(script)
+
+
+@pytest.mark.parametrize(
+    ("script", "refused"),
+    [
+        ([], ""),
+        ([(DropState(*KEY), [CLEAR])], "whose state was dropped"),
+        (ORDERED, "whose state was dropped"),
+        (BEGUN, "whose state was dropped"),
+        ([*BEGUN, USED], ""),
+        ([*BEGUN, (LoadEnded(FIRST, None, "x"), [told(error="x")])], "whose state was dropped"),
+        ([*SUPERSEDED, (LoadEnded(FIRST, STATE), [LetGo(STATE)])], "whose state was dropped"),
+        ([(ForgetEvaluation(*KEY), [ForgetLog(*KEY), CLEAR])], "which is over"),
+        ([*BEGUN, (ForgetEvaluation(*KEY), [ForgetLog(*KEY), CLEAR])], "which is over"),
+    ],
+)
+def test_rows_are_taken_only_where_their_state_is(script, refused):
+    machine = play(script)
+    machine.check_rows("r", "another query", stored=True)
+    assert machine.is_dropped(*KEY) == ("dropped" in refused)
+    if refused:
+        with pytest.raises(ProtocolError, match=refused):
+            machine.check_rows(*KEY, stored=True)
+    else:
+        machine.check_rows(*KEY, stored=True)
+
+
+def test_rows_of_what_is_not_stored_are_taken_after_a_drop():
+    play([(DropState(*KEY), [CLEAR])]).check_rows(*KEY, stored=False)
