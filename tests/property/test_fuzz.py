@@ -69,14 +69,14 @@ def test_any_message_hurts_only_its_own_connection_to_the_controller(controller,
 @settings(max_examples=80)
 def test_any_frame_hurts_only_its_own_connection_to_a_worker(a_worker, kind, body, after, sequence):
     line = Line()
-    a_worker._worker._opened(line)
+    a_worker._worker.opened(line)
     honest = [*a_worker._opening("fuzz"), a_worker._rows(Random(0))[1], Frame(Kind.DRAIN)][:after]
     for frame in (*honest, Frame(kind, body, sequence)):
         if not line.dropped:
             a_worker._give(line, frame)
     if not line.dropped:
-        a_worker._worker._lost(line, "it is over")
-    assert not a_worker._worker._stopped
+        a_worker._worker.lost(line, "it is over")
+    assert not a_worker._worker.stopped
     a_worker._check(Random(sequence))
 
 

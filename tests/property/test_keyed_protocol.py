@@ -97,21 +97,22 @@ def test_histories_have_what_they_are_to_have():
 @pytest.mark.parametrize("what", ["double", "lose", "misroute"])
 def test_what_is_wrong_shows(what, monkeypatch):
     """Break the engine on purpose: the invariants notice."""
+    from evenflow.model.messages import RestoreUnits
     from evenflow.runtime.feeder import skew
-    from evenflow.runtime.worker import unit_moves as moves
+    from evenflow.runtime.worker import movements
+    from evenflow.runtime.worker.events import Send
 
     if what == "double":  # the source keeps what it sends
-        original = moves.Moves._send_if_quiet
+        original = movements.LocalMovements.handle
 
-        def keeps(self, move):
-            original(self, move)
-            leaving = self._leaving.get(move)
-            if leaving is not None and leaving.sent:
-                self._restore(move, leaving.region)
+        def keeps(self, event):
+            told = original(self, event)
+            sent = [each for each in told if isinstance(each, Send)]
+            return told + [more for each in sent for more in original(self, RestoreUnits(each.move, "r0"))]
 
-        monkeypatch.setattr(moves.Moves, "_send_if_quiet", keeps)
+        monkeypatch.setattr(movements.LocalMovements, "handle", keeps)
     elif what == "lose":  # markers are not waited for
-        monkeypatch.setattr(moves.Leaving, "__init__", _hasty(moves.Leaving.__init__))
+        monkeypatch.setattr(movements.Leaving, "__init__", _hasty(movements.Leaving.__init__))
     else:  # rows of a paused unit go out all the same
         monkeypatch.setattr(skew.SkewBuffer, "pause", lambda _self, _move, _units: set())
         monkeypatch.setattr(skew.SkewBuffer, "release", lambda _self, _move, _worker: None)
@@ -138,8 +139,8 @@ def test_a_task_without_rows_is_heard_of():
         with World(seed, Plan(jobs=0, asks=0.0, moving=0.0)) as world:
             job = world.start_job("r0", streaming=True, partitions=1)
             job.epochs = 2
-            drawn = iter([[], world._some_batches([1, 2, 3])])
-            world._some_batches = lambda drawn=drawn: next(drawn)
+            drawn = iter([[], world.some_batches([1, 2, 3])])
+            world.some_batches = lambda drawn=drawn: next(drawn)
             world.run()
             assert [task.error for task in job.tasks] == [None, None]
 
@@ -150,6 +151,6 @@ def test_results_that_come_while_the_source_is_waited_for():
         with World(seed, Plan(workers=4, jobs=0, asks=0.0, moving=0.0)) as world:
             world.pulls, world.network.capacities = (3.0,), (1,)
             world.start_job("r0", streaming=False, partitions=1)
-            world._some_batches = lambda made=world._some_batches: made([1])
+            world.some_batches = lambda made=world.some_batches: made([1])
             world.run()
             check(world)

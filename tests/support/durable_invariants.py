@@ -5,7 +5,6 @@ import re
 from evenflow.control.epochs import LATE
 from evenflow.errors import ClusterStopped, StateLost, StoreError
 from evenflow.runtime.driver.checkpoint import KEPT
-from evenflow.runtime.worker import query_log
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
 from evenflow.state.store.blob_names import MOVES, epoch_name, parse, prefix_of
 from tests.support.durable_world import DurableWorld
@@ -98,9 +97,9 @@ def _check_state(world, query):
     if epochs.held != (epochs.epoch, epochs.attempt.number) or stage is None or not (stage.full and stage.through):
         return
     for process in world.live():
-        host = process.worker._host
-        known = host._regions.get(query.region) if host is not None else None
-        copy = known.copies.get(query.evaluation) if known is not None else None
+        host = process.worker.hosting.host
+        known = host.regions.get(query.region) if host is not None else None
+        copy = known.instances.get(query.evaluation) if known is not None else None
         for counts in copy.counts.values() if copy is not None else ():
             if found.keys() & counts.keys():
                 raise Broken(
@@ -115,8 +114,8 @@ def _check_state(world, query):
 def check_moves(world):
     """If nobody died, nothing is left of movements in the store but what is about to be deleted."""
     left = [name for name in world.store.blobs if name.startswith(MOVES)]
-    transfers = [process.worker._via_store for process in world.live()]
-    if len(left) > sum(len(store_transfer._jobs) for store_transfer in transfers if store_transfer is not None):
+    transfers = [process.worker.hosting.store_transfer for process in world.live()]
+    if len(left) > sum(store_transfer.undone for store_transfer in transfers if store_transfer is not None):
         raise Broken(f"seed {world.seed}: movements are left in the store: {left}")
 
 
@@ -129,8 +128,10 @@ def check_blobs(world):
         manifests = [read_manifest(world.store, epoch_name(prefix, epoch)) for epoch in kept]
         if len(kept) > KEPT:
             raise Broken(f"seed {world.seed}: there are manifests of batches {kept}")
-        if len(manifests[0].logs) > query_log.CYCLE + 4 and query_log.SLICE_BYTES > 1000:
-            raise Broken(f"seed {world.seed}: {len(manifests[0].logs)} logs are needed, and CYCLE is {query_log.CYCLE}")
+        if len(manifests[0].logs) > world.limits.cycle + 4 and world.limits.slice_bytes > 1000:
+            raise Broken(
+                f"seed {world.seed}: {len(manifests[0].logs)} logs are needed, and CYCLE is {world.limits.cycle}"
+            )
         needed = {name for manifest in manifests for name in manifest.blobs()}
         for name, _ in world.store.names(prefix):
             parsed = parse(name)
@@ -148,7 +149,7 @@ def go_on(world, batches):
     before = len(world.tasks)
     for query in world.jobs:
         for epoch in range(query.epochs, query.epochs + batches):
-            query.data[epoch] = [world._some_batches(list(range(KEYS))) for _ in range(query.partitions)]
+            query.data[epoch] = [world.some_batches(list(range(KEYS))) for _ in range(query.partitions)]
         query.epochs += batches
         query.actions = None
     world.run()
@@ -175,7 +176,7 @@ def _history(world):
     world.harm = harm
     check(world)
     world.kill_driver()
-    go_on(world, query_log.CYCLE + 4)
+    go_on(world, world.limits.cycle + 4)
     world.harm = harm | {"driver"}
     check(world)
     check_blobs(world)

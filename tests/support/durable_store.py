@@ -5,12 +5,11 @@ Puts take time, fail now and then, and when a process dies in the middle of one 
 """
 
 from collections import deque
-from queue import SimpleQueue
 
 from evenflow.control.events import Save
 from evenflow.errors import BlobMissing, StoreError
 from evenflow.runtime.driver.checkpoint import CheckpointThread
-from evenflow.runtime.worker.blob_writer import BlobWriter, Outcome, Put
+from evenflow.runtime.worker.blob_writer import BlobWriter, Put, PutOutcome
 from evenflow.runtime.worker.loader import Loader
 from evenflow.runtime.worker.store_transfer import StoreTransfer
 from evenflow.state.store.base import Store, checked
@@ -100,15 +99,12 @@ class Helper:
         job[1]()
 
 
-class SimJournal:
-    """Stands in for `Blob writer`."""
-
-    collect = BlobWriter.collect
+class SimBlobWriter(BlobWriter):
+    """A blob writer without its thread, whose tries are some time apart."""
 
     def __init__(self, world, wake):
-        self.inbox = SimpleQueue()
-        self.unsaved = 0
-        self._world, self._wake = world, wake
+        super().__init__("sim", wake)
+        self._world = world
         self._orders = deque()
         self._tries = 0
         self.helper = world.helper("blob writer", self)
@@ -135,8 +131,7 @@ class SimJournal:
         self._orders.popleft()
         if self._orders:
             self.helper.later(self._try)
-        self.inbox.put(Outcome(order.about, error))
-        self._wake()
+        self.inbox.put(PutOutcome(order.about, error))
 
     def close(self):
         self.helper.alive = False
@@ -153,8 +148,11 @@ class SimJournal:
 class SimLoader(Loader):
     """The real loader; what its threads do is done at once, some time later."""
 
-    def __init__(self, world, wake, copies):
-        super().__init__("sim", wake, copies)
+    def __init__(self, world, wake, instances):
+        super().__init__(
+            "sim", wake, instances, opened=lambda _where: world.store, clock=lambda: world.now, limits=world.limits
+        )
+        self._closing.wait = lambda _seconds: False
         self.helper = world.helper("loader", self)
 
     def start(self, order, hosted):
@@ -166,11 +164,11 @@ class SimLoader(Loader):
     die = close
 
 
-class SimDepot(StoreTransfer):
+class SimStoreTransfer(StoreTransfer):
     """The real store transfer; what its thread does is done at once, some time later, one thing after the other."""
 
     def __init__(self, world, cluster, wake):
-        super().__init__("sim", cluster, wake)
+        super().__init__("sim", cluster, wake, opened=lambda _where: world.store)
         self.closing.wait = lambda _seconds: False
         self._jobs = deque()
         self._world = world
@@ -187,6 +185,11 @@ class SimDepot(StoreTransfer):
             self.helper.later(self._next)
         job()
 
+    @property
+    def undone(self):
+        """How many things are still to be done."""
+        return len(self._jobs)
+
     def close(self):
         self.helper.alive = False
 
@@ -199,7 +202,7 @@ class SimDepot(StoreTransfer):
         self.helper.alive = False
 
 
-class SimVault(CheckpointThread):
+class SimCheckpoint(CheckpointThread):
     """The real checkpoint thread without its thread and its claim."""
 
     def __init__(self, world):

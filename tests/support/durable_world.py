@@ -7,9 +7,9 @@ may be killed with everybody else, to go on with what is in the store and anothe
 
 import pickle
 from dataclasses import dataclass, replace
-from functools import partial
 from random import Random
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -22,18 +22,15 @@ from evenflow.operators.hosted import Hosted
 from evenflow.runtime.driver.checkpoint import KEPT, Kept
 from evenflow.runtime.feeder.keyed_feed import KeyedFeed
 from evenflow.runtime.wire.settings import Settings
-from evenflow.runtime.worker import checkpointer, loader, query_log, store_transfer
-from evenflow.runtime.worker.instances import Copies
+from evenflow.runtime.worker.instances import Instances
 from evenflow.runtime.worker.loader import Loaded, Loader
 from evenflow.state.checkpoint.chain import latest
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
-from evenflow.state.checkpoint.replay import replay
 from evenflow.state.store.blob_names import epoch_name, parse
-from evenflow.state.store.retry import RetryingStore
 from tests.support.durable_losses import Losses
 from tests.support.durable_plan import DurablePlan, Query, Stage
-from tests.support.durable_store import Helper, MemoryStore, SimDepot, SimJournal, SimLoader, SimVault
-from tests.support.keyed_actors import Fiber, Log, StrictDriver
+from tests.support.durable_store import Helper, MemoryStore, SimBlobWriter, SimCheckpoint, SimLoader, SimStoreTransfer
+from tests.support.keyed_actors import Fiber, Log
 from tests.support.keyed_plan import Task
 from tests.support.keyed_rig import OUT, ROWS, Nth
 from tests.support.keyed_world import PERIOD_S, UNITS, Broken, Stub, World
@@ -62,26 +59,36 @@ class DurableWorld(World):
         """Feeders that Spark has given up, and when they are killed."""
         self.manifests = 0
         self.losses = Losses(self)
+        self._late = mock.patch.object(control_epochs, "LATE", Random(f"late {seed}").choice((0, 1)))
 
-    # -- set up
+    # -- set up and tear down
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        self._late.stop()
 
     def _begin(self):
         rng = self.rng
         self.store = MemoryStore(self)
-        self._patch(checkpointer, "BlobWriter", lambda _where, wake: SimJournal(self, wake))
-        self._patch(checkpointer, "Loader", lambda _where, wake, copies: SimLoader(self, wake, copies))
-        self._patch(store_transfer, "StoreTransfer", lambda _where, cluster, wake: SimDepot(self, cluster, wake))
-        self._patch(store_transfer, "open_store", lambda _where: self.store)
-        self._patch(checkpointer, "secrets", SimpleNamespace(randbits=rng.getrandbits))
-        self._patch(checkpointer, "UNSAVED_BYTES", rng.choice((1, 2000, 1 << 20)))
-        self._patch(query_log, "SEGMENT_BYTES", rng.choice(((1,), (700, 1000), (1 << 20,))))
-        self._patch(query_log, "CYCLE", rng.choice((1, 2, 3)))
-        self._patch(query_log, "SLICE_BYTES", rng.choice((1, 300, 1 << 20)))
-        self._patch(control_epochs, "LATE", Random(f"late {self.seed}").choice((0, 1)))
-        self._patch(loader, "open_store", lambda _where: self.store)
-        self._patch(loader, "RetryingStore", lambda store, _pause: RetryingStore(store, lambda _seconds: None))
-        self._patch(loader, "time", SimpleNamespace(perf_counter=lambda: self.now))
-        self._patch(loader, "replay", partial(replay, held=rng.choice((100, 1 << 20))))
+        unsaved, segments = rng.choice((1, 2000, 1 << 20)), rng.choice(((1,), (700, 1000), (1 << 20,)))
+        cycle, portion, held = rng.choice((1, 2, 3)), rng.choice((1, 300, 1 << 20)), rng.choice((100, 1 << 20))
+        self.limits = replace(
+            self.worker_environment.limits,
+            unsaved_bytes=unsaved,
+            segment_bytes=segments,
+            cycle=cycle,
+            slice_bytes=portion,
+            replayed_bytes=held,
+        )
+        self.worker_environment = replace(
+            self.worker_environment,
+            blob_writer=lambda _where, wake: SimBlobWriter(self, wake),
+            loader=lambda _where, wake, instances: SimLoader(self, wake, instances),
+            store_transfer=lambda _where, cluster, wake: SimStoreTransfer(self, cluster, wake),
+            random_bits=rng.getrandbits,
+            limits=self.limits,
+        )
+        self._late.start()
         self._operator = Ordered(padding=rng.choice((0, 0, 1000)))
         self._boot()
         for number in range(self.plan.jobs):
@@ -96,12 +103,10 @@ class DurableWorld(World):
         self.log = Log()
         self.logs.append(self.log)
         self.controller = Controller(self.plan.workers)
-        self.checkpoint_thread = SimVault(self)
+        self.checkpoint_thread = SimCheckpoint(self)
         self.processes.append(self.checkpoint_thread.helper)
-        untouched = self._untouched
-        asked = {"checkpoint_thread": self.checkpoint_thread, "stages": SimpleNamespace(facts=self._facts)}
-        self.driver = StrictDriver(self.controller, b"secret", "sim", PERIOD_S, self.log, untouched, **asked)
-        self.driver._zero = 0.0
+        stages = SimpleNamespace(facts=self._facts)
+        self.driver = self._driver(self._untouched, self.checkpoint_thread, stages=stages)
         cluster = f"sim{len(self.logs)}"
         self.settings = Settings(cluster, "sim", self.driver.port, b"secret", PERIOD_S, 350.0, checkpoint="sim")
         for number in range(self.plan.workers - self.plan.late):
@@ -109,10 +114,9 @@ class DurableWorld(World):
         code = pickle.dumps(Hosted(self._operator, pa.schema([ROWS.field(0)]), OUT, UNITS))
         for name in (f"r{number}" for number in range(self.plan.regions)):
             self.checkpoint_thread.add(name, Kept("Nth", UNITS))
-            self.driver.add_code(f"op-{name}", code)
-            self.driver._code[f"op-{name}"] = code
+            self.driver.lend(f"op-{name}", code)
             opened = RegionOpened(self.now, name, f"op-{name}", Stub(self, name), UNITS, True, self.plan.transfer)
-            self.driver._handle(opened)
+            self.driver.handle(opened)
 
     def _untouched(self, name, epoch):
         query = next(query for query in self.jobs if query.name == name)
@@ -132,11 +136,6 @@ class DurableWorld(World):
         self.current.threads = [*getattr(self.current, "threads", ()), owner]
         return made
 
-    def _run_driver(self):
-        super()._run_driver()
-        while not self.driver._posted.empty():
-            self.driver._handle(self.driver._posted.get()[0])
-
     # -- who dies
 
     def kill_worker(self, process):
@@ -153,7 +152,7 @@ class DurableWorld(World):
             self.kill_worker(process)
         for fiber in self.fibers:
             fiber.kill()
-        self.driver._poller.die()
+        self.board.die()
         self.plan = replace(self.plan, workers=workers or self.rng.choice((1, 2, 3, 4)), late=0)
         for query in self.jobs:
             query.stage = query.actions = None
@@ -246,7 +245,7 @@ class DurableWorld(World):
 
     def rows_of(self, query, epoch):
         if epoch not in query.data:
-            query.data[epoch] = [self._some_batches() for _ in range(query.partitions)]
+            query.data[epoch] = [self.some_batches() for _ in range(query.partitions)]
         return query.data[epoch]
 
     def _start_stage(self, query, what):
@@ -369,11 +368,9 @@ class DurableWorld(World):
         of = (manifest.region, manifest.query)
         order = LoadState(*of, "", UNITS, 0, manifest.epoch, 0, snapshots, logs, everything)
         blank = np.full(UNITS, -1, np.int64)
-        loaded, copy = Loaded(order, saved=blank.copy(), touched=blank.copy()), hosted.fresh()
-        reader = Loader("sim", lambda: None, Copies())
-        reader._install(self.store, loaded, copy)
-        reader._replay(self.store, loaded, copy, hosted)
-        return {key: rows for unit in copy.counts.values() for key, rows in unit.items()}
+        loaded, instance = Loaded(order, saved=blank.copy(), touched=blank.copy()), hosted.fresh()
+        Loader("sim", lambda: None, Instances(), limits=self.limits).fill(self.store, loaded, instance, hosted)
+        return {key: rows for unit in instance.counts.values() for key, rows in unit.items()}
 
     def _check_needed(self, prefix):
         """Everything that the manifests that stay need is there, and what tasks since have noted."""

@@ -5,6 +5,8 @@ import threading
 from dataclasses import dataclass
 
 from evenflow.runtime.driver.controller_thread import ControllerThread
+from evenflow.runtime.wire.poller import Lost, Received
+from evenflow.runtime.worker.direct_transfer import DirectTransfer
 from tests.support.keyed_network import Turn
 from tests.support.keyed_rig import Nth
 
@@ -152,8 +154,40 @@ class Fiber:
         self._back.release()
 
 
+class SimTransfer(DirectTransfer):
+    """The real direct transfer, without its thread."""
+
+    def serve(self):
+        """What its thread does."""
+        self._run()
+
+
 class StrictDriver(ControllerThread):
     """The real driver, without its thread, that lets no error pass."""
+
+    def __init__(self, *about, **options):
+        super().__init__(*about, **options)
+        self._zero = 0.0
+
+    def handle(self, event):
+        """Give it an event."""
+        self._do(event)
+
+    def lend(self, operator, code):
+        """Make an operator available for good."""
+        self.add_code(operator, code)
+        self._code[operator] = code
+
+    def serve(self):
+        """What its thread does in one round."""
+        for happening in self._poller.happenings(8):
+            match happening:
+                case Received(channel=channel, frame=frame):
+                    self._received(channel, frame)
+                case Lost(channel=channel, reason=reason, known=known):
+                    self._lost(channel, reason, known)
+        while not self._posted.empty():
+            self._do(self._posted.get()[0])
 
     def _received(self, channel, frame):
         self._hear(channel, frame)

@@ -94,7 +94,7 @@ def _check_log(world):
 
 
 def _hosts(world):
-    return {p.number: p.worker._host for p in world.live() if p.worker._host is not None}
+    return {p.number: p.worker.hosting.host for p in world.live() if p.worker.hosting.host is not None}
 
 
 def _check_state(world):
@@ -104,14 +104,14 @@ def _check_state(world):
         alive = set(region.evaluations.ids)
         found = defaultdict(list)
         for number, host in _hosts(world).items():
-            known = host._regions.get(name)
+            known = host.regions.get(name)
             if known is None:
                 continue
             for gone in known.away.values():
                 wrong = [unit for unit in gone.nonzero()[0].tolist() if owners[unit] == number]
                 if wrong:
                     _fail(world, f"worker {number} owns units {wrong} of {name} and takes them to be away")
-            for evaluation, copy in known.copies.items():
+            for evaluation, copy in known.instances.items():
                 if evaluation not in alive:
                     _fail(world, f"worker {number} has state of {evaluation}, which is over")
                 for unit, counts in copy.counts.items():
@@ -137,15 +137,14 @@ def _check_totals(world, name, alive, found):
 
 def _check_leaks(world):
     for number, host in _hosts(world).items():
-        for name in ("_leaving", "_markers", "_arrived"):
-            if getattr(host.moves, name):
-                _fail(world, f"worker {number} keeps {name} {getattr(host.moves, name)}")
-        if any(known.feeders for known in host._regions.values()):
+        for name in ("leaving", "markers", "arrived"):
+            if getattr(host.mover.movements, name):
+                _fail(world, f"worker {number} keeps {name} {getattr(host.mover.movements, name)}")
+        if any(known.feeders for known in host.regions.values()):
             _fail(world, f"worker {number} thinks that feeders are there")
     for process in world.live():
-        moving = process.worker._direct
-        if moving._arriving or not moving._outbox.empty() or not moving.inbox.empty():
-            _fail(world, f"the direct transfer of {process.name} keeps {moving._arriving}")
+        if not process.worker.hosting.direct_transfer.idle:
+            _fail(world, f"the direct transfer of {process.name} keeps something")
     controller = world.controller
     left = (controller._feeders, controller._ended, *(r.feeders for r in world.regions.values()))
     if any(left) or any(region._begun for region in world.regions.values()):
@@ -163,7 +162,7 @@ def live_again(world):
     for region in world.regions:
         fresh = world.start_job(region, streaming=False, partitions=1)
         fresh.epoch = 1
-        world._start_task(Task(fresh, 0, 0, 0, world._some_batches(list(range(KEYS)) * 2)))
+        world.start_task(Task(fresh, 0, 0, 0, world.some_batches(list(range(KEYS)) * 2)))
     world.run()
     for task in world.tasks[before:]:
         if task.error is not None:

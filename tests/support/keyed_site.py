@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from evenflow.model.messages import EvaluationOrder, MoveReport, SendUnits
+from evenflow.model.messages import MoveReport, SendUnits
 from evenflow.model.tickets import ticket
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime.worker.direct_transfer import Parcel
@@ -38,8 +38,12 @@ class Site:
     def __post_init__(self):
         self.told = []
         self.courier = Courier()
-        code = Hosted(self.operator, pa.schema([ROWS.field(0)]), OUT, UNITS)
-        self.host = KeyedHost(self.told.append, self.courier, lambda _name: code)
+        self.code = Hosted(self.operator, pa.schema([ROWS.field(0)]), OUT, UNITS)
+        self.use_store(None)
+
+    def use_store(self, transfer):
+        """Have a host that moves units by way of a store, too."""
+        self.host = KeyedHost(self.told.append, self.courier, lambda _name: self.code, store_transfer=transfer)
 
     def open(self, region="r"):
         self.host.open(region, "op", UNITS, 0.0, 0.0)
@@ -54,7 +58,7 @@ class Site:
         return answer.batch.column(2).to_pylist()
 
     def say(self, order):
-        (self.host if isinstance(order, EvaluationOrder) else self.host.moves).obey(order)
+        self.host.obey(order)
 
     def move(self, move, units, feeders=(), region="r", evaluations=("query q",), store=False):
         announced = ticket(KEY, move, region, 0, units, evaluations)

@@ -42,7 +42,7 @@ class Spark:
         rng = self.world.rng
         if job.epoch and not job.fixed:
             job.partitions = rng.randint(1, 3)
-        job.rows = [self.world._some_batches() for _ in range(job.partitions)]
+        job.rows = [self.world.some_batches() for _ in range(job.partitions)]
         self.rdds += 1
         some = Stage(job.name, job.epoch, (), StageFacts(job.partitions, job.partitions, self.rdds))
         some = replace(some, facts=replace(some.facts, inputs=job.partitions, execution=self._execution()))

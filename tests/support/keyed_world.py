@@ -10,7 +10,6 @@ import contextlib
 import pickle
 from math import inf
 from random import Random
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -19,18 +18,15 @@ from evenflow.control.controller import Controller
 from evenflow.control.events import MoveAsked, RegionOpened, Tick, Unpersisted
 from evenflow.model import MoveUnits
 from evenflow.operators.hosted import Hosted
-from evenflow.runtime import threads
-from evenflow.runtime.driver import controller_thread as driver
 from evenflow.runtime.feeder.frame_size import FrameSize
 from evenflow.runtime.feeder.keyed import KeyedFeeder
 from evenflow.runtime.feeder.keyed_feed import KeyedFeed
 from evenflow.runtime.feeder.task import Environment
-from evenflow.runtime.wire.poller import Lost, Received
 from evenflow.runtime.wire.settings import Settings
-from evenflow.runtime.worker import direct_transfer
-from evenflow.runtime.worker import loop as worker
+from evenflow.runtime.worker.environment import WorkerEnvironment
+from evenflow.runtime.worker.limits import Limits
 from evenflow.runtime.worker.loop import Worker
-from tests.support.keyed_actors import Fails, Fiber, Fragile, Killed, Log, NoThread, Process, StrictDriver
+from tests.support.keyed_actors import Fails, Fiber, Fragile, Killed, Log, NoThread, Process, SimTransfer, StrictDriver
 from tests.support.keyed_network import Board, Network
 from tests.support.keyed_plan import Job, Plan, Task
 from tests.support.keyed_rig import OUT, ROWS, Nth, numbered
@@ -94,50 +90,46 @@ class World:
         self._ids = 0
         self._names = 0
         self._ticked = 0.0
-        self._undo = contextlib.ExitStack()
 
     # -- set up and tear down
 
     def __enter__(self):
-        clock = SimpleNamespace(perf_counter=lambda: self.now, monotonic=lambda: self.now, sleep=self._sleep)
-        for module in (worker, driver):
-            self._patch(module, "time", clock)
-        self._patch(threads, "start_thread", NoThread)
-        self._patch(driver, "Poller", lambda *_a, **_k: Board(self.network, "driver", lambda _t: None))
-        self._patch(worker, "Poller", self._actor_board)
-        self._patch(direct_transfer, "Poller", self._mover_board)
-        self._patch(worker, "KEYED_POLL_S", PERIOD_S)
-        self._patch(worker, "OUTBOX_BYTES", 300)
-        self._patch(direct_transfer, "PART_BYTES", 200)
         self.skew_bytes = 20 * self.rng.choice((5, 20, 1000))
         self.environment = Environment(
             identity=lambda: self.current.identity,
             poller=self._actor_board,
-            clock=lambda: self.now,
+            clock=self._now,
             sleep=self._sleep,
             frame_size=self._frame_size,
+        )
+        self.worker_environment = WorkerEnvironment(
+            clock=self._now,
+            sleep=self._sleep,
+            poller=self._actor_board,
+            direct_transfer=self._direct_transfer,
+            limits=Limits(keyed_poll_s=PERIOD_S, outbox_bytes=300, part_bytes=200),
         )
         self._begin()
         return self
 
+    def _now(self):
+        return self.now
+
     def __exit__(self, *_error):
         for fiber in self.fibers:
             fiber.kill()
-        self._undo.close()
-
-    def _patch(self, module, name, value):
-        self._undo.callback(setattr, module, name, getattr(module, name))
-        setattr(module, name, value)
 
     def _actor_board(self, *_args, **_options):
         self.current.poller = Board(self.network, self.current.name, self.current.turn)
         return self.current.poller
 
-    def _mover_board(self, *_args, **_options):
+    def _direct_transfer(self, _secret, _clock, wake, limits):
         process = Process(self, f"direct transfer of {self.current.name}")
         process.poller = Board(self.network, process.name, process.turn)
+        process.thread = SimTransfer(process.poller, wake, NoThread, limits.part_bytes)
+        process.run = process.thread.serve
         self.processes.append(process)
-        return process.poller
+        return process.thread
 
     def _frame_size(self, *args):
         size = FrameSize(*args)
@@ -150,8 +142,8 @@ class World:
     def _begin(self):
         self.log = Log()
         self.controller = Controller(self.plan.workers)
-        self.driver = StrictDriver(self.controller, b"secret", "sim", PERIOD_S, self.log)
-        self.driver._stages = self.spark = Spark(self)
+        self.spark = Spark(self)
+        self.driver = self._driver(stages=self.spark)
         self.settings = Settings("sim", "sim", self.driver.port, b"secret", PERIOD_S, 350.0)
         for number in range(self.plan.workers - self.plan.late):
             self.start_worker(number)
@@ -161,6 +153,11 @@ class World:
             self.start_job(self.rng.choice(list(self.regions)))
         last = self.rng.choice((60, 300, 1500))
         self.schedule = sorted((self.rng.randint(0, last), fault) for fault in self.plan.faults)
+
+    def _driver(self, *untouched, **options):
+        self.board = Board(self.network, "driver", lambda _seconds: None)
+        about = (self.controller, b"secret", "sim", PERIOD_S, self.log)
+        return StrictDriver(*about, *untouched, start=NoThread, poller=self.board, clock=self._now, **options)
 
     @property
     def regions(self):
@@ -175,9 +172,8 @@ class World:
             if times == inf and where in ("install", "unpickle"):
                 self.harm.add("state that cannot be put back")
         code = pickle.dumps(Hosted(operator, pa.schema([ROWS.field(0)]), OUT, UNITS))
-        self.driver.add_code(f"op-{name}", code)
-        self.driver._code[f"op-{name}"] = code
-        self.driver._handle(RegionOpened(self.now, name, f"op-{name}", Stub(self, name), UNITS))
+        self.driver.lend(f"op-{name}", code)
+        self.driver.handle(RegionOpened(self.now, name, f"op-{name}", Stub(self, name), UNITS))
 
     # -- workers
 
@@ -185,10 +181,9 @@ class World:
         """Start a worker process, or another copy of it."""
         copy = sum(process.number == number for process in self.processes)
         process = self.current = Process(self, f"worker {number} #{copy}", number)
-        made = Worker(self.settings, number, (0, 0))
+        made = Worker(self.settings, number, (0, 0), self.worker_environment)
         process.worker, process.run = made, made.run
         process.direct_transfer = self.processes[-1]
-        process.direct_transfer.run = made._direct._run
         self.processes.append(process)
         self.note(f"start {process.name}")
 
@@ -235,10 +230,10 @@ class World:
                 self.start_job(job.region)
         elif broken:
             for task in broken:
-                self._start_task(Task(job, task.partition, 1, task.epoch, task.batches, stage=task.stage))
+                self.start_task(Task(job, task.partition, 1, task.epoch, task.batches, stage=task.stage))
         elif job.waiting:
             for task in self.spark.tasks(job, job.waiting.pop(0)):
-                self._start_task(task)
+                self.start_task(task)
             self._pause(job)
         elif job.epoch < job.epochs:
             job.waiting = self.spark.stages(job)
@@ -253,7 +248,7 @@ class World:
     def _unpersist(self, job):
         job.unpersisted = True
         self.note(f"unpersist {job.evaluation}")
-        self.driver._handle(Unpersisted(self.now, frozenset({job.checkpointer})))
+        self.driver.handle(Unpersisted(self.now, frozenset({job.checkpointer})))
 
     def _settled(self, task):
         """Whether all a task had to say has been heard: Spark takes a while before it starts the next."""
@@ -263,7 +258,7 @@ class World:
         )
         return task.heard
 
-    def _some_batches(self, keys=None):
+    def some_batches(self, keys=None):
         drawn = keys or [self.rng.randrange(KEYS) for _ in range(self.rng.choice((0, 1, self.plan.rows)))]
         batches, at = [], 0
         while at < len(drawn):
@@ -274,7 +269,7 @@ class World:
             at += len(part)
         return batches
 
-    def _start_task(self, task):
+    def start_task(self, task):
         job = task.job
         schema = OUT.serialize().to_pybytes()
         names = tuple(ROWS.names)
@@ -329,7 +324,7 @@ class World:
     def _ask(self):
         region = self.rng.choice(list(self.regions))
         move = self.some_move(region, self.regions[region].movements.table)
-        self.driver._handle(MoveAsked(self.now, move))
+        self.driver.handle(MoveAsked(self.now, move))
 
     def _fault(self, kind):
         live = self.live()
@@ -434,8 +429,8 @@ class World:
         """Something that can happen now: an actor, or a delivery; None if there is nothing but to wait."""
         actors = [actor for actor in (*self.processes, *self.fibers) if actor.ready and self._thawed(actor)]
         pipes = [pipe for pipe in self.network.deliverable() if self._thawed(pipe)]
-        if self.driver._poller.news:
-            actors.append(self._run_driver)
+        if self.board.news:
+            actors.append(self.driver.serve)
         if self.now >= self._ticked + PERIOD_S:
             actors.append(self._tick)
         if pipes and (not actors or self.rng.random() < 0.5):
@@ -455,21 +450,13 @@ class World:
         except Exception as error:
             raise Broken(f"seed {self.seed}: {actor.name} died of {error!r}") from error
         if isinstance(actor, Process) and not alive:
-            self.note(f"{actor.name} ends: {actor.worker._stopped}")
+            self.note(f"{actor.name} ends: {actor.worker.stopped}")
             actor.direct_transfer.alive = False
             actor.worker.close()
 
-    def _run_driver(self):
-        for happening in self.driver._poller.happenings(8):
-            match happening:
-                case Received(channel=channel, frame=frame):
-                    self.driver._received(channel, frame)
-                case Lost(channel=channel, reason=reason, known=known):
-                    self.driver._lost(channel, reason, known)
-
     def _tick(self):
         self._ticked = self.now
-        self.driver._handle(Tick(self.now))
+        self.driver.handle(Tick(self.now))
 
     def _pass_time(self):
         times = [actor.until for actor in (*self.processes, *self.fibers) if actor.alive]

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from evenflow.operators.keyed import KeyedOperator
-from evenflow.runtime.worker.blob_writer import Outcome
+from evenflow.runtime.worker.blob_writer import PutOutcome
 from evenflow.state.checkpoint.unit_snapshots import load_units, read_index
 from evenflow.state.store.blob_names import parse
 
@@ -11,7 +11,7 @@ UNITS = 4
 SCHEMA = pa.schema([("v", pa.int64())])
 
 
-class FakeJournal:
+class FakeBlobWriter:
     """Notes what is to be put; `done` says what became of it."""
 
     def __init__(self, *_where):
@@ -27,7 +27,7 @@ class FakeJournal:
         return outcomes
 
     def done(self, place=0, error=""):
-        self.outcomes.append(Outcome(self.puts.pop(place)[2], error))
+        self.outcomes.append(PutOutcome(self.puts.pop(place)[2], error))
 
     def close(self):
         pass

@@ -28,6 +28,7 @@ from evenflow.runtime.wire.handshake import Handshake
 from evenflow.runtime.wire.messages import TO_WORKER, control
 from evenflow.runtime.wire.poller import Lost, Opened, Poller, Received
 from evenflow.runtime.wire.settings import Settings
+from evenflow.runtime.worker.environment import REAL
 from evenflow.runtime.worker.loop import Worker
 
 HOST = "127.0.0.1"
@@ -74,7 +75,18 @@ class Even(RoundRobin):
 
 
 class Rig:
-    def __init__(self, workers=2, *, processes=False, start=True, period=0.05, stall_timeout=PATIENCE_S, emulate=None):
+    def __init__(
+        self,
+        workers=2,
+        *,
+        processes=False,
+        start=True,
+        period=0.05,
+        stall_timeout=PATIENCE_S,
+        emulate=None,
+        environment=REAL,
+    ):
+        self.environment = environment
         self.size = workers
         self.log = EventLog(None)
         self.driver = ControllerThread(Controller(workers), SECRET, HOST, period, self.log)
@@ -90,7 +102,7 @@ class Rig:
 
     def start_thread(self, number):
         def serve():
-            worker = Worker(self.settings, number, (0, 0))
+            worker = Worker(self.settings, number, (0, 0), self.environment)
             try:
                 self.ended[number] = worker.run()
             except Exception as error:  # as when a Spark task fails

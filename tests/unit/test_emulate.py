@@ -5,7 +5,6 @@ import math
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.runtime.worker import emulation
 from evenflow.runtime.worker.emulation import Pace
 from evenflow.testing import Emulate
 
@@ -90,51 +89,50 @@ class Time:
         self.now += seconds + self.late
 
 
-def pace(monkeypatch, time, **emulate):
-    monkeypatch.setattr(emulation, "time", time)
-    return Pace(Emulate(**emulate), worker=0)
+def pace(time, **emulate):
+    return Pace(Emulate(**emulate), 0, time.perf_counter, time.sleep)
 
 
-def test_service_time_is_slept_off(monkeypatch):
+def test_service_time_is_slept_off():
     time = Time()
-    served = pace(monkeypatch, time, cost_us=1000, slowdown={0: 2})
+    served = pace(time, cost_us=1000, slowdown={0: 2})
     assert served.serve(10, spent_s=0.005) == pytest.approx(0.02)
     assert time.slept == [0.015]
 
 
-def test_small_debts_wait_for_more(monkeypatch):
+def test_small_debts_wait_for_more():
     time = Time()
-    served = pace(monkeypatch, time, cost_us=100)
+    served = pace(time, cost_us=100)
     for _ in range(25):
         assert served.serve(4, spent_s=0.0) == pytest.approx(0.0004)
     assert time.slept == [0.0012] * 8  # every third call
 
 
-def test_oversleeping_is_paid_back(monkeypatch):
+def test_oversleeping_is_paid_back():
     time = Time(late=0.004)
-    served = pace(monkeypatch, time, cost_us=1000)
+    served = pace(time, cost_us=1000)
     for _ in range(3):
         served.serve(10, spent_s=0.0)
     assert time.slept == [0.01, 0.006, 0.006]
 
 
-def test_credit_is_bounded(monkeypatch):
+def test_credit_is_bounded():
     time = Time(late=60.0)
-    served = pace(monkeypatch, time, cost_us=1000)
+    served = pace(time, cost_us=1000)
     served.serve(10, spent_s=0.0)
     served.serve(60, spent_s=0.0)
     assert time.slept == [0.01, 0.01]  # 60 ms of work less the most that is paid back, 50 ms
 
 
-def test_work_that_takes_longer_than_emulated(monkeypatch):
+def test_work_that_takes_longer_than_emulated():
     time = Time()
-    assert pace(monkeypatch, time, cost_us=1).serve(10, spent_s=0.5) == 0.5
+    assert pace(time, cost_us=1).serve(10, spent_s=0.5) == 0.5
     assert time.slept == []
 
 
-def test_schedule_follows_the_controllers_clock(monkeypatch):
+def test_schedule_follows_the_controllers_clock():
     time = Time()
-    served = pace(monkeypatch, time, cost_us=1000, slowdown={0: [(0, 100), (30, 1)]})
+    served = pace(time, cost_us=1000, slowdown={0: [(0, 100), (30, 1)]})
     assert served.serve(1, 0.0) == pytest.approx(0.1)  # no feeder yet: second 0
     served.set_clock(29.95)
     assert served.serve(1, 0.0) == pytest.approx(0.1)

@@ -5,26 +5,40 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import ProtocolError
-from evenflow.runtime.worker import query_log
+from evenflow.runtime.worker.limits import Limits
 from evenflow.runtime.worker.query_log import QueryLog
 from evenflow.state.checkpoint.segments import Rows, Tenure, read_segment
 from evenflow.state.store.blob_names import parse
-from tests.support.query_log_model import SCHEMA, UNITS, FakeJournal, Sums, rows, saved
+from tests.support.query_log_model import SCHEMA, UNITS, rows
 
 
-def made(**options):
-    return QueryLog("r", "query q", "0.7", FakeJournal(), UNITS, **options)
+class Noted(QueryLog):
+    """A query log; what it wants put is in `puts`, and each unit of the state takes 100 bytes."""
 
+    def __init__(self, units=UNITS, **limits):
+        super().__init__("r", "query q", "0.7", units, Limits(**limits))
+        self.puts = []
 
-def log(noted, *units):
-    noted.log(rows(*units), SCHEMA, np.array(units, np.int32))
+    def rows(self, *units):
+        self.puts += self.log(rows(*units), SCHEMA, np.array(units, np.int32))
+
+    def end(self, feeder):
+        self.puts += super().end(feeder)
+
+    def snapshot(self, epoch, away=None):
+        """The units that are saved at the end of a batch."""
+        due = self.due(epoch, away)
+        if not len(due):
+            return []
+        chosen = self.choose(due, np.full(len(due), 100))
+        self.puts.append(self.save(self.snapshot_name(epoch), epoch, chosen, [b"state"]))
+        return chosen.tolist()
 
 
 def kinds(put):
-    name, content, _ = put
     return [
         (record.move, record.units) if isinstance(record, Tenure) else record.batch.num_rows
-        for record in read_segment(content, name)[1]
+        for record in read_segment(b"".join(put.parts), put.name)[1]
         if isinstance(record, Rows | Tenure)
     ]
 
@@ -32,73 +46,72 @@ def kinds(put):
 # -- the log
 
 
-def test_a_segment_is_put_when_it_is_full_and_when_somebody_asks_for_the_end(monkeypatch):
-    monkeypatch.setattr(query_log, "SEGMENT_BYTES", (1, 1 << 20))
-    noted = made()
+def test_a_segment_is_put_when_it_is_full_and_when_somebody_asks_for_the_end():
+    noted = Noted(segment_bytes=(1, 1 << 20))
     noted.enter(3, 2)
-    log(noted, 0, 1)
-    log(noted, 2)
-    assert [name for name, _, _ in noted.blob_writer.puts] == ["r/q/log/3.2.0.7.0"]
+    noted.rows(0, 1)
+    noted.rows(2)
+    assert [put.name for put in noted.puts] == ["r/q/log/3.2.0.7.0"]
     noted.end("feeder")
-    assert [name for name, _, _ in noted.blob_writer.puts] == ["r/q/log/3.2.0.7.0", "r/q/log/3.2.0.7.1"]
-    assert [kinds(put) for put in noted.blob_writer.puts] == [[2], [1]]
+    assert [put.name for put in noted.puts] == ["r/q/log/3.2.0.7.0", "r/q/log/3.2.0.7.1"]
+    assert [kinds(put) for put in noted.puts] == [[2], [1]]
     noted.end("another")
-    assert len(noted.blob_writer.puts) == 2
+    assert len(noted.puts) == 2
 
 
 def test_ticks_have_segments_of_their_own():
     ticks = pa.schema([("now", pa.int64()), ("key", pa.int64())])
     body = pa.record_batch([pa.array([5, 5]), pa.array([0, 1])], schema=ticks).serialize()
-    noted = made()
+    noted = Noted()
     noted.enter(0, 1)
     noted.arrived(7, [3], np.array([0]))
-    log(noted, 0, 1)
-    log(noted, 2)
+    noted.rows(0, 1)
+    noted.rows(2)
     noted.arrived(8, [2], np.array([0]))
-    noted.log(memoryview(body), ticks, np.array([0, 1], np.int32))
+    noted.puts += noted.log(memoryview(body), ticks, np.array([0, 1], np.int32))
     noted.end("feeder")
-    assert [kinds(put) for put in noted.blob_writer.puts] == [[(7, [3]), 2, 1], [(8, [2]), 2]]
-    assert [read_segment(content, name)[0] for name, content, _ in noted.blob_writer.puts] == [SCHEMA, ticks]
+    assert [kinds(put) for put in noted.puts] == [[(7, [3]), 2, 1], [(8, [2]), 2]]
+    assert [read_segment(b"".join(put.parts), put.name)[0] for put in noted.puts] == [SCHEMA, ticks]
 
 
 def test_who_asks_is_told_when_all_before_is_durable():
-    noted = made()
+    noted = Noted()
     noted.enter(0, 1)
-    log(noted, 0)
+    noted.rows(0)
     noted.end("one")
-    log(noted, 1)
+    noted.rows(1)
     noted.end("other")
     assert noted.acknowledged() == []
-    noted.put((0, 1), "")
+    noted.segment_put((0, 1), "")
     assert noted.acknowledged() == ["one"]
-    noted.put((0, 1), "")
+    noted.segment_put((0, 1), "")
     assert (noted.acknowledged(), noted.durable) == (["other"], 2)
 
 
 def test_a_segment_that_cannot_be_put_is_told_to_all_who_wait():
-    noted = made()
+    noted = Noted()
     noted.enter(0, 1)
-    log(noted, 0)
+    noted.rows(0)
     noted.end("one")
-    noted.put((0, 1), "no room")
+    noted.segment_put((0, 1), "no room")
     assert (noted.acknowledged(), noted.error) == (["one"], "no room")
 
 
 def test_news_of_an_earlier_attempt_do_not_count():
-    noted = made()
+    noted = Noted()
     noted.enter(0, 1)
-    log(noted, 0)
+    noted.rows(0)
     noted.end("one")
     noted.enter(0, 2)
-    log(noted, 0)
+    noted.rows(0)
     noted.end("two")
-    noted.put((0, 1), "")
+    noted.segment_put((0, 1), "")
     assert noted.acknowledged() == []
     assert noted.durable == 0
 
 
 def test_rows_of_an_earlier_attempt_are_too_late():
-    noted = made()
+    noted = Noted()
     noted.enter(2, 2)
     for late in ((2, 1), (1, 9)):
         with pytest.raises(ProtocolError, match=r"came after those of batch 2, attempt 2: they are too late"):
@@ -108,108 +121,95 @@ def test_rows_of_an_earlier_attempt_are_too_late():
 
 
 def test_units_that_arrive_are_noted_before_their_rows():
-    noted = made()
+    noted = Noted()
     noted.enter(0, 1)
-    log(noted, 0)
+    noted.rows(0)
     noted.arrived(5, [1, 2], np.array([-1, -1]))
     noted.arrived(8, [1], np.array([-1]))
-    log(noted, 1)
+    noted.rows(1)
     noted.end("one")
-    assert kinds(noted.blob_writer.puts[0]) == [1, (5, [1, 2]), (8, [1]), 1]
+    assert kinds(noted.puts[0]) == [1, (5, [1, 2]), (8, [1]), 1]
 
 
 def test_units_that_arrive_between_batches_are_noted_in_the_next():
-    noted = made()
+    noted = Noted()
     noted.enter(0, 1)
     noted.arrived(5, [1], np.array([0]))
     noted.enter(1, 1)
-    log(noted, 1)
+    noted.rows(1)
     noted.end("one")
-    assert kinds(noted.blob_writer.puts[0]) == [(5, [1]), 1]
+    assert kinds(noted.puts[0]) == [(5, [1]), 1]
 
 
 # -- snapshots
 
 
 def test_units_are_saved_as_they_were_at_the_end_of_the_batch_before():
-    noted = made()
+    noted = Noted()
     noted.enter(0, 1)
-    log(noted, 0, 2)
+    noted.rows(0, 2)
     noted.end("feeder")
-    noted.blob_writer.done()
     noted.enter(1, 1)
-    noted.save(Sums(u0=1, u2=5), 0)
-    epoch, states, about = saved(noted.blob_writer.puts[0])
-    assert (epoch, states) == (0, {0: 1, 2: 5})
-    assert about.units.tolist() == [0, 2]
+    assert noted.snapshot(0) == [0, 2]
+    put = noted.puts[-1]
+    assert (put.epoch, put.units.tolist(), put.size) == (0, [0, 2], 5)
+    assert parse(put.name).epoch == 0
     noted.enter(2, 1)
-    noted.save(Sums(u0=1, u2=5), 1)
-    assert len(noted.blob_writer.puts) == 1
+    assert noted.snapshot(1) == []
 
 
 def test_units_with_rows_of_the_batch_that_begins_are_not_saved():
     """One came from a worker where the batch had begun already."""
-    noted = made()
+    noted = Noted()
     noted.enter(0, 1)
-    log(noted, 0)
+    noted.rows(0)
     noted.arrived(5, [1], np.array([1]))
     noted.enter(1, 1)
-    noted.save(Sums(u0=1, u1=7), 0)
-    assert saved(noted.blob_writer.puts[0])[1] == {0: 1}
+    assert noted.snapshot(0) == [0]
 
 
 def test_units_that_have_left_are_not_saved():
-    noted = made()
+    noted = Noted()
     noted.enter(0, 1)
-    log(noted, 0, 1)
+    noted.rows(0, 1)
     noted.enter(1, 1)
-    noted.save(Sums(u0=1), 0, np.array([False, True, False, False]))
-    assert saved(noted.blob_writer.puts[0])[1] == {0: 1}
+    assert noted.snapshot(0, np.array([False, True, False, False])) == [0]
 
 
-def test_the_longest_unsaved_come_first_and_no_more_than_were_logged(monkeypatch):
-    monkeypatch.setattr(query_log, "CYCLE", 4)
-    monkeypatch.setattr(query_log, "SLICE_BYTES", 150)
-    noted = made()
-    sums = Sums(u0=1, u1=2, u2=3, u3=4)
+def test_the_longest_unsaved_come_first_and_no_more_than_were_logged():
+    noted = Noted(cycle=4, slice_bytes=150)
     found = []
     for epoch in range(4):
         noted.enter(epoch, 1)
-        noted.save(sums, epoch - 1)
-        log(noted, 0, 1, 2, 3)
+        found.append(noted.snapshot(epoch - 1))
+        noted.rows(0, 1, 2, 3)
         noted.end("somebody")
-        found += [
-            (about.epoch, about.units.tolist()) for *_, about in noted.blob_writer.puts if hasattr(about, "units")
-        ]
-        noted.blob_writer.puts.clear()
-    assert found == [(0, [0, 1]), (1, [2, 3]), (2, [0, 1])]
+    assert found == [[], [0, 1], [2, 3], [0, 1]]
 
 
-def test_units_without_further_rows_are_saved_within_one_cycle(monkeypatch):
-    monkeypatch.setattr(query_log, "CYCLE", 4)
-    noted = QueryLog("r", "query q", "0.7", FakeJournal(), 64)
+def test_units_without_further_rows_are_saved_within_one_cycle():
+    noted = Noted(64, cycle=4)
     noted.enter(0, 1)
     noted.touched[:] = 0
+    found = []
     for epoch in range(1, 6):
         noted.enter(epoch, 1)
-        noted.save(Sums(), epoch - 1)
-    assert sorted(unit for *_, about in noted.blob_writer.puts for unit in about.units.tolist()) == list(range(64))
-    assert len(noted.blob_writer.puts) == 4
+        found.append(noted.snapshot(epoch - 1))
+    assert sorted(unit for units in found for unit in units) == list(range(64))
+    assert [bool(units) for units in found] == [True, True, True, True, False]
 
 
 def test_a_snapshot_that_could_not_be_put_is_taken_again():
-    noted = made()
+    noted = Noted()
     noted.enter(0, 1)
-    log(noted, 0)
+    noted.rows(0)
     noted.enter(1, 1)
-    noted.save(Sums(u0=1), 0)
-    about = noted.blob_writer.puts[0][2]
-    noted.not_saved(about.units, about.epoch)
+    noted.snapshot(0)
+    noted.not_saved(np.array([0]), 0)
     noted.enter(2, 1)
-    noted.save(Sums(u0=1), 1)
-    assert [parse(name).epoch for name, _, _ in noted.blob_writer.puts] == [0, 1]
-    assert noted.blob_writer.puts[0][0] != noted.blob_writer.puts[1][0]
-    noted.not_saved(about.units, about.epoch)  # of the first: the second counts
+    noted.snapshot(1)
+    assert [parse(put.name).epoch for put in noted.puts] == [0, 1]
+    assert noted.puts[0].name != noted.puts[1].name
+    noted.not_saved(np.array([0]), 0)  # of the first: the second counts
     noted.enter(3, 1)
-    noted.save(Sums(u0=1), 2)
-    assert len(noted.blob_writer.puts) == 2
+    assert noted.snapshot(2) == []

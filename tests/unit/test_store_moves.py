@@ -1,13 +1,12 @@
 """Units that move by way of the store: what the controller tells whom, and what a worker does."""
 
-import queue
-
 import pytest
 
 from evenflow.control.movement import PATIENCE_S
 from evenflow.model.messages import AbandonMoves, DiscardUnits, FetchUnits, RestoreUnits, UnitsMoved
-from evenflow.runtime.worker.direct_transfer import Parcel, Undelivered
-from evenflow.runtime.worker.store_transfer import Stored, StoreTransfer, Unfetched
+from evenflow.runtime.worker.direct_transfer import Parcel
+from evenflow.runtime.worker.events import Stored, Undelivered, Unfetched
+from evenflow.runtime.worker.store_transfer import StoreTransfer
 from tests.support.keyed_rig import Nth
 from tests.support.keyed_site import Site
 from tests.support.movements import FEEDERS, ask, brief, move, movements
@@ -74,7 +73,7 @@ def store():
 def sites(store):
     made = [Site(Nth()) for _ in range(2)]
     for site in made:
-        site.host.moves._via_store = Transfers(store)
+        site.use_store(Transfers(store))
         site.open()
     return made
 
@@ -125,10 +124,8 @@ def test_what_was_discarded_is_not_fetched(sites):
 
 def test_news_of_movements_that_are_over(sites):
     source, _ = sites
-    source.host.moves._via_store.inbox = queue.SimpleQueue()
     for news in (Stored(7), Undelivered(7, "no")):
-        source.host.moves._via_store.inbox.put(news)
-    source.host.collect()
+        source.host.mover.handle(news)
     assert source.outcomes() == []
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from evenflow.errors import ProtocolError
 from evenflow.model.messages import DiscardUnits, FeederGone, ForgetEvaluation, RestoreUnits, UnitsMoved
+from evenflow.runtime.worker.events import Marked
 from tests.support.keyed_actors import Fails, Fragile
 from tests.support.keyed_rig import Nth
 from tests.support.keyed_site import Site
@@ -32,9 +33,9 @@ def test_feeders_that_count_units_otherwise_are_refused():
     site, _ = sites()
     with pytest.raises(ProtocolError, match=r"of operator op speaks of 0 units: it has 9"):
         site.host.open("r", "op", 0, 0.0, 0.0)
-    code, site.host._regions.code = site.host._regions.code, lambda _name: None  # it is not here yet
+    code, site.code = site.code, None  # it is not here yet
     site.host.open("r", "op", 0, 0.0, 0.0)
-    site.host._regions.code = code
+    site.code = code
     with pytest.raises(ProtocolError, match=r"speaks of 0 units: it has 9"):
         site.feed(1)
     site.leave()
@@ -64,7 +65,7 @@ def test_units_are_restored_after_the_last_feeder_left():
     source, _ = sites()
     source.open()
     source.move(1, [1], feeders=[5])
-    source.host.moves.marker(1, 5)
+    source.host.mover.handle(Marked(1, 5))
     source.leave()
     source.say(RestoreUnits(1, "r"))
     assert source.outcomes() == [(1, "restored")]
@@ -89,7 +90,7 @@ def test_rows_that_come_after_the_end_of_their_evaluation_make_no_state():
     with pytest.raises(ProtocolError):
         site.feed(1)
     site.leave()
-    assert not site.host._regions
+    assert not site.host.regions
 
 
 def test_markers_of_movements_that_are_over_are_not_kept():
@@ -98,14 +99,14 @@ def test_markers_of_movements_that_are_over_are_not_kept():
     site.move(1, [1], feeders=[5])
     site.say(FeederGone(1, 5))
     site.say(UnitsMoved(1))
-    site.host.moves.marker(1, 5)
-    assert not site.host.moves._markers
+    site.host.mover.handle(Marked(1, 5))
+    assert not site.host.mover.movements.markers
 
 
 def test_markers_may_overtake_the_controller():
     site, _ = sites()
     site.open()
-    site.host.moves.marker(1, 5)
+    site.host.mover.handle(Marked(1, 5))
     site.move(1, [1], feeders=[5])
     assert len(site.courier.sent) == 1
 
@@ -119,7 +120,7 @@ def test_a_unit_without_state_may_come_back():
     second.take(first.courier.sent[0])
     second.say(UnitsMoved(1))
     second.leave()
-    second.host._regions.clear()  # as after the last feeder of a micro-batch
+    second.host.regions.clear()  # as after the last feeder of a micro-batch
     second.move(2, [1])
     first.take(second.courier.sent[0])
     assert first.feed(1) == [1]

@@ -11,8 +11,9 @@ import pytest
 from evenflow.errors import StoreError
 from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.wire.channel import PeerGone
-from evenflow.runtime.worker import store_transfer
 from evenflow.runtime.worker.direct_transfer import DirectTransfer
+from evenflow.runtime.worker.environment import REAL, WorkerEnvironment
+from evenflow.runtime.worker.store_transfer import StoreTransfer
 from evenflow.state.store import retry
 from evenflow.state.store.blob_names import MOVES, move_name
 from evenflow.state.store.disk import DiskStore
@@ -48,8 +49,8 @@ def keyed(monkeypatch):
     monkeypatch.setattr(DirectTransfer, "_channel", unreachable)
     rigs = []
 
-    def make(where, operator=None, workers=3):
-        rig = Rig(workers, start=False)
+    def make(where, operator=None, workers=3, environment=REAL):
+        rig = Rig(workers, start=False, environment=environment)
         rigs.append(rig)
         rig.settings = replace(rig.settings, checkpoint=where)
         for number in range(workers):
@@ -165,8 +166,11 @@ class Failing(DiskStore):
 def test_a_store_that_fails(keyed, tmp_path, monkeypatch, what):
     """Units stay where they are, and no row is lost."""
     monkeypatch.setattr(retry, "PAUSE_S", 0.01)
-    monkeypatch.setattr(store_transfer, "open_store", lambda _where: Failing(tmp_path / "failing", what))
-    made = keyed(str(tmp_path / "state"))
+
+    def transfer(where, cluster, wake):
+        return StoreTransfer(where, cluster, wake, opened=lambda _where: Failing(tmp_path / "failing", what))
+
+    made = keyed(str(tmp_path / "state"), environment=WorkerEnvironment(store_transfer=transfer))
     flow = Flow(rows, lambda: made.rig.events("move-undone"), pause_s=0.005)
     with Shuffling(made):
         counts = check(made.run(flow, query="q"), flow.count)

@@ -22,12 +22,13 @@ from evenflow.runtime.cluster.interrupts import Interrupts
 from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept, Unpassing
 from evenflow.runtime.threads import BackgroundThread, JobThread
 from evenflow.runtime.wire import poller
-from evenflow.runtime.worker import blob_writer, loader, store_transfer
-from evenflow.runtime.worker.blob_writer import BlobWriter, Outcome
-from evenflow.runtime.worker.direct_transfer import DirectTransfer, Parcel, Undelivered
-from evenflow.runtime.worker.instances import Copies
+from evenflow.runtime.worker import loader
+from evenflow.runtime.worker.blob_writer import BlobWriter, PutOutcome
+from evenflow.runtime.worker.direct_transfer import DirectTransfer, Parcel
+from evenflow.runtime.worker.events import Undelivered, Unfetched
+from evenflow.runtime.worker.instances import Instances
 from evenflow.runtime.worker.loader import Loader
-from evenflow.runtime.worker.store_transfer import StoreTransfer, Unfetched
+from evenflow.runtime.worker.store_transfer import StoreTransfer
 from tests.support.keyed_rig import Keyed, rows
 from tests.support.rig import ids, until
 
@@ -116,7 +117,7 @@ def test_a_mover_that_fails_ends_its_worker_which_says_why(rig, monkeypatch):
 
 def test_a_mover_without_descriptors_loses_a_movement_and_nothing_else(monkeypatch):
     woken = []
-    made = DirectTransfer(b"s" * 32, lambda: woken.append(1))
+    made = DirectTransfer(poller.Poller(b"s" * 32), lambda: woken.append(1))
     made.start("127.0.0.1")
     try:
         monkeypatch.setattr(poller.socket, "socket", partial(_no_files))
@@ -137,7 +138,7 @@ def _no_files(*_args, **_kwargs):
 def test_a_movers_thread(monkeypatch):
     woken = []
     monkeypatch.setattr(DirectTransfer, "_run", boom)
-    made = DirectTransfer(b"s" * 32, lambda: woken.append(1))
+    made = DirectTransfer(poller.Poller(b"s" * 32), lambda: woken.append(1))
     made.start("127.0.0.1")
     until(lambda: woken, "that the worker is woken")
     assert made.failure == "MemoryError: on purpose"
@@ -153,14 +154,13 @@ class Store:
         pass
 
 
-def test_a_blob_that_cannot_be_written(monkeypatch):
-    monkeypatch.setattr(blob_writer, "open_store", lambda _where: Store())
+def test_a_blob_that_cannot_be_written():
     woken = []
-    made = BlobWriter("nowhere", lambda: woken.append(1))
+    made = BlobWriter("nowhere", lambda: woken.append(1), opened=lambda _where: Store())
     made.put("a", [b"x"], "first")
     made.put("b", [b"x"], "second")
     found = until(lambda: made.inbox.qsize() == 2 and made.collect(), "both outcomes")
-    assert found == [Outcome("first", "MemoryError: on purpose"), Outcome("second", "MemoryError: on purpose")]
+    assert found == [PutOutcome("first", "MemoryError: on purpose"), PutOutcome("second", "MemoryError: on purpose")]
     assert made.unsaved == 0
     assert woken
     made.close()
@@ -176,9 +176,8 @@ def test_a_journals_thread(monkeypatch):
     made.close()
 
 
-def test_units_that_cannot_be_stored_or_fetched(monkeypatch):
-    monkeypatch.setattr(store_transfer, "open_store", lambda _where: Store())
-    made = StoreTransfer("nowhere", "c", lambda: None)
+def test_units_that_cannot_be_stored_or_fetched():
+    made = StoreTransfer("nowhere", "c", lambda: None, opened=lambda _where: Store())
     made.put("r", Parcel(1, [b"x"]))
     made.get("r", 2)
     made.delete("r", 1)
@@ -201,7 +200,6 @@ def test_a_depots_thread(monkeypatch):
 
 @pytest.mark.parametrize("where", ["store", "memory", "thread", "all of it"])
 def test_state_that_cannot_be_loaded(where, monkeypatch):
-    monkeypatch.setattr(loader, "open_store", boom)
     if where == "memory":
         monkeypatch.setattr(loader, "np", SimpleNamespace(full=boom, empty=np.empty, int64=np.int64))
     elif where == "thread":
@@ -209,7 +207,7 @@ def test_state_that_cannot_be_loaded(where, monkeypatch):
     elif where == "all of it":
         monkeypatch.setattr(Loader, "_run", boom)
     woken = []
-    made = Loader("nowhere", lambda: woken.append(1), Copies())
+    made = Loader("nowhere", lambda: woken.append(1), Instances(), opened=boom)
     made.start(LoadState("r", "q", "op", 9, 1, 0, 1, (), (), np.arange(9, dtype=np.int32)), None)
     until(lambda: woken, "that the worker is woken")
     assert made.inbox.get().error == ("RuntimeError: too many" if where == "thread" else "MemoryError: on purpose")

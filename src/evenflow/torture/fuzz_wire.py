@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import pickle
 import random
+import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
 
@@ -51,10 +50,13 @@ from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.frames import Decoder, Encoder, Frame, Kind
 from evenflow.runtime.wire.handshake import NONCE_BYTES, Handshake
 from evenflow.runtime.wire.messages import control, packed
+from evenflow.runtime.wire.poller import Poller
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker import direct_transfer
 from evenflow.runtime.worker import loop as worker
+from evenflow.runtime.worker.environment import Clock, Wake, WorkerEnvironment
 from evenflow.runtime.worker.instances import process
+from evenflow.runtime.worker.limits import LIMITS, Limits
 from evenflow.runtime.worker.move_label import Label
 from evenflow.torture.mutations import bytes_of, message_of
 
@@ -87,8 +89,7 @@ class Line:
 class Board:
     """Stands in for a poller: nobody is there but those whom a case sends."""
 
-    def __init__(self, *_args: Any, **_options: Any) -> None:
-        self.waited_s = 0.0
+    waited_s = 0.0
 
     def connect(self, *_args: Any) -> Line:
         """Somebody who answers nothing."""
@@ -109,24 +110,18 @@ class Board:
         """Nothing is open."""
 
 
+def _transfer(_secret: bytes, _clock: Clock, wake: Wake, limits: Limits) -> direct_transfer.DirectTransfer:
+    return direct_transfer.DirectTransfer(cast(Poller, Board()), wake, part_bytes=limits.part_bytes)
+
+
+NO_SOCKETS = WorkerEnvironment(poller=lambda *_: cast(Poller, Board()), direct_transfer=_transfer)
+
+
 class StillDriver(driver.ControllerThread):
     """Without its thread."""
 
     def _run(self) -> None:
         pass
-
-
-@contextmanager
-def _without_sockets(*modules: Any) -> Iterator[None]:
-    """Whoever is made meanwhile has a `Board` for a poller."""
-    before = [module.Poller for module in modules]
-    for module in modules:
-        module.Poller = Board
-    try:
-        yield
-    finally:
-        for module, poller in zip(modules, before, strict=True):
-            module.Poller = poller
 
 
 def _mutated(draw: random.Random, frame: Frame, message: bool = False) -> Frame:
@@ -202,8 +197,8 @@ class ToController:
         self._begin()
 
     def _begin(self) -> None:
-        with _without_sockets(driver):
-            self._driver = StillDriver(Controller(4), SECRET, "nowhere", 1.0, EventLog(None))
+        board = cast(Poller, Board())
+        self._driver = StillDriver(Controller(4), SECRET, "nowhere", 1.0, EventLog(None), poller=board)
         self._driver.join(10)
         for name, units in (("keyed", UNITS), ("ordered", 0)):
             balance: Any = Hash() if units else RoundRobin()
@@ -284,16 +279,15 @@ class ToWorker:
         self._begin()
 
     def _begin(self) -> None:
-        with _without_sockets(worker, direct_transfer):
-            self._worker = worker.Worker(Settings("fuzz", "nowhere", 1, SECRET, 1.0, 1.0), 0, (0, 0))
+        self._worker = worker.Worker(Settings("fuzz", "nowhere", 1, SECRET, 1.0, 1.0), 0, (0, 0), NO_SOCKETS)
         self._schema = pa.schema([("x", pa.float64()), ("s", pa.string()), ("key", pa.int64())])
         self._out = pa.schema([("x", pa.float64()), ("s", pa.string()), ("x_last", pa.float64())])
         rows = pa.schema([self._schema.field(0), self._schema.field(1)])
         self._hosted = Hosted(LastValue("x"), rows, self._out, UNITS)
         self._alone = self._hosted.fresh()
-        self._worker._operators.keep("op", pickle.dumps(self._hosted), set())
+        self._worker.hosting.operators.keep("op", pickle.dumps(self._hosted), set())
         self._honest = Line("honest")
-        self._worker._opened(cast(Channel, self._honest))
+        self._worker.opened(cast(Channel, self._honest))
         self._sequence = 0
         for frame in self._opening("honest"):
             self._give(self._honest, frame)
@@ -315,8 +309,8 @@ class ToWorker:
 
     def _give(self, line: Line, frame: Frame) -> None:
         """As the worker's loop would."""
-        self._worker._received(cast(Channel, line), frame)
-        self._worker._serve_waiting()
+        self._worker.received(cast(Channel, line), frame)
+        self._worker.serve_waiting()
 
     def case(self, draw: random.Random) -> str:
         """One peer sends one frame that is not right."""
@@ -325,7 +319,7 @@ class ToWorker:
             self._worker.close()
             self._begin()
         line = Line()
-        self._worker._opened(cast(Channel, line))
+        self._worker.opened(cast(Channel, line))
         frames = [*self._opening("fuzz"), self._rows(draw)[1], Frame(Kind.MARKER, b"", 1), Frame(Kind.DRAIN)]
         which = draw.choice((0, 0, 0, 1, 2, 2, 3, 4))
         frames[which] = _mutated(draw, frames[which], message=not which)
@@ -334,11 +328,11 @@ class ToWorker:
         for frame in frames:
             if not line.dropped:
                 self._give(line, frame)
-        if self._worker._stopped:
-            raise Wrong(f"the worker has ended: {self._worker._stopped}")
+        if self._worker.stopped:
+            raise Wrong(f"the worker has ended: {self._worker.stopped}")
         failed = any(frame.kind is Kind.ERROR for frame in line.sent)
         if not line.dropped:
-            self._worker._lost(cast(Channel, line), "it is over")
+            self._worker.lost(cast(Channel, line), "it is over")
         self._check(draw)
         return "refused" if line.dropped or failed else "harmless"
 
@@ -373,8 +367,7 @@ class Movements:
     """Movements that nobody announced, or not so, are refused unread."""
 
     def __init__(self) -> None:
-        with _without_sockets(direct_transfer):
-            self._direct = direct_transfer.DirectTransfer(SECRET, lambda: None)
+        self._direct = _transfer(SECRET, time.perf_counter, lambda: None, LIMITS)
         self._move = 0
 
     def case(self, draw: random.Random) -> str:

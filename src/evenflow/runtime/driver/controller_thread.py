@@ -97,6 +97,8 @@ class ControllerThread(BackgroundThread):
         stages: Stages | None = None,
         replace_worker: Callable[[int], None] = lambda worker: None,
         start: Start | None = None,
+        poller: Poller | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__("controller", self._run, self._failed, start)
         self._stages = stages
@@ -108,9 +110,10 @@ class ControllerThread(BackgroundThread):
         self._controller = controller
         self._log = log
         self._period = period
-        self._poller = Poller(secret)
+        self._poller = poller or Poller(secret)
         self.port = self._poller.listen(host)
-        self._zero = time.monotonic()
+        self._clock = clock
+        self._zero = clock()
         self._lock = threading.RLock()
         self._peers: dict[Channel, int] = {}
         self._channels: dict[int, Channel] = {}
@@ -128,7 +131,7 @@ class ControllerThread(BackgroundThread):
 
     def now(self) -> float:
         """Seconds since the cluster started."""
-        return time.monotonic() - self._zero
+        return self._clock() - self._zero
 
     def ask(self, question: Callable[[Controller], T]) -> T:
         """Read from, or set up, the controller."""

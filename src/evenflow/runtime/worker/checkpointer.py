@@ -1,139 +1,132 @@
-"""What a worker does so that the state of queries outlives it: query logs, the blob writer, and loading."""
+"""Saving: has segments and unit snapshots of all queries put into the store, and tells the feeders that wait for that.
+
+What is due, and who is told when, the query logs decide; here the user's state is snapshotted and blobs are handed to
+the blob writer.
+"""
 
 from __future__ import annotations
 
-import secrets
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import ProtocolError
 from evenflow.model.messages import (
+    CodeWanted,
     LoadState,
     RowsDurable,
     SaveAgain,
-    StateLoaded,
     UnitsSaved,
-    WorkerAlive,
     WorkerMessage,
     WorkerTrouble,
 )
-from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import Units
-from evenflow.runtime.worker.blob_writer import UNSAVED_BYTES, BlobWriter
-from evenflow.runtime.worker.instances import Copies, State, let_go
-from evenflow.runtime.worker.loader import Loaded, Loader
-from evenflow.runtime.worker.query_log import QueryLog, Segment, Snapshot
-from evenflow.state.store.sealed import Place
+from evenflow.runtime.worker.blob_writer import BlobWriter
+from evenflow.runtime.worker.instances import State
+from evenflow.runtime.worker.limits import LIMITS, Limits
+from evenflow.runtime.worker.query_log import QueryLog, SegmentPut, SnapshotPut
+from evenflow.state.checkpoint.unit_snapshots import pack_units
 
-ALIVE_S = 1.0
-
-Tell = Callable[[WorkerMessage], None]
-Answer = Callable[[Any, RowsDurable], None]
+Tell = Callable[[WorkerMessage | CodeWanted], None]
+AnswerEnd = Callable[[Any, RowsDurable], None]
 """Tells a feeder that its rows are durable, or why not."""
+Stamp = tuple[int, int]
+"""A batch, and the attempt at it."""
+Away = npt.NDArray[np.bool_] | None
+"""Marks the units that have left this worker: their state is not here to be saved."""
 
 
 class Checkpointer:
-    """All of one worker that has to do with the store."""
+    """All query logs of one worker."""
 
     def __init__(
-        self, where: str | Place, worker: int, wake: Callable[[], None], tell: Tell, answer: Answer, copies: Copies
+        self, writer: str, tell: Tell, answer: AnswerEnd, blob_writer: BlobWriter, limits: Limits = LIMITS
     ) -> None:
-        self._writer = f"{worker}.{secrets.randbits(48)}"
+        self._writer = writer
+        """The worker, a dot, and a number that stands for this life of it."""
+        self._limits = limits
         self._tell = tell
         self._answer = answer
-        self._blob_writer = BlobWriter(where, wake)
-        self._loader = Loader(where, wake, copies)
-        self._loader.progress = self._alive
-        self._told = 0.0
+        self._blob_writer = blob_writer
         self._query_logs: dict[tuple[str, str], QueryLog] = {}
-        self._orders: dict[tuple[str, str], LoadState] = {}
-        """Loads that are asked for, the latest of each; they begin when the operator's code is here."""
-        self._begun: set[tuple[str, str, int]] = set()
-        self._dropped: set[tuple[str, str]] = set()
-        """Queries whose state was dropped and is not loaded yet: rows that still come for them must not be taken."""
 
     @property
     def full(self) -> bool:
         """Whether the store is so far behind that no rows should be taken."""
-        return self._blob_writer.unsaved >= UNSAVED_BYTES
-
-    @property
-    def failure(self) -> str:
-        """Why a thread has ended, if it should not have."""
-        return getattr(self._blob_writer, "failure", "")
-
-    def close(self) -> None:
-        """End all threads."""
-        try:
-            self._loader.close()
-        finally:
-            self._blob_writer.close()
+        return self._blob_writer.unsaved >= self._limits.unsaved_bytes
 
     # -- rows
 
-    def enter(
-        self,
-        region: str,
-        evaluation: str,
-        units: int,
-        stamp: tuple[int, int],
-        copy: State,
-        away: npt.NDArray[np.bool_] | None = None,
-    ) -> None:
-        """Rows of an attempt are about to be applied; if they are the first of a batch, save what was before.
-
-        Units that are `away` have left this worker: their state is not here to be saved.
-        """
-        if (region, evaluation) in self._dropped:
-            raise ProtocolError(f"rows of region {region} came for {evaluation}, whose state was dropped")
+    def enter(self, region: str, evaluation: str, units: int, stamp: Stamp, instance: State, away: Away = None) -> None:
+        """Rows of an attempt are about to be applied; if they are the first of a batch, save what was before."""
         query_log = self._query_log(region, evaluation, units)
         if query_log.enter(*stamp):
-            query_log.save(copy, stamp[0] - 1, away)
+            self._save(query_log, instance, stamp[0] - 1, away)
 
     def log(self, region: str, evaluation: str, body: Any, schema: pa.Schema, units: Units) -> None:
         """Rows were applied."""
-        self._query_logs[region, evaluation].log(body, schema, units)
+        self._put(self._query_logs[region, evaluation].log(body, schema, units))
 
-    def idle(
-        self, region: str, evaluation: str, stamp: tuple[int, int], copy: State, away: npt.NDArray[np.bool_] | None
-    ) -> None:
+    def idle(self, region: str, evaluation: str, stamp: Stamp, instance: State, away: Away) -> None:
         """A task of an attempt ends; if no rows of it came here, save what was before all the same.
 
         Or the logs that hold the rows of units that get no more would be needed for good.
         """
         query_log = self._query_logs.get((region, evaluation))
-        if query_log is None or (region, evaluation) in self._dropped or stamp <= (query_log.epoch, query_log.attempt):
-            return
-        if query_log.enter(*stamp):
-            query_log.save(copy, stamp[0] - 1, away)
+        if query_log is not None and stamp > query_log.stamp and query_log.enter(*stamp):
+            self._save(query_log, instance, stamp[0] - 1, away)
 
-    def end(self, region: str, evaluation: str, stamp: tuple[int, int], who: Any) -> None:
+    def end(self, region: str, evaluation: str, stamp: Stamp, feeder: Any) -> None:
         """A feeder wants to know when its rows are durable; one that sent none here is told at once."""
         query_log = self._query_logs.get((region, evaluation))
-        if query_log is None or (query_log.epoch, query_log.attempt) != stamp:
-            self._answer(who, RowsDurable(self._writer, 0))
+        if query_log is None or query_log.stamp != stamp:
+            self._answer(feeder, RowsDurable(self._writer, 0))
             return
-        query_log.end(who)
+        self._put(query_log.end(feeder))
         self._acknowledge(query_log)
 
+    def collect(self) -> None:
+        """Pass on what the blob writer has done."""
+        for outcome in self._blob_writer.collect():
+            match outcome.about:
+                case SegmentPut(query_log=query_log, stamp=stamp):
+                    query_log.segment_put(stamp, outcome.error)
+                    self._acknowledge(query_log)
+                case SnapshotPut(query_log=query_log) as snapshot if outcome.error:
+                    query_log.not_saved(snapshot.units, snapshot.epoch)
+                    self._tell(WorkerTrouble(f"snapshot {snapshot.name}", outcome.error))
+                case SnapshotPut() as snapshot:
+                    self._report_saved(snapshot)
+
+    def _put(self, segments: Iterable[SegmentPut]) -> None:
+        for segment in segments:
+            self._blob_writer.put(segment.name, segment.parts, segment)
+
+    def _save(self, query_log: QueryLog, instance: State, epoch: int, away: Away) -> None:
+        """Save the units that are due, as they are now at the end of a batch."""
+        due = query_log.due(epoch, away)
+        if not len(due):
+            return
+        chosen = query_log.choose(due, instance.sizes(due))
+        name = query_log.snapshot_name(epoch)
+        parts = pack_units({int(unit): instance.snapshot(int(unit)) for unit in np.sort(chosen)}, copy=True, name=name)
+        self._blob_writer.put(name, parts, query_log.save(name, epoch, chosen, parts))
+
     def _acknowledge(self, query_log: QueryLog) -> None:
-        for who in query_log.acknowledged():
-            self._answer(who, RowsDurable(self._writer, query_log.durable, query_log.error))
+        for feeder in query_log.acknowledged():
+            self._answer(feeder, RowsDurable(self._writer, query_log.durable, query_log.error))
 
     def _query_log(self, region: str, evaluation: str, units: int) -> QueryLog:
         known = self._query_logs.get((region, evaluation))
         if known is None:
             known = self._query_logs[region, evaluation] = QueryLog(
-                region, evaluation, self._writer, self._blob_writer, units
+                region, evaluation, self._writer, units, self._limits
             )
         return known
 
-    # -- moves
+    # -- movements
 
     def touched(self, region: str, evaluations: list[str], units: list[int]) -> dict[str, npt.NDArray[np.int64]]:
         """What has to be known of units that leave."""
@@ -153,16 +146,12 @@ class Checkpointer:
 
     # -- loading
 
-    def load(self, order: LoadState) -> None:
-        """State is to be loaded; an earlier order for the same does not count any more."""
-        self.drop(order.region, order.evaluation)
-        self._orders[order.region, order.evaluation] = order
+    def resume(self, order: LoadState, saved: npt.NDArray[np.int64], touched: npt.NDArray[np.int64]) -> None:
+        """State has been loaded: an attempt starts from it."""
+        query_log = self._query_log(order.region, order.evaluation, order.count)
+        query_log.resume(order.epoch, order.attempt, saved, touched)
 
-    def drop(self, region: str, evaluation: str) -> None:
-        """State is let go of until it is loaded: nothing of what is here then may be saved as that of a batch."""
-        self._dropped.add((region, evaluation))
-
-    def unsaved(self, order: SaveAgain) -> None:
+    def save_again(self, order: SaveAgain) -> None:
         """A snapshot was reported too late, and is not used: its units are to be saved again."""
         query_log = self._query_logs.get((order.region, order.evaluation))
         if query_log is not None:
@@ -171,69 +160,7 @@ class Checkpointer:
     def forget(self, region: str, evaluation: str) -> None:
         """An evaluation is over."""
         self._query_logs.pop((region, evaluation), None)
-        self._orders.pop((region, evaluation), None)
-        self._dropped.discard((region, evaluation))
 
-    def collect(self, code: Callable[[str], Any]) -> list[Loaded]:
-        """Pass on what the blob writer has done; state that has been loaded and is still wanted."""
-        for outcome in self._blob_writer.collect():
-            match outcome.about:
-                case Segment(query_log=query_log, attempt=attempt):
-                    query_log.put(attempt, outcome.error)
-                    self._acknowledge(query_log)
-                case Snapshot(query_log=query_log) as snapshot:
-                    if outcome.error:
-                        query_log.not_saved(snapshot.units, snapshot.epoch)
-                        what = f"snapshot {snapshot.name}"
-                        self._tell(WorkerTrouble(what, outcome.error))
-                    else:
-                        self._report_saved(snapshot)
-        self._begin_loads(code)
-        return list(self._loaded())
-
-    def _alive(self) -> None:
-        """Loading takes its time, and the controller waits: once a second it hears that this goes on."""
-        now = time.monotonic()
-        if now - self._told >= ALIVE_S:
-            self._told = now
-            self._tell(WorkerAlive())
-
-    def _begin_loads(self, code: Callable[[str], Any]) -> None:
-        for key, order in self._orders.items():
-            if (*key, order.load) in self._begun:
-                continue
-            hosted = code(order.operator)
-            if isinstance(hosted, Hosted):
-                self._begun.add((*key, order.load))
-                self._loader.start(order, hosted)
-            elif hosted is not None:
-                self._begun.add((*key, order.load))
-                self._report_loaded(Loaded(order, error="the operator could not be loaded on this worker"))
-
-    def _loaded(self) -> list[Loaded]:
-        wanted = []
-        while not self._loader.inbox.empty():
-            loaded = self._loader.inbox.get()
-            order = loaded.order
-            key = order.region, order.evaluation
-            self._begun.discard((*key, order.load))
-            if self._orders.get(key) is not order:
-                let_go(loaded.copy)
-                continue
-            del self._orders[key]
-            if not loaded.error:
-                self._dropped.discard(key)
-                query_log = self._query_log(*key, order.count)
-                query_log.resume(order.epoch, order.attempt, loaded.saved, loaded.touched)
-                wanted.append(loaded)
-            self._report_loaded(loaded)
-        return wanted
-
-    def _report_loaded(self, loaded: Loaded) -> None:
-        order = loaded.order
-        found = (loaded.error, loaded.bytes, loaded.rows, loaded.seconds)
-        self._tell(StateLoaded(order.region, order.evaluation, order.load, *found))
-
-    def _report_saved(self, snapshot: Snapshot) -> None:
-        of = (snapshot.query_log.region, snapshot.query_log.evaluation, snapshot.epoch)
-        self._tell(UnitsSaved(*of, snapshot.name, snapshot.units, snapshot.size))
+    def _report_saved(self, snapshot: SnapshotPut) -> None:
+        about = (snapshot.query_log.region, snapshot.query_log.evaluation, snapshot.epoch)
+        self._tell(UnitsSaved(*about, snapshot.name, snapshot.units, snapshot.size))

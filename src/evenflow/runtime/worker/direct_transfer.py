@@ -1,4 +1,4 @@
-"""Units from worker to worker: a worker's second thread, which sends and receives them (flux §5.1, StateMover).
+"""Direct transfer: a thread of a worker that sends units to other workers and receives theirs (flux §5.1, StateMover).
 
 State goes over connections of its own with deep buffers, so that rows are processed meanwhile. What has arrived, or
 could not be delivered, waits in `inbox` for the worker's loop, which is woken. What the controller has not announced is
@@ -19,19 +19,20 @@ from evenflow.runtime.threads import BackgroundThread, Inbox, Start
 from evenflow.runtime.wire.channel import Channel, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.poller import Lost, Poller, Received
-from evenflow.runtime.worker.move_label import Label, Part, remember
+from evenflow.runtime.worker.events import Refused, Undelivered
+from evenflow.runtime.worker.limits import LIMITS
+from evenflow.runtime.worker.move_label import Label, Part
+from evenflow.runtime.worker.movements import remember
 
-BUFFER = 4 * 1024 * 1024
+TRANSFER_BUFFER = 4 * 1024 * 1024
 """SO_SNDBUF and SO_RCVBUF of these connections."""
-PART_BYTES = 64 * 1024 * 1024
-"""State is cut into frames of this size; a unit may be larger than any frame."""
 SWITCH_S = 0.0005
-"""The thread must not wait for the interpreter each time it has read a little: with Python's own 5 ms, a move of 10 MB
-took twice as long on a busy machine (median 176 ms against 83)."""
+"""Python's thread switch interval. With the default of 5 ms the thread waits for the interpreter after every read: a
+movement of 10 MB took twice as long on a busy machine (median 176 ms against 83)."""
 REMEMBERED = 1000
-"""Movements sent over one connection that are reported undelivered when it breaks: the latest of them."""
+"""When a connection breaks, at most this many of the latest movements sent over it are reported undelivered."""
 LABEL_BYTES = 32 * 1024 * 1024
-"""What is kept, at most, of a parcel that was not let in yet."""
+"""The size of a label, at most: no more of a parcel is kept before its label is checked."""
 CONNECT_S = 10.0
 CLOSE_S = 10.0
 
@@ -46,21 +47,6 @@ class Parcel:
     port: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Undelivered:
-    """The target of a movement could not be reached, or went away."""
-
-    move: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Somebody brought what was not announced; nothing of it was read."""
-
-    reason: str
-
-
 @dataclass(slots=True)
 class _Arriving:
     """A parcel that is on its way in."""
@@ -73,25 +59,37 @@ class _Arriving:
 class DirectTransfer(BackgroundThread):
     """Owns a thread, a listener and the connections to the other direct transfers."""
 
-    def __init__(self, secret: bytes, wake: Callable[[], None], start: Start | None = None) -> None:
+    def __init__(
+        self,
+        poller: Poller,
+        wake: Callable[[], None],
+        start: Start | None = None,
+        part_bytes: int = LIMITS.part_bytes,
+    ) -> None:
         super().__init__("direct transfer", self._run, lambda _error: wake(), start)
         self.inbox: Inbox[Parcel | Undelivered | Refused] = Inbox(wake)
         self.port = 0
         self.key = secrets.token_hex(16)
-        """Of this worker in this life: only the controller is told."""
-        self._poller = Poller(secret, buffer=BUFFER)
+        """For tickets of movements to this worker; drawn at its start, and told only to the controller."""
+        self._poller = poller
+        self._part_bytes = part_bytes
         self._outbox: queue.SimpleQueue[Parcel] = queue.SimpleQueue()
         self._channels: dict[tuple[str, int], Channel] = {}
         self._sent: dict[Channel, deque[int]] = {}
         self._arriving: dict[Channel, _Arriving] = {}
         self._admitted: dict[int, None] = {}
-        """Movements that came: none comes twice."""
+        """Movements that were let in, the latest of them: none is let in twice."""
 
     def start(self, host: str) -> None:
-        """Listen on `host`."""
+        """Listen on `host`, and start the thread."""
         sys.setswitchinterval(SWITCH_S)
         self.port = self._poller.listen(host)
         self.begin()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is on its way in, waits to be sent or waits for the worker's loop."""
+        return not self._arriving and self._outbox.empty() and self.inbox.empty()
 
     def send(self, parcel: Parcel) -> None:
         """Send a parcel in the background."""
@@ -121,7 +119,9 @@ class DirectTransfer(BackgroundThread):
         try:
             channel = self._channel(parcel.host, parcel.port)
             self._sent[channel].append(parcel.move)
-            pieces = [(number, piece) for number, part in enumerate(parcel.parts) for piece in _cut(part)]
+            pieces = [
+                (number, piece) for number, part in enumerate(parcel.parts) for piece in _cut(part, self._part_bytes)
+            ]
             for place, (number, piece) in enumerate(pieces, 1):
                 channel.send(Frame(Kind.STATE, piece, parcel.move, part=number, more=place < len(pieces)))
         except PeerGone as error:
@@ -150,7 +150,7 @@ class DirectTransfer(BackgroundThread):
             self.inbox.put(parcel)
 
     def _take(self, channel: Channel, frame: Frame) -> Parcel | None:
-        """Put the next frame of a parcel to the others; the parcel, once it is whole."""
+        """Add a frame to the parcel on this connection; returns the parcel once it is whole."""
         if frame.kind is not Kind.STATE:
             raise ProtocolError(f"a worker's direct transfer sent a {frame.kind.name} frame")
         arriving = self._arriving.setdefault(channel, _Arriving(frame.sequence, []))
@@ -173,7 +173,7 @@ class DirectTransfer(BackgroundThread):
         return Parcel(arriving.move, parts)
 
     def _admit(self, arriving: _Arriving) -> None:
-        """Refuse a parcel of which no more than its label is here, if nobody announced it."""
+        """Refuse a parcel that the controller has not announced, by its label."""
         Label.read(arriving.parts[0]).check(self.key, arriving.move)
         if arriving.move in self._admitted:
             raise ProtocolError(f"movement {arriving.move} comes again")
@@ -187,6 +187,6 @@ class DirectTransfer(BackgroundThread):
             self.inbox.put(Undelivered(move, reason))
 
 
-def _cut(part: Part) -> list[memoryview]:
+def _cut(part: Part, size: int) -> list[memoryview]:
     view = memoryview(part).cast("B")
-    return [view[start : start + PART_BYTES] for start in range(0, max(1, view.nbytes), PART_BYTES)]
+    return [view[start : start + size] for start in range(0, max(1, view.nbytes), size)]

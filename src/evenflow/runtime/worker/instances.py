@@ -1,4 +1,4 @@
-"""Copies of keyed operators on a worker: each with its state in memory, or within the worker's budget (`state.paging`).
+"""Instances of keyed operators on a worker: state in memory, or within the worker's budget (`state.paging`).
 
 A budget makes answers come in parts: rows of units that are on disk wait there, and are answered when their units are
 brought back, which happens at the latest when their feeder asks for it (`drain`).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from evenflow.state.paging.processing import Done
 from evenflow.state.paging.spill import sweep
 
 State = KeyedOperator | Paged
-"""What has the state of one evaluation: both take units out and in alike."""
+"""An instance of an operator, which has the state of one evaluation."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,35 +30,36 @@ class Answer:
     """Results of a frame, or of some of its rows."""
 
     tag: Any
-    """The frame."""
+    """Names the frame."""
     batch: pa.RecordBatch
     origin: Origin | None
-    """For each result the place in the frame of the row it comes from; None where that is plain or nobody cares."""
+    """For each result, the place in the frame of the row it comes from; None if the feeder does not need it."""
     last: bool
-    """Whether these are the last of the frame."""
+    """Whether these are the last results of the frame."""
 
 
-class Copies:
-    """Makes copies of operators, and has the pool they share.
+class Instances:
+    """Makes instances of operators, and has the pool they share.
 
     What does not fit goes to the directory for temporary files; what killed workers left there is removed first.
     """
 
-    def __init__(self, budget: int | None = None) -> None:
+    def __init__(self, budget: int | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self.pool = Pool(budget) if budget else None
         if budget:
             sweep(tempfile.gettempdir())
             pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps a third of a budget of freed rows
 
     def fresh(self, hosted: Hosted) -> State:
-        """A copy without state."""
+        """An instance without state."""
         if self.pool is None:
             return hosted.fresh()
-        return Paged(hosted, self.pool, tempfile.gettempdir(), time.monotonic, ordered=hosted.ordered)
+        return Paged(hosted, self.pool, tempfile.gettempdir(), self._clock, ordered=hosted.ordered)
 
 
 def process(state: State, hosted: Hosted, tag: Any, rows: pa.RecordBatch, units: Units, keys: Keys) -> list[Answer]:
-    """Apply the rows of a frame; the answers there are, to this frame and to earlier ones."""
+    """Apply the rows of a frame; returns answers to this frame and to earlier ones."""
     if isinstance(state, Paged):
         return answers(hosted, state.process(tag, rows, units, keys))
     out, origin = hosted.process(state, rows, units, keys, hosted.ordered)
@@ -65,7 +67,7 @@ def process(state: State, hosted: Hosted, tag: Any, rows: pa.RecordBatch, units:
 
 
 def answers(hosted: Hosted, done: list[Done]) -> list[Answer]:
-    """What paged state gives, as feeders want to know it."""
+    """The results of paged state as answers."""
     told = hosted.ordered or hosted.adds
     return [
         Answer(
@@ -76,6 +78,6 @@ def answers(hosted: Hosted, done: list[Done]) -> list[Answer]:
 
 
 def let_go(state: State | None) -> None:
-    """Forget state, and its files."""
+    """Drop an instance, and the files of its state."""
     if isinstance(state, Paged):
         state.close()

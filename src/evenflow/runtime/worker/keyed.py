@@ -1,4 +1,4 @@
-"""The host: what a worker does with the rows of keyed operators, and with the evaluations these are of."""
+"""The keyed host: applies the rows of keyed operators to their state, and reports statistics."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import ProtocolError
-from evenflow.model.messages import DropState, EvaluationOrder, ForgetEvaluation, LoadState, SaveAgain
+from evenflow.model.messages import EvaluationOrder, MovementOrder
 from evenflow.operators.hosted import Hosted, units_of
-from evenflow.runtime.worker.checkpointer import Checkpointer, Tell
+from evenflow.runtime.worker.checkpointer import Checkpointer, Stamp, Tell
 from evenflow.runtime.worker.direct_transfer import DirectTransfer
-from evenflow.runtime.worker.instances import Answer, Copies, answers, let_go, process
-from evenflow.runtime.worker.move_label import Part, remember
-from evenflow.runtime.worker.regions import HostedRegions, Region
+from evenflow.runtime.worker.evaluations import HostedEvaluations
+from evenflow.runtime.worker.instances import Answer, Instances, answers, process
+from evenflow.runtime.worker.loader import Loader
+from evenflow.runtime.worker.move_label import Part
+from evenflow.runtime.worker.regions import HostedRegion, HostedRegions
 from evenflow.runtime.worker.store_transfer import StoreTransfer
-from evenflow.runtime.worker.unit_moves import Moves
+from evenflow.runtime.worker.unit_mover import UnitMover
 from evenflow.state.paging.paged import Paged
 
 REPORT_S = 0.1
-"""Statistics go to the controller this often while feeders are there."""
-
-Stamp = tuple[int, int]
-"""A batch, and the attempt at it."""
+"""Seconds between reports of a region's statistics while it is fed."""
 
 
 class KeyedHost:
@@ -37,39 +36,44 @@ class KeyedHost:
         direct_transfer: DirectTransfer,
         code: Callable[[str], Hosted | None],
         checkpointer: Checkpointer | None = None,
-        copies: Copies | None = None,
+        instances: Instances | None = None,
         give: Callable[[list[Answer]], None] = lambda answers: None,
         store_transfer: StoreTransfer | None = None,
+        loader: Loader | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._tell = tell
+        self._clock = clock
         self.checkpointer = checkpointer
-        self._regions = HostedRegions(code, copies or Copies(), give)
-        self.moves = Moves(tell, direct_transfer, self._regions, checkpointer, store_transfer)
+        self.regions = HostedRegions(code, instances or Instances(), give)
+        self.evaluations = HostedEvaluations(tell, self.regions, checkpointer, loader, clock)
+        over = self.evaluations.loads.over
+        self.mover = UnitMover(tell, direct_transfer, self.regions, over, checkpointer, store_transfer)
 
     @property
     def active(self) -> bool:
-        """Whether any feeder is here."""
-        return any(region.feeders for region in self._regions.values())
+        """Whether a feeder is connected."""
+        return any(region.feeders for region in self.regions.values())
 
     @property
     def operators(self) -> set[str]:
-        """The operators in use."""
-        return {region.operator for region in self._regions.values()}
+        """The operators of all regions."""
+        return {region.operator for region in self.regions.values()}
 
     def close(self) -> None:
-        """Let go of all state."""
-        for region in self._regions.values():
+        """Drop all state that may have files on disk."""
+        for region in self.regions.values():
             for state in region.paged:
                 state.close()
 
     # -- feeders
 
     def open(self, name: str, operator: str, units: int, now: float, waited_s: float) -> None:
-        """A feeder is here."""
-        self._regions.check_units(operator, units)
-        if name not in self._regions:
-            self._regions[name] = Region(operator, units)
-        region = self._regions[name]
+        """A feeder has opened a region."""
+        self.regions.check_units(operator, units)
+        if name not in self.regions:
+            self.regions[name] = HostedRegion(operator, units)
+        region = self.regions[name]
         if region.units != units:
             raise ProtocolError(f"a feeder of region {name} speaks of {units} units, and there are {region.units}")
         if not region.feeders:
@@ -77,23 +81,23 @@ class KeyedHost:
         region.feeders += 1
 
     def leave(self, name: str, now: float, waited_s: float) -> None:
-        """A feeder is gone; after the last one nobody asks for statistics, so they go out now."""
-        region = self._regions.get(name)
+        """A feeder of a region is gone; after the last one its statistics go out at once."""
+        region = self.regions.get(name)
         if region is not None and region.feeders:
             region.feeders -= 1
             if not region.feeders:
                 self._send_report(name, region, now, waited_s)
-            if not region.feeders and not region.copies:
-                del self._regions[name]
+            if not region.feeders and not region.instances:
+                del self.regions[name]
 
     def report(self, now: float, waited_s: float) -> None:
-        """Tell the controller what was done for each operator that is fed now."""
-        for name, region in self._regions.items():
+        """Send the statistics of every region that is fed and due for a report."""
+        for name, region in self.regions.items():
             if region.feeders and now - region.reported >= REPORT_S:
                 self._send_report(name, region, now, waited_s)
 
-    def _send_report(self, name: str, region: Region, now: float, waited_s: float) -> None:
-        self._tell(region.news(name, now, waited_s, self._regions.memory()))
+    def _send_report(self, name: str, region: HostedRegion, now: float, waited_s: float) -> None:
+        self._tell(region.news(name, now, waited_s, self.regions.memory()))
 
     # -- rows
 
@@ -106,23 +110,22 @@ class KeyedHost:
         stamp: Stamp | None = None,
         body: Part = b"",
     ) -> list[Answer]:
-        """Apply the rows of a frame, known by `tag`, to an evaluation's state; the answers there are.
+        """Apply the rows of a frame to the state of an evaluation; returns answers to this and to earlier frames.
 
-        With a `stamp`, the batch and the attempt they are of, they are noted as they came, in `body`.
+        `tag` names the frame in its answers. With a `stamp`, the rows are logged as they came, in `body`.
         """
-        region = self._regions[name]
-        hosted = self._regions.hosted(region)
+        region = self.regions[name]
+        hosted = self.regions.hosted(region)
         rows, units, keys = hosted.unpacked(batch)
-        if (name, evaluation) in self._regions.forgotten:
-            raise ProtocolError(f"rows of region {name} came for {evaluation}, which is over")
+        self.evaluations.loads.check_rows(name, evaluation, stamp is not None)
         away = region.away.get(evaluation)
         if away is not None and away[units].any():
             raise ProtocolError(f"rows of region {name} came for units that have left this worker")
-        copy = self._regions.copy_of(region, evaluation)
+        instance = self.regions.instance_of(region, evaluation)
         checkpointer = self.checkpointer if stamp is not None else None
         if checkpointer is not None and stamp is not None:
-            checkpointer.enter(name, evaluation, region.units, stamp, copy, away)
-        found = process(copy, hosted, tag, rows, units, keys)
+            checkpointer.enter(name, evaluation, region.units, stamp, instance, away)
+        found = process(instance, hosted, tag, rows, units, keys)
         if checkpointer is not None:
             checkpointer.log(name, evaluation, body, batch.schema, units)
         region.seen.append(units)
@@ -131,12 +134,12 @@ class KeyedHost:
         return found
 
     def served(self, name: str, seconds: float) -> None:
-        """So long did the rows just processed take."""
-        self._regions[name].busy_s += seconds
+        """Add service time to a region."""
+        self.regions[name].busy_s += seconds
 
     def blame(self, name: str, batch: pa.RecordBatch) -> str:
-        """Which row an operator's failure seems to come from."""
-        hosted = self._regions.hosted(self._regions[name])
+        """The unit and key hash of the row that made an operator fail, as far as they can be found."""
+        hosted = self.regions.hosted(self.regions[name])
         found = hosted.blame(batch)
         units = np.unique(units_of(batch.column(batch.num_columns - 1), hosted.units))
         if found is None:
@@ -145,57 +148,42 @@ class KeyedHost:
         return f"unit {found[0]}, key hash {found[1]}"
 
     def drain(self, name: str, evaluation: str) -> Iterator[list[Answer]]:
-        """Process all rows that wait for state on disk; answers as there are, since all of them may be too many."""
-        region = self._regions.get(name)
-        state = region.copies.get(evaluation) if region is not None else None
+        """Process all rows of an evaluation that wait for state on disk; yields answers part by part."""
+        region = self.regions.get(name)
+        state = region.instances.get(evaluation) if region is not None else None
         if region is not None and isinstance(state, Paged):
-            yield from (answers(self._regions.hosted(region), done) for done in state.draining())
+            yield from (answers(self.regions.hosted(region), done) for done in state.draining())
 
-    def rotate(self, now: float) -> None:
+    def rotate(self) -> None:
         """Bring back state for which enough rows wait."""
-        for name, region in list(self._regions.items()):
+        for name, region in list(self.regions.items()):
             for state in region.paged:
                 if state.pending_rows:
-                    began = time.perf_counter()
-                    self._regions.give(answers(self._regions.hosted(region), state.rotate(now)))
-                    self.served(name, time.perf_counter() - began)
+                    began = self._clock()
+                    self.regions.give(answers(self.regions.hosted(region), state.rotate(began)))
+                    self.served(name, self._clock() - began)
 
     # -- evaluations
 
-    def obey(self, message: EvaluationOrder) -> None:
-        """Do what the controller says about the state of an evaluation."""
-        name, evaluation = message.region, message.evaluation
-        match message:
-            case ForgetEvaluation():
-                remember(self._regions.forgotten, (name, evaluation))
-                if self.checkpointer is not None:
-                    self.checkpointer.forget(name, evaluation)
-                self._regions.drop(name, evaluation)
-            case DropState():
-                if self.checkpointer is not None:
-                    self.checkpointer.drop(name, evaluation)
-                self._regions.drop(name, evaluation)
-            case LoadState() if self.checkpointer is not None:
-                self._regions.drop(name, evaluation)
-                self.checkpointer.load(message)
-            case SaveAgain() if self.checkpointer is not None:
-                self.checkpointer.unsaved(message)
+    def obey(self, order: MovementOrder | EvaluationOrder) -> None:
+        """Do what the controller says about movements, or about the state of an evaluation."""
+        if isinstance(order, MovementOrder):
+            self.mover.handle(order)
+        else:
+            self.evaluations.obey(order)
 
-    def end(self, name: str, evaluation: str, stamp: Stamp, who: Any) -> None:
+    def end(self, name: str, evaluation: str, stamp: Stamp, feeder: Any) -> None:
         """A feeder wants to know when all its rows are durable."""
         assert self.checkpointer is not None
-        region = self._regions.get(name)
-        copy = region.copies.get(evaluation) if region is not None else None
-        if region is not None and copy is not None:
-            self.checkpointer.idle(name, evaluation, stamp, copy, region.away.get(evaluation))
-        self.checkpointer.end(name, evaluation, stamp, who)
+        region = self.regions.get(name)
+        instance = region.instances.get(evaluation) if region is not None else None
+        if region is not None and instance is not None and not self.evaluations.loads.is_dropped(name, evaluation):
+            self.checkpointer.idle(name, evaluation, stamp, instance, region.away.get(evaluation))
+        self.checkpointer.end(name, evaluation, stamp, feeder)
 
     def collect(self) -> None:
         """Take what has come from other workers and from the store."""
-        self.moves.collect()
-        for loaded in self.checkpointer.collect(self._regions.code) if self.checkpointer is not None else ():
-            order = loaded.order
-            assert loaded.copy is not None
-            region = self._regions.receiving(order.region, order.operator)
-            let_go(region.copies.pop(order.evaluation, None))
-            region.copies[order.evaluation] = loaded.copy
+        self.mover.collect()
+        if self.checkpointer is not None:
+            self.checkpointer.collect()
+        self.evaluations.collect()

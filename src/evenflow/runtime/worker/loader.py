@@ -1,7 +1,7 @@
-"""Loading state from the store: on a thread of its own, into a fresh copy of the operator.
+"""The loader: reads state from the store into a fresh instance of its operator, on a thread for each order.
 
-For each unit its newest snapshot, then its rows in the logs since, batch by batch. Nothing else touches the copy until
-it is whole: no feeder is let in before all workers have said that they have their part.
+For each unit its newest snapshot, then its rows in the logs since, batch by batch. Nothing else touches the instance
+until it is whole: no feeder is let in before all workers have said that they have their part.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from evenflow.model.checkpoint import BatchLog
 from evenflow.model.messages import LoadState
 from evenflow.operators.hosted import Hosted, units_of
 from evenflow.runtime.threads import BackgroundThread, Inbox, Start
-from evenflow.runtime.worker.instances import Copies, State, let_go, process
+from evenflow.runtime.worker.instances import Instances, State, let_go, process
+from evenflow.runtime.worker.limits import LIMITS, Limits
 from evenflow.runtime.worker.query_log import query_of
 from evenflow.state.checkpoint.replay import replay
 from evenflow.state.checkpoint.unit_snapshots import load_units, read_index
@@ -38,10 +39,10 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(slots=True, eq=False)
 class Loaded:
-    """What came of it."""
+    """What came of an order to load."""
 
     order: LoadState
-    copy: State | None = None
+    instance: State | None = None
     saved: Longs = field(default_factory=lambda: np.empty(0, np.int64))
     """By unit, the batch of the snapshot it came from; -1 without one."""
     touched: Longs = field(default_factory=lambda: np.empty(0, np.int64))
@@ -59,12 +60,17 @@ class Loader:
         self,
         where: str | Place,
         wake: Callable[[], None],
-        copies: Copies,
+        instances: Instances,
         start: Start | None = None,
+        opened: Callable[[str | Place], Store] = open_store,
+        clock: Callable[[], float] = time.perf_counter,
+        limits: Limits = LIMITS,
     ) -> None:
-        self._copies = copies
+        self._instances = instances
         self.inbox: Inbox[Loaded] = Inbox(wake)
-        self._where = where
+        self._open = partial(opened, where)
+        self._clock = clock
+        self._limits = limits
         self._start = start
         self._closing = threading.Event()
         self._threads: list[BackgroundThread] = []
@@ -73,7 +79,7 @@ class Loader:
 
     def start(self, order: LoadState, hosted: Hosted) -> None:
         """Load in the background; with a budget of memory, which is counted in the worker's loop, at once."""
-        if self._copies.pool is not None:
+        if self._instances.pool is not None:
             self._run(order, hosted)
             return
         self._threads = [thread for thread in self._threads if thread.alive]
@@ -93,27 +99,31 @@ class Loader:
             thread.end(CLOSE_S, "the store hangs")
 
     def _failed(self, order: LoadState, error: BaseException) -> None:
-        """Whatever it is, the controller is told that this load has come to nothing."""
+        """A thread has failed, or could not be started: report that nothing was loaded."""
         self.inbox.put(Loaded(order, error=described(error)))
 
     def _run(self, order: LoadState, hosted: Hosted) -> None:
-        began = time.perf_counter()
+        began = self._clock()
         loaded = Loaded(order)
-        copy = None
+        instance = None
         try:
             loaded.saved, loaded.touched = (np.full(order.count, -1, np.int64) for _ in range(2))
-            with RetryingStore(open_store(self._where), self._closing.wait) as store:
-                copy = self._copies.fresh(hosted)
-                self._install(store, loaded, copy)
-                self._replay(store, loaded, copy, hosted)
-            loaded.copy = copy
+            with RetryingStore(self._open(), self._closing.wait) as store:
+                instance = self._instances.fresh(hosted)
+                self.fill(store, loaded, instance, hosted)
+            loaded.instance = instance
         except BaseException as error:  # the store's, or the user's code
-            let_go(copy)
+            let_go(instance)
             loaded.error = described(error)
-        loaded.seconds = time.perf_counter() - began
+        loaded.seconds = self._clock() - began
         self.inbox.put(loaded)
 
-    def _install(self, store: Store, loaded: Loaded, copy: State) -> None:
+    def fill(self, store: Store, loaded: Loaded, instance: State, hosted: Hosted) -> None:
+        """Put what the store has of the units into an instance of their operator."""
+        self._install(store, loaded, instance)
+        self._replay(store, loaded, instance, hosted)
+
+    def _install(self, store: Store, loaded: Loaded, instance: State) -> None:
         order = loaded.order
         missing = set(order.units.tolist())
         for snapshot in reversed(order.snapshots):
@@ -125,12 +135,12 @@ class Loader:
             for unit, state in load_units(get, mine, name, index).items():
                 self._check_open()
                 if state is not None:
-                    copy.install(unit, state)
+                    instance.install(unit, state)
             loaded.bytes += sum(index.entries[unit].nbytes for unit in mine)
             loaded.saved[list(mine)] = snapshot.epoch
             missing -= mine
 
-    def _replay(self, store: Store, loaded: Loaded, copy: State, hosted: Hosted) -> None:
+    def _replay(self, store: Store, loaded: Loaded, instance: State, hosted: Hosted) -> None:
         order = loaded.order
         prefix = prefix_of(order.region, query_of(order.evaluation))
         owned = np.zeros(order.count, np.bool_)
@@ -140,17 +150,17 @@ class Loader:
             if not wanted.any():
                 continue
             names = segment_names(BatchLog(log.epoch, log.attempt, log.segments), prefix)
-            for batch in replay(store, names, wanted, units_of):
+            for batch in replay(store, names, wanted, units_of, self._limits.replayed_bytes):
                 self._check_open()
-                process(copy, hosted, None, *hosted.unpacked(batch))
+                process(instance, hosted, None, *hosted.unpacked(batch))
                 loaded.rows += batch.num_rows
                 loaded.bytes += batch.nbytes
             loaded.touched[wanted] = log.epoch
-        if isinstance(copy, Paged):
-            copy.drain()
+        if isinstance(instance, Paged):
+            instance.drain()
 
     def _check_open(self) -> None:
         if self._closing.is_set():
             raise EvenflowError("the worker is stopping")
-        if self._copies.pool is not None:
+        if self._instances.pool is not None:
             self.progress()

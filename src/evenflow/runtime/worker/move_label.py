@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Struct
 
@@ -12,11 +12,7 @@ from evenflow.model.messages import Batches, Whole
 from evenflow.model.tickets import ticket
 from evenflow.runtime.wire.messages import Reader, packed
 
-REMEMBERED = 1000
-"""Evaluations and movements remembered as over, so that what arrives late for them is not kept."""
-
 Part = bytes | bytearray | memoryview
-T = TypeVar("T")
 
 
 class Label(Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,13 +61,6 @@ class Label(Struct, frozen=True, forbid_unknown_fields=True):
         fits = isinstance(states, dict) and states.keys() <= set(self.evaluations)
         if not fits or not all(isinstance(each, dict) and each.keys() <= units for each in states.values()):
             raise ProtocolError(f"movement {self.move} brings state that it was not to bring")
-
-
-def remember(kept: dict[T, Any], key: T, value: Any = None) -> None:
-    """Insert; evict the oldest beyond REMEMBERED."""
-    kept[key] = value
-    while len(kept) > REMEMBERED:
-        del kept[next(iter(kept))]
 
 
 _LABEL = Reader(Label)

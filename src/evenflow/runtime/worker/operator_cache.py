@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SPARE = 16
-"""Operators no feeder uses now that stay loaded; others are fetched again when they are needed."""
+"""Operators that stay loaded while no feeder uses them; others are fetched again when they are needed."""
 
 
 class OperatorCache(dict[str, Any]):
@@ -24,7 +24,7 @@ class OperatorCache(dict[str, Any]):
         self._asked: set[str] = set()
 
     def fetch(self, operator: str) -> Any:
-        """The operator; None while it is on its way, for which the controller is asked once."""
+        """The operator. None if it is not here: then the controller is asked for it, once."""
         if operator in self:
             self[operator] = self.pop(operator)
         elif operator not in self._asked:
@@ -33,11 +33,11 @@ class OperatorCache(dict[str, Any]):
         return self.get(operator)
 
     def unknown(self, operator: str) -> None:
-        """The controller does not have it, now."""
+        """The controller does not have this operator now: it may be asked again."""
         self._asked.discard(operator)
 
     def keep(self, operator: str, code: bytes, used: set[str]) -> None:
-        """Load an operator; of those that are not `used` now, only the latest are kept."""
+        """Load an operator; of those that are not `used` now, keep the SPARE latest."""
         self[operator] = _load(code)
         self._asked.discard(operator)
         self._tell(OperatorReady(operator))
@@ -47,7 +47,7 @@ class OperatorCache(dict[str, Any]):
 
 
 class Broken:
-    """Stands in for an operator that could not be loaded, so that whoever uses it is told why."""
+    """Stands in for an operator that could not be loaded, so that its users are told why."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error

@@ -1,7 +1,7 @@
 """The query log: what a worker notes of one query's use of one operator so that it can be rebuilt elsewhere.
 
-Frames are appended, as they came, to a segment in memory after they were applied; full segments go to the blob
-writer. Who asks for the end (a feeder whose rows are all applied) is answered when every segment so far is durable.
+Frames are appended, as they came, to a segment in memory after they were applied; finished segments are to be put into
+the store. A feeder whose rows are all applied is answered when every segment so far is durable.
 At the first frame of a batch, units are saved as they were at the end of the batch before: those longest without a
 snapshot first, about as many bytes as were logged in that batch, so that what has to be replayed stays about as large
 as the state.
@@ -9,6 +9,7 @@ as the state.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,44 +19,40 @@ import pyarrow as pa
 
 from evenflow.errors import ProtocolError
 from evenflow.operators.keyed import Units
-from evenflow.runtime.worker.blob_writer import BlobWriter
-from evenflow.runtime.worker.instances import State
+from evenflow.runtime.worker.limits import LIMITS, Limits
 from evenflow.state.checkpoint.segments import SegmentWriter
-from evenflow.state.checkpoint.unit_snapshots import pack_units
+from evenflow.state.store.base import Part
 from evenflow.state.store.blob_names import log_name, prefix_of, units_name
-
-SEGMENT_BYTES = (1 << 20, 2 << 20, 4 << 20, 8 << 20)
-"""How large segments get: small at first, so that little is left to be put when a batch ends."""
-CYCLE = 64
-"""After at most so many batches every unit that changed has been saved."""
-SLICE_BYTES = 32 << 20
-"""Saved at the beginning of one batch, at most: rows wait meanwhile."""
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A segment was to be put."""
-
-    query_log: QueryLog
-    attempt: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
-    """Units were to be saved."""
+class SegmentPut:
+    """A segment of the log is to be put into the store."""
+
+    query_log: QueryLog
+    stamp: tuple[int, int]
+    name: str
+    parts: list[Part]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SnapshotPut:
+    """A unit snapshot is to be put into the store."""
 
     query_log: QueryLog
     name: str
     epoch: int
+    """The batch whose end the snapshot shows."""
     units: npt.NDArray[np.int32]
     size: int
+    """Bytes."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """Somebody who wants to know when all before is durable."""
+    """A feeder that wants to know when all segments before its question are durable."""
 
-    who: Any
+    feeder: Any
     segments: int
 
 
@@ -67,8 +64,8 @@ class QueryLog:
     evaluation: str
     writer: str
     """The worker, a dot, and a number that stands for this life of it."""
-    blob_writer: BlobWriter
     units: int
+    limits: Limits = LIMITS
     epoch: int = -1
     attempt: int = 0
     durable: int = 0
@@ -82,7 +79,7 @@ class QueryLog:
     _waiting: list[_Waiting] = field(default_factory=list)
     _logged: int = 0
     _slice: int = 0
-    """Bytes to be saved a batch so that all that was to be saved is in CYCLE batches, however few are left by then."""
+    """Bytes to be saved at each batch, so that all units are saved within `limits.cycle` batches."""
     _snapshots: int = 0
     touched: npt.NDArray[np.int64] = field(init=False)
     """By unit, the latest batch in which it had rows."""
@@ -92,6 +89,11 @@ class QueryLog:
     def __post_init__(self) -> None:
         self.touched = np.full(self.units, -1, np.int64)
         self._saved = np.full(self.units, -1, np.int64)
+
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """The batch and the attempt whose rows are logged now."""
+        return self.epoch, self.attempt
 
     @property
     def _prefix(self) -> str:
@@ -107,9 +109,9 @@ class QueryLog:
 
     def enter(self, epoch: int, attempt: int) -> bool:
         """Rows of an attempt are here; whether they are the first of it."""
-        if (epoch, attempt) == (self.epoch, self.attempt):
+        if (epoch, attempt) == self.stamp:
             return False
-        if (epoch, attempt) < (self.epoch, self.attempt):
+        if (epoch, attempt) < self.stamp:
             raise ProtocolError(
                 f"rows of batch {epoch}, attempt {attempt}, came after those of batch {self.epoch}, attempt "
                 f"{self.attempt}: they are too late"
@@ -126,10 +128,11 @@ class QueryLog:
 
     # -- the log
 
-    def log(self, body: bytes | bytearray | memoryview, schema: pa.Schema, units: Units) -> None:
-        """Note rows that have just been applied."""
+    def log(self, body: bytes | bytearray | memoryview, schema: pa.Schema, units: Units) -> list[SegmentPut]:
+        """Note rows that have just been applied; the segments that are finished now."""
+        finished: list[SegmentPut] = []
         if self._open is not None and not self._schema.equals(schema):
-            self._close_segment()  # rows, and ticks: a segment has rows of one kind
+            finished += self._close_segment()  # rows, and ticks: a segment has rows of one kind
         if self._open is None:
             self._open, self._schema = SegmentWriter(schema), schema
         for move, arrived in self._tenures:
@@ -137,34 +140,46 @@ class QueryLog:
         self._tenures = []
         self._open.rows(body)
         self.touched[units] = self.epoch
-        if self._open.nbytes >= SEGMENT_BYTES[min(self._segments, len(SEGMENT_BYTES) - 1)]:
-            self._close_segment()
+        if self._open.nbytes >= self._segment_bytes:
+            finished += self._close_segment()
+        return finished
 
-    def _close_segment(self) -> None:
+    @property
+    def _segment_bytes(self) -> int:
+        """How large the open segment may get."""
+        sizes = self.limits.segment_bytes
+        return sizes[min(self._segments, len(sizes) - 1)]
+
+    def _close_segment(self) -> list[SegmentPut]:
         if self._open is None:
-            return
+            return []
         name = log_name(self._prefix, self.epoch, self.attempt, self.writer, self._segments)
         self._logged += self._open.nbytes
-        self.blob_writer.put(name, self._open.finish(name), Segment(self, (self.epoch, self.attempt)))
+        finished = SegmentPut(self, self.stamp, name, self._open.finish(name))
         self._segments += 1
         self._open = None
+        return [finished]
 
-    def end(self, who: Any) -> None:
-        """A feeder's rows are all applied: it is told by `acknowledged` when they are durable."""
-        self._close_segment()
-        self._waiting.append(_Waiting(who, self._segments))
+    def end(self, feeder: Any) -> list[SegmentPut]:
+        """A feeder's rows are all applied; the segments that are finished now.
 
-    def put(self, attempt: tuple[int, int], error: str) -> None:
+        `acknowledged` names the feeder when its rows are durable.
+        """
+        finished = self._close_segment()
+        self._waiting.append(_Waiting(feeder, self._segments))
+        return finished
+
+    def segment_put(self, stamp: tuple[int, int], error: str) -> None:
         """The next segment of an attempt is in the store, or cannot be put there."""
-        if attempt == (self.epoch, self.attempt):
+        if stamp == self.stamp:
             self.durable += not error
             self.error = self.error or error
 
     def acknowledged(self) -> list[Any]:
-        """Those who have waited for something that is durable now, or never will be (`error`)."""
+        """Feeders that have waited for segments that are durable now, or never will be (`error`)."""
         done = [each for each in self._waiting if self.error or each.segments <= self.durable]
         self._waiting = [each for each in self._waiting if each not in done]
-        return [each.who for each in done]
+        return [each.feeder for each in done]
 
     # -- units
 
@@ -174,28 +189,34 @@ class QueryLog:
         self.touched[units] = touched
         self._saved[units] = -1
 
-    def save(self, operator: State, epoch: int, away: npt.NDArray[np.bool_] | None = None) -> None:
-        """Save some of the units, as they are now at the end of a batch; not those that are `away`."""
+    def due(self, epoch: int, away: npt.NDArray[np.bool_] | None = None) -> Units:
+        """Units that could be saved at the end of a batch, those longest without a snapshot first; not those `away`."""
         unsaved = (self.touched > self._saved) & (self.touched <= epoch)
         dirty = np.flatnonzero(unsaved if away is None else unsaved & ~away).astype(np.int32)
-        logged, self._logged = self._logged, 0
         if not len(dirty):
-            self._slice = 0
-            return
-        dirty = dirty[np.argsort(self._saved[dirty], kind="stable")]
-        sizes = np.maximum(operator.sizes(dirty), 1)
-        self._slice = max(self._slice, int(sizes.sum()) // CYCLE)
-        most = min(SLICE_BYTES, max(logged, self._slice))
-        chosen = dirty[: 1 + int(np.searchsorted(np.cumsum(sizes), most))]
-        name = units_name(self._prefix, epoch, self.writer, self._snapshots)
-        parts = pack_units({int(unit): operator.snapshot(int(unit)) for unit in np.sort(chosen)}, copy=True, name=name)
+            self._slice = self._logged = 0
+        return dirty[np.argsort(self._saved[dirty], kind="stable")]
+
+    def choose(self, due: Units, sizes: npt.NDArray[np.int64]) -> Units:
+        """Of the units that are due, whose state has these sizes, those to be saved now."""
+        logged, self._logged = self._logged, 0
+        sizes = np.maximum(sizes, 1)
+        self._slice = max(self._slice, int(sizes.sum()) // self.limits.cycle)
+        most = min(self.limits.slice_bytes, max(logged, self._slice))
+        return due[: 1 + int(np.searchsorted(np.cumsum(sizes), most))]
+
+    def snapshot_name(self, epoch: int) -> str:
+        """The name of the next unit snapshot."""
+        return units_name(self._prefix, epoch, self.writer, self._snapshots)
+
+    def save(self, name: str, epoch: int, units: Units, parts: Sequence[Part]) -> SnapshotPut:
+        """Units are put as a snapshot of the end of a batch: from now on they count as saved."""
         self._snapshots += 1
-        self._saved[chosen] = epoch
-        size = sum(memoryview(part).nbytes for part in parts)
-        self.blob_writer.put(name, parts, Snapshot(self, name, epoch, chosen, size))
+        self._saved[units] = epoch
+        return SnapshotPut(self, name, epoch, units, sum(memoryview(part).nbytes for part in parts))
 
     def not_saved(self, units: npt.NDArray[np.int32], epoch: int) -> None:
-        """A snapshot could not be put, or is not used: its units are as good as not saved, unless saved again since."""
+        """A snapshot of a batch could not be put, or is not used: its units are due again, unless saved since."""
         self._saved[units[self._saved[units] == epoch]] = -1
 
 

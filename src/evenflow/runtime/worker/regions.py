@@ -1,4 +1,4 @@
-"""What a worker holds of keyed operators: copies with their state, which units have left, and statistics."""
+"""Regions on a worker: instances of keyed operators with their state, which units have left, and statistics."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.model.messages import ConsumerReport
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import Units
-from evenflow.runtime.worker.instances import Answer, Copies, State, answers, let_go
+from evenflow.runtime.worker.instances import Answer, Instances, State, answers, let_go
 from evenflow.state.paging.paged import Paged
 
 SIZES_S = 1.0
-"""State is measured this often."""
+"""Seconds between measurements of the size of state."""
 SIZED = 4096
-"""Units whose state is measured at a time, at most."""
+"""Units whose state is measured in one measurement, at most."""
 
 
 @dataclass(slots=True)
-class Region:
-    """One keyed operator on this worker."""
+class HostedRegion:
+    """One keyed region on this worker."""
 
     operator: str
     units: int
     feeders: int = 0
-    copies: dict[str, State] = field(default_factory=dict)
+    instances: dict[str, State] = field(default_factory=dict)
     away: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
-    """By evaluation, marks units that have left: rows of theirs must not come here."""
+    """By evaluation, marks the units that have left: their rows are refused."""
     active: npt.NDArray[np.bool_] = field(init=False)
-    """Units that had rows, or came from elsewhere, since their state was measured."""
+    """Marks the units that had rows, or came from another worker, since their state was last measured."""
     seen: list[Units] = field(default_factory=list)
     busy_s: float = 0.0
     rows: int = 0
@@ -41,24 +41,24 @@ class Region:
     waited_s: float = 0.0
     measured: float = 0.0
     counted: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By evaluation, what the operator had counted when that was last told."""
+    """By evaluation, the operator's counters as of the last report."""
 
     def __post_init__(self) -> None:
         self.active = np.zeros(self.units, np.bool_)
 
     @property
     def paged(self) -> list[Paged]:
-        """The copies whose state may be on disk."""
-        return [state for state in self.copies.values() if isinstance(state, Paged)]
+        """The instances whose state may be on disk."""
+        return [state for state in self.instances.values() if isinstance(state, Paged)]
 
     def mark_away(self, evaluation: str, units: int | list[int]) -> None:
-        """These units have left."""
+        """Refuse rows of these units from now on."""
         if evaluation not in self.away:
             self.away[evaluation] = np.zeros(self.units, np.bool_)
         self.away[evaluation][units] = True
 
     def mark_here(self, units: list[int]) -> None:
-        """These units have come back."""
+        """Take rows of these units again, in all evaluations."""
         for gone in self.away.values():
             gone[units] = False
 
@@ -101,9 +101,9 @@ class Region:
 
     def _sizes(self, units: Units) -> npt.NDArray[np.int64]:
         sizes = np.zeros(len(units), np.int64)
-        for copy in self.copies.values():
+        for instance in self.instances.values():
             try:
-                sizes += copy.sizes(units)
+                sizes += instance.sizes(units)
             except BaseException:  # the user's code: a size that cannot be told must not end a worker full of state
                 return np.zeros(len(units), np.int64)
         return np.maximum(sizes, 0)
@@ -116,10 +116,10 @@ class Region:
         return np.flatnonzero(away).astype(np.int32)
 
     def _newly_counted(self) -> dict[str, int]:
-        """What the copies have counted since this was last asked."""
+        """What the instances have counted since this was last asked."""
         sums: dict[str, int] = {}
         before, self.counted = self.counted, {}
-        for evaluation, state in self.copies.items():
+        for evaluation, state in self.instances.items():
             operator = state.operator if isinstance(state, Paged) else state
             self.counted[evaluation] = {name: int(count) for name, count in operator.tallies().items()}
             for name, count in self.counted[evaluation].items():
@@ -127,22 +127,20 @@ class Region:
         return sums
 
 
-class HostedRegions(dict[str, Region]):
+class HostedRegions(dict[str, HostedRegion]):
     """The regions of one worker, by name."""
 
     def __init__(
-        self, code: Callable[[str], Hosted | None], copies: Copies, give: Callable[[list[Answer]], None]
+        self, code: Callable[[str], Hosted | None], instances: Instances, give: Callable[[list[Answer]], None]
     ) -> None:
         super().__init__()
         self.code = code
         self.give = give
-        """Sends answers to the feeders they are for."""
-        self.forgotten: dict[tuple[str, str], None] = {}
-        """Regions and evaluations that are over."""
-        self._copies = copies
+        """Sends answers to their feeders."""
+        self._instances = instances
 
-    def hosted(self, region: Region) -> Hosted:
-        """Its operator's code, which must be here."""
+    def hosted(self, region: HostedRegion) -> Hosted:
+        """The region's operator; raises if its code is not here yet."""
         hosted = self.code(region.operator)
         if hosted is None:
             raise ProtocolError(f"operator {region.operator} is not here yet")
@@ -150,46 +148,46 @@ class HostedRegions(dict[str, Region]):
         return hosted
 
     def check_units(self, operator: str, units: int) -> None:
-        """Refuse a number of units that is not the operator's own, if its code is here to say so."""
+        """Refuse a number of units that is not the operator's own; passes while the operator's code is not here."""
         hosted = self.code(operator)
         if isinstance(hosted, Hosted) and hosted.units != units:
             raise ProtocolError(f"a feeder of operator {operator} speaks of {units} units: it has {hosted.units}")
 
-    def copy_of(self, region: Region, evaluation: str) -> State:
-        """The copy that has the state of an evaluation."""
-        copy = region.copies.get(evaluation)
-        if copy is None:
-            copy = region.copies[evaluation] = self._copies.fresh(self.hosted(region))
-        return copy
+    def instance_of(self, region: HostedRegion, evaluation: str) -> State:
+        """The instance with the state of an evaluation; a fresh one if there is none."""
+        instance = region.instances.get(evaluation)
+        if instance is None:
+            instance = region.instances[evaluation] = self._instances.fresh(self.hosted(region))
+        return instance
 
-    def receiving(self, name: str, operator: str) -> Region:
-        """A region of which units come here, known or not; the operator's code is here."""
+    def receiving(self, name: str, operator: str) -> HostedRegion:
+        """The region that units or loaded state come to, made if it is not known; needs the operator's code."""
         if name not in self:
             hosted = self.code(operator)
             if not isinstance(hosted, Hosted):
                 raise EvenflowError(f"operator {operator} could not be loaded on this worker")
-            self[name] = Region(operator, hosted.units)
-        if not self[name].copies:
+            self[name] = HostedRegion(operator, hosted.units)
+        if not self[name].instances:
             self[name].operator = operator
         return self[name]
 
     def settle(self, name: str, units: list[int]) -> None:
-        """Answer the rows that wait for some units, before these leave."""
+        """Process and answer the rows that wait for these units, if their state is on disk."""
         for state in self[name].paged if name in self else ():
             if state.pending_rows:
                 self.give(answers(self.hosted(self[name]), state.settle(units)))
 
     def drop(self, name: str, evaluation: str) -> None:
-        """Let go of an evaluation's state."""
+        """Drop the state of an evaluation, and a region that nobody uses then."""
         region = self.get(name)
         if region is not None:
-            let_go(region.copies.pop(evaluation, None))
+            let_go(region.instances.pop(evaluation, None))
             region.away.pop(evaluation, None)
-            if not region.copies and not region.feeders:
+            if not region.instances and not region.feeders:
                 del self[name]
 
     def memory(self) -> tuple[int, int, int]:
         """The worker's budget, what all of them take of it, and what is on disk, in bytes."""
-        pool = self._copies.pool
+        pool = self._instances.pool
         spilled = sum(state.spilled_bytes for region in self.values() for state in region.paged)
         return (pool.budget or 0, pool.held, spilled) if pool is not None else (0, 0, spilled)

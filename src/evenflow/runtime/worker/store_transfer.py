@@ -1,4 +1,4 @@
-"""Units by way of the store (cep §3.3): a worker's thread that puts and gets them.
+"""Store transfer: a thread of a worker that moves units by way of the store (cep §3.3).
 
 The source puts the units of a movement as one blob, the target gets it when the controller says that it is there, and
 the source deletes it when the movement is over. Rows are processed meanwhile. What was put, has arrived or cannot be
@@ -10,13 +10,13 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from evenflow.errors import described
 from evenflow.runtime.threads import Inbox, JobThread, Start
-from evenflow.runtime.worker.direct_transfer import Parcel, Undelivered
+from evenflow.runtime.worker.direct_transfer import Parcel
+from evenflow.runtime.worker.events import Stored, Undelivered, Unfetched
 from evenflow.state.checkpoint.unit_snapshots import load_units, pack_units
 from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import move_name
@@ -29,27 +29,11 @@ CLOSE_S = 30.0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """The units of a movement are in the store."""
-
-    move: int
-
-
-@dataclass(frozen=True, slots=True)
-class Unfetched:
-    """The units of a movement could not be got from the store."""
-
-    move: int
-    region: str
-    reason: str
-
-
 News = Parcel | Stored | Undelivered | Unfetched
 
 
 class StoreTransfer(JobThread):
-    """Owns a store and a thread, which is there from the first move on."""
+    """Owns a store and a thread, which starts with the first movement."""
 
     def __init__(
         self,
@@ -57,10 +41,11 @@ class StoreTransfer(JobThread):
         cluster: str,
         wake: Callable[[], None],
         start: Start | None = None,
+        opened: Callable[[str | Place], Store] = open_store,
     ) -> None:
         super().__init__("store transfer", lambda _error: wake(), start)
         self.inbox: Inbox[News] = Inbox(wake)
-        self._where = where
+        self._open = partial(opened, where)
         self._cluster = cluster
         self._store: Store | None = None
 
@@ -73,7 +58,7 @@ class StoreTransfer(JobThread):
         self.submit(lambda: self.inbox.put(self._get(region, move)))
 
     def delete(self, region: str, move: int) -> None:
-        """A movement is over."""
+        """Delete the blob of a movement that is over."""
         self.submit(lambda: self._delete(region, move))
 
     def close(self) -> None:
@@ -107,7 +92,7 @@ class StoreTransfer(JobThread):
 
     def _tried(self, work: Callable[[Store], T]) -> T:
         def once() -> T:
-            self._store = self._store or open_store(self._where)
+            self._store = self._store or self._open()
             return work(self._store)
 
         return retry(once, self.closing.wait)

@@ -1,0 +1,69 @@
+"""What a worker gets from outside: clock, pollers, threads, stores and limits. Tests give their own.
+
+What the store needs is imported when it is used: a worker without an operator stays small.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evenflow.runtime.wire.poller import Poller
+from evenflow.runtime.worker.direct_transfer import TRANSFER_BUFFER, DirectTransfer
+from evenflow.runtime.worker.limits import LIMITS, Limits
+
+if TYPE_CHECKING:
+    from evenflow.runtime.worker.blob_writer import BlobWriter
+    from evenflow.runtime.worker.instances import Instances
+    from evenflow.runtime.worker.loader import Loader
+    from evenflow.runtime.worker.store_transfer import StoreTransfer
+    from evenflow.state.store.sealed import Place
+
+Clock = Callable[[], float]
+"""Seconds since some moment."""
+Wake = Callable[[], None]
+"""Makes the worker's loop look for news of its threads."""
+
+
+def _direct_transfer(secret: bytes, clock: Clock, wake: Wake, limits: Limits) -> DirectTransfer:
+    return DirectTransfer(Poller(secret, clock, TRANSFER_BUFFER), wake, part_bytes=limits.part_bytes)
+
+
+def _blob_writer(where: str | Place, wake: Wake) -> BlobWriter:
+    from evenflow.runtime.worker.blob_writer import BlobWriter
+
+    return BlobWriter(where, wake)
+
+
+def _loader(where: str | Place, wake: Wake, instances: Instances) -> Loader:
+    from evenflow.runtime.worker.loader import Loader
+
+    return Loader(where, wake, instances)
+
+
+def _store_transfer(where: str | Place, cluster: str, wake: Wake) -> StoreTransfer:
+    from evenflow.runtime.worker.store_transfer import StoreTransfer
+
+    return StoreTransfer(where, cluster, wake)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnvironment:
+    """The surroundings of one worker."""
+
+    clock: Clock = time.perf_counter
+    sleep: Callable[[float], None] = time.sleep
+    poller: Callable[[bytes, Clock, int], Poller] = Poller
+    """Made from the cluster's secret, the clock and the bytes of a socket's buffer."""
+    direct_transfer: Callable[[bytes, Clock, Wake, Limits], DirectTransfer] = _direct_transfer
+    blob_writer: Callable[[str | Place, Wake], BlobWriter] = _blob_writer
+    loader: Callable[[str | Place, Wake, Instances], Loader] = _loader
+    store_transfer: Callable[[str | Place, str, Wake], StoreTransfer] = _store_transfer
+    random_bits: Callable[[int], int] = secrets.randbits
+    limits: Limits = LIMITS
+
+
+REAL = WorkerEnvironment()

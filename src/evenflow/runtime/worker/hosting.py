@@ -1,0 +1,96 @@
+"""The keyed host of a worker and what works beside it, made when a keyed operator is used for the first time.
+
+numpy and pyarrow are not imported before: a worker without an operator stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from evenflow.errors import EvenflowError
+from evenflow.runtime.wire.settings import Settings
+from evenflow.runtime.worker.environment import WorkerEnvironment
+from evenflow.runtime.worker.operator_cache import OperatorCache
+
+if TYPE_CHECKING:
+    from evenflow.runtime.worker.blob_writer import BlobWriter
+    from evenflow.runtime.worker.checkpointer import AnswerEnd, Checkpointer, Tell
+    from evenflow.runtime.worker.instances import Answer, Instances
+    from evenflow.runtime.worker.keyed import KeyedHost
+    from evenflow.runtime.worker.loader import Loader
+    from evenflow.runtime.worker.store_transfer import StoreTransfer
+
+
+class Hosting:
+    """Owns the worker's threads; all but the direct transfer's start with the host."""
+
+    def __init__(
+        self, settings: Settings, worker: int, environment: WorkerEnvironment, tell: Tell, wake: Callable[[], None]
+    ) -> None:
+        self._settings = settings
+        self._worker = worker
+        self._environment = environment
+        self._tell = tell
+        self._wake = wake
+        self.operators = OperatorCache(tell)
+        about = settings.secret, environment.clock, wake, environment.limits
+        self.direct_transfer = environment.direct_transfer(*about)
+        self.host: KeyedHost | None = None
+        self.store_transfer: StoreTransfer | None = None
+        self._blob_writer: BlobWriter | None = None
+        self._loader: Loader | None = None
+
+    def made(self, give: Callable[[list[Answer]], None], answer_end: AnswerEnd) -> KeyedHost:
+        """The host, which sends results with `give` and answers to END frames with `answer_end`."""
+        if self.host is None:
+            from evenflow.runtime.worker.instances import Instances
+            from evenflow.runtime.worker.keyed import KeyedHost
+
+            instances = Instances(self._settings.memory, self._environment.clock)
+            checkpointer = self._checkpointer(answer_end, instances) if self._settings.checkpoint else None
+            self.host = KeyedHost(
+                self._tell,
+                self.direct_transfer,
+                self.operators.fetch,
+                checkpointer,
+                instances,
+                give,
+                self.store_transfer,
+                self._loader,
+                self._environment.clock,
+            )
+        return self.host
+
+    def _checkpointer(self, answer_end: AnswerEnd, instances: Instances) -> Checkpointer:
+        from evenflow.runtime.worker.checkpointer import Checkpointer
+
+        environment, where = self._environment, self._settings.place
+        writer = f"{self._worker}.{environment.random_bits(48)}"
+        self.store_transfer = environment.store_transfer(where, self._settings.cluster, self._wake)
+        self._blob_writer = environment.blob_writer(where, self._wake)
+        self._loader = environment.loader(where, self._wake, instances)
+        return Checkpointer(writer, self._tell, answer_end, self._blob_writer, environment.limits)
+
+    @property
+    def due(self) -> bool:
+        """Whether threads may have brought something."""
+        return self.host is not None or not self.direct_transfer.inbox.empty()
+
+    @property
+    def full(self) -> bool:
+        """Whether the store is so far behind that no rows should be taken."""
+        checkpointer = self.host.checkpointer if self.host is not None else None
+        return checkpointer is not None and checkpointer.full
+
+    def check_threads(self) -> None:
+        """A worker one of whose threads has ended cannot keep its word: it ends, and says why."""
+        for part in (self.direct_transfer, self._blob_writer, self.store_transfer):
+            if part is not None and part.failure:
+                raise EvenflowError(f"the {part.owner}'s thread has failed: {part.failure}")
+
+    def parts(self) -> Iterator[Any]:
+        """All that is to be closed, the last first."""
+        for part in (self.direct_transfer, self.store_transfer, self._loader, self._blob_writer, self.host):
+            if part is not None:
+                yield part

@@ -1,0 +1,238 @@
+"""Serves feeders: each connection is a session, in which rows of one operator come and results go.
+
+Rows of ordered regions are processed as they come. Of keyed operators one frame a feeder waits here until it is its
+operator's turn, and that feeder is not read from before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evenflow.errors import EvenflowError, FunctionError, ProtocolError
+from evenflow.model.messages import Opening, OpenKeyed, RowsDurable
+from evenflow.policy.keyed.fair_queue import ServiceOrder
+from evenflow.runtime.wire.channel import Channel
+from evenflow.runtime.wire.frames import Frame, Kind
+from evenflow.runtime.wire.messages import OPENING, packed
+from evenflow.runtime.worker.codec import error_body, parts_of, read_batch, read_schema
+from evenflow.runtime.worker.emulation import Pace
+from evenflow.runtime.worker.events import Marked
+from evenflow.runtime.worker.hosting import Hosting
+from evenflow.runtime.worker.operator_cache import Broken
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from evenflow.runtime.worker.instances import Answer
+    from evenflow.runtime.worker.keyed import KeyedHost
+
+
+@dataclass(slots=True)
+class Session:
+    """One feeder's use of one operator."""
+
+    operator: str = ""
+    schema: pa.Schema | None = None
+    region: str = ""
+    """Of a keyed operator; empty otherwise."""
+    evaluation: str = ""
+    feeder: int = 0
+    stamp: tuple[int, int] | None = None
+    """Of a query whose state is stored: the batch, and which attempt at it this is."""
+
+
+class Sessions(dict[Channel, Session]):
+    """All feeders of one worker, by their connections."""
+
+    def __init__(
+        self,
+        worker: int,
+        hosting: Hosting,
+        qos: Mapping[str, float],
+        pace: Pace | None,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__()
+        self._worker = worker
+        self._hosting = hosting
+        self._operators = hosting.operators
+        self._order = ServiceOrder(qos)
+        self._pace = pace
+        self._clock = clock
+        self.waiting: dict[Channel, Frame] = {}
+        """Rows of keyed operators, one frame a feeder."""
+        self.rows = self.frames = 0
+        """Processed since the worker started."""
+        self.busy_s = 0.0
+
+    @property
+    def host(self) -> KeyedHost:
+        """The host of keyed operators."""
+        return self._hosting.host or self._hosting.made(self._give, self._answer_end)
+
+    @property
+    def used(self) -> set[str]:
+        """The operators that are used now."""
+        hosted = self._hosting.host.operators if self._hosting.host is not None else set()
+        return {session.operator for session in self.values()} | hosted
+
+    def leave(self, channel: Channel, waited_s: float) -> bool:
+        """A connection is gone; whether it was a feeder's."""
+        session = self.pop(channel, None)
+        self.waiting.pop(channel, None)
+        if session is not None and session.region:
+            self.host.leave(session.region, self._clock(), waited_s)
+        return session is not None
+
+    def choose_readers(self, outbox_bytes: int) -> None:
+        """Read only from feeders that take their answers, have no frame waiting, and whose operator is here.
+
+        From none of them while the store is too far behind.
+        """
+        behind = self._hosting.full
+        for channel, session in self.items():
+            held = channel in self.waiting or channel.unsent > outbox_bytes
+            here = not session.operator or session.operator in self._operators
+            channel.reading = not held and not behind and here
+
+    # -- frames
+
+    def serve(self, channel: Channel, frame: Frame, waited_s: float) -> None:
+        """A feeder's frame has come; `waited_s` is how long the worker has had nothing to do so far."""
+        session = self[channel]
+        match frame.kind:
+            case Kind.OPEN:
+                self._open(session, OPENING.read(frame), waited_s)
+            case Kind.SCHEMA:
+                session.schema = read_schema(frame)
+            case Kind.DATA if session.region:
+                self.waiting[channel] = frame
+            case Kind.DATA:
+                self._process(channel, session, frame)
+            case Kind.MARKER if session.region:
+                self.host.mover.handle(Marked(frame.sequence, session.feeder))
+                channel.send(Frame(Kind.MARKER, b"", frame.sequence))
+            case Kind.DRAIN if session.region:
+                self._drain(channel, session)
+            case Kind.END if session.stamp is not None and self.host.checkpointer is not None:
+                self.host.end(session.region, session.evaluation, session.stamp, channel)
+            case _:
+                raise ProtocolError(f"a feeder sent a {frame.kind.name} frame")
+
+    def serve_waiting(self, turn_out: Callable[[Channel, Exception], None]) -> None:
+        """Process one frame of a keyed operator: of those that wait, one of the operator whose turn it is."""
+        if not self.waiting:
+            return
+        region = self._order.choose({self[channel].region for channel in self.waiting})
+        channel = next(each for each in self.waiting if self[each].region == region)
+        frame = self.waiting.pop(channel)
+        before = self.busy_s
+        try:
+            self._process(channel, self[channel], frame)
+        except Exception as error:
+            turn_out(channel, error)
+        self._order.charge(region, self.busy_s - before)
+
+    def rotate(self) -> None:
+        """Bring back state for which rows wait; what goes wrong then is told to all feeders of keyed operators."""
+        try:
+            self.host.rotate()
+        except BaseException as error:  # the user's code, or a disk that is full
+            for channel, session in list(self.items()):
+                if session.region:
+                    self.fail(channel, 0, error, "")
+
+    def _open(self, session: Session, request: Opening, waited_s: float) -> None:
+        if session.operator:
+            raise ProtocolError("a feeder opens an operator on a connection that has one")
+        if isinstance(request, OpenKeyed):
+            self.host.open(request.region, request.operator, request.units, self._clock(), waited_s)
+            session.region, session.evaluation, session.feeder = request.region, request.evaluation, request.feeder
+            session.stamp = (request.epoch, request.attempt) if request.attempt else None
+        session.operator = request.operator
+        self._operators.fetch(request.operator)
+
+    # -- rows
+
+    def _process(self, channel: Channel, session: Session, frame: Frame) -> None:
+        if not session.operator or session.schema is None:
+            raise ProtocolError(f"frame {frame.sequence} came before its operator and its schema")
+        started = self._clock()
+        batch = read_batch(frame, session.schema)
+        try:
+            answers = self._run_operator(channel, session, frame, batch)
+            bodies = [parts_of(answer) for answer in answers]
+        except ProtocolError:
+            raise
+        except BaseException as error:  # whatever the user's code throws is the user's to see
+            self.fail(channel, frame.sequence, error, self._blame(session, batch, error))
+            return
+        service = self._clock() - started
+        if self._pace is not None:
+            service = self._pace.serve(batch.num_rows, service)
+        self.rows += batch.num_rows
+        self.frames += 1
+        self.busy_s += service
+        if session.region:
+            self.host.served(session.region, service)
+        for answer, parts in zip(answers, bodies, strict=True):
+            self._send(answer, parts, int(service * 1e6))
+        if not any(answer.last and answer.tag == (channel, frame.sequence) for answer in answers):
+            channel.send(Frame(Kind.RESULT, b"", frame.sequence, more=True, taken=True))
+
+    def _run_operator(self, channel: Channel, session: Session, frame: Frame, batch: pa.RecordBatch) -> list[Answer]:
+        """The operator's answers: to this frame, and to earlier ones that waited."""
+        from evenflow.runtime.worker.instances import Answer
+
+        operator = self._operators[session.operator]
+        tag = channel, frame.sequence
+        if not session.region or isinstance(operator, Broken):
+            return [Answer(tag, operator.process(batch), None, True)]
+        return self.host.process(session.region, session.evaluation, batch, tag, session.stamp, frame.body)
+
+    def _drain(self, channel: Channel, session: Session) -> None:
+        """Answer all that waits for state on disk."""
+        try:
+            for answers in self.host.drain(session.region, session.evaluation):
+                self._give(answers)
+        except ProtocolError:
+            raise
+        except BaseException as error:  # as above; which frame it comes from is not known
+            self.fail(channel, 0, error, "")
+
+    def _blame(self, session: Session, batch: pa.RecordBatch, error: BaseException) -> str:
+        """Which row an operator's failure seems to come from; empty if that is not known."""
+        keyed = session.region and not isinstance(self._operators[session.operator], Broken)
+        ours = isinstance(error, EvenflowError) and not isinstance(error, FunctionError)
+        return self.host.blame(session.region, batch) if keyed and not ours else ""
+
+    # -- answers
+
+    def _send(self, answer: Answer, parts: list[memoryview], micros: int = 0) -> None:
+        """Send results to the feeder they are for, if it is still there: not always the one that is being served."""
+        channel, sequence = answer.tag
+        if channel not in self:
+            return
+        told, taken = answer.origin is not None, not answer.last
+        with suppress(ConnectionError):  # it has just gone, and the poller will say so
+            for place, part in enumerate(parts):
+                more = place + 1 < len(parts) or not answer.last
+                channel.send(Frame(Kind.RESULT, part, sequence, 0 if more else micros, 0, more, told, taken))
+
+    def _give(self, answers: list[Answer]) -> None:
+        for answer in answers:
+            self._send(answer, parts_of(answer))
+
+    def _answer_end(self, channel: Channel, answer: RowsDurable) -> None:
+        """Tell a feeder, if it is still there, that its rows are durable or why not."""
+        if channel in self:
+            with suppress(ConnectionError):  # it has just gone, and the poller will say so
+                channel.send(Frame(Kind.END, packed(answer)))
+
+    def fail(self, channel: Channel, sequence: int, error: BaseException, where: str) -> None:
+        """Tell a feeder why a frame of its could not be processed."""
+        with suppress(ConnectionError):
+            channel.send(Frame(Kind.ERROR, error_body(self._worker, error, where), sequence))
