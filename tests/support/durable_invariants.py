@@ -35,8 +35,8 @@ def check(world):
             if entry["event"] in ("controller-error", "balance-failed", "peer-refused"):
                 raise Broken(f"seed {world.seed}: {entry}")
     for name, region in world.regions.items():
-        if region._waiting:
-            raise Broken(f"seed {world.seed}: {name} keeps {region._waiting}")
+        if region.waiting:
+            raise Broken(f"seed {world.seed}: {name} keeps {region.waiting}")
 
 
 def _check_task(world, task):

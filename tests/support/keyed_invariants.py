@@ -146,8 +146,8 @@ def _check_leaks(world):
         if not process.worker.hosting.direct_transfer.idle:
             _fail(world, f"the direct transfer of {process.name} keeps something")
     controller = world.controller
-    left = (controller._feeders, controller._ended, *(r.feeders for r in world.regions.values()))
-    if any(left) or any(region._begun for region in world.regions.values()):
+    left = (controller.feeders, *(r.feeders for r in world.regions.values()))
+    if any(left) or any(region.begun for region in world.regions.values()):
         _fail(world, f"the controller keeps feeders: {left}")
 
 

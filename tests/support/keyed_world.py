@@ -161,7 +161,7 @@ class World:
 
     @property
     def regions(self):
-        return self.controller._regions
+        return self.controller.regions
 
     def _open_region(self, name):
         operator = Nth(padding=self.rng.choice((0, 0, 1000)))

@@ -134,8 +134,7 @@ def test_a_refused_feeder_leaves_nothing():
     assert scene.heard(101, EvaluationLost)
     scene.do(Heard(0.0, 101, FeederEnded()))
     scene.do(PeerLeft(0.0, 101, "done"))
-    assert not scene.controller._ended
-    assert not scene.controller._feeders
+    assert not scene.controller.feeders
 
 
 def test_a_feeder_whose_evaluation_ended_while_it_waited_for_workers_hears_no_more():

@@ -72,7 +72,7 @@ def test_a_slow_store_does_not_stop_the_controller(tmp_path):
         joined = until(lambda: [e for e in driver.events() if e["event"] == "feeder-joined"][1:], "both to join")
         assert len(joined) == 1
         region = driver.ask(lambda controller: controller.region("r"))
-        until(lambda: len(region._begun) == 2, "both to begin: what they said meanwhile is not forgotten")
+        until(lambda: len(region.begun) == 2, "both to begin: what they said meanwhile is not forgotten")
         assert checkpoint_thread.reads == 1
         assert not driver._early
         assert not driver._looking

@@ -128,6 +128,16 @@ class Controller:
         """A region by name."""
         return self._regions[name]
 
+    @property
+    def regions(self) -> Mapping[str, Region | KeyedRegion]:
+        """All regions by name."""
+        return self._regions
+
+    @property
+    def feeders(self) -> set[Peer]:
+        """The feeders that are known, also those that are through with their rows."""
+        return self._feeders.keys() | self._ended
+
     def unknown(self, feeder: FeederJoined) -> bool:
         """Whether a task is the first of its query that a keyed operator sees."""
         region = self._keyed(feeder.region)

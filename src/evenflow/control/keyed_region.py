@@ -74,7 +74,7 @@ class KeyedRegion:
         self.movements = Movements(self.name, table, lambda: self.evaluations.stateful, event.transfer, numbers=numbers)
         self.stored = StoredQueries(self.name, self.operator, self.evaluations, self.movements)
         self._sharing = sharing
-        self._begun: dict[Peer, FeederJoined] = {}
+        self.begun: dict[Peer, FeederJoined] = {}
         """Feeders that have had a row: those in `feeders`, and those that wait, or have been given up."""
         self._sampled = 0.0
         self._order_warning = event.order_warning
@@ -220,7 +220,7 @@ class KeyedRegion:
                     if hopeless:
                         yield from self._fail(time, feeder, f"{hopeless}: the batch is to be run again")
                 else:
-                    self._begun[feeder.peer] = feeder
+                    self.begun[feeder.peer] = feeder
                     yield from self._warn_of_order(feeder, message.partition)
                 yield from self._admit()
             case FeederArrivals():
@@ -230,9 +230,9 @@ class KeyedRegion:
                 self.draining.add(feeder.peer)
                 yield Record(time, "feeder-draining", {"region": self.name, "partition": feeder.partition})
             case FeederEnded():
-                yield from self.stored.ended(time, feeder, message, feeder.peer in self._begun)
+                yield from self.stored.ended(time, feeder, message, feeder.peer in self.begun)
             case FeederUnread():
-                self.evaluations.unread(feeder, feeder.peer in self._begun)
+                self.evaluations.unread(feeder, feeder.peer in self.begun)
                 yield Record(time, "feeder-unread", {"region": self.name, "partition": feeder.partition})
             case FeederFailed():
                 yield from self._fail(time, feeder, message.reason)
@@ -253,15 +253,15 @@ class KeyedRegion:
             self._sources = batch, partition
 
     @property
-    def _waiting(self) -> list[Peer]:
+    def waiting(self) -> list[Peer]:
         """Feeders with rows that wait for workers, or for state."""
-        begun = self._begun.items()
+        begun = self.begun.items()
         return [peer for peer, feeder in begun if peer not in self.feeders and self.evaluations.may_apply(feeder)]
 
     def _admit(self) -> Iterator[Instruction]:
         """Tell feeders that have waited where to send their rows."""
-        for peer in self._waiting if self.movements.sites else ():
-            epochs = self.evaluations.stored.get(evaluation_of(self._begun[peer]))
+        for peer in self.waiting if self.movements.sites else ():
+            epochs = self.evaluations.stored.get(evaluation_of(self.begun[peer]))
             if epochs is not None:
                 if not epochs.current:
                     continue
@@ -270,7 +270,7 @@ class KeyedRegion:
             yield self._directory(peer)
 
     def _directory(self, peer: Peer) -> Tell:
-        name = evaluation_of(self._begun[peer])
+        name = evaluation_of(self.begun[peer])
         table, epochs = self.movements.table, self.evaluations.stored.get(name)
         directory = KeyedDirectory(
             evaluation=name,
@@ -301,7 +301,7 @@ class KeyedRegion:
         """A task is over, maybe since its query was stopped."""
         self.feeders.discard(feeder.peer)
         self.draining.discard(feeder.peer)
-        begun = self._begun.pop(feeder.peer, None) is not None
+        begun = self.begun.pop(feeder.peer, None) is not None
         why = self.evaluations.leave(feeder, event.time, begun, ended)
         if event.stopped and begun and not ended:
             why = why or self.evaluations.interrupted(feeder)
@@ -341,7 +341,7 @@ class KeyedRegion:
         yield from self.movements.tick(time)
         yield from self.stored.load(time)
         yield from self._free(time)
-        for peer in self._waiting if self.movements.sites else ():
+        for peer in self.waiting if self.movements.sites else ():
             yield Tell(peer, Loading())  # a sign of life
         late = self.movements.overdue(time)
         if late is not None:
