@@ -19,7 +19,7 @@ from evenflow.control.epochs import LATE
 from evenflow.control.events import Save
 from evenflow.errors import BlobMissing, CorruptState, StoreError, StoreInUse, described
 from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Begun, Saved, SavedUnits, Whole
-from evenflow.runtime.threads import BackgroundThread
+from evenflow.runtime.threads import BackgroundThread, Start
 from evenflow.state.checkpoint.chain import Latest, latest, note_operators, operators, record_name, unfinished
 from evenflow.state.checkpoint.manifest import Manifest, epochs, put_manifest, read_manifest
 from evenflow.state.checkpoint.unit_snapshots import read_index
@@ -69,8 +69,16 @@ class CheckpointThread(BackgroundThread):
     lost = ""
     """Once another cluster has taken the checkpoint over: which one. Then nothing is read or put."""
 
-    def __init__(self, where: str, owner: str, key: bytes = b"") -> None:
-        super().__init__("checkpoint", self._run, lambda _error: None)
+    def __init__(
+        self,
+        where: str,
+        owner: str,
+        key: bytes = b"",
+        start: Start | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__("checkpoint", self._run, lambda _error: None, start)
+        self._clock = clock
         own = where.startswith(DATABASES)  # which retries by itself
         place = placed(where, key)
         self._store: Store = open_store(place) if own else retry(lambda: open_store(place))
@@ -91,7 +99,7 @@ class CheckpointThread(BackgroundThread):
         self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._stale: dict[str, set[str]] = {}
         """By prefix, snapshots to be deleted once no manifest that is kept needs them."""
-        self._due = time.monotonic() + BEAT_S
+        self._due = self._clock() + BEAT_S
         self.begin()
 
     def add(self, region: str, kept: Kept) -> None:
@@ -209,11 +217,11 @@ class CheckpointThread(BackgroundThread):
 
     def _next(self) -> Callable[[], None] | None:
         """What to do next; None at the end. The claim is renewed in time, however much else there is to do."""
-        left = self._due - time.monotonic()
+        left = self._due - self._clock()
         with suppress(queue.Empty):
             if left > 0:
                 return self._orders.get(timeout=left)
-        self._due = time.monotonic() + BEAT_S
+        self._due = self._clock() + BEAT_S
         return self._beat
 
     def _tried(self, order: Save) -> str:
