@@ -10,7 +10,7 @@ from evenflow.operators.rolling import RollingMean, RunningCount
 from evenflow.operators.timed import END, NOW, Timed
 from evenflow.operators.waiting import Waiting
 from evenflow.operators.waiting_chunks import ROW_BYTES
-from evenflow.operators.waiting_room import BANDS, WaitingRoom
+from evenflow.operators.waiting_room import BANDS, SMALL, WaitingRoom
 from evenflow.state.paging.paged import Paged, Spilled
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.spill import Segment, Spill
@@ -245,6 +245,22 @@ def test_a_band_of_units_is_read_once_for_snapshots_of_them_all(tmp_path, monkey
     assert room.nbytes > 0, "what was read last is still here, and counts"
     room.shelve(0, spill.segment)
     assert (room.nbytes, room.files, spill.files) == (0, 1, 1)
+    spill.close()
+
+
+def test_small_files_are_joined(tmp_path):
+    room, spill = WaitingRoom(8), Spill(tmp_path)
+    for number in range(200):
+        of = np.array([number % 8], np.int32)
+        rows = pa.RecordBatch.from_arrays([pa.array([number])], names=["n"])
+        room.add(Waiting(rows, of, of.astype(np.int64), np.array([number])))
+        room.shelve(1, spill.segment)
+        assert room.nbytes == 0
+        assert room.files == spill.files <= SMALL + 1
+    assert len(room) == 200
+    taken = room.take(np.arange(8, dtype=np.int32))
+    assert sorted(taken.rows.column(0).to_pylist()) == list(range(200))
+    assert (room.files, spill.files) == (0, 0)
     spill.close()
 
 

@@ -1,8 +1,8 @@
 """The waiting room: rows of all units of a worker, until their time has come.
 
 Rows are kept as they came, in few large batches for all units together: a batch for each unit would be a thousand small
-ones. Rows that leave are marked; a batch goes when its last row does, and is copied when half of it has gone. What lies
-where is looked up by unit once somebody asks.
+ones. Rows that leave are marked; a batch goes when its last row does, and is copied when half of it has gone. Rows
+are sorted by unit when they are first looked up by unit.
 
 Where memory is short rows go to disk by their time, the latest first, and come back when it has come: so a row is
 written and read about once, however many ticks pass while it waits. Ticks are of some units at a time: so rows of units
@@ -25,7 +25,9 @@ MERGED_BYTES = 32 << 20
 SLICES = 4
 """A batch of the largest size goes to disk as this many files, each for a stretch of time, which come back singly."""
 BANDS = 128
-"""Units of a file are read in so many parts."""
+"""The units of a file are read in this many parts."""
+SMALL = 16
+"""With more small files than this they are joined."""
 FRESH = 256
 """Batches that are left as they came, at most."""
 MANY = 12
@@ -83,10 +85,10 @@ class WaitingRoom:
 
     def shelve(self, amount: int, file: Callable[[], File]) -> None:
         """Put rows on disk, at least `amount` bytes if there are so many; those that wait for the latest time first."""
-        amount -= sum(chunk.nbytes for chunk in self._looked[1])
-        self._looked = (-1, [])
-        self._join()
         wanted = self.nbytes - amount
+        self._looked = (-1, [])
+        self._unshelve_small()
+        self._join()
         for chunk in sorted(self._joined, key=lambda each: each.earliest, reverse=True):
             if self.nbytes <= wanted:
                 return
@@ -172,6 +174,18 @@ class WaitingRoom:
             if most is None or shelved.earliest < most:
                 self._fresh += map(Chunk, shelved.take(units))
         self._shelved = [shelved for shelved in self._shelved if shelved.left]
+
+    def _unshelve_small(self) -> None:
+        """If there are many small files: bring back what makes up one batch, to be written to larger files."""
+        small = [shelved for shelved in self._shelved if 2 * SLICES * shelved.nbytes < self.largest]
+        if len(small) > SMALL:
+            everyone = np.arange(len(self.counts), dtype=np.int32)
+            room = self.largest
+            for shelved in small:
+                room -= shelved.nbytes
+                if room > 0:
+                    self._fresh += map(Chunk, shelved.take(everyone))
+            self._shelved = [shelved for shelved in self._shelved if shelved.left]
 
     def _join(self) -> None:
         """Make few batches of many: each is at least twice as large as the one after it, or as large as they get."""

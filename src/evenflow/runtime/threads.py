@@ -54,7 +54,7 @@ class BackgroundThread:
         """What the thread does from its beginning to its end."""
         try:
             self._loop()
-        except BaseException as error:  # an end that nobody hears of would be worse than any of them
+        except BaseException as error:  # none is worse than an end that goes unnoticed
             self.failure = described(error)
             self._failed_loop(error)
 
@@ -70,7 +70,7 @@ class BackgroundThread:
         return not self.alive
 
     def end(self, seconds: float, cause: str = "") -> None:
-        """Have it end, and wait for that; raises after so many seconds, with a likely `cause`."""
+        """Have the thread end, and wait for that; after `seconds` raise an error with a likely `cause`."""
         self.closing.set()
         self.rouse()
         if not self.join(seconds):

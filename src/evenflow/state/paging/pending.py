@@ -1,8 +1,8 @@
 """Pending input: rows of units that are on disk, until these are back (flux §6.1: runs of pending input).
 
 Rows are kept as they come until some are needed or they take too much memory. Then they are sorted into a run, in which
-the rows of each group of units lie together, oldest first. Runs on disk are older than those in memory: whoever goes
-through the runs in turn finds a unit's rows in their order.
+the rows of each group of units lie together, oldest first. Runs on disk are older than those in memory, so
+the rows of a unit are in their order from run to run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A store on the local disk.
 
 A blob is written to a temporary file in its directory, whose name begins with `.tmp-`; the file is synced and renamed,
-then the directory is synced. While it is written it is locked (flock): so whoever opens the store next can tell a file
-that a killed process has left behind, and remove it. Files can be read (0600), and directories listed (0700), only by
-the user who writes them: driver and executors run as the same user.
+then the directory is synced. While it is written it is locked (flock): an unlocked one was left by a killed process,
+and is removed when the store is opened. Files can be read (0600), and directories listed (0700), only by the user who
+writes them: driver and executors run as the same user.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ its claim can never be the highest again.
    lower claim and once and for all, the number of its last put that counts.
 2. *A put* is done, then confirmed by listing the claims: only if there is no higher one has it happened. A confirmed
    put was in the store before the next claim, which therefore lists and counts it. Of a holder that has lost its claim
-   at most one put gets through, with a number above the noted one: nobody ever reads it.
+   at most one put gets through, with a number above the noted one: it is never read.
 3. *A delete* is asked for after a manifest was confirmed that does not need the blob. Later holders begin with that
    manifest or a later one. A stale holder does not even see names of a higher generation.
 

@@ -13,7 +13,7 @@ from evenflow.state.store.base import Store, WrappedStore
 
 T = TypeVar("T")
 Pause = Callable[[float], object]
-"""Waits so many seconds; what it returns is true if there is no use in another try, since whoever waits is closing."""
+"""Waits for some seconds; a true result means that the caller is closing, so that there is no further try."""
 
 TRIES = 5
 """A store that fails this often in a row has failed."""

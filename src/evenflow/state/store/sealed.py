@@ -127,7 +127,7 @@ class SealedStore(WrappedStore):
     def _opened(self, name: str, raw: memoryview, first: int, count: int | None) -> memoryview:
         """Check chunks from number `first` on; their bytes, moved together within `raw`, which is the caller's own.
 
-        With `count` so many are checked, and `raw` has one byte more if others follow.
+        With `count` only that many are checked; then `raw` has one byte more if others follow.
         """
         there = -(-raw.nbytes // WHOLE) or 1
         at = 0
