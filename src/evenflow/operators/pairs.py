@@ -154,21 +154,15 @@ def _match(slots, sides, base, at, used, most, span, newest, latest, older, cloc
             pairs[low, 1 - side], pairs[high, 1 - side] = pairs[high, 1 - side], pairs[low, 1 - side]
             low += 1
             high -= 1
-        insert(slot, side, number, span, newest, older, clock)
+        newer, place = -1, newest[slot, side]  # as a function of its own this is not inlined, and costs a third
+        while span and place >= 0 and clock[place] > clock[number]:
+            newer, place = place, older[place]
+        older[number] = place
+        if newer < 0:
+            newest[slot, side] = number
+        else:
+            older[newer] = number
     return len(slots), used
-
-
-@compiled
-def insert(slot, side, number, span, newest, older, clock):  # type: ignore[no-untyped-def]
-    """Put row `number` into a slot's list: before rows of a later time if there is a `span`, else as the newest."""
-    newer, place = -1, newest[slot, side]
-    while span and place >= 0 and clock[place] > clock[number]:
-        newer, place = place, older[place]
-    older[number] = place
-    if newer < 0:
-        newest[slot, side] = number
-    else:
-        older[newer] = number
 
 
 @compiled

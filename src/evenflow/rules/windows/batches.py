@@ -11,7 +11,6 @@ import pyarrow as pa
 from evenflow.operators.columns import EVER
 from evenflow.operators.compiled import compiled, grown, readable
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.pairs import insert
 from evenflow.operators.slots import Longs, fitted
 from evenflow.rules.windows.memory import RowLists
 
@@ -138,9 +137,17 @@ def _release(slots, base, length, closed, newest, latest, older, clock, oldest, 
             if clock[number] < oldest[slot]:
                 oldest[slot] = clock[number]
                 soonest[unit_of[slot]] = min(soonest[unit_of[slot]], clock[number])
-            insert(slot, 0, number, 1, newest, older, clock)
+            newer, place = -1, newest[slot, 0]
+            while place >= 0 and clock[place] > clock[number]:
+                newer, place = place, older[place]
+            older[number] = place
+            if newer < 0:
+                newest[slot, 0] = number
+            else:
+                older[newer] = number
         else:
-            insert(slot, 0, number, 0, newest, older, clock)
+            older[number] = newest[slot, 0]
+            newest[slot, 0] = number
             latest[slot] = max(latest[slot], 0) + 1
             if latest[slot] == length:
                 newest[slot, 0], latest[slot] = -1, 0

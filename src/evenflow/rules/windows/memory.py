@@ -13,7 +13,7 @@ import pyarrow as pa
 from evenflow.operators.columns import EVER, locked
 from evenflow.operators.compiled import compiled, readable
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.pairs import Pairs, insert
+from evenflow.operators.pairs import Pairs
 from evenflow.operators.slots import Longs
 
 BLOCK = 1 << 18
@@ -130,10 +130,19 @@ def _enter(slots, own, flags, base, span, latest, newest, latest_of, older, cloc
         if not flags[row]:
             continue
         slot = own[row]
+        newer, place = -1, newest[slot, 0]
         if span:
             latest_of[slot] = max(latest_of[slot], latest[row])
-        if not span or clock[number] > cut:
-            insert(slot, 0, number, span, newest, older, clock)
+            if clock[number] <= cut:
+                number += 1
+                continue
+            while place >= 0 and clock[place] > clock[number]:
+                newer, place = place, older[place]
+        older[number] = place
+        if newer < 0:
+            newest[slot, 0] = number
+        else:
+            older[newer] = number
         number += 1
 
 
