@@ -175,11 +175,12 @@ def test_who_goes_by_arrivals_is_asked_until_all_rows_are_through(monkeypatch, b
     times = []
     monkeypatch.setattr(balance, "decide", lambda self, snapshot: times.append(snapshot.time) or [])
     scene = Scene()
-    scene.region.balance = balance()
+    balancing = scene.region.balancing
+    balancing.balance = balance()
     scene.feeder(100)
-    scene.region.decide(1.0)
+    balancing.decide(1.0, scene.region.feeders, scene.region.draining)
     scene.do(Heard(1.5, 100, FeederDraining()))
-    scene.region.decide(2.0)
+    balancing.decide(2.0, scene.region.feeders, scene.region.draining)
     assert len(times) == asked
 
 

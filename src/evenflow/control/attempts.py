@@ -1,4 +1,4 @@
-"""An attempt at a batch, as `epochs` sees it: its stages, its partitions, and what of them is durable."""
+"""An attempt at a batch: its stages, its partitions, and which of them are durable."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from evenflow.control.events import FeederJoined, Peer
 from evenflow.model.checkpoint import NOTHING, Key, Segments
 
 KIND_BITS = 20
-"""Partitions of the second stage of an evaluation, if there is one, are numbered from 1 << KIND_BITS on."""
+"""Partitions of the second kind of stage, that of the ticks, are numbered from 1 << KIND_BITS on."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One evaluation of one batch: one Spark stage, or several that share its partitions.
+    """One try to run the tasks of a batch: one Spark stage, or several that share its partitions.
 
     It is whole when each partition of the operator's input is accounted for: its rows are durable, or it had none.
     """
@@ -24,49 +24,49 @@ class Attempt:
     """The first of its stages."""
     run: str = ""
     before: Key = NOTHING
-    """The state it starts from."""
+    """The batch and attempt whose state it starts from."""
     stages: set[str] = field(default_factory=set)
     running: str = ""
-    """The stage whose tasks came last: that of the ticks is none of `stages`, which tell whose attempt a task is of."""
+    """The stage whose tasks came last; the stage of the ticks is not in `stages`, which tell a task's attempt."""
     kept: int | None = None
-    """What persists its results, if something does: what was evaluated for one stage is not evaluated again."""
+    """The persisted RDD that its results go into; None if there is none."""
     rdd: int = 0
-    """What its first stage computes; 0 if that is not known."""
+    """The RDD that its first stage computes; 0 if it is not known."""
     numbered: bool = False
-    """Whether its tasks have the numbers of the operator's partitions, so that those without rows are known, too."""
+    """Whether tasks and the operator's partitions have the same numbers, so that empty partitions are known, too."""
     expected: dict[int, int] = field(default_factory=dict)
-    """By kind of stage, how many partitions there are."""
+    """By kind of stage, the number of partitions."""
     kinds: int = 1
-    """How many kinds of stages an evaluation has."""
+    """The number of kinds of stages: 2 if there are ticks."""
     feeders: set[Peer] = field(default_factory=set)
-    """Tasks that have come, and have not been told that they may end."""
+    """Tasks that have joined and have not been told that they may end."""
     begun: dict[int, str] = field(default_factory=dict)
     """Partitions whose rows went into state, and the stage of the task that brought them."""
     through: dict[int, Segments] = field(default_factory=dict)
-    """Partitions whose rows are durable, and where."""
+    """Partitions whose rows are durable, and the segments that have them."""
     empty: dict[int, dict[int, int]] = field(default_factory=dict)
-    """By Spark's number of a task and by its tries, how many partitions without rows it has come to the end of.
+    """By Spark's number of a task, and by its tries, the number of partitions without rows that it has finished.
 
-    Nobody knows the number of a partition without rows; a task may go through several of them, and may be tried again.
+    The number of a partition without rows is not known; a task may have several of them, and may be tried again.
     """
     whole: bool = False
-    """Whether every partition is accounted for, so that it may count whatever happens from now on."""
+    """Whether every partition is accounted for: then it may count, whatever happens from now on."""
     broad: bool = True
-    """Whether its stage reads all there is, with more than one task: others are spared if one of them breaks off."""
+    """Whether its stage reads all partitions, with several tasks: if one breaks off, cancelling it saves the others."""
     noted: bool = False
-    """Whether it is in the store that it has begun."""
+    """Whether the store has the note that it has begun."""
     waiting: list[Peer] = field(default_factory=list)
-    """Tasks that are through and may end once that is so."""
+    """Tasks that are through and may end once it is noted."""
     poisoned: str = ""
-    """Why it cannot count any more."""
+    """Why it can no longer count; empty if it can."""
 
     @property
     def touched(self) -> bool:
-        """Whether anybody may have results of it."""
+        """Whether Spark may have results of it."""
         return bool(self.begun or self.empty)
 
     def finish(self, feeder: FeederJoined, segments: Mapping[str, int], rows: bool) -> None:
-        """All rows of a task, or of one of its partitions, are durable; or it had none."""
+        """Note that all rows of a task, or of one of its partitions, are durable, or that it had none."""
         if rows:
             self.through[feeder.partition] = dict(segments)
         else:
@@ -86,13 +86,13 @@ class Attempt:
 
     @property
     def seen(self) -> str:
-        """How much of the batch it has seen, in words."""
+        """For messages: how many of the partitions it has finished."""
         parts = [f"{self._accounted(kind)} of {self.expected.get(kind, 0) or '?'}" for kind in range(self.kinds)]
         return " and ".join(parts)
 
     @property
     def segments(self) -> Segments:
-        """All segments of its log."""
+        """By writer, the number of segments of its log."""
         most: Segments = {}
         for segments in self.through.values():
             for writer, count in segments.items():

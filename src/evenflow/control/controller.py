@@ -1,7 +1,7 @@
 """The controller: events in, instructions out. No socket, no clock, no Spark.
 
-It knows who is there, and hands what feeders and workers say to the regions they work for. Each region pools that, asks
-its balance, checks what the balance wants and passes it on. Every refusal is recorded with its reason.
+It knows the workers and feeders, and passes their messages to the regions they work for. Each region keeps statistics,
+asks its balance, checks the balance's decisions and carries them out. Every refusal is recorded with its reason.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from evenflow.control.events import (
     Unpersisted,
 )
 from evenflow.control.keyed_region import KeyedRegion
-from evenflow.control.ordered_region import Region, refused
-from evenflow.control.workers import Worker, Workers
+from evenflow.control.ordered_region import OrderedRegion, refused
+from evenflow.control.workers import WorkerRecord, Workers
 from evenflow.model import WorkerStatus
 from evenflow.model.messages import (
     FeederBegan,
@@ -57,12 +57,12 @@ from evenflow.policy.keyed.sharing import Sharing
 from evenflow.policy.ordered.balance import Balance
 
 KEPT_REGIONS = 1000
-"""Of regions that nobody feeds, only the latest of this many are kept: a query may open one a micro-batch."""
+"""If there are more regions, the oldest without feeders are closed: a query may open one in each micro-batch."""
 STOPPING = "the cluster is stopping"
 
 
 class Controller:
-    """Registers workers and feeders, keeps the regions, tells each what concerns it."""
+    """Registers workers and feeders, keeps the regions, and tells each peer what concerns it."""
 
     def __init__(self, workers: int, qos: Mapping[str, float] | None = None, stall_timeout: float = inf) -> None:
         self._stall_timeout = stall_timeout
@@ -71,12 +71,12 @@ class Controller:
         self._feeders: dict[Peer, FeederJoined] = {}
         self._ended: set[Peer] = set()
         self._moves = itertools.count(1)
-        self._regions: dict[str, Region | KeyedRegion] = {}
+        self._regions: dict[str, OrderedRegion | KeyedRegion] = {}
         self._clock_zero: float | None = None
         self._stopping = False
 
     def handle(self, event: Event) -> list[Instruction]:
-        """Take one event; what to do about it."""
+        """Handle one event; returns what to do about it."""
         return list(self._instructions(event))
 
     def _instructions(self, event: Event) -> Iterable[Instruction]:
@@ -114,17 +114,17 @@ class Controller:
         worker = self._workers.of(peer)
         return self._worker_says(time, worker, message) if worker is not None else ()
 
-    # -- what others ask
+    # -- questions of the controller thread
 
     def workers(self, now: float) -> list[WorkerStatus]:
-        """The workers, by id."""
+        """The status of the workers, by id."""
         return self._workers.statuses(now)
 
     def task(self, worker: int) -> tuple[int, int]:
-        """Stage id and task attempt id of the Spark task that is this worker."""
+        """The stage id and the task attempt id of a worker's Spark task."""
         return self._workers[worker].task
 
-    def region(self, name: str) -> Region | KeyedRegion:
+    def region(self, name: str) -> OrderedRegion | KeyedRegion:
         """A region by name."""
         return self._regions[name]
 
@@ -139,22 +139,22 @@ class Controller:
         return self._feeders.keys() | self._ended
 
     def unknown(self, feeder: FeederJoined) -> bool:
-        """Whether a task is the first of its query that a keyed operator sees."""
+        """Whether a task is the first one of its query at a keyed operator."""
         region = self._keyed(feeder.region)
         return bool(feeder.query) and region is not None and not region.evaluations.knows(feeder)
 
     def kept(self) -> set[int]:
-        """The persisted RDDs for which keyed operators have state."""
+        """The persisted RDDs whose evaluations have state."""
         found = (self._keyed(name) for name in self._regions)
         return set().union(*(region.evaluations.kept for region in found if region is not None))
 
     def run_of(self, peer: Peer) -> str:
-        """The run of a query that a feeder works for and is not through with; nothing for any other peer."""
+        """The run of the query of a feeder that has not ended; empty for any other peer."""
         feeder = self._feeders.get(peer)
         return feeder.run if feeder is not None and peer not in self._ended else ""
 
     def is_worker(self, peer: Peer) -> bool:
-        """Whether a peer is one of the workers now."""
+        """Whether a peer is a live worker."""
         return self._workers.of(peer) is not None
 
     def operators(self) -> set[str]:
@@ -162,7 +162,7 @@ class Controller:
         return {region.operator for region in self._regions.values()}
 
     def free_name(self, name: str) -> str:
-        """`name`, or if a region has that, the first of name-2, name-3, ... that is free."""
+        """`name` or, if a region has that name, the first of name-2, name-3, ... that is free."""
         names = (f"{name}-{number}" if number > 1 else name for number in itertools.count(1))
         return next(free for free in names if free not in self._regions)
 
@@ -171,7 +171,7 @@ class Controller:
         return self._workers.ready(operator)
 
     def live(self) -> int:
-        """How many workers are live."""
+        """The number of live workers."""
         return len(self._workers.sites)
 
     def _keyed(self, name: str) -> KeyedRegion | None:
@@ -186,15 +186,15 @@ class Controller:
             yield from known.reopen(event)
         else:
             yield from self._open(event)
-        for site in self._workers.sites.values():  # so that nobody waits for imports when the first row comes
+        for site in self._workers.sites.values():  # so that the first row need not wait for imports
             yield Tell(site.peer, Prepare((event.operator,)))
 
     def _open(self, event: RegionOpened) -> Iterator[Instruction]:
-        region: Region | KeyedRegion
+        region: OrderedRegion | KeyedRegion
         if event.units:
             region = KeyedRegion(event, self._sharing, self._moves)
         else:
-            region = Region(event.region, event.operator, cast(Balance, event.balance))
+            region = OrderedRegion(event.region, event.operator, cast(Balance, event.balance))
         self._regions[event.region] = region
         idle = [old.name for old in self._regions.values() if not old.in_use and old is not region]
         for name in idle[: max(0, len(self._regions) - KEPT_REGIONS)]:
@@ -230,7 +230,7 @@ class Controller:
             yield Tell(peer, Shutdown(why))
             return
         before = self._workers[hello.worker]
-        if before.state == "live":  # a newer copy of the task: the older one must not serve beside it
+        if before.state == "live":  # the new one is another copy of the task: the old one must not serve beside it
             yield Tell(before.site.peer, Shutdown("replaced by a newer attempt"))
         incarnation = self._workers.join(time, peer, hello).incarnation
         fields = {"worker": hello.worker, "incarnation": incarnation, "host": hello.host, "pid": hello.pid}
@@ -241,8 +241,8 @@ class Controller:
             yield Tell(peer, Prepare(tuple(region.operator for region in self._regions.values())))
         yield from self._membership_changed(time)
 
-    def _worker_says(self, time: float, worker: Worker, message: WorkerMessage) -> Iterable[Instruction]:
-        """What a live worker says, to its region or of itself."""
+    def _worker_says(self, time: float, worker: WorkerRecord, message: WorkerMessage) -> Iterable[Instruction]:
+        """Handle a message of a live worker, for a region or about itself."""
         if isinstance(message, WorkerRegionMessage):
             region = self._keyed(message.region)
             if region is None:
@@ -272,10 +272,10 @@ class Controller:
             yield Replace(worker.site.peer, worker.id, worker.why)
             yield from self._peer_left(PeerLeft(time, worker.site.peer, worker.why))
 
-    def _silent(self, time: float) -> list[Worker]:
-        """Workers that have said nothing at all for `stall_timeout` while tasks wait for state that they are to load.
+    def _silent(self, time: float) -> list[WorkerRecord]:
+        """Workers without any message for `stall_timeout` seconds while tasks wait for state that they should load.
 
-        A worker that is merely busy is left alone as long as nobody waits for its state; one that loads says so.
+        A busy worker is not among them unless tasks wait for its state; a worker that loads sends messages.
         """
         waited_for: dict[int, float] = {}
         for region in self._regions.values():
@@ -284,8 +284,8 @@ class Controller:
         found = ((self._workers[worker], since) for worker, since in waited_for.items())
         return [w for w, since in found if w.state == "live" and time - max(w.heard, since) > self._stall_timeout]
 
-    def _worker_trouble(self, time: float, worker: Worker, trouble: WorkerTrouble) -> Iterator[Instruction]:
-        """A worker says what went wrong; if it ends for that, tasks that lose state by it are told the reason."""
+    def _worker_trouble(self, time: float, worker: WorkerRecord, trouble: WorkerTrouble) -> Iterator[Instruction]:
+        """A worker reports a problem; if it ends because of it, tasks that lose state are told this reason."""
         fields = {"worker": worker.id, "what": trouble.what, "reason": trouble.reason, "ends": trouble.ends}
         yield Record(time, "worker-trouble", fields)
         if trouble.ends:
@@ -315,7 +315,7 @@ class Controller:
         why = region.register(event)
         if why:
             yield from refused(event, why)
-            if isinstance(event.saved, str) and event.stage:  # trying again changes nothing, and would hide the reason
+            if isinstance(event.saved, str) and event.stage:  # a retry would fail as well, and hide the reason
                 yield Cancel(event.own_stage or event.stage, f"region {event.region}: {why}")
             return
         self._feeders[event.peer] = event
@@ -354,7 +354,7 @@ class Controller:
     def _stop(self, event: Stop) -> Iterator[Instruction]:
         self._stopping = True
         yield Record(event.time, "cluster-stopping", {})
-        for peer in self._feeders:  # first, so that they do not take their workers for lost
+        for peer in self._feeders:  # before the workers, so that feeders do not report lost workers
             yield Tell(peer, FeederRefused(STOPPING))
         for site in self._workers.sites.values():
             yield Tell(site.peer, Shutdown(STOPPING))

@@ -1,4 +1,4 @@
-"""What rows cost on each worker, as feeders last reported: the next feeder sizes its first frames by it."""
+"""The cost of a row on each worker, as last reported: the next feeder sizes its first frames by it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from evenflow.model.messages import ConnectionCounts
 
 
 class Costs:
-    """Service time a row on each worker, and what a call costs beside its rows, in rows."""
+    """Service time of a row on each worker, and the fixed cost of a call, in rows."""
 
     def __init__(self) -> None:
         self.rows: dict[int, float] = {}
@@ -15,16 +15,16 @@ class Costs:
         """In rows; None if it is not known."""
 
     def add(self, worker: int, counts: ConnectionCounts) -> None:
-        """What a feeder reports of a worker."""
+        """Set a worker's cost from the counts that a feeder reports."""
         if counts.rows_done > 0:
             calls = counts.frames_done * (self.overhead or 0.0)
             self.rows[worker] = counts.busy_s / (counts.rows_done + calls)
 
     def learn(self, overhead: float | None) -> None:
-        """What a feeder reports of calls; None if it does not know."""
+        """Set the fixed cost of a call that a feeder reports; None changes nothing."""
         if overhead is not None:
             self.overhead = overhead
 
     def forget(self, worker: int) -> None:
-        """A worker is gone: another process may be faster or slower."""
+        """Forget the cost on a worker that is gone: its next process may be faster or slower."""
         self.rows.pop(worker, None)

@@ -1,4 +1,4 @@
-"""What happens to the controller, and what it wants done: values, so that tests compare lists."""
+"""Events that the controller handles and instructions that it gives: values, so that tests can compare lists."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from evenflow.policy.keyed.balance import KeyedBalance
 from evenflow.policy.ordered.balance import Balance
 
 Peer = int
-"""Whoever is behind one control connection, by a number the I/O around the controller gives out."""
+"""The number of a control connection, given out by the controller thread: a worker or a feeder."""
 Said = WorkerHello | WorkerMessage | FeederMessage
-"""What peers say; a feeder's hello comes as `FeederJoined`, with what else is known of its task."""
+"""The messages of peers; a feeder's hello comes as `FeederJoined`, with more facts about its task."""
 Transfer = Literal["direct", "store"]
 """How units move: from one worker to the other, or by way of the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A worker or a feeder has said something."""
+    """A message of a worker or a feeder has come."""
 
     time: float
     peer: Peer
@@ -30,20 +30,20 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class RegionOpened:
-    """The user made a region; feeders may join it from now on."""
+    """The user has made a region; feeders may join it from now on."""
 
     time: float
     region: str
     operator: str
     balance: Balance | KeyedBalance
     units: int = 0
-    """How many units a keyed operator has; 0 for an ordered region."""
+    """The number of units of a keyed operator; 0 for an ordered region."""
     durable: bool = False
     """Whether queries store their state."""
     transfer: Transfer = "direct"
     """How units move from worker to worker."""
     order_warning: str = ""
-    """What to warn of, once, if rows of several partitions meet in the order of arrival; nothing if that is fine."""
+    """The warning to give, once, if several partitions of a batch have rows; empty if their order does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +51,25 @@ class StageFacts:
     """What Spark says of the stage that a task belongs to."""
 
     tasks: int
-    """Of its present attempt: fewer than `partitions` where an action reads only some, or some are there already."""
+    """The tasks of its present attempt: fewer than `partitions` if only some are read, or some are there already."""
     partitions: int
-    """Of the RDD that it computes."""
+    """The partitions of the RDD that it computes."""
     rdd: int = 0
-    """The id of that: the same in all jobs of one `take` or `tail`."""
+    """The id of that RDD: the same in all jobs of one `take` or `tail`."""
     result: bool = True
     """Whether its rows go to an action; otherwise they go to a shuffle."""
     execution: str = ""
     """Spark's number of the action; empty for actions of RDDs, which have none."""
     inputs: int = 0
-    """Partitions of the operator itself, which are not those of the stage after a union or `coalesce`."""
+    """The partitions of the operator's input, which differ from those of the stage after a union or `coalesce`."""
     kept: int | None = None
-    """The id of the persisted RDD that the operator's results go into: what is in there is not evaluated again."""
+    """The id of the persisted RDD that the operator's results go into: its partitions are not evaluated again."""
     live: frozenset[str] = frozenset()
-    """Spark's stages when this one began: tasks of any other that are still here feed for nothing."""
+    """Spark's live stages when this one began: results of tasks of other stages are no longer wanted."""
 
     @property
     def whole(self) -> bool:
-        """Whether it computes all that there is: nothing has to come from another stage, unless results are kept."""
+        """Whether it computes all partitions of its RDD."""
         return self.tasks >= self.partitions
 
 
@@ -89,17 +89,17 @@ class FeederJoined:
     untouched: bool = False
     """Whether the batches of the query before this one had no rows."""
     run: str = ""
-    """Which start of the query it belongs to."""
+    """The start of the query that it belongs to."""
     task: int = 0
-    """Spark's number of this try of the task: no two are alike."""
+    """Spark's number of this try of the task, which is unique."""
     kinds: int = 1
-    """How many stages, one behind the other, an evaluation has that feed the operator."""
+    """The number of stages, one after the other, that feed the operator in one evaluation: 2 if there are ticks."""
     saved: Any = None
-    """What the store has of the query (`attempts.Saved`), for the first task of it that comes."""
+    """For the first task of a query: what the store has of the query (`checkpoint.Saved`), or why it is not known."""
     own_stage: str = ""
-    """Of a task with ticks: Spark's stage of its own; its evaluation goes by `stage`, that of the rows."""
+    """For a task with ticks: its own stage; `stage` is that of the rows, and names the evaluation."""
     facts: StageFacts | str | None = None
-    """Of a keyed operator's task: what Spark says of its stage, or why it does not; None outside of Spark."""
+    """For a task of a keyed operator: what Spark says of its stage, or why that is not known; None outside of Spark."""
 
     @property
     def first(self) -> bool:
@@ -109,18 +109,18 @@ class FeederJoined:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Something that was to be saved is durable, or cannot be saved."""
+    """The content of a `Save` is durable, or could not be saved."""
 
     time: float
     save: Save
     error: str = ""
     final: bool = False
-    """Whether it will not be otherwise if it is tried again."""
+    """Whether another try would fail as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTaken:
-    """The checkpoint has become another cluster's: nothing that is stored here goes on."""
+    """Another cluster has taken the checkpoint: queries whose state is stored cannot go on here."""
 
     time: float
     why: str
@@ -128,7 +128,7 @@ class CheckpointTaken:
 
 @dataclass(frozen=True, slots=True)
 class MoveAsked:
-    """Somebody beside the policy wants units moved."""
+    """The user wants units moved."""
 
     time: float
     move: MoveUnits
@@ -136,18 +136,18 @@ class MoveAsked:
 
 @dataclass(frozen=True, slots=True)
 class PeerLeft:
-    """A control connection is over."""
+    """A control connection has ended."""
 
     time: float
     peer: Peer
     reason: str
     stopped: bool = False
-    """Whether it is a feeder's, whose query was stopped."""
+    """Whether it is that of a feeder whose query was stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskEnded:
-    """The Spark job that held a worker's slot is over."""
+    """The Spark job of a worker has ended."""
 
     time: float
     worker: int
@@ -156,7 +156,7 @@ class TaskEnded:
 
 @dataclass(frozen=True, slots=True)
 class Unpersisted:
-    """Some RDDs are not persisted any more: what was evaluated for them is not needed."""
+    """Some RDDs are no longer persisted: the state of their evaluations is not needed."""
 
     time: float
     rdds: frozenset[int]
@@ -210,9 +210,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Have something made durable: `begun` (Begun), `whole` (Whole), `epoch` (Base); `Stored` tells what became of it.
+    """Put a note or a manifest into the store: `begun` (Begun), `whole` (Whole), `epoch` (Base); `Stored` answers it.
 
-    Once an epoch is saved, whatever its base does not need is deleted: older logs, and the snapshots named in `stale`.
+    Once an epoch is saved, blobs that its base does not need are deleted: older logs, and the snapshots in `stale`.
     """
 
     region: str
@@ -224,12 +224,12 @@ class Save:
     """The feeder that waits for it."""
     since: float = 0.0
     waited_s: float = 0.0
-    """For how long the feeder had waited for its workers before."""
+    """How many seconds the feeder had waited for its workers before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Have Spark give a stage up: none of its tasks can come to anything, however often they are tried."""
+    """Have Spark cancel a stage whose tasks cannot succeed, however often they are tried."""
 
     stage: str
     reason: str
@@ -237,14 +237,14 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Have the user told, on the driver, of something that works and may not be meant."""
+    """Warn the user, on the driver."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Hang up on a worker that answers nothing, and have another started in its place."""
+    """Close the connection of a worker that does not answer, and start another one in its place."""
 
     peer: Peer
     worker: int

@@ -1,14 +1,15 @@
-"""A keyed operator: who owns its units, who feeds it, what becomes of its state when somebody is lost."""
+"""A keyed operator: its feeders, its workers, and what happens to its state when one of them is lost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import numpy as np
 
 from evenflow.control.costs import Costs
-from evenflow.control.evaluations import Evaluations, evaluation_of
+from evenflow.control.evaluation import evaluation_of
+from evenflow.control.evaluations import Evaluations
 from evenflow.control.events import (
     Cancel,
     CheckpointTaken,
@@ -23,9 +24,10 @@ from evenflow.control.events import (
     Unpersisted,
     Warn,
 )
+from evenflow.control.keyed_balancing import Balancing
 from evenflow.control.movement import Movements
-from evenflow.control.ordered_region import balance_failed, refused
-from evenflow.control.statistics import Statistics, sampled
+from evenflow.control.ordered_region import refused
+from evenflow.control.statistics import Statistics
 from evenflow.control.stored_queries import StoredQueries
 from evenflow.control.workers import Site, listed
 from evenflow.errors import SEVERAL_ACTIONS, ProtocolError
@@ -53,20 +55,16 @@ from evenflow.model.messages import (
 from evenflow.policy.keyed.balance import KeyedBalance
 from evenflow.policy.keyed.sharing import Sharing
 
-SAMPLE_S = 1.0
-"""Statistics go to the event log this often."""
-
 
 class KeyedRegion:
-    """One keyed operator. Its table and its model outlive the feeders, which come and go with micro-batches."""
+    """One keyed region. Its routing table and its balance outlive the feeders, which last for one micro-batch."""
 
     def __init__(self, event: RegionOpened, sharing: Sharing, numbers: Iterator[int]) -> None:
         self.name, self.operator, self.units = event.region, event.operator, event.units
-        self.balance = cast(KeyedBalance, event.balance)
         self.feeders: set[Peer] = set()
-        """Those whose rows go into state."""
+        """The feeders whose rows go into state."""
         self.draining: set[Peer] = set()
-        """Feeders that have taken in all their rows: workers fall idle now one by one, which says nothing of load."""
+        """Feeders that have taken in all their rows: now workers become idle one by one, which says nothing of load."""
         self.costs = Costs()
         self.statistics = Statistics(self.units)
         self.evaluations = Evaluations(self.units if event.durable else 0)
@@ -74,27 +72,32 @@ class KeyedRegion:
         self.movements = Movements(self.name, table, lambda: self.evaluations.stateful, event.transfer, numbers=numbers)
         self.stored = StoredQueries(self.name, self.operator, self.evaluations, self.movements)
         self._sharing = sharing
+        self.balancing = Balancing(cast(KeyedBalance, event.balance), sharing, self.statistics, self.movements)
         self.begun: dict[Peer, FeederJoined] = {}
-        """Feeders that have had a row: those in `feeders`, and those that wait, or have been given up."""
-        self._sampled = 0.0
+        """Feeders that have had a row: those in `feeders`, those that wait, and those of attempts given up."""
         self._order_warning = event.order_warning
         self._sources: tuple[tuple[str, int], int] | None = None
-        """An evaluation's batch, and the first of its partitions that came with rows."""
+        """The newest batch of an evaluation, and its first partition with rows."""
+
+    @property
+    def balance(self) -> KeyedBalance:
+        """The balance that decides which units move."""
+        return self.balancing.balance
 
     @property
     def in_use(self) -> bool:
-        """Whether anybody feeds it, or a query may go on feeding it."""
+        """Whether it has feeders, or a query that may have feeders again."""
         return self.evaluations.feeding
 
     def opened(self, time: float) -> Record:
-        """For the event log."""
+        """The entry for the event log."""
         fields: dict[str, Any] = {"region": self.name, "balance": self.balance.name, "units": self.units}
         if self._sharing.qos:
             fields["weight"] = self._sharing.weight(self.name)
         return Record(time, "region-opened", fields)
 
     def reopen(self, event: RegionOpened) -> Iterator[Instruction]:
-        """A query is started anew: its state is found by the name, and loaded again if the operator has other code."""
+        """A query is restarted and finds its state by name; if the operator's code has changed, it is loaded again."""
         if event.operator != self.operator and not self.feeders:
             for name, epochs in self.evaluations.stored.items():
                 epochs.drop()
@@ -104,7 +107,7 @@ class KeyedRegion:
         self.movements.transfer = event.transfer
 
     def close(self, time: float) -> Iterator[Instruction]:
-        """Nobody has fed it for long."""
+        """Close a region that has had no feeders for long."""
         self._sharing.forget(self.name)
         for evaluation in self.evaluations.ids:
             yield from self._end(time, evaluation, f"region {self.name} is long out of use")
@@ -115,9 +118,9 @@ class KeyedRegion:
     def set_workers(
         self, time: float, sites: Mapping[int, Site], reasons: Mapping[int, str] | None = None
     ) -> Iterator[Instruction]:
-        """Take the live workers. The state of units whose worker is gone is lost, and with it every evaluation.
+        """Set the live workers. If a worker with units is gone, their state is lost, and with it every evaluation.
 
-        `reasons` tells of some that are gone what became of them.
+        `reasons` says why workers were lost, as far as that is known.
         """
         self.statistics.set_workers(sites)
         for worker in [worker for worker, site in self.movements.sites.items() if sites.get(worker) != site]:
@@ -132,7 +135,7 @@ class KeyedRegion:
             yield from self.movements.worker_lost(time, worker)
         self.movements.sites = dict(sites)
         for epochs in self.evaluations.stored.values():
-            epochs.loading.clear()  # units may go to others now: begin again
+            epochs.loading.clear()  # units may have other owners now: load again
         self.movements.deal(self.evaluations.stateless)
         yield from self.stored.load(time)
         for peer in self.feeders if sites else ():
@@ -140,21 +143,25 @@ class KeyedRegion:
         yield from self._admit()
 
     def check(self, message: WorkerRegionMessage | FeederMessage) -> None:
-        """Refuse news of units that the operator does not have: applied in part, they would leave a mixture."""
+        """Refuse a message about units that the operator does not have, before any part of it is applied."""
         for name in ("units", "sized", "on_disk"):
             units = getattr(message, name, None)
             if units is not None and len(units) and not 0 <= units.min() <= units.max() < self.units:
                 raise ProtocolError(f"{type(message).__name__} of region {self.name} names units it does not have")
 
     def hear_worker(self, time: float, worker: int, message: WorkerRegionMessage) -> Iterator[Instruction]:
-        """What a live worker says."""
+        """Handle a message of a live worker."""
         match message:
             case ConsumerReport():
                 self.statistics.report(worker, message)
                 if self.statistics.due:
-                    yield from self._rebalance(time)
+                    yield from self.balancing.rebalance(time, self.feeders, self.draining)
             case MoveReport():
-                yield from self._move_report(time, worker, message)
+                movement = self.movements.under_way.get(message.move)
+                if message.outcome != "lost":
+                    yield from self.movements.hear(time, worker, message, self.feeders)
+                elif movement is not None and worker == movement.source:  # it could not put back what it had taken out
+                    yield from self._give_up(time, f"units {list(movement.units)[:5]} are lost: {message.reason}")
                 yield from self.stored.load(time)
             case UnitsSaved():
                 yield from self.stored.saved(time, worker, message)
@@ -163,30 +170,10 @@ class KeyedRegion:
                 yield from self._free(time)
                 yield from self._admit()
 
-    def _move_report(self, time: float, worker: int, report: MoveReport) -> Iterator[Instruction]:
-        movements, number = self.movements, report.move
-        match report.outcome:
-            case "quiet":
-                movements.quiet(time, number, worker)
-            case "stored":
-                yield from movements.stored(time, number, worker)
-            case "installed":
-                yield from movements.installed(time, number, worker, report.bytes, self.feeders)
-            case "failed" | "undelivered":
-                yield from movements.failed(time, number, worker, report.reason, report.outcome == "failed")
-            case "discarded":
-                yield from movements.discarded(time, number, worker)
-            case "restored":
-                yield from movements.restored(time, number, worker, self.feeders)
-            case "lost":  # its source could not put the units back that it had taken out
-                movement = movements.under_way.get(number)
-                if movement is not None and worker == movement.source:
-                    yield from self._give_up(time, f"units {list(movement.units)[:5]} are lost: {report.reason}")
-
     def _give_up(self, time: float, why: str) -> Iterator[Instruction]:
-        """Some state is lost: end every evaluation that has any, and what is under way with it.
+        """Some state is lost: end every evaluation that has state, and all movements.
 
-        Queries with a store lose the attempt at their present batch; the next one begins by loading state.
+        Queries with a store lose only the attempt at their present batch; the next attempt begins by loading state.
         """
         why = why.rstrip(". ")
         for name in self.evaluations.stored:
@@ -199,22 +186,22 @@ class KeyedRegion:
     # -- feeders
 
     def register(self, feeder: FeederJoined) -> str:
-        """A task has started; why it is refused, or nothing."""
+        """Register a task that has started; returns why it is refused, or an empty text."""
         return self.evaluations.register(feeder)
 
     def join(self, feeder: FeederJoined) -> Iterator[Instruction]:
-        """A task that was not refused is there."""
+        """A task has joined that was not refused."""
         return self.stored.join(feeder)
 
     def hear(self, time: float, feeder: FeederJoined, message: FeederMessage) -> Iterator[Instruction]:
-        """What one of its feeders says."""
+        """Handle a message of one of its feeders."""
         match message:
             case FeederBegan():
                 self.movements.deal(self.evaluations.stateless)
                 why = self.evaluations.begin(feeder)
                 if why:
                     yield from refused(feeder, why)
-                    if SEVERAL_ACTIONS in why:  # trying again changes nothing, and would hide the reason
+                    if SEVERAL_ACTIONS in why:  # a retry would fail as well, and hide the reason
                         yield Cancel(feeder.own_stage, f"region {self.name}: {why}")
                     hopeless = self.evaluations.hopeless(feeder)
                     if hopeless:
@@ -243,7 +230,7 @@ class KeyedRegion:
                 self.costs.learn(message.overhead)
 
     def _warn_of_order(self, feeder: FeederJoined, partition: int) -> Iterator[Instruction]:
-        """If a second partition of one batch has rows: they meet those of the first as they happen to come."""
+        """Warn once if a second partition of a batch has rows: their order against the first's is that of arrival."""
         batch = (evaluation_of(feeder), feeder.epoch)
         if self._order_warning and self._sources is not None and self._sources[0] == batch:
             if self._sources[1] != partition:
@@ -254,12 +241,12 @@ class KeyedRegion:
 
     @property
     def waiting(self) -> list[Peer]:
-        """Feeders with rows that wait for workers, or for state."""
+        """Feeders with rows that wait for workers, or for state to be loaded."""
         begun = self.begun.items()
         return [peer for peer, feeder in begun if peer not in self.feeders and self.evaluations.may_apply(feeder)]
 
     def _admit(self) -> Iterator[Instruction]:
-        """Tell feeders that have waited where to send their rows."""
+        """Tell waiting feeders where to send their rows, if the state of their evaluation is there."""
         for peer in self.waiting if self.movements.sites else ():
             epochs = self.evaluations.stored.get(evaluation_of(self.begun[peer]))
             if epochs is not None:
@@ -286,19 +273,19 @@ class KeyedRegion:
         return Tell(peer, directory)
 
     def give_up_stored(self, event: CheckpointTaken) -> Iterator[Instruction]:
-        """Queries whose state is stored end for good: another cluster goes on with them."""
+        """End all queries whose state is stored: another cluster has taken the checkpoint."""
         for name in list(self.evaluations.stored):
             yield from self.stored.poison(event.time, name, event.why)
             yield from self._end(event.time, name, event.why)
 
     def store_failed(self, event: Stored) -> Iterator[Instruction]:
-        """What a batch came to cannot be noted, nor could it later: tasks under way are told, and why."""
+        """The manifest of a batch can never be written: the tasks of the query are told why."""
         name = f"query {event.save.query}"
         if name in self.evaluations.stored:
             yield from self.stored.poison(event.time, name, f"the checkpoint cannot be written: {event.error}")
 
     def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterator[Instruction]:
-        """A task is over, maybe since its query was stopped."""
+        """A task is over; it may have broken off, or its query was stopped."""
         self.feeders.discard(feeder.peer)
         self.draining.discard(feeder.peer)
         begun = self.begun.pop(feeder.peer, None) is not None
@@ -317,7 +304,7 @@ class KeyedRegion:
     def _fail(
         self, time: float, feeder: FeederJoined, why: str, stopped: bool = False, silent: bool = False
     ) -> Iterator[Instruction]:
-        """A task cannot go on, and nobody can in its stead."""
+        """A task cannot go on, and cannot be repeated alone: its attempt, or its evaluation, fails."""
         name = evaluation_of(feeder)
         if name in self.evaluations.stored:
             return self.stored.poison(time, name, why, "attempt-stopped" if stopped else "attempt-poisoned", silent)
@@ -337,12 +324,12 @@ class KeyedRegion:
     # -- time and decisions
 
     def tick(self, time: float) -> Iterator[Instruction]:
-        """What only the passing of time brings about."""
+        """Do what is due at this time."""
         yield from self.movements.tick(time)
         yield from self.stored.load(time)
         yield from self._free(time)
         for peer in self.waiting if self.movements.sites else ():
-            yield Tell(peer, Loading())  # a sign of life
+            yield Tell(peer, Loading())  # so that they do not give up
         late = self.movements.overdue(time)
         if late is not None:
             why = f"units {list(late.units)[:5]} could be neither moved nor taken back ({late.reason})"
@@ -351,72 +338,19 @@ class KeyedRegion:
             yield from self._end(time, name, over)
 
     def unpersisted(self, event: Unpersisted) -> Iterator[Instruction]:
-        """State that was there for the rest of what was persisted is of no use any more."""
+        """Drop the state of evaluations whose RDDs are no longer persisted."""
         for name in self.evaluations.unpersisted(event.rdds):
             yield from self._end(event.time, name, f"{name} was unpersisted, and its state dropped")
 
     def _free(self, time: float) -> Iterator[Instruction]:
-        """Let movements begin again once no state is being loaded, or waits for that."""
+        """Let movements begin again if no state is being loaded or is to be loaded."""
         if self.movements.held and not self.stored.busy:
             yield from self.movements.resume(time, self.feeders)
 
     def snapshot(self, time: float) -> KeyedSnapshot:
         """The operator now."""
-        known, movements = self.statistics, self.movements
-        return KeyedSnapshot(
-            time=time,
-            region=self.name,
-            feeders=len(self.feeders),
-            table=movements.table,
-            consumers=tuple(known.consumers.values()),
-            unit_rows=known.unit_rows.copy(),
-            unit_bytes=known.unit_bytes.copy(),
-            unit_arrived=known.unit_arrived.copy(),
-            moving=movements.moving,
-            moved=movements.moved,
-            bytes_moved=movements.bytes_moved,
-            pause_s=movements.pause_s,
-            undone=movements.undone,
-            unit_resident=known.resident(),
-            counts=dict(known.counts),
-        )
-
-    def _rebalance(self, time: float) -> Iterator[Instruction]:
-        """Ask the balance; one that fails costs its own region this round, and nobody else anything."""
-        if time - self._sampled >= SAMPLE_S:
-            self._sampled = time
-            yield sampled(self.snapshot(time))
-        try:
-            moves = self.decide(time)
-        except Exception as error:
-            yield balance_failed(time, self.name, self.balance.name, error)
-        else:
-            if moves:
-                yield self._decided(time, moves)
-            yield from self.carry_out(time, moves)
-
-    def decide(self, time: float) -> list[MoveUnits]:
-        """Ask the balance, while rows come in and no other operator on these workers moves.
-
-        One that goes by rows that arrived is asked until all are through: a small micro-batch is taken in at once.
-        """
-        self.statistics.fresh.clear()
-        telling = self.feeders if getattr(self.balance, "by_arrivals", False) else self.feeders - self.draining
-        shown = self._sharing.view(self.snapshot(time)) if telling else None
-        moves = self.balance.decide(shown) if shown is not None else []
-        self._sharing.begin(self.name, moves)
-        return moves
-
-    def _decided(self, time: float, moves: Sequence[MoveUnits]) -> Record:
-        """For the event log: what the balance wants moved, with the units' rows so far, and what it saw."""
-        units = [unit for move in moves for unit in move.units if 0 <= unit < self.units]
-        rows = self.statistics.unit_rows[units].tolist()
-        fields = {"region": self.name, "balance": self.balance.name, "why": moves[0].reason, "moves": len(moves)}
-        fields |= {"units": len(units), "unit_rows": rows, "detail": dict(moves[0].detail)}
-        return Record(time, "rebalance", fields)
+        return self.balancing.snapshot(time, self.feeders)
 
     def carry_out(self, time: float, moves: Iterable[MoveUnits]) -> Iterator[Instruction]:
         """Begin the moves, or record why not."""
-        for move in moves:
-            sizes = {unit: int(self.statistics.unit_bytes[unit]) for unit in move.units if 0 <= unit < self.units}
-            yield from self.movements.ask(time, move, sizes, self.feeders)
+        return self.balancing.carry_out(time, moves, self.feeders)

@@ -2,19 +2,19 @@
 
 A movement takes some units of one region from a source to a target:
 
-    pause      to every feeder: the units' rows wait from now on; a marker goes down the connection to the source
-    move       to the source, with a ticket that lets it in at the target (`tickets`): once the markers of all these
-               feeders are here, every row in flight has been seen; it says so (`quiet`), extracts the units and sends
-               them to the target, and keeps a copy
-    installed  from the target: the routing table flips; feeders release the rows; the source drops its copy
+    PauseUnits  to every feeder: it holds back the units' rows from now on, and sends a marker to the source
+    SendUnits   to the source, with a ticket for the target (`tickets`): when the markers of all these feeders are
+                there, so are all rows in flight; the source says so (`quiet`), extracts the units, sends them to the
+                target and keeps a copy
+    installed   from the target: the routing table changes; feeders release the rows; the source drops its copy
 
-With `transfer="store"` (cep §3.3) the source puts them into the store instead, and says so (`stored`); the target is
-told to `fetch` them. The two need not reach each other then.
+With `transfer="store"` (cep §3.3) the source puts the units into the store instead, and says so (`stored`); the target
+is told to fetch them (FetchUnits). Then the two workers need no connection to each other.
 
-A movement that cannot be finished, because the target is lost, somebody fails or time is up, is taken back: `discard`
-to the target, and when that is answered, or the target gone, `restore` to the source, which puts its copy back. Feeders
-then release the rows to the source. Every message carries the movement's id; replies to movements that are over, or
-that do not fit their phase, are dropped. With the source gone the units are gone: that is for the region to deal with.
+A movement that cannot be finished, because the target is lost, a worker fails or time is up, is taken back: first
+DiscardUnits to the target; when it has answered, or is gone, RestoreUnits to the source, which puts its copy back. Then
+feeders release the rows to the source. Every message has the movement's id; replies to movements that are over, or that
+do not fit their phase, are ignored. If the source is lost, its units are lost, and the region deals with that.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from evenflow.model.messages import (
     DiscardUnits,
     FeederGone,
     FetchUnits,
+    MoveReport,
     PausedUnits,
     PauseUnits,
     ReleaseUnits,
@@ -45,12 +46,13 @@ from evenflow.model.messages import (
 from evenflow.model.tickets import ticket
 
 MARKERS_S = 2.0
-"""Feeders have this long to send their markers. One that waits for Spark cannot, and others' rows wait for it."""
+"""How long to wait for the markers of feeders. A feeder that waits for Spark sends none, and others' rows wait."""
 PATIENCE_S = 30.0
-"""A movement that takes longer is taken back; one that cannot be taken back in this time is given up."""
+"""A movement that takes longer is taken back; if that takes longer too, it is given up."""
 BATCH_BYTES = 8 * 1024 * 1024
+"""The most state in one movement, except that of a single unit, so that no unit waits long for others."""
 BATCH_UNITS = 64
-"""Units that go together: as many as this, or as have this much state, so that none waits long for the others."""
+"""The most units in one movement."""
 
 
 @dataclass(slots=True)
@@ -66,7 +68,7 @@ class Movement:
     phase: str = "moving"
     """`moving`, `discarding` or `restoring`."""
     quiet: bool = False
-    """Whether the source has seen every row in flight."""
+    """Whether all rows in flight have come to the source."""
     deadline: float = 0.0
     reason: str = ""
 
@@ -78,7 +80,7 @@ class Movements:
     region: str
     table: RoutingTable
     evaluations: Callable[[], list[str]] = list
-    """Those that have state now."""
+    """Gives the names of the evaluations that have state now."""
     transfer: Transfer = "direct"
     """Whether units go from worker to worker, or by way of the store."""
     sites: dict[int, Site] = field(default_factory=dict)
@@ -88,16 +90,16 @@ class Movements:
     bytes_moved: int = 0
     pause_s: float = 0.0
     held: bool = False
-    """Whether none may begin now: state is being loaded."""
+    """Whether no movement may begin now, because state is being loaded."""
     blocked_by: str = ""
-    """Why this region does not move any more; empty if it does."""
+    """Why units of this region can no longer be moved; empty if they can."""
     _queue: deque[MoveUnits] = field(default_factory=deque)
     _queued: set[int] = field(default_factory=set)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
-    """Of movements: rising, and no two regions of a cluster have the same, for workers know movements by them."""
+    """The ids of movements: rising, and unique in the cluster, since workers identify movements by them."""
 
     def deal(self, anew: bool) -> None:
-        """Give units nobody owns to those who are there; `anew`: all of them, since no state is anywhere."""
+        """Give units without a live owner to the live workers; with `anew`, when there is no state, give all anew."""
         if not self.sites:
             return
         live = list(self.sites)
@@ -114,17 +116,17 @@ class Movements:
 
     @property
     def moving(self) -> int:
-        """Units under way or about to be."""
+        """The number of units under way or queued."""
         return len(self._queued) + sum(len(movement.units) for movement in self.under_way.values())
 
     def paused(self) -> tuple[PausedUnits, ...]:
-        """The movements a feeder that arrives now must know of: it holds these units' rows and sends no marker."""
+        """The movements for a feeder that joins now: it holds back the rows of their units and sends no marker."""
         return tuple(PausedUnits(movement.id, movement.units) for movement in self.under_way.values())
 
     def ask(
         self, time: float, move: MoveUnits, sizes: Mapping[int, int], feeders: Iterable[Peer]
     ) -> Iterator[Instruction]:
-        """A policy wants a move: begin it, or say why not."""
+        """A balance or the user wants a move: begin it, or record why not."""
         why = self._problem(move)
         if why:
             fields = {"region": self.region, "units": list(move.units), "source": move.source, "target": move.target}
@@ -135,13 +137,30 @@ class Movements:
             self._queued.update(units)
         yield from self._begin(time, feeders)
 
+    def hear(self, time: float, worker: int, report: MoveReport, feeders: Iterable[Peer]) -> Iterator[Instruction]:
+        """Take in what a worker reports of a movement."""
+        number = report.move
+        match report.outcome:
+            case "quiet":
+                self.quiet(time, number, worker)
+            case "stored":
+                yield from self.stored(time, number, worker)
+            case "installed":
+                yield from self.installed(time, number, worker, report.bytes, feeders)
+            case "failed" | "undelivered":
+                yield from self.failed(time, number, worker, report.reason, report.outcome == "failed")
+            case "discarded":
+                yield from self.discarded(time, number, worker)
+            case "restored":
+                yield from self.restored(time, number, worker, feeders)
+
     def resume(self, time: float, feeders: Iterable[Peer]) -> Iterator[Instruction]:
-        """Movements may begin again."""
+        """Let movements begin again."""
         self.held = False
         yield from self._begin(time, feeders)
 
     def quiet(self, time: float, number: int, worker: int) -> None:
-        """The source has the markers of all feeders, and begins to send."""
+        """The source has the markers of all feeders and begins to send."""
         movement = self.under_way.get(number)
         if movement is not None and movement.phase == "moving" and worker == movement.source:
             movement.quiet, movement.deadline = True, time + PATIENCE_S
@@ -156,7 +175,7 @@ class Movements:
     def installed(
         self, time: float, number: int, worker: int, size: int, feeders: Iterable[Peer]
     ) -> Iterator[Instruction]:
-        """The target has the units."""
+        """The target has the units: the movement is done."""
         movement = self.under_way.get(number)
         if movement is None or movement.phase != "moving" or worker != movement.target:
             return
@@ -176,7 +195,7 @@ class Movements:
         yield from self._begin(time, feeders)
 
     def failed(self, time: float, number: int, worker: int, reason: str, final: bool) -> Iterator[Instruction]:
-        """Source or target cannot do it; `final`: the units do not let themselves be moved, so do not try others."""
+        """The source or the target has failed; `final`: units of this operator cannot be moved at all."""
         movement = self.under_way.get(number)
         if movement is None or movement.phase != "moving" or worker not in (movement.source, movement.target):
             return
@@ -185,13 +204,13 @@ class Movements:
         yield from self._take_back(time, movement, reason)
 
     def discarded(self, time: float, number: int, worker: int) -> Iterator[Instruction]:
-        """The target does not have the units, and will not take them."""
+        """The target does not have the units, and will not accept them any more."""
         movement = self.under_way.get(number)
         if movement is not None and movement.phase == "discarding" and worker == movement.target:
             yield from self._restore(time, movement)
 
     def restored(self, time: float, number: int, worker: int, feeders: Iterable[Peer]) -> Iterator[Instruction]:
-        """The source has the units again."""
+        """The source has the units again: the movement is taken back."""
         movement = self.under_way.get(number)
         if movement is None or movement.phase != "restoring" or worker != movement.source:
             return
@@ -203,7 +222,7 @@ class Movements:
         yield from self._begin(time, feeders)
 
     def feeder_left(self, peer: Peer) -> Iterator[Instruction]:
-        """A feeder is gone: it has nothing in flight that still counts, and nobody must wait for its marker."""
+        """A feeder is gone: its rows in flight no longer count, and sources must not wait for its marker."""
         for movement in self.under_way.values():
             source = self.sites.get(movement.source)
             if peer in movement.feeders and source is not None:
@@ -211,7 +230,7 @@ class Movements:
                 yield Tell(source.peer, FeederGone(movement.id, peer))
 
     def worker_lost(self, time: float, worker: int) -> Iterator[Instruction]:
-        """A worker that owned nothing is gone: what was to go there stays where it is."""
+        """A worker without units is gone: units that were to go there stay where they are."""
         self.sites.pop(worker, None)
         for move in [move for move in self._queue if worker in (move.source, move.target)]:
             self._queue.remove(move)
@@ -222,7 +241,7 @@ class Movements:
                 yield from self._restore(time, movement)
 
     def abandon(self, time: float, why: str) -> Iterator[Instruction]:
-        """State is gone, and with it all reason to move any: forget what is under way, and have workers forget it."""
+        """State is lost: forget all movements, and tell workers to forget them."""
         for movement in self.under_way.values():
             yield Record(time, "move-undone", _fields(self.region, movement) | {"why": why})
         if self.under_way:
@@ -233,7 +252,7 @@ class Movements:
         self._queued.clear()
 
     def tick(self, time: float) -> Iterator[Instruction]:
-        """Take back what takes too long."""
+        """Take back movements that take too long."""
         for movement in [movement for movement in self.under_way.values() if time >= movement.deadline]:
             if movement.phase == "moving":
                 late = (
@@ -244,12 +263,12 @@ class Movements:
                 yield from self._take_back(time, movement, late)
 
     def overdue(self, time: float) -> Movement | None:
-        """A movement that could not even be taken back in time: its source or target does not answer."""
+        """A movement that could not be taken back in time, because a worker does not answer; None if there is none."""
         late = (m for m in self.under_way.values() if m.phase != "moving" and time >= m.deadline)
         return next(late, None)
 
     def _begin(self, time: float, feeders: Iterable[Peer]) -> Iterator[Instruction]:
-        """Begin what is queued: one movement at a time for each source, others beside it."""
+        """Begin queued moves: one movement at a time for each source, those of several sources at once."""
         told = frozenset(feeders)
         if self.held:
             return
@@ -267,7 +286,7 @@ class Movements:
             yield Tell(self.sites[move.source].peer, self._order(movement))
 
     def _order(self, movement: Movement) -> SendUnits:
-        """What the source of a movement is told."""
+        """The message to the source of a movement."""
         target, evaluations = self.sites[movement.target], tuple(self.evaluations())
         about = (movement.id, self.region, movement.source, movement.units, evaluations)
         return SendUnits(
@@ -299,13 +318,13 @@ class Movements:
             yield Tell(source.peer, RestoreUnits(movement.id, self.region))
 
     def _release(self, movement: Movement, worker: int, feeders: Iterable[Peer]) -> Iterator[Instruction]:
-        """To all feeders, those that came after the pause included."""
+        """Have all feeders release the rows to a worker, also those that joined after the pause."""
         message = ReleaseUnits(movement.id, worker, self.table.version)
         for peer in sorted(feeders):
             yield Tell(peer, message)
 
     def _problem(self, move: MoveUnits) -> str:
-        """Why a move cannot be; empty if it can."""
+        """Why a move is not possible; empty if it is."""
         if self.blocked_by:
             return f"units of this region cannot be moved: {self.blocked_by}"
         if move.source == move.target:
@@ -324,7 +343,7 @@ class Movements:
 
 
 def batches(units: Iterable[int], sizes: Mapping[int, int]) -> Iterator[tuple[int, ...]]:
-    """The units in groups that are moved together."""
+    """The units in groups; each group is one movement."""
     group: list[int] = []
     held = 0
     for unit in units:

@@ -1,4 +1,4 @@
-"""An ordered region: its balance, its weights, its counters pooled over feeders."""
+"""An ordered region: its balance, its weights, and counters pooled over its feeders."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ COUNTERS = ("blocked_s", "rows_sent", "frames_sent", "rows_done", "frames_done",
 
 
 @dataclass
-class Region:
-    """One ordered region. Its model outlives the feeders, which come and go with micro-batches."""
+class OrderedRegion:
+    """One ordered region. Its balance outlives the feeders, which last for one micro-batch."""
 
     name: str
     operator: str
@@ -26,7 +26,7 @@ class Region:
     weights: dict[int, int] = field(default_factory=dict)
     sites: dict[int, Site] = field(default_factory=dict)
     totals: dict[int, Connection] = field(default_factory=dict)
-    """By worker, what its present incarnation did; the weights are in `weights`."""
+    """By worker, the counters of its present incarnation; weights are only in `weights`."""
     costs: Costs = field(default_factory=Costs)
     feeding_s: float = 0.0
     rows_out: int = 0
@@ -36,22 +36,22 @@ class Region:
 
     @property
     def in_use(self) -> bool:
-        """Whether anybody feeds it."""
+        """Whether it has feeders."""
         return bool(self.feeders)
 
     def opened(self, time: float) -> Record:
-        """For the event log."""
+        """The entry for the event log."""
         fields = {"region": self.name, "balance": self.balance.name, "splitting": self.balance.splitting}
         return Record(time, "region-opened", fields)
 
     def close(self, time: float) -> Iterable[Instruction]:
-        """Nobody has fed it for long."""
+        """Close a region that has had no feeders for long."""
         return ()
 
     def set_workers(
         self, time: float, sites: Mapping[int, Site], reasons: Mapping[int, str] | None = None
     ) -> Iterator[Instruction]:
-        """Take the live workers: newcomers and restarted ones start with no history, those that left lose theirs."""
+        """Set the live workers: counters of new and restarted workers start at 0, those of lost ones are dropped."""
         for worker, site in self.sites.items():
             if sites.get(worker) != site:
                 del self.totals[worker]
@@ -69,11 +69,11 @@ class Region:
     # -- feeders
 
     def register(self, feeder: FeederJoined) -> str:
-        """Why a feeder may not join, or nothing."""
+        """Why a feeder may not join; always empty."""
         return ""
 
     def join(self, feeder: FeederJoined) -> Iterator[Instruction]:
-        """A feeder has come."""
+        """A feeder has joined: tell it the workers and their weights."""
         self.feeders.add(feeder.peer)
         yield self._directory(feeder.peer)
 
@@ -82,7 +82,7 @@ class Region:
         return Tell(peer, Directory(*known))
 
     def hear(self, time: float, feeder: FeederJoined, message: FeederMessage) -> Iterable[Instruction]:
-        """Pool a feeder's report; what it says of workers that are gone is dropped."""
+        """Add a feeder's report to the counters; what it says of lost workers is ignored."""
         if isinstance(message, FeederReport):
             self.feeding_s += message.feeding_s
             self.rows_out += message.rows_out
@@ -106,7 +106,7 @@ class Region:
     # -- statistics and decisions
 
     def tick(self, time: float) -> Iterator[Instruction]:
-        """Ask the balance, if anything was fed since it was last asked."""
+        """Ask the balance, if rows were fed since it was last asked."""
         if self.feeding_s != self._decided_at:
             yield self._sample(time)
             yield from self._rebalance(time)
@@ -143,7 +143,7 @@ class Region:
         )
 
     def _rebalance(self, time: float, tell: bool = True) -> Iterator[Instruction]:
-        """Ask the balance; one that fails costs its own region this round, and nobody else anything."""
+        """Ask the balance and set its weights; if it fails, only this round of this region is lost."""
         self._decided_at = self.feeding_s
         try:
             moves = list(self.balance.decide(self.snapshot(time))) if self.sites else []
@@ -165,7 +165,7 @@ class Region:
                 yield Tell(peer, Weights(dict(self.weights)))
 
     def _problem(self, move: SetWeights) -> str:
-        """Why a move is refused; empty if it is not."""
+        """Why weights are refused; empty if they are not."""
         if set(move.weights) != set(self.sites):
             return f"workers {sorted(move.weights)} are not the live ones, {sorted(self.sites)}"
         weights = move.weights.values()
@@ -176,17 +176,17 @@ class Region:
 
 
 def refused(feeder: FeederJoined, why: str, message: FeederRefused | None = None) -> Iterator[Instruction]:
-    """A feeder may not go on, in a region of either kind."""
+    """Refuse a feeder, in a region of either kind."""
     yield Record(feeder.time, "feeder-refused", {"region": feeder.region, "reason": why})
     yield Tell(feeder.peer, message or EvaluationLost(why))
 
 
 def balance_failed(time: float, region: str, balance: str, error: Exception) -> Record:
-    """For the event log: a region of either kind keeps what it has for this round."""
+    """The entry for the event log when a balance has failed, in a region of either kind."""
     fields = {"region": region, "balance": balance, "error": f"{type(error).__name__}: {error}"}
     return Record(time, "balance-failed", fields)
 
 
 def _keys(weights: Mapping[int, int]) -> dict[str, int]:
-    """As the event log has them; a policy's numbers may be numpy's."""
+    """Weights as JSON for the event log; those of a balance may be numpy's numbers."""
     return {str(worker): weight if weight % 1 else int(weight) for worker, weight in weights.items()}

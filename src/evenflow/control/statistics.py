@@ -1,4 +1,4 @@
-"""What workers and feeders have reported of one keyed operator."""
+"""The statistics of one keyed operator, from the reports of workers and feeders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Statistics:
         self._on_disk: dict[int, npt.NDArray[np.int32]] = {}
 
     def set_workers(self, sites: Mapping[int, Site]) -> None:
-        """Take the live workers: newcomers and restarted ones start with no history, those that left lose theirs."""
+        """Set the live workers: counters of new and restarted workers start at 0, those of lost ones are dropped."""
         lives = {worker: site.incarnation for worker, site in sites.items()}
         kept = {worker for worker, known in self.consumers.items() if lives.get(worker) == known.incarnation}
         self.consumers = {w: self.consumers[w] if w in kept else Consumer(w, life) for w, life in lives.items()}
@@ -37,7 +37,7 @@ class Statistics:
         self._on_disk = {worker: units for worker, units in self._on_disk.items() if worker in kept}
 
     def report(self, worker: int, told: ConsumerReport) -> None:
-        """What a worker did since its last report."""
+        """Add what a worker did since its last report."""
         known = self.consumers[worker]
         self.consumers[worker] = Consumer(
             worker,
@@ -58,7 +58,7 @@ class Statistics:
         self.fresh.add(worker)
 
     def arrived(self, told: FeederArrivals) -> None:
-        """Rows a feeder has taken in since it last said so."""
+        """Add the rows that a feeder has taken in since its last message."""
         np.add.at(self.unit_arrived, told.units, told.unit_rows)
 
     @property
@@ -67,7 +67,7 @@ class Statistics:
         return bool(self.consumers) and self.fresh >= self.consumers.keys()
 
     def resident(self) -> npt.NDArray[np.bool_]:
-        """Marks units whose state is in memory, as far as their workers have said."""
+        """For each unit, whether its state is in memory, as last reported."""
         marks = np.ones(len(self.unit_rows), np.bool_)
         for units in self._on_disk.values():
             marks[units] = False
@@ -75,7 +75,7 @@ class Statistics:
 
 
 def sampled(snapshot: KeyedSnapshot) -> Record:
-    """A snapshot for the event log."""
+    """The entry of a snapshot for the event log."""
     owned = np.bincount(snapshot.table.owners, minlength=1 + max((c.worker for c in snapshot.consumers), default=0))
     return Record(
         snapshot.time,
@@ -107,6 +107,6 @@ def sampled(snapshot: KeyedSnapshot) -> Record:
 
 
 def _hottest(rows: npt.NDArray[np.int64]) -> list[list[int]]:
-    """The ten units with most rows so far."""
+    """The ten units with the most rows so far, and their rows."""
     top = np.argsort(rows)[::-1][:10]
     return [[int(unit), int(rows[unit])] for unit in top if rows[unit]]

@@ -1,7 +1,7 @@
-"""The queries of one keyed operator whose state is stored: what is noted of their tasks, and when state is loaded.
+"""The queries of one keyed operator whose state is stored: notes in the store, and loading of state.
 
-`epochs` says of each query which attempt counts and what state it starts from. Here that becomes messages: workers are
-told to load, or to drop what they have; tasks that their attempt has been given up; the store what has become durable.
+`Epochs` decides for each query which attempt counts and which state it starts from. This module turns that into
+messages: workers load or drop state, tasks learn that their attempt was given up, notes and manifests are stored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from evenflow.control.epochs import Epochs
-from evenflow.control.evaluations import Evaluations, evaluation_of
+from evenflow.control.evaluation import evaluation_of
+from evenflow.control.evaluations import Evaluations
 from evenflow.control.events import (
     Cancel,
     FeederJoined,
@@ -42,19 +43,19 @@ from evenflow.model.messages import (
 
 @dataclass
 class StoredQueries:
-    """All such queries of one region."""
+    """All queries of one keyed region whose state is stored."""
 
     region: str
     operator: str
     evaluations: Evaluations
     movements: Movements
     asked: dict[str, float] = field(default_factory=dict)
-    """By query, when workers were last told to load."""
+    """By evaluation, the time at which workers were last told to load."""
 
     # -- tasks
 
     def join(self, feeder: FeederJoined) -> Iterator[Instruction]:
-        """A task of a query has come: note what batch is done, and load the state to start from if it is not there."""
+        """A task of a query has joined: store the batch that is done, and load the state to start from if needed."""
         name = evaluation_of(feeder)
         epochs = self.evaluations.stored.get(name)
         if epochs is None:
@@ -74,13 +75,13 @@ class StoredQueries:
             yield from self._load(feeder.time, name, epochs)
 
     def arrived(self, feeder: FeederJoined, told: FeederArrivals) -> None:
-        """Rows a task has taken in since it last said so."""
+        """Take in the rows that have arrived at a task since its last message."""
         epochs = self.evaluations.stored.get(evaluation_of(feeder))
         if epochs is not None:
             epochs.arrived(feeder.epoch, told.units)
 
     def ended(self, time: float, feeder: FeederJoined, told: FeederEnded, begun: bool) -> Iterator[Instruction]:
-        """All rows of a task are durable with the workers. The last one ends when it is noted that they all are."""
+        """All rows of a task are durable. The last task ends when it is noted that the attempt is whole."""
         epochs = self.evaluations.stored.get(evaluation_of(feeder))
         if epochs is None:
             yield from self._release([feeder.peer] if feeder.query else ())
@@ -94,7 +95,7 @@ class StoredQueries:
         yield from self._release(epochs.released())
 
     def noted(self, event: Stored) -> Iterator[Instruction]:
-        """The store has been told of an attempt, or could not be."""
+        """A note of an attempt is in the store, or could not be put there."""
         save, name = event.save, f"query {event.save.query}"
         epochs = self.evaluations.stored.get(name)
         if epochs is None:
@@ -120,10 +121,10 @@ class StoredQueries:
     def poison(
         self, time: float, name: str, why: str, event: str = "attempt-poisoned", silent: bool = False
     ) -> Iterator[Instruction]:
-        """The attempt at a query's present batch cannot count: its tasks are told, state in memory goes.
+        """The attempt at a query's present batch cannot count: tell its tasks, and drop the state in memory.
 
-        If a task has broken off in silence, it may be a look at the batch that has seen enough: then Spark must not be
-        told to give its stage up.
+        `silent`: a task broke off without an error. It may belong to an action that needed only some rows; then its
+        stage must not be cancelled.
         """
         epochs = self.evaluations.stored[name]
         held, now = epochs.held, epochs.attempt
@@ -142,22 +143,22 @@ class StoredQueries:
 
     @property
     def busy(self) -> bool:
-        """Whether state is being loaded, or waits for that."""
+        """Whether state is being loaded, or is to be loaded."""
         return any(epochs.loading or epochs.wanted for epochs in self.evaluations.stored.values())
 
     def load(self, time: float) -> Iterator[Instruction]:
-        """Load state that tasks wait for and nobody loads yet."""
+        """Begin to load state that tasks wait for, if it is not being loaded yet."""
         for name, epochs in self.evaluations.stored.items():
             if epochs.wanted and not epochs.loading:
                 yield from self._load(time, name, epochs)
 
     def _load(self, time: float, name: str, epochs: Epochs) -> Iterator[Instruction]:
-        """Have all workers load the state of their units; movements under way end first, new ones wait."""
+        """Have all workers load the state of their units, after movements under way have ended; new ones wait."""
         assert epochs.attempt is not None
-        epochs.drop()  # from now on movements do not carry it
+        epochs.drop()  # from now on movements do not move this state
         self.movements.held = True
         if not self.movements.sites or self.movements.under_way:
-            return  # tried again when that changes
+            return  # called again when that changes
         self.movements.deal(self.evaluations.stateless)
         base = epochs.load(self.movements.sites)
         snapshots = tuple(SnapshotEntry(saved.name, saved.epoch) for saved in base.snapshots)
@@ -181,13 +182,13 @@ class StoredQueries:
             yield Tell(site.peer, order)
 
     def awaited(self) -> Iterator[tuple[int, float]]:
-        """Workers whose part of some state tasks wait for, and since when."""
+        """The workers that are loading state that tasks wait for, and since when."""
         for name, epochs in self.evaluations.stored.items():
             for worker in epochs.loading if epochs.wanted else ():
                 yield worker, self.asked.get(name, 0.0)
 
     def loaded(self, time: float, worker: int, told: StateLoaded) -> Iterator[Instruction]:
-        """A worker has its part of the state."""
+        """A worker has loaded its part of the state, or cannot."""
         epochs = self.evaluations.stored.get(told.evaluation)
         if epochs is None or worker not in epochs.loading or told.load != epochs.loads:
             return
@@ -201,7 +202,7 @@ class StoredQueries:
             epochs.loaded(worker)
 
     def saved(self, time: float, worker: int, told: UnitsSaved) -> Iterator[Instruction]:
-        """A worker has saved units; if that is not used, it has to save them again."""
+        """A worker has saved units; if the report is too late to be used, it has to save them again."""
         epochs = self.evaluations.stored.get(told.evaluation)
         if epochs is not None and not epochs.reported(SavedUnits(told.name, told.epoch, told.units)):
             fields = {"region": self.region, "evaluation": told.evaluation, "epoch": told.epoch}

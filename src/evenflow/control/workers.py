@@ -1,4 +1,4 @@
-"""The workers of a cluster: which of them are live, where each is found, what each has done."""
+"""The workers of a cluster: which are live, their addresses, and what they have done."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from evenflow.model.messages import WorkerAddress, WorkerHello
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One life of a worker, and where it is found."""
+    """One incarnation of a worker, and its addresses."""
 
     peer: Peer
     host: str
     transfer_port: int
-    """The port on which other workers bring it units."""
+    """The port for other workers that send units to it."""
     port: int = 0
+    """The port for feeders of ordered regions."""
     deep: int = 0
-    """The ports for feeders: of ordered regions, and of keyed operators."""
+    """The port for feeders of keyed operators, whose sockets have deep buffers."""
     pid: int = 0
     incarnation: int = 0
     key: str = field(default="", repr=False)
-    """For tickets of movements to it."""
+    """The key for tickets of movements to it."""
 
 
 @dataclass(slots=True)
-class Worker:
-    """One worker, in its present life or the last."""
+class WorkerRecord:
+    """What the controller knows of one worker, in its present incarnation or its last."""
 
     id: int
     state: str = "starting"
@@ -40,39 +41,39 @@ class Worker:
     frames: int = 0
     busy_s: float = 0.0
     ready: set[str] = field(default_factory=set)
-    """Operators it has loaded."""
+    """The operators that it has loaded."""
     why: str = ""
-    """Why it is lost, if that is known."""
+    """Why it was lost, if that is known."""
 
 
 class Workers:
     """All workers of a cluster."""
 
     def __init__(self, count: int) -> None:
-        self._all = {number: Worker(number) for number in range(count)}
-        self._live: dict[Peer, Worker] = {}
+        self._all = {number: WorkerRecord(number) for number in range(count)}
+        self._live: dict[Peer, WorkerRecord] = {}
 
     def __contains__(self, number: int) -> bool:
         return number in self._all
 
-    def __getitem__(self, number: int) -> Worker:
+    def __getitem__(self, number: int) -> WorkerRecord:
         return self._all[number]
 
-    def of(self, peer: Peer) -> Worker | None:
-        """The live worker that a peer is."""
+    def of(self, peer: Peer) -> WorkerRecord | None:
+        """The live worker behind a peer; None if the peer is not one."""
         return self._live.get(peer)
 
     def join(self, time: float, peer: Peer, hello: WorkerHello) -> Site:
-        """A worker begins a life; if it has another, that is over."""
+        """A new incarnation of a worker has joined, and replaces the one before."""
         before = self._all[hello.worker].site
         self._live.pop(before.peer, None)
         incarnation = before.incarnation + 1
         site = Site(peer, hello.host, hello.transfer_port, hello.port, hello.deep, hello.pid, incarnation, hello.key)
-        self._all[hello.worker] = self._live[peer] = Worker(hello.worker, "live", site, hello.task, time)
+        self._all[hello.worker] = self._live[peer] = WorkerRecord(hello.worker, "live", site, hello.task, time)
         return site
 
-    def leave(self, peer: Peer, state: str) -> Worker | None:
-        """A worker's life is over."""
+    def leave(self, peer: Peer, state: str) -> WorkerRecord | None:
+        """A peer has left; returns the worker that it was, if it was one."""
         worker = self._live.pop(peer, None)
         if worker is not None:
             worker.state = state
@@ -80,7 +81,7 @@ class Workers:
 
     @property
     def sites(self) -> dict[int, Site]:
-        """The live workers, by id."""
+        """The sites of the live workers, by id."""
         return {worker.id: worker.site for worker in self._all.values() if worker.state == "live"}
 
     @property
@@ -93,7 +94,7 @@ class Workers:
         return all(operator in worker.ready for worker in self._live.values())
 
     def statuses(self, now: float) -> list[WorkerStatus]:
-        """All workers, by id."""
+        """The status of all workers, by id."""
         return [
             WorkerStatus(
                 id=worker.id,
@@ -113,7 +114,7 @@ class Workers:
 
 
 def listed(sites: Mapping[int, Site], deep: bool = False) -> tuple[WorkerAddress, ...]:
-    """The workers as feeders are told of them; `deep`: with the port for feeders of keyed operators."""
+    """The addresses of workers for feeders; with `deep`, those for feeders of keyed operators."""
     return tuple(
         WorkerAddress(worker, site.incarnation, site.host, site.pid, site.deep if deep else site.port)
         for worker, site in sites.items()

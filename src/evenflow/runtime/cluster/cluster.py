@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import Transfer
-from evenflow.control.ordered_region import Region
+from evenflow.control.ordered_region import OrderedRegion
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
@@ -267,7 +267,7 @@ class Cluster:
     def snapshot(self, region: str) -> Snapshot:
         """An ordered region's statistics now."""
         known = self._regions.find(region)
-        if not isinstance(known, Region):
+        if not isinstance(known, OrderedRegion):
             raise InvalidArgument(f"region {region} is keyed: ask for its keyed_snapshot")
         return self._driver.ask(lambda _: known.snapshot(self._driver.now()))
 

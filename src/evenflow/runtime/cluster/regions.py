@@ -8,7 +8,7 @@ import time
 
 from evenflow.control.events import RegionOpened, Transfer
 from evenflow.control.keyed_region import KeyedRegion
-from evenflow.control.ordered_region import Region
+from evenflow.control.ordered_region import OrderedRegion
 from evenflow.errors import InvalidArgument
 from evenflow.policy import Balance, KeyedBalance
 from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
@@ -71,7 +71,7 @@ class Regions:
         while not self._driver.ask(lambda controller: controller.ready(operator)) and time.monotonic() < deadline:
             time.sleep(0.005)
 
-    def find(self, name: str) -> Region | KeyedRegion:
+    def find(self, name: str) -> OrderedRegion | KeyedRegion:
         """A region by its name."""
         try:
             return self._driver.ask(lambda controller: controller.region(name))

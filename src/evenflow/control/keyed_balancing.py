@@ -1,0 +1,87 @@
+"""Asking the balance of a keyed operator, and beginning the moves that it wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+
+from evenflow.control.events import Instruction, Peer, Record
+from evenflow.control.movement import Movements
+from evenflow.control.ordered_region import balance_failed
+from evenflow.control.statistics import Statistics, sampled
+from evenflow.model import KeyedSnapshot, MoveUnits
+from evenflow.policy.keyed.balance import KeyedBalance
+from evenflow.policy.keyed.sharing import Sharing
+
+SAMPLE_S = 1.0
+"""Seconds between two samples of the statistics in the event log."""
+
+
+class Balancing:
+    """The balance of one keyed operator. `feeders`: those whose rows go into state; `draining`: those with no more."""
+
+    def __init__(self, balance: KeyedBalance, sharing: Sharing, statistics: Statistics, movements: Movements) -> None:
+        self.balance, self._sharing = balance, sharing
+        self._statistics, self._movements = statistics, movements
+        self._region, self._units = movements.region, movements.table.units
+        self._sampled = 0.0
+
+    def snapshot(self, time: float, feeders: Set[Peer]) -> KeyedSnapshot:
+        """The operator now."""
+        known, movements = self._statistics, self._movements
+        return KeyedSnapshot(
+            time=time,
+            region=self._region,
+            feeders=len(feeders),
+            table=movements.table,
+            consumers=tuple(known.consumers.values()),
+            unit_rows=known.unit_rows.copy(),
+            unit_bytes=known.unit_bytes.copy(),
+            unit_arrived=known.unit_arrived.copy(),
+            moving=movements.moving,
+            moved=movements.moved,
+            bytes_moved=movements.bytes_moved,
+            pause_s=movements.pause_s,
+            undone=movements.undone,
+            unit_resident=known.resident(),
+            counts=dict(known.counts),
+        )
+
+    def rebalance(self, time: float, feeders: Set[Peer], draining: Set[Peer]) -> Iterator[Instruction]:
+        """Ask the balance and begin its moves; if it fails, only this round of this region is lost."""
+        if time - self._sampled >= SAMPLE_S:
+            self._sampled = time
+            yield sampled(self.snapshot(time, feeders))
+        try:
+            moves = self.decide(time, feeders, draining)
+        except Exception as error:
+            yield balance_failed(time, self._region, self.balance.name, error)
+        else:
+            if moves:
+                yield self._decided(time, moves)
+            yield from self.carry_out(time, moves, feeders)
+
+    def decide(self, time: float, feeders: Set[Peer], draining: Set[Peer]) -> list[MoveUnits]:
+        """Ask the balance, if rows come in and no other operator on these workers moves units.
+
+        A balance that counts arrivals is asked until all rows are through: a small micro-batch arrives at once.
+        """
+        self._statistics.fresh.clear()
+        telling = feeders if getattr(self.balance, "by_arrivals", False) else feeders - draining
+        shown = self._sharing.view(self.snapshot(time, feeders)) if telling else None
+        moves = self.balance.decide(shown) if shown is not None else []
+        self._sharing.begin(self._region, moves)
+        return moves
+
+    def carry_out(self, time: float, moves: Iterable[MoveUnits], feeders: Set[Peer]) -> Iterator[Instruction]:
+        """Begin the moves, or record why not."""
+        for move in moves:
+            sizes = {unit: int(self._statistics.unit_bytes[unit]) for unit in move.units if 0 <= unit < self._units}
+            yield from self._movements.ask(time, move, sizes, feeders)
+
+    def _decided(self, time: float, moves: Sequence[MoveUnits]) -> Record:
+        """For the event log: the moves that the balance wants, the rows of their units so far, and what it saw."""
+        units = [unit for move in moves for unit in move.units if 0 <= unit < self._units]
+        rows = self._statistics.unit_rows[units].tolist()
+        fields = {"region": self._region, "balance": self.balance.name, "why": moves[0].reason, "moves": len(moves)}
+        fields |= {"units": len(units), "unit_rows": rows, "detail": dict(moves[0].detail)}
+        return Record(time, "rebalance", fields)
