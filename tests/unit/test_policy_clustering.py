@@ -5,7 +5,7 @@ from math import log
 import numpy as np
 import pytest
 
-from evenflow.policy.ordered.clustering import clusters, distance, traits
+from evenflow.policy.ordered.clustering import clusters, traits
 from evenflow.policy.ordered.function import BlockingFunction
 
 DELTA = 1e-6
@@ -15,6 +15,11 @@ def curve(knee, rate=0.8):
     """No blocking up to `knee`, `rate` from a little beyond."""
     f = BlockingFunction().observe(knee, 0.0, 1).observe(knee + max(1, knee // 10), rate, 1)
     return f.values(DELTA)
+
+
+def distance(one, other, delta):
+    first, second = traits([one, other], delta)
+    return float(np.abs(first - second).max())
 
 
 def test_distance_of_a_function_from_itself_is_zero():

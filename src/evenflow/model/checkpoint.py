@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 Segments = dict[str, int]
-"""By writer, "W.I" (worker W, drawn number I of its life): how many segments of its log there are."""
+"""The number of log segments of each writer, "W.I": worker W, with the number I that its incarnation has drawn."""
 Key = tuple[int, int]
 """A batch and an attempt at it, which identify a state."""
 NOTHING: Key = (-1, 0)
@@ -18,22 +18,22 @@ NOTHING: Key = (-1, 0)
 
 @dataclass(frozen=True, slots=True)
 class BatchLog:
-    """The rows that the attempt which counts has applied in one batch: the segments of its log."""
+    """The rows that were applied in one batch by the attempt that counts: the segments of its log."""
 
     epoch: int
     attempt: int
     segments: Mapping[str, int]
-    """By writer, how many."""
+    """The number of segments of each writer."""
     partitions: tuple[int, ...] = ()
-    """Those that had rows."""
+    """The partitions that had rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedUnits:
-    """A snapshot of some units as they were at the end of a batch."""
+    """A snapshot of some units at the end of a batch."""
 
     name: str
-    """Of its blob."""
+    """The name of its blob."""
     epoch: int
     units: npt.NDArray[np.int32]
 
@@ -49,18 +49,18 @@ class Base:
 
     @property
     def key(self) -> Key:
-        """The batch and the attempt that it is the state after."""
+        """The batch and the attempt after which this is the state."""
         return self.epoch, self.attempt
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The note that an attempt has begun, put before any task of it may end: then it is known if the rest is lost."""
+    """The note that an attempt has begun. It is in the store before any task of the attempt ends."""
 
     epoch: int = -1
     attempt: int = 0
     before: Key = NOTHING
-    """The state it started from."""
+    """The batch and attempt whose state it started from."""
     run: str = ""
     """The start of the query that it belongs to."""
 
@@ -72,18 +72,18 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The note that all partitions of an attempt are durable, put before the last of its tasks may end."""
+    """The note that all partitions of an attempt are durable. It is in the store before its last task ends."""
 
     epoch: int
     attempt: int
     segments: Mapping[str, int]
-    """By writer, how many."""
+    """The number of segments of each writer."""
     partitions: tuple[int, ...]
-    """Those that had rows."""
+    """The partitions that had rows."""
     expected: int
-    """How many partitions there are, with rows or without."""
+    """The number of partitions, with rows or without."""
     before: Key = NOTHING
-    """The state it started from."""
+    """The batch and attempt whose state it started from."""
     run: str = ""
     """The start of the query that it belongs to."""
 

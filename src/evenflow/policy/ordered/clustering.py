@@ -20,7 +20,8 @@ def traits(curves: Sequence[Vector], delta: float) -> NDArray[np.float64]:
     """Three numbers for each function: log w_s, alpha log F(w_s), alpha log F(R).
 
     w_s is the knee, the weight at which blocking begins, and R the largest weight. alpha = log R / |log(R delta)|
-    brings weights and rates, the least of which is R delta, to one scale. A rate is at most 1.
+    brings weights and rates, the least of which is R delta, to one scale. A rate is at most 1. The distance of two
+    functions is the largest of the three differences, max(|log w_s/w_s'|, ...): 0 if they are indistinguishable.
     """
     grid = np.minimum(np.asarray(curves), 1.0)
     most = grid.shape[1] - 1
@@ -31,12 +32,6 @@ def traits(curves: Sequence[Vector], delta: float) -> NDArray[np.float64]:
     at_knee = np.maximum(grid[np.arange(len(grid)), knee], least)
     at_most = np.maximum(grid[:, most], least)
     return np.stack([np.log(knee), alpha * np.log(at_knee), alpha * np.log(at_most)], axis=1)
-
-
-def distance(one: Vector, other: Vector, delta: float) -> float:
-    """max(|log w_s/w_s'|, alpha |log F(w_s)/F'(w_s')|, alpha |log F(R)/F'(R)|): 0 if indistinguishable."""
-    first, second = traits([one, other], delta)
-    return float(np.abs(first - second).max())
 
 
 def clusters(traits: NDArray[np.float64], cut: float = CUT) -> list[list[int]]:
