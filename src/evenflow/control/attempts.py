@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from evenflow.control.events import FeederJoined, Peer
+from evenflow.control.events import FeederJoined, Peer, StageFacts
 from evenflow.model.checkpoint import NOTHING, Key, Segments
 
 KIND_BITS = 20
@@ -60,6 +60,40 @@ class Attempt:
     poisoned: str = ""
     """Why it can no longer count; empty if it can."""
 
+    @classmethod
+    def of(cls, number: int, feeder: FeederJoined, before: Key) -> Attempt:
+        """The new attempt that begins with a task."""
+        facts = facts_of(feeder)
+        return cls(
+            number,
+            feeder.stage,
+            feeder.run,
+            before,
+            kept=facts.kept,
+            rdd=facts.rdd,
+            numbered=facts.partitions == facts.inputs,
+            kinds=feeder.kinds,
+            broad=facts.whole and facts.tasks > 1,
+        )
+
+    def includes(self, feeder: FeederJoined, in_memory: bool) -> bool:
+        """Whether a task belongs to this attempt: by its stage, or because its stage continues the attempt.
+
+        A stage continues it if both compute the same RDD, as the jobs of one `take` do, or persist the operator's
+        results in the same RDD. Then they number partitions alike; and if rows are in state, it must be `in_memory`.
+        """
+        if self.run != feeder.run or feeder.stage in self.stages:
+            return self.run == feeder.run
+        facts = facts_of(feeder)
+        if self.poisoned or self.whole or self.feeders or not (self.numbered and facts.partitions == facts.inputs):
+            return False
+        if facts.inputs != self.expected.get(0):
+            return False
+        same = bool(facts.rdd) and facts.rdd == self.rdd
+        if not same and (facts.kept is None or facts.kept != self.kept):
+            return False
+        return not self.begun or in_memory
+
     @property
     def touched(self) -> bool:
         """Whether Spark may have results of it."""
@@ -98,3 +132,9 @@ class Attempt:
             for writer, count in segments.items():
                 most[writer] = max(count, most.get(writer, 0))
         return most
+
+
+def facts_of(feeder: FeederJoined) -> StageFacts:
+    """What Spark says of a task's stage; a task for which it is not known has been refused before."""
+    assert isinstance(feeder.facts, StageFacts)
+    return feeder.facts

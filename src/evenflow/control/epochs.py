@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.control import refusals
-from evenflow.control.attempts import KIND_BITS, Attempt
+from evenflow.control.attempts import KIND_BITS, Attempt, facts_of
 from evenflow.control.events import FeederJoined, Peer, StageFacts
 from evenflow.control.history import History
 from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Begun, Key, Saved, SavedUnits, Whole
@@ -103,7 +103,7 @@ class Epochs:
                 self.dropped |= attempt.feeders
             self.epoch, self.attempts = feeder.epoch, []
         now = self.attempt
-        if now is None or not self._part_of(now, feeder):
+        if now is None or not now.includes(feeder, in_memory=self.held == (self.epoch, now.number)):
             given_up = [each for each in self.attempts if each.run == feeder.run and feeder.stage in each.stages]
             if given_up:
                 return given_up[-1].poisoned or "another attempt at its batch has begun"
@@ -117,7 +117,7 @@ class Epochs:
         now.feeders.add(feeder.peer)
         now.stages.add(feeder.stage)
         now.running = feeder.own_stage or feeder.stage
-        now.expected.setdefault(feeder.partition >> KIND_BITS, _facts(feeder).inputs)
+        now.expected.setdefault(feeder.partition >> KIND_BITS, facts_of(feeder).inputs)
         return ""
 
     def abandon(self, peers: set[Peer]) -> None:
@@ -127,27 +127,9 @@ class Epochs:
             self.attempt.feeders -= peers
             self.attempt.waiting = [peer for peer in self.attempt.waiting if peer not in peers]
 
-    def _part_of(self, now: Attempt, feeder: FeederJoined) -> bool:
-        """Whether a task belongs to the present attempt: by its stage, or because its stage continues the attempt.
-
-        A stage continues it if both compute the same RDD, as the jobs of one `take` do, or persist the operator's
-        results in the same RDD. Then they number partitions alike; and the attempt's state must still be in memory.
-        """
-        if now.run != feeder.run or feeder.stage in now.stages:
-            return now.run == feeder.run
-        facts = _facts(feeder)
-        if now.poisoned or now.whole or now.feeders or not (now.numbered and facts.partitions == facts.inputs):
-            return False
-        if facts.inputs != now.expected.get(0):
-            return False
-        same = bool(facts.rdd) and facts.rdd == now.rdd
-        if not same and (facts.kept is None or facts.kept != now.kept):
-            return False
-        return not now.begun or self.held == (self.epoch, now.number)
-
     def _mixed(self, feeder: FeederJoined) -> str:
         """Why there must be no new attempt: its results would be mixed with those of another; empty if not."""
-        facts = _facts(feeder)
+        facts = facts_of(feeder)
         kept = facts.kept is not None and any(
             each.kept == facts.kept and each.run == feeder.run and each.touched for each in self.attempts
         )
@@ -166,11 +148,8 @@ class Epochs:
 
     def _start(self, feeder: FeederJoined) -> Attempt:
         """Begin a new attempt at the present batch, with its first task."""
-        facts = _facts(feeder)
         number = 1 + max((attempt.number for attempt in self.attempts), default=0)
-        now = Attempt(number, feeder.stage, feeder.run, self._history.key, kept=facts.kept, kinds=feeder.kinds)
-        now.numbered, now.rdd = facts.partitions == facts.inputs, facts.rdd
-        now.broad = facts.whole and facts.tasks > 1
+        now = Attempt.of(number, feeder, self._history.key)
         self.attempts.append(now)
         self.started = Begun(self.epoch, number, now.before, now.run)
         return now
@@ -344,9 +323,3 @@ class Epochs:
         self.settled = False
         stale = self._history.trim(self.epoch)
         return self.base, stale
-
-
-def _facts(feeder: FeederJoined) -> StageFacts:
-    """What Spark says of a task's stage; a task for which it is not known has been refused before."""
-    assert isinstance(feeder.facts, StageFacts)
-    return feeder.facts
