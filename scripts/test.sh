@@ -7,12 +7,14 @@ python="${PYTHON:-.venv/bin/python}"
 work="$(mktemp -d)"
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
 
+# So that the parts end together: tests on Spark that wait for stores and for lost workers go with the drivers.
+stores=(tests/spark/test_{checkpoint,checkpoint_odd,postgres,stores,supervision}.py)
 declare -A folders=(
     [unit]="tests/unit"
     [property]="tests/property"
-    [rest]="tests/unit tests/property"
-    [drivers]="tests/drivers tests/wire"
-    [spark]="tests/spark"
+    [rest]="tests/unit tests/property tests/wire"
+    [drivers]="tests/drivers ${stores[*]}"
+    [spark]="tests/spark ${stores[*]/#/--ignore=}"
 )
 parts=(rest drivers spark) # the output of the last one is shown as it comes
 selected=()
