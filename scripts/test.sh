@@ -10,8 +10,8 @@ trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
 # So that the parts end together: tests on Spark that wait for stores and for lost workers go with the drivers.
 stores=(tests/spark/test_{checkpoint,checkpoint_odd,postgres,stores,supervision}.py)
 declare -A folders=(
-    [unit]="tests/unit"
-    [property]="tests/property"
+    [quick-1]="tests/unit/test_[a-or]*.py"
+    [quick-2]="tests/unit/test_[pqs-z]*.py tests/property"
     [rest]="tests/unit tests/property tests/wire"
     [drivers]="tests/drivers ${stores[*]}"
     [spark]="tests/spark ${stores[*]/#/--ignore=}"
@@ -20,7 +20,7 @@ parts=(rest drivers spark) # the output of the last one is shown as it comes
 selected=()
 if [ "${1:-}" = quick ]; then
     shift
-    parts=(property unit)
+    parts=(quick-1 quick-2)
     selected=(-m "not slow")
 fi
 
