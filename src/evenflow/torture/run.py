@@ -206,7 +206,7 @@ class Group:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(temporary),
             "TMPDIR": str(temporary),
-            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary} {QUICK}",
+            "JAVA_TOOL_OPTIONS": f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.io.tmpdir={temporary} {QUICK}",
         }
         with (self._folder / LOG).open("ab") as log:
             self._process = subprocess.Popen(
