@@ -129,7 +129,7 @@ class Controller:
         return self._regions[name]
 
     @property
-    def regions(self) -> Mapping[str, Region | KeyedRegion]:
+    def regions(self) -> Mapping[str, OrderedRegion | KeyedRegion]:
         """All regions by name."""
         return self._regions
 
