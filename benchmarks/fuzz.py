@@ -14,8 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
-
-from evenflow.torture.fuzz import run_apart, shares
+from tests.support.fuzz import run_apart, shares
 
 GROWTH_MB = 64
 """What a process may take above what it took for its first ten cases."""

@@ -24,10 +24,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from tests.support import pattern_reference, rules_model
+from tests.support import stories_reference as reference
 
 from evenflow.rules.language.parser import parse
 from evenflow.rules.operator import RuleOperator
-from evenflow.stories import reference
 from evenflow.stories.lsh import Fingerprints
 from evenflow.stories.similarity import Similarity
 from evenflow.stories.vectors import Vectors

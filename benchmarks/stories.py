@@ -1,6 +1,6 @@
 """First Story Detection on one core, nothing emulated: texts a second of each step, of all of them, and with Spark.
 
-    python benchmarks/stories.py [--rows 200000] [--parts plain,newswire,spark] [--newswire stories.tsv.gz]
+    python -m benchmarks.stories [--rows 200000] [--parts plain,newswire,spark] [--newswire stories.tsv.gz]
 
 All processes, those of Spark too, are kept on one core. Seconds are those of the wall, and those the processor was busy
 with this program: on a machine with other work to do only the second tells what a core can do. Rows before those that
@@ -24,9 +24,9 @@ import psutil
 import pyarrow as pa
 import typer
 from rich.console import Console
+from tests.support import stories_reference as reference
 
 import evenflow as ef
-from evenflow.stories import reference
 from evenflow.stories.lsh import Fingerprints
 from evenflow.stories.operator import FirstStory
 from evenflow.stories.vectors import Vectors

@@ -10,8 +10,8 @@ from msgspec import msgpack
 
 from evenflow.model import messages
 from evenflow.runtime.wire.frames import Frame, Kind
-from evenflow.torture import fuzz, fuzz_store, fuzz_wire
-from evenflow.torture.fuzz_wire import Line, Movements, ToController, ToWorker
+from tests.support import fuzz, fuzz_store, fuzz_wire
+from tests.support.fuzz_wire import Line, Movements, ToController, ToWorker
 
 FEW = {"messages to the controller": 600, "frames to a worker": 400}
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=20)

@@ -4,10 +4,10 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenflow.stories import reference
 from evenflow.stories.lsh import Fingerprints
 from evenflow.stories.similarity import Similarity
 from evenflow.stories.vectors import Vectors
+from tests.support import stories_reference as reference
 from tests.support.stories_model import similarities
 
 PIECES = st.sampled_from(

@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
-from evenflow.stories import reference
 from evenflow.stories.lsh import Fingerprints
 from evenflow.stories.vectors import Vectors
+from tests.support import stories_reference as reference
 from tests.support.comparison import run_to_end
 from tests.support.moving import Moving, region, source
 from tests.support.stories_model import some_texts

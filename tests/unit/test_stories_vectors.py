@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.stories import reference
 from evenflow.stories.lsh import Fingerprints, planes
 from evenflow.stories.vectors import CELL, Sparse, Vectors
 from evenflow.stories.words import MOST_WORDS
+from tests.support import stories_reference as reference
 
 WORDS = [
     ("Hello, WORLD! 42 times", ["hello", "world", "42", "times"]),

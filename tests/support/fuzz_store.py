@@ -14,8 +14,8 @@ from evenflow.model.checkpoint import BatchLog
 from evenflow.state.checkpoint.manifest import Manifest, decode, encode
 from evenflow.state.checkpoint.segments import Rows, SegmentWriter, read_segment
 from evenflow.state.checkpoint.unit_snapshots import load_units, pack_units, read_index
-from evenflow.torture.fuzz_wire import Wrong
-from evenflow.torture.mutations import bytes_of
+from tests.support.fuzz_wire import Wrong
+from tests.support.mutations import bytes_of
 
 
 def _joined(parts: list[Any]) -> bytes:

@@ -58,7 +58,7 @@ from evenflow.runtime.worker.environment import Clock, Wake, WorkerEnvironment
 from evenflow.runtime.worker.instances import process
 from evenflow.runtime.worker.limits import LIMITS, Limits
 from evenflow.runtime.worker.move_label import Label
-from evenflow.torture.mutations import bytes_of, message_of
+from tests.support.mutations import bytes_of, message_of
 
 SECRET = b"of the fuzz".ljust(32)
 UNITS = 9

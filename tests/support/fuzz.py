@@ -1,6 +1,6 @@
 """Fuzzing: many mutated frames, handshakes, messages, movements and blobs, each kind in a process of its own.
 
-`python -m evenflow.torture.fuzz KIND SEED CASES` is one such process; it prints its results as JSON. A process that
+`python -m tests.support.fuzz KIND SEED CASES` is one such process; it prints its results as JSON. A process that
 does not end, or is ended by a signal, has found a crash.
 """
 
@@ -16,7 +16,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from evenflow.torture import fuzz_store, fuzz_wire
+from tests.support import fuzz_store, fuzz_wire
+from tests.support.scripts import ROOT
 
 TARGETS: dict[str, Callable[[], Any]] = {
     "frames": fuzz_wire.Frames,
@@ -50,9 +51,9 @@ def run(kind: str, seed: int, cases: int) -> dict[str, Any]:
 
 def run_apart(kind: str, seed: int, cases: int, patience: float) -> dict[str, Any]:
     """The same as `run` in a process of its own; `wrong` says what went wrong, if anything."""
-    command = [sys.executable, "-m", "evenflow.torture.fuzz", kind, str(seed), str(cases)]
+    command = [sys.executable, "-m", "tests.support.fuzz", kind, str(seed), str(cases)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=patience)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=patience)
     except subprocess.TimeoutExpired:
         return {"kind": kind, "cases": cases, "wrong": f"it did not end within {patience:g} s"}
     if done.returncode:
