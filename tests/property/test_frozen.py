@@ -29,7 +29,7 @@ def test_recovery_does_not_wait_for_ever(part, monkeypatch):
     monkeypatch.setattr(durable_world, "Controller", partial(Controller, stall_timeout=STALL_S))
     faults = ("freeze", "kill-worker", "freeze", "kill-feeder", "freeze", "restart")
     replaced = 0
-    for seed in range(part, 4, 2):
+    for seed in range(part, 6, 2):
         plan = DurablePlan(workers=3, faults=faults, moving=0.5, asks=0.05, epochs=4)
         with FrozenWorld(seed, plan) as world:
             world.run()
