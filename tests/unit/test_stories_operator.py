@@ -9,12 +9,13 @@ from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import identity
 from evenflow.rules.operator import RuleOperator
-from evenflow.stories import nearest, reference
+from evenflow.stories import nearest
 from evenflow.stories.lsh import Fingerprints
 from evenflow.stories.operator import FirstStory
 from evenflow.stories.similarity import Similarity, cosine
 from evenflow.stories.vectors import CELL, Vectors
 from evenflow.testing import check_operator
+from tests.support import stories_reference as reference
 from tests.support.stories_model import similarities, some_texts
 
 ROWS = pa.schema({"vector": pa.binary()})
