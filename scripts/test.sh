@@ -5,6 +5,7 @@
 set -uo pipefail
 python="${PYTHON:-.venv/bin/python}"
 work="$(mktemp -d)"
+MOST_AGAIN=20 # when more than these fail, something else is wrong
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
 
 # So that the parts end together: tests on Spark that wait for stores and for lost workers go with the drivers.
@@ -67,21 +68,27 @@ done
 
 failed=0
 flaky=()
+broken=()
 for each in $codes; do
     part="${each%:*}" code="${each#*:}"
+    [ "$code" -ne 0 ] || continue
+    mapfile -d '' names < <("$python" -c 'import json, sys; print(*json.load(open(sys.argv[1])), sep="\0", end="\0")' \
+        "$work/$part/v/cache/lastfailed" 2>/dev/null)
     # 1: some tests failed; any other code means that they could not be run, and arguments may have left some out
-    if [ "$code" -eq 1 ] && [ $# -eq 0 ]; then
-        mapfile -t names < <("$python" -c 'import json, sys; print(*json.load(open(sys.argv[1])), sep="\n")' \
-            "$work/$part/v/cache/lastfailed")
-        echo "== ${#names[@]} of $part failed, once more by themselves: ${names[*]}"
-        if run "$part" --last-failed --last-failed-no-failures=none; then
-            flaky+=("${names[@]}")
-            continue
-        fi
+    if [ "$code" -ne 1 ] || [ $# -ne 0 ] || [ "${#names[@]}" -gt "$MOST_AGAIN" ]; then
+        failed="$code"
+        continue
     fi
-    [ "$code" -eq 0 ] || failed="$code"
+    for name in "${names[@]}"; do
+        echo "== once more by itself: $name"
+        if "$python" -m pytest -p no:cacheprovider "$name"; then flaky+=("$name"); else broken+=("$name"); fi
+    done
 done
 for name in "${flaky[@]}"; do
     echo "FLAKY: $name failed and then passed by itself: find out why before anything else is begun"
+done
+for name in "${broken[@]}"; do
+    echo "FAILED twice: $name"
+    failed=1
 done
 exit "$failed"
