@@ -73,10 +73,14 @@ class SpillError(EvenflowError):
     """State or rows could not be written to the local disk, or read from it; unwritten state is still in memory."""
 
 
+MOST_TEXT = 1_000_000
+"""Characters of an error's text that are passed on: a message has a limit, and nobody reads more."""
+
+
 def described(error: BaseException) -> str:
     """The class and the text of an error; the class alone if making the text fails."""
     try:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}"[:MOST_TEXT]
     except Exception:  # an exception whose own text fails
         return type(error).__name__
 
