@@ -12,18 +12,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
+from msgspec import msgpack
 from pyspark import cloudpickle
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened
-from evenflow.model.messages import Shutdown, WorkerHello
+from evenflow.model.messages import Message, Shutdown, WorkerHello
 from evenflow.operators.map import MapOperator
 from evenflow.policy import RoundRobin
 from evenflow.runtime.driver.controller_thread import ControllerThread
 from evenflow.runtime.driver.eventlog import EventLog
 from evenflow.runtime.feeder.ordered import OrderedFeeder, OrderedTask
 from evenflow.runtime.feeder.ordered_splitter import LIMITS
-from evenflow.runtime.wire.frames import Decoder, Encoder, Kind
+from evenflow.runtime.wire.frames import Decoder, Encoder, Frame, Kind
 from evenflow.runtime.wire.handshake import Handshake
 from evenflow.runtime.wire.messages import TO_WORKER, control
 from evenflow.runtime.wire.poller import Lost, Opened, Poller, Received
@@ -191,7 +192,8 @@ class Peer:
             self.sock.sendall(b"".join(self.encoder.encode(frame)))
 
     def say(self, message):
-        self.send(control(message))
+        """Send a message, or in its place what is none."""
+        self.send(control(message) if isinstance(message, Message) else Frame(Kind.CONTROL, msgpack.encode(message)))
 
     def frames(self):
         """The frames that come, until the other side closes."""

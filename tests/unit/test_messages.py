@@ -1,6 +1,7 @@
 """Messages on the wire: any message survives the round trip, any bytes give a message or `ProtocolError`."""
 
 import inspect
+import tracemalloc
 import zlib
 from typing import get_args
 
@@ -15,7 +16,10 @@ from msgspec import msgpack
 from evenflow.errors import ProtocolError
 from evenflow.model import messages
 from evenflow.model.messages import (
+    MOST_ENTRIES,
     Batches,
+    ConsumerReport,
+    Counts,
     FeederArrivals,
     FeederHello,
     Message,
@@ -25,12 +29,14 @@ from evenflow.model.messages import (
     ToController,
     ToFeeder,
     ToWorker,
+    Units,
     WorkerReport,
     WorkerTrouble,
 )
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import (
     ARRAY_BYTES,
+    BODY_BYTES,
     ENDED,
     FAILURE,
     OPENING,
@@ -56,9 +62,11 @@ READERS = {
 PAIRED = {"unit_rows": "units", "sizes": "sized"}
 
 
-def arrays(least, smallest=0, largest=5):
-    numbers = st.lists(st.integers(least, 2**31 - 1), min_size=smallest, max_size=largest)
-    return st.builds(np.array, numbers, st.sampled_from(["<i4", "<i8"]))
+def arrays(kind, smallest=0, largest=5):
+    """Any array that a field of this kind may have."""
+    dtype = np.dtype("<i4" if kind is Units else "<i8")
+    numbers = st.integers(-1 if kind is Batches else 0, np.iinfo(dtype).max)
+    return st.builds(np.array, st.lists(numbers, min_size=smallest, max_size=largest), st.just(dtype))
 
 
 def values(kind):
@@ -87,7 +95,7 @@ def values(kind):
         case kinds.DictType():
             return st.dictionaries(values(kind.key_type), values(kind.value_type), max_size=3)
         case kinds.CustomType():
-            return arrays(-1 if kind.cls is Batches else 0)
+            return arrays(kind.cls)
         case kinds.StructType():
             return built(kind)
     raise AssertionError(f"there is no way to make a {kind}")
@@ -98,7 +106,7 @@ def built(draw, kind):
     fields = {}
     for field in kind.fields:
         first = fields.get(PAIRED.get(field.name))
-        fields[field.name] = draw(values(field.type) if first is None else arrays(0, len(first), len(first)))
+        fields[field.name] = draw(values(field.type) if first is None else arrays(Counts, len(first), len(first)))
     return kind.cls(**fields)
 
 
@@ -134,7 +142,9 @@ def test_every_message_has_a_reader():
     assert all(cls.__doc__ for cls in made)
 
 
-SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary()
+EXTENSIONS = st.builds(msgpack.Ext, st.integers(-128, 127) | st.sampled_from([1, 2]), st.binary())
+NUMBERS = st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats()
+SCALARS = st.none() | NUMBERS | st.text() | st.binary() | EXTENSIONS
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=6)
 
 
@@ -170,7 +180,13 @@ def test_a_message_is_a_control_frame():
 
 
 REPORT = {"type": "WorkerReport", "rows": 1, "frames": 1, "busy_s": 1.0}
-UNITS, ROWS = ["<i4", 4, b"\1\0\0\0"], ["<i8", 8, b"\1" + bytes(7)]
+
+
+def packed_array(code, size, data):
+    return msgpack.Ext(code, size.to_bytes(8, "little") + data)
+
+
+UNITS, ROWS = packed_array(1, 4, b"\1\0\0\0"), packed_array(2, 8, b"\1" + bytes(7))
 ARRIVALS = {"type": "FeederArrivals", "units": UNITS, "unit_rows": ROWS}
 WRONG = "holds a message 'WorkerReport' that is not right: "
 NO_ARRAY = "holds a message 'FeederArrivals' that is not right: .*"
@@ -195,16 +211,19 @@ NO_ARRAY = "holds a message 'FeederArrivals' that is not right: .*"
         (REPORT | {"busy_s": None}, WRONG + "Expected `float`, got `None` - at `\\$.busy_s`"),
         (ARRIVALS | {"units": [1, 2]}, NO_ARRAY + r"- at `\$.units`"),
         (ARRIVALS | {"units": 5}, NO_ARRAY + r"- at `\$.units`"),
-        (ARRIVALS | {"units": ["<f8", 8, bytes(8)]}, NO_ARRAY + r"arrays of '<f8' do not go .* at `\$.units`"),
-        (ARRIVALS | {"units": ["O", 8, bytes(8)]}, NO_ARRAY + r"arrays of 'O' do not go .* at `\$.units`"),
-        (ARRIVALS | {"units": ["nonsense", 8, bytes(8)]}, NO_ARRAY + r"- at `\$.units`"),
-        (ARRIVALS | {"units": ["<i4", 5, bytes(5)]}, NO_ARRAY + r"- at `\$.units`"),
-        (ARRIVALS | {"units": ["<i4", 4, b"\xff" * 4]}, NO_ARRAY + r"whole numbers from 0 on - at `\$.units`"),
-        (ARRIVALS | {"units": ["<i4", 400, b"x" * 4]}, NO_ARRAY + r"cannot be unpacked.* at `\$.units`"),
-        (ARRIVALS | {"units": ["<i4", 40, zlib.compress(bytes(44))]}, NO_ARRAY + "has not the 40 bytes"),
-        (ARRIVALS | {"units": ["<i4", 44, zlib.compress(bytes(44))[:-1]]}, NO_ARRAY + "has not the 44 bytes"),
-        (ARRIVALS | {"units": ["<i4", -4, b""]}, NO_ARRAY + r"- at `\$.units`"),
-        (ARRIVALS | {"units": ["<i4", 0, b""]}, NO_ARRAY + "it has 0 units and 1 unit_rows: there must be one of each"),
+        (ARRIVALS | {"units": [[[]] * 9] * 9}, NO_ARRAY + r"Expected `ext`, got `array` - at `\$.units`"),
+        (ARRIVALS | {"units": {"": [{}]}}, NO_ARRAY + r"Expected `ext`, got `object` - at `\$.units`"),
+        (ARRIVALS | {"units": ROWS}, NO_ARRAY + r"it holds '<i8', not '<i4' - at `\$.units`"),
+        (ARRIVALS | {"unit_rows": UNITS}, NO_ARRAY + r"it holds '<i4', not '<i8' - at `\$.unit_rows`"),
+        (ARRIVALS | {"units": packed_array(9, 4, bytes(4))}, NO_ARRAY + r"holds 'extension 9', not .* at `\$.units`"),
+        (ARRIVALS | {"units": packed_array(-1, 4, bytes(4))}, NO_ARRAY + r"holds 'extension -1', not .* at `\$.units`"),
+        (ARRIVALS | {"units": msgpack.Ext(1, b"abc")}, NO_ARRAY + r"an array has no size - at `\$.units`"),
+        (ARRIVALS | {"units": packed_array(1, 5, bytes(5))}, NO_ARRAY + r"- at `\$.units`"),
+        (ARRIVALS | {"units": packed_array(1, 4, b"\xff" * 4)}, NO_ARRAY + r"numbers from 0 on - at `\$.units`"),
+        (ARRIVALS | {"units": packed_array(1, 400, b"x" * 4)}, NO_ARRAY + r"cannot be unpacked.* at `\$.units`"),
+        (ARRIVALS | {"units": packed_array(1, 40, zlib.compress(bytes(44)))}, NO_ARRAY + "has not the 40 bytes"),
+        (ARRIVALS | {"units": packed_array(1, 44, zlib.compress(bytes(44))[:-1])}, NO_ARRAY + "has not the 44 bytes"),
+        (ARRIVALS | {"units": packed_array(1, 0, b"")}, NO_ARRAY + "it has 0 units and 1 unit_rows: there must be one"),
     ],
 )
 def test_what_is_wrong_is_said_by_name(message, said):
@@ -220,13 +239,78 @@ def test_nonsense(body):
 
 def test_bombs_are_not_unpacked():
     """A small body must not become gigabytes: arrays of one message have a limit together."""
-    half = np.zeros(ARRAY_BYTES // 16 + 1, np.int64)
-    body = packed(FeederArrivals(half, half))
+    rows = np.zeros(ARRAY_BYTES // 12 + 1, np.int64)
+    units = rows.astype(np.int32)
+    body = packed(FeederArrivals(units, rows))
     assert len(body) < ARRAY_BYTES / 100
     with pytest.raises(ProtocolError, match=f"its arrays take more than {ARRAY_BYTES} bytes"):
         TO_CONTROLLER.decode(body, "it")
     for _ in range(3):
-        assert len(TO_CONTROLLER.decode(packed(FeederArrivals(half[:9], half[:9])), "it").units) == 9
+        assert len(TO_CONTROLLER.decode(packed(FeederArrivals(units[:9], rows[:9])), "it").units) == 9
+
+
+NESTED = b"\xdc\xff\xff" + b"\x90" * 0xFFFF
+"""An array of empty arrays: as plain objects it takes 70 times its bytes."""
+
+
+def with_field(message, name, body):
+    """A message in whose field stands this body."""
+    return msgpack.encode(message | {name: msgspec.Raw(body)})
+
+
+REPORTED = {"type": "FeederReport", "feeding_s": 0.0, "rows_out": 0}
+EMPTY_COUNTS = b"\xdf" + (MOST_ENTRIES + 1).to_bytes(4, "big") + b"\x00\x80" * (MOST_ENTRIES + 1)
+NAMES = b"\xdd" + (MOST_ENTRIES + 1).to_bytes(4, "big") + b"\xa1x" * (MOST_ENTRIES + 1)
+
+
+@pytest.mark.parametrize(
+    ("reader", "body", "said"),
+    [
+        (TO_CONTROLLER, with_field(ARRIVALS, "units", NESTED), "Expected `ext`, got `array`"),
+        (TO_CONTROLLER, with_field(ARRIVALS, "unit_rows", b"\x92" + NESTED * 2), "Expected `ext`, got `array`"),
+        (TO_CONTROLLER, with_field(ARRIVALS, "else", NESTED), "unknown field `else`"),
+        (TO_CONTROLLER, with_field(REPORTED, "connections", EMPTY_COUNTS), f"length <= {MOST_ENTRIES}"),
+        (TO_WORKER, with_field({"type": "Prepare"}, "operators", NAMES), f"length <= {MOST_ENTRIES}"),
+        (_LABEL, with_field({}, "touched", b"\x81\xa0" + NESTED), "Expected `ext`, got `array`"),
+        (_LABEL, with_field({}, "touched", EMPTY_COUNTS), f"length <= {MOST_ENTRIES}"),
+        (_LABEL, with_field({}, "evaluations", NAMES), f"length <= {MOST_ENTRIES}"),
+    ],
+    ids=range(8),
+)
+def test_bodies_are_refused_before_they_become_objects(reader, body, said):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError, match=said):
+            reader.decode(body, "it")
+        assert tracemalloc.get_traced_memory()[1] < 50_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", [Kind.CONTROL, Kind.OPEN, Kind.END, Kind.ERROR])
+def test_a_body_over_the_limit_is_not_decoded(kind):
+    said = f"a {kind.name} frame has {BODY_BYTES + 1} bytes, over the limit of {BODY_BYTES} bytes for a message"
+    for reader in READERS:
+        with pytest.raises(ProtocolError, match=said):
+            reader.read(Frame(kind, bytes(BODY_BYTES + 1)))
+
+
+def test_a_message_for_which_memory_is_not_enough_is_refused(monkeypatch):
+    def full(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(zlib, "decompressobj", full)
+    rows = np.zeros(SMALL, np.int64)
+    with pytest.raises(ProtocolError, match="holds a message 'FeederArrivals' that is not right"):
+        TO_CONTROLLER.decode(packed(FeederArrivals(rows.astype(np.int32), rows)), "it")
+
+
+def test_arrays_of_another_dtype_are_not_sent():
+    with pytest.raises(TypeError, match=r"FeederArrivals\.units holds '<i8', not '<i4'"):
+        packed(FeederArrivals(np.arange(2), np.arange(2)))
+    label = Label(1, "r", "", 0, [1], ["q"], "", {"q": np.zeros(1, np.int32)})
+    with pytest.raises(TypeError, match=r"Label\.touched holds '<i4', not '<i8'"):
+        label.packed()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -234,8 +318,8 @@ def test_large_arrays_are_compressed_if_that_helps(seed):
     noise = np.random.default_rng(seed).integers(0, 2**62, SMALL)
     even = np.full(SMALL, 7)
     for array, least, most in ((noise, array_bytes := noise.nbytes, 1.01), (even, 0, 0.02)):
-        body = packed(FeederArrivals(array, array))
-        assert 2 * least * 0.9 <= len(body) <= 2 * array_bytes * most
+        body = packed(FeederArrivals(np.zeros(SMALL, np.int32), array))
+        assert least * 0.9 <= len(body) <= array_bytes * most
         assert (TO_CONTROLLER.decode(body, "it").unit_rows == array).all()
 
 
@@ -248,6 +332,11 @@ def test_texts_that_are_no_unicode_arrive_all_the_same():
     """Errors of users' code have any text."""
     found = TO_CONTROLLER.decode(packed(WorkerTrouble("\ud800", "ü")), "it")
     assert found == WorkerTrouble("\\ud800", "ü")
+    units, rows = np.arange(2, dtype=np.int32), np.arange(2)
+    report = ConsumerReport("r", 1.0, 0.5, 0.5, 1, 9, units, rows, units, rows, units, counts={"\udcff": 1})
+    found = TO_CONTROLLER.decode(packed(report), "it")
+    assert found.counts == {"\\udcff": 1}
+    assert found.sizes.tolist() == [0, 1]
 
 
 def test_what_is_no_message_is_not_sent():

@@ -8,7 +8,7 @@ default may be left out. To add a message: add a class, put it into the union of
 from __future__ import annotations
 
 from collections.abc import Sized
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
@@ -23,20 +23,13 @@ if TYPE_CHECKING:  # numpy weighs 20 MB, and every process imports this package
     Batches = npt.NDArray[np.int64]
 else:
 
-    class AnyArray(type):
-        """Of the classes that stand for arrays in annotations: the decoder makes and checks the arrays themselves."""
-
-        def __instancecheck__(cls, value):
-            """Take what the decoder has made."""
-            return True
-
-    class Units(metaclass=AnyArray):
+    class Units:
         """An array of units."""
 
-    class Counts(metaclass=AnyArray):
+    class Counts:
         """An array of counts or sizes, one a unit."""
 
-    class Batches(metaclass=AnyArray):
+    class Batches:
         """An array of batches by number; -1 where there was none."""
 
 
@@ -47,6 +40,14 @@ Real = Annotated[float, Meta(ge=-1e300, le=1e300)]
 """A number that is neither endless nor NaN."""
 Batch = Annotated[int, Meta(ge=-1, le=2**63 - 1)]
 """A batch by number; -1 for what was before the first."""
+MOST_ENTRIES = 100_000
+"""A message with a longer list or table is not decoded: no cluster has as many workers, feeders or evaluations."""
+Item = TypeVar("Item")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Several = Annotated[tuple[Item, ...], Meta(max_length=MOST_ENTRIES)]
+Table = Annotated[dict[Key, Value], Meta(max_length=MOST_ENTRIES)]
+UnitNumbers = Annotated[tuple[Whole, ...], Meta(max_length=MOST_UNITS)]
 MoveOutcome = Literal["quiet", "stored", "installed", "undelivered", "failed", "discarded", "restored", "lost"]
 """What a worker says of a movement; `failed` is for good."""
 
@@ -68,16 +69,16 @@ class WorkerHello(Message, frozen=True):
     worker: Whole
     host: str
     port: Port
-    """For feeders of ordered regions."""
+    """Where feeders of ordered regions connect."""
     pid: Whole
     task: tuple[Whole, Whole] = (0, 0)
     """Spark's stage id and task attempt id, by which its executor is found."""
     transfer_port: Port = 0
-    """For other workers that bring it units."""
+    """Where other workers send it units."""
     deep: Port = 0
-    """For feeders of keyed operators, whose connections have deep buffers."""
+    """Where feeders of keyed operators connect; these connections have deep buffers."""
     key: str = ""
-    """For tickets of movements to it."""
+    """Signs the tickets of movements to this worker."""
 
 
 class WorkerReport(Message, frozen=True):
@@ -89,11 +90,11 @@ class WorkerReport(Message, frozen=True):
 
 
 class WorkerAlive(Message, frozen=True):
-    """Worker to controller, once a second while it loads state: that goes on."""
+    """Worker to controller, once a second while it loads state: a heartbeat."""
 
 
 class WorkerTrouble(Message, frozen=True):
-    """Worker to controller: a part of it has failed, or it turned a peer out."""
+    """Worker to controller: a part of it has failed, or it refused a peer."""
 
     what: str
     reason: str
@@ -135,7 +136,7 @@ class ConsumerReport(Message, frozen=True):
     resident: Whole = 0
     spilled: Whole = 0
     """Bytes of state in memory and on disk, of all operators."""
-    counts: dict[str, int] = {}
+    counts: Table[str, int] = {}
     """What the operator has counted; a count may fall."""
 
     def __post_init__(self) -> None:
@@ -172,7 +173,7 @@ class UnitsSaved(Message, frozen=True):
     evaluation: str
     epoch: Batch
     name: str
-    """Of the unit snapshot in the store."""
+    """The name of the unit snapshot in the store."""
     units: Units
     bytes: Whole = 0
 
@@ -197,7 +198,7 @@ class FeederHello(Message, frozen=True):
     stage: str = ""
     """Spark's stage id; of a task with ticks, that of the rows."""
     own_stage: str = ""
-    """Of a task with ticks: Spark's stage of its own."""
+    """Of a task with ticks: its own stage id."""
     run: str = ""
     """Which start of the query it belongs to."""
     task: Whole = 0
@@ -205,7 +206,7 @@ class FeederHello(Message, frozen=True):
     kinds: Whole = 1
     """How many stages, one behind the other, an evaluation has that feed the operator."""
     mark: str = ""
-    """By this Spark's plan shows where the operator is; empty if it need not be found."""
+    """Text that shows where in Spark's plan the operator is; empty if nobody looks for it."""
     execution: str = ""
     """Spark's number of the action."""
 
@@ -234,7 +235,7 @@ class FeederDraining(Message, frozen=True):
 class FeederEnded(Message, frozen=True):
     """Feeder of a keyed operator to controller: it has had answers to all its rows."""
 
-    segments: dict[str, Whole] = {}
+    segments: Table[str, Whole] = {}
     """With a store: by worker, the segments of its log in which the rows are."""
     seconds: Real = 0.0
     """How long workers took to make the last of them durable."""
@@ -260,7 +261,7 @@ class ConnectionCounts(MessagePart, frozen=True):
     frames_done: Whole = 0
     busy_s: Real = 0.0
     incarnation: Whole | None = None
-    """Which life of the worker it is about; None stands for the present one."""
+    """The worker's incarnation that these are about; None stands for the present one."""
 
 
 class FeederReport(Message, frozen=True):
@@ -268,7 +269,7 @@ class FeederReport(Message, frozen=True):
 
     feeding_s: Real
     rows_out: Whole
-    connections: dict[Whole, ConnectionCounts]
+    connections: Table[Whole, ConnectionCounts]
     """By worker."""
     resent: Whole = 0
     """Frames sent again to another worker."""
@@ -295,7 +296,7 @@ class Shutdown(Message, frozen=True):
 class Prepare(Message, frozen=True):
     """Controller to worker, when regions are opened: load these operators, so that no row waits for that."""
 
-    operators: tuple[str, ...]
+    operators: Several[str]
 
 
 class NoCode(Message, frozen=True):
@@ -316,15 +317,15 @@ class SendUnits(Message, frozen=True):
 
     move: Whole
     region: str
-    units: tuple[Whole, ...]
+    units: UnitNumbers
     source: Whole
     target: Whole
     host: str
     port: Port
     """Where the target takes units."""
-    feeders: tuple[Whole, ...]
-    evaluations: tuple[str, ...]
-    """Those whose state goes."""
+    feeders: Several[Whole]
+    evaluations: Several[str]
+    """Evaluations whose state is sent."""
     ticket: str
     """What lets the units in at the target (`model.tickets`)."""
     store: bool = False
@@ -369,7 +370,7 @@ class AbandonMoves(Message, frozen=True):
     """Controller to all workers: the state that these movements were about is gone; forget them."""
 
     region: str
-    moves: tuple[Whole, ...]
+    moves: Several[Whole]
 
 
 class ForgetEvaluation(Message, frozen=True):
@@ -398,7 +399,7 @@ class LogEntry(MessagePart, frozen=True):
 
     epoch: Batch
     attempt: Whole
-    segments: dict[str, Whole]
+    segments: Table[str, Whole]
     """By writer."""
 
 
@@ -415,10 +416,10 @@ class LoadState(Message, frozen=True):
     epoch: Whole
     attempt: Whole
     """The batch and attempt that start from this state."""
-    snapshots: tuple[SnapshotEntry, ...]
-    logs: tuple[LogEntry, ...]
+    snapshots: Annotated[tuple[SnapshotEntry, ...], Meta(max_length=MOST_UNITS)]
+    logs: Several[LogEntry]
     units: Units
-    """Those of the worker that is told."""
+    """Units of the worker that gets this message."""
 
 
 class SaveAgain(Message, frozen=True):
@@ -452,10 +453,10 @@ class WorkerAddress(MessagePart, frozen=True):
 class Directory(Message, frozen=True):
     """Controller to feeders of an ordered region, when they join and when workers come or go."""
 
-    workers: tuple[WorkerAddress, ...]
-    weights: dict[Whole, Whole]
+    workers: Several[WorkerAddress]
+    weights: Table[Whole, Whole]
     """By worker, in thousandths."""
-    costs: dict[Whole, Real] = {}
+    costs: Table[Whole, Real] = {}
     """By worker, seconds a row, as far as known."""
     overhead: Real | None = None
     """What a call costs beside its rows, in rows; None if not known."""
@@ -464,7 +465,7 @@ class Directory(Message, frozen=True):
 class Weights(Message, frozen=True):
     """Controller to feeders of an ordered region: the balance has decided."""
 
-    weights: dict[Whole, Whole]
+    weights: Table[Whole, Whole]
     """By worker, in thousandths."""
 
 
@@ -472,24 +473,24 @@ class PausedUnits(MessagePart, frozen=True):
     """A movement that a feeder must know of when it begins: it holds the units' rows and sends no marker."""
 
     move: Whole
-    units: tuple[Whole, ...]
+    units: UnitNumbers
 
 
 class KeyedDirectory(Message, frozen=True):
     """Controller to a feeder of a keyed operator that may apply its rows, and again when workers come."""
 
     evaluation: str
-    workers: tuple[WorkerAddress, ...]
+    workers: Several[WorkerAddress]
     you: Whole
     """The feeder's own number, for markers."""
     owners: Units
     """The worker that owns each unit."""
     version: Whole
     """Of the routing table."""
-    paused: tuple[PausedUnits, ...]
+    paused: Several[PausedUnits]
     attempt: Whole = 0
     """At its batch, if the state is stored; else 0."""
-    costs: dict[Whole, Real] = {}
+    costs: Table[Whole, Real] = {}
     overhead: Real | None = None
     """As in `Directory`."""
 
@@ -499,7 +500,7 @@ class PauseUnits(Message, frozen=True):
 
     move: Whole
     region: str
-    units: tuple[Whole, ...]
+    units: UnitNumbers
     source: Whole
 
 
@@ -590,7 +591,7 @@ class OperatorFailed(Message, frozen=True):
 
 
 def _check_pairs(**arrays: Sized) -> None:
-    """Refuse units and something of each that are not equally many."""
+    """Refuse arrays of different lengths."""
     if len(set(map(len, arrays.values()))) > 1:
         counts = " and ".join(f"{len(array)} {name}" for name, array in arrays.items())
         raise ValueError(f"it has {counts}: there must be one of each")

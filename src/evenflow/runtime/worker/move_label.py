@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hmac
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from evenflow.errors import ProtocolError
-from evenflow.model.messages import Batches, Whole
+from evenflow.model.messages import MOST_ENTRIES, Batches, Table, Whole
+from evenflow.model.routing import MOST_UNITS
 from evenflow.model.tickets import ticket
 from evenflow.runtime.wire.messages import Reader, packed
 
@@ -23,11 +24,11 @@ class Label(Struct, frozen=True, forbid_unknown_fields=True):
     operator: str
     """The operator's code; empty if its source has no state of the region."""
     source: Whole
-    units: list[Whole]
-    evaluations: list[str]
+    units: Annotated[list[Whole], Meta(max_length=MOST_UNITS)]
+    evaluations: Annotated[list[str], Meta(max_length=MOST_ENTRIES)]
     """Of whose state there may be some."""
     ticket: str = ""
-    touched: dict[str, Batches] = {}
+    touched: Table[str, Batches] = {}
     """By evaluation, the batches in which the units had rows last."""
 
     def __repr__(self) -> str:
