@@ -6,8 +6,8 @@ what they hear goes to a `Listener`, which is the feeder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol, Required, TypedDict
 
 import pyarrow as pa
 
@@ -56,6 +56,27 @@ class Listener(Protocol):
     def polled(self, now: float) -> None:
         """All that was heard at one time has been told: do what it allows."""
         ...
+
+
+class EvaluationIdentity(TypedDict, total=False):
+    """Which evaluation a feeder belongs to, in the words of `FeederHello`."""
+
+    query: Required[str]
+    epoch: Required[int]
+    stage: Required[str]
+    own_stage: str
+    run: str
+    kinds: int
+    mark: str
+    execution: str
+
+
+class Identity(EvaluationIdentity, total=False):
+    """Which task of the evaluation a feeder is: what its `FeederHello` says beside the region."""
+
+    partition: Required[int]
+    attempt: Required[int]
+    task: int
 
 
 class News(NamedTuple):
@@ -163,7 +184,7 @@ class Connections:
 
     # -- the controller
 
-    def register(self, identity: Mapping[str, Any]) -> None:
+    def register(self, identity: Identity) -> None:
         """Call the controller and say which task this is."""
         self._reported = self._progress = self._clock()
         try:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
-from evenflow.runtime.feeder.connections import Connections
+from evenflow.runtime.feeder.connections import Connections, Identity
 from evenflow.runtime.feeder.frame_size import FrameSize
 from evenflow.runtime.wire.poller import Poller
 
@@ -19,7 +18,7 @@ SLOW_PULL_S = 0.005
 """A source that took this long for a batch is asked for the next only when everything has been sent."""
 
 
-def identity() -> dict[str, Any]:
+def identity() -> Identity:
     """Who this task is, as Spark tells it."""
     from pyspark import TaskContext
 
@@ -42,7 +41,7 @@ def identity() -> dict[str, Any]:
 class Environment:
     """What a feeder gets from outside; tests give their own."""
 
-    identity: Callable[[], dict[str, Any]] = identity
+    identity: Callable[[], Identity] = identity
     poller: Callable[[bytes, Callable[[], float], int], Poller] = Poller
     """Made from the cluster's secret, the clock and the bytes of a socket's buffer."""
     clock: Callable[[], float] = time.perf_counter

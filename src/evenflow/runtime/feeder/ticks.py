@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +25,7 @@ from evenflow.errors import ProtocolError
 from evenflow.model.routing import FIRST_SHARE
 from evenflow.operators.columns import microseconds
 from evenflow.operators.timed import END, FLUSH, NOW
+from evenflow.runtime.feeder.connections import EvaluationIdentity, Identity
 from evenflow.runtime.feeder.frame_size import FrameSize
 from evenflow.runtime.feeder.hashing import KEY
 from evenflow.runtime.feeder.keyed import KeyedFeeder
@@ -127,12 +127,14 @@ class TickTask:
             size = min(size, max(1, self.units // MOST_AT_ONCE))
         yield from self._feeder(environment, json.loads(evaluations.pop()), partition, size).serve(ticks)
 
-    def _feeder(self, environment: Environment, evaluation: dict[str, Any], partition: int, size: int) -> KeyedFeeder:
+    def _feeder(
+        self, environment: Environment, evaluation: EvaluationIdentity, partition: int, size: int
+    ) -> KeyedFeeder:
         """A feeder of ticks, `size` a frame. What they cost says nothing of what rows cost, so it is not told."""
 
-        def identity() -> dict[str, Any]:
+        def identity() -> Identity:
             own = environment.identity()
-            return own | evaluation | {"partition": partition, "own_stage": own["stage"]}
+            return {**own, **evaluation, "partition": partition, "own_stage": own["stage"]}
 
         around = replace(environment, identity=identity, frame_size=lambda *_: _Even(size))
         return KeyedFeeder(self.feed, around, arrivals=_without_load, measured=False)
