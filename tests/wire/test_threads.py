@@ -25,6 +25,7 @@ from evenflow.runtime.wire import poller
 from evenflow.runtime.worker import loader
 from evenflow.runtime.worker.blob_writer import BlobWriter, PutOutcome
 from evenflow.runtime.worker.direct_transfer import DirectTransfer, Parcel
+from evenflow.runtime.worker.environment import REAL
 from evenflow.runtime.worker.events import Undelivered, Unfetched
 from evenflow.runtime.worker.instances import Instances
 from evenflow.runtime.worker.loader import Loader
@@ -164,6 +165,12 @@ def test_a_blob_that_cannot_be_written():
     assert made.unsaved == 0
     assert woken
     made.close()
+
+
+def test_a_blob_writer_that_cannot_start_is_told_before_any_row(monkeypatch):
+    monkeypatch.setattr(threading.Thread, "start", _no_threads)
+    with pytest.raises(RuntimeError, match="too many"):
+        REAL.blob_writer("nowhere", lambda: None)
 
 
 def test_a_journals_thread(monkeypatch):

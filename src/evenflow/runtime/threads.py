@@ -104,7 +104,7 @@ class Inbox(queue.SimpleQueue[News]):
 
 
 class JobThread(BackgroundThread):
-    """Does jobs one after the other, in the order they were given, from the first one on.
+    """Does jobs one after the other, in the order they were given; starts with the first one, unless begun before.
 
     Jobs that have not begun when it is ended are left undone.
     """

@@ -35,7 +35,9 @@ def _direct_transfer(secret: bytes, clock: Clock, wake: Wake, limits: Limits) ->
 def _blob_writer(where: str | Place, wake: Wake) -> BlobWriter:
     from evenflow.runtime.worker.blob_writer import BlobWriter
 
-    return BlobWriter(where, wake)
+    made = BlobWriter(where, wake)
+    made.begin()  # a thread that cannot start must not look like a failure of the rows that are logged first
+    return made
 
 
 def _loader(where: str | Place, wake: Wake, instances: Instances) -> Loader:
