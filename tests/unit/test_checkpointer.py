@@ -38,6 +38,8 @@ def test_a_feeder_is_answered_once_its_rows_are_durable(kept):
     kept.checkpointer.end("r", "query q", (0, 1), "feeder")
     kept.checkpointer.collect()
     assert kept.answers == []
+    (_, _, (_, stamp)) = kept.blob_writer.puts[0]  # and not the segment, which may go when it is put
+    assert stamp == (0, 1)
     kept.blob_writer.done()
     kept.checkpointer.collect()
     ((who, answer),) = kept.answers

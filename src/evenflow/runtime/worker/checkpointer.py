@@ -91,7 +91,7 @@ class Checkpointer:
         """Pass on what the blob writer has done."""
         for outcome in self._blob_writer.collect():
             match outcome.about:
-                case SegmentPut(query_log=query_log, stamp=stamp):
+                case QueryLog() as query_log, stamp:
                     query_log.segment_put(stamp, outcome.error)
                     self._acknowledge(query_log)
                 case SnapshotPut(query_log=query_log) as snapshot if outcome.error:
@@ -102,7 +102,7 @@ class Checkpointer:
 
     def _put(self, segments: Iterable[SegmentPut]) -> None:
         for segment in segments:
-            self._blob_writer.put(segment.name, segment.parts, segment)
+            self._blob_writer.put(segment.name, segment.parts, (segment.query_log, segment.stamp))
 
     def _save(self, query_log: QueryLog, instance: State, epoch: int, away: Away) -> None:
         """Save the units that are due, as they are now at the end of a batch."""
