@@ -154,3 +154,14 @@ def test_parts_come_back_as_they_were(store):
     assert [bytes(part) for part in parcel.parts] == [bytes(part) for part in parts]
     assert [memoryview(part).readonly for part in parcel.parts] == [True, True, False, False]
     assert isinstance(missing, Unfetched)
+
+
+def test_a_worker_without_a_store_says_so():
+    site = Site(Nth())
+    site.open()
+    site.feed(1)
+    site.move(1, [1], store=True)
+    site.say(FetchUnits(2, "r"))
+    site.say(UnitsMoved(1))
+    assert site.outcomes() == [(1, "undelivered"), (2, "undelivered")]
+    assert {report.reason for report in site.told if report.move == 2} == {"this worker has no store"}

@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Container
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
 from evenflow.errors import ProtocolError
 from evenflow.model.messages import SendUnits
@@ -25,6 +25,7 @@ from evenflow.runtime.worker.store_transfer import StoreTransfer
 
 States = dict[str, dict[int, Any]]
 """By evaluation and unit."""
+NO_STORE = "this worker has no store"
 
 
 @dataclass(slots=True)
@@ -107,20 +108,20 @@ class UnitMover:
             case events.Disown(region, units):
                 if self._checkpointer is not None:
                     self._checkpointer.gone(region, list(units))
-            case _:
-                self._use_store(instruction)
-        return None
-
-    def _use_store(self, instruction: events.MovementInstruction) -> None:
-        if self._via_store is None:
-            return
-        match instruction:
             case events.PutInStore(move, region, parts):
+                if self._via_store is None:
+                    return events.Undelivered(move, NO_STORE)
                 self._via_store.put(region, Parcel(move, list(parts)))
             case events.FetchFromStore(move, region):
+                if self._via_store is None:
+                    return events.Unfetched(move, region, NO_STORE)
                 self._via_store.get(region, move)
             case events.DeleteFromStore(move, region):
-                self._via_store.delete(region, move)
+                if self._via_store is not None:
+                    self._via_store.delete(region, move)
+            case _:
+                assert_never(instruction)
+        return None
 
     def _settle(self, region: str | None, units: list[int]) -> None:
         if region is not None:
