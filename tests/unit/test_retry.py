@@ -2,7 +2,14 @@
 
 import pytest
 
+from evenflow.control.events import Save
 from evenflow.errors import BlobMissing, StoreError, StoreInUse
+from evenflow.model.checkpoint import Begun
+from evenflow.runtime.driver import checkpoint
+from evenflow.runtime.worker.blob_writer import BlobWriter, PutOutcome
+from evenflow.runtime.worker.direct_transfer import Parcel
+from evenflow.runtime.worker.events import Stored, Unfetched
+from evenflow.runtime.worker.store_transfer import StoreTransfer
 from evenflow.state.store.claim import claim
 from evenflow.state.store.retry import PAUSE_S, TRIES, retry
 from tests.support.state_memory import Memory
@@ -70,3 +77,70 @@ def test_a_claim_that_failed_half_way_is_not_taken_for_anothers():
     held.beat()
     with pytest.raises(StoreInUse, match="is in use by cluster 1"):
         claim(store, "cluster 2", lambda: 6.0)
+
+
+# -- who tries what again
+
+
+def at_once(made):
+    """A thread's owner that does its jobs at once, without pauses."""
+    made.submit = lambda job: job()
+    made.closing.wait = lambda _seconds: False
+    return made
+
+
+class Flawed(Memory):
+    """Every second call fails."""
+
+    def __init__(self, error):
+        super().__init__()
+        self._error, self._calls = error, 0
+
+    def _fail(self):
+        self._calls += 1
+        if self._calls % 2:
+            raise self._error("not now")
+
+    def put(self, name, parts):
+        self._fail()
+        super().put(name, parts)
+
+    def get(self, name, start=0, length=None):
+        self._fail()
+        return super().get(name, start, length)
+
+
+@pytest.mark.parametrize("error", [StoreError, OSError, BlobMissing, StoreInUse])
+def test_a_blob_is_put_again_whatever_the_store_says(error):
+    """Rows that were applied would be lost otherwise; nothing can be missing, and who may write is known to others."""
+    store = Flawed(error)
+    writer = at_once(BlobWriter("nowhere", lambda: None, opened=lambda _where: store))
+    writer.put("a", [b"x"], "first")
+    assert writer.collect() == [PutOutcome("first")]
+
+
+@pytest.mark.parametrize("error", [StoreError, OSError, StoreInUse])
+def test_units_are_put_again_and_fetched_again_unless_they_are_missing(error):
+    store = Flawed(error)
+    transfer = at_once(StoreTransfer("nowhere", "c", lambda: None, opened=lambda _where: store))
+    transfer.put("r", Parcel(1, [b"x"]))
+    assert transfer.inbox.get() == Stored(1)
+    store._calls, store._error = 0, BlobMissing
+    transfer.get("r", 1)
+    assert isinstance(transfer.inbox.get(), Unfetched)
+
+
+class Manifests(checkpoint.CheckpointThread):
+    """The checkpoint thread without its thread and its claim."""
+
+    def __init__(self, store):
+        self._store, self._kept = store, {"r": checkpoint.Kept("op", 8)}
+        self.on_lost = lambda _why: None
+
+
+@pytest.mark.parametrize("error", [StoreError, OSError, BlobMissing])
+def test_a_manifest_is_put_again_while_the_checkpoint_is_ours(error, monkeypatch):
+    monkeypatch.setattr(checkpoint.time, "sleep", lambda _seconds: None)
+    assert Manifests(Flawed(error))._tried(Save("r", "q", "", Begun())) == ""
+    thread = Manifests(Flawed(StoreInUse))
+    assert thread._tried(Save("r", "q", "", Begun())) == thread.lost == "not now"

@@ -27,7 +27,7 @@ from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import MOVES, epoch_name, parse, prefix_of
 from evenflow.state.store.claim import BEAT_S, claim
 from evenflow.state.store.opening import DATABASES, open_store
-from evenflow.state.store.retry import RetryingStore, retry
+from evenflow.state.store.retry import RetryingStore, all_but, retry
 from evenflow.state.store.sealed import placed
 
 KEPT = 2
@@ -227,7 +227,7 @@ class CheckpointThread(BackgroundThread):
     def _tried(self, order: Save) -> str:
         """Put something, with retries; why that failed, or an empty text."""
         try:
-            retry(lambda: self._put(order), time.sleep)
+            retry(lambda: self._put(order), time.sleep, passes=all_but(StoreInUse))
         except StoreInUse as failure:
             self._lose(failure)
             return f"{failure}"

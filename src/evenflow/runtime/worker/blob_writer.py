@@ -15,7 +15,7 @@ from evenflow.errors import StoreError, described
 from evenflow.runtime.threads import Inbox, JobThread, Start
 from evenflow.state.store.base import Part, Store
 from evenflow.state.store.opening import open_store
-from evenflow.state.store.retry import retry
+from evenflow.state.store.retry import all_but, retry
 from evenflow.state.store.sealed import Place
 
 CLOSE_S = 30.0
@@ -84,7 +84,7 @@ class BlobWriter(JobThread):
     def _tried(self, order: Put) -> str:
         """Put a blob, and try again; returns why that failed, or an empty text."""
         try:
-            retry(lambda: self._once(order), self.closing.wait)
+            retry(lambda: self._once(order), self.closing.wait, passes=all_but())
         except (StoreError, OSError) as failure:
             return f"{failure}"
         except BaseException as failure:  # no memory, or anything else: whoever waits for this blob is told

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from evenflow.errors import described
+from evenflow.errors import BlobMissing, described
 from evenflow.runtime.threads import Inbox, JobThread, Start
 from evenflow.runtime.worker.direct_transfer import Parcel
 from evenflow.runtime.worker.events import Stored, Undelivered, Unfetched
@@ -21,7 +21,7 @@ from evenflow.state.checkpoint.unit_snapshots import load_units, pack_units
 from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import move_name
 from evenflow.state.store.opening import open_store
-from evenflow.state.store.retry import retry
+from evenflow.state.store.retry import all_but, retry
 from evenflow.state.store.sealed import Place
 
 CLOSE_S = 30.0
@@ -95,4 +95,4 @@ class StoreTransfer(JobThread):
             self._store = self._store or self._open()
             return work(self._store)
 
-        return retry(once, self.closing.wait)
+        return retry(once, self.closing.wait, passes=all_but(BlobMissing))

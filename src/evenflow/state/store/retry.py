@@ -21,9 +21,13 @@ PAUSE_S = 0.1
 """Before the second try; twice as long before each further one."""
 
 
-def passes(error: Exception) -> bool:
-    """Whether an error of a store may be gone at the next try."""
-    return isinstance(error, StoreError | OSError) and not isinstance(error, BlobMissing | StoreInUse)
+def all_but(*lasting: type[Exception]) -> Callable[[Exception], bool]:
+    """Whether an error may be gone at the next try: one of a store, but none of the `lasting` kinds."""
+    return lambda error: isinstance(error, StoreError | OSError) and not isinstance(error, lasting)
+
+
+PASSING = all_but(BlobMissing, StoreInUse)
+"""What is tried again unless the caller says otherwise."""
 
 
 def retry(
@@ -32,7 +36,7 @@ def retry(
     *,
     tries: int = TRIES,
     longest_s: float = math.inf,
-    passes: Callable[[Exception], bool] = passes,
+    passes: Callable[[Exception], bool] = PASSING,
 ) -> T:
     """Do an action until it goes well, at most `tries` times; its result.
 
