@@ -131,7 +131,7 @@ class Checkpointer:
     def touched(self, region: str, evaluations: list[str], units: list[int]) -> dict[str, npt.NDArray[np.int64]]:
         """What has to be known of units that leave."""
         known = {name: self._query_logs.get((region, name)) for name in evaluations}
-        return {name: query_log.touched[units] for name, query_log in known.items() if query_log is not None}
+        return {name: query_log.latest_batches(units) for name, query_log in known.items() if query_log is not None}
 
     def arrived(self, region: str, count: int, move: int, units: list[int], touched: dict[str, Any]) -> None:
         """Units have come from elsewhere."""
@@ -142,7 +142,7 @@ class Checkpointer:
         """Units that had come are taken back: they must not be saved from here, not even those without state."""
         for (name, _), query_log in self._query_logs.items():
             if name == region:
-                query_log.touched[units] = -1
+                query_log.disown(units)
 
     # -- loading
 

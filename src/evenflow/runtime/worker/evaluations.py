@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from evenflow.model.messages import EvaluationOrder, LoadState, SaveAgain, WorkerAlive
@@ -30,7 +30,7 @@ class HostedEvaluations:
         loader: Loader | None,
         clock: Callable[[], float],
     ) -> None:
-        self.loads = Loads()
+        self._loads = Loads()
         self._tell = tell
         self._regions = regions
         self._checkpointer = checkpointer
@@ -40,9 +40,22 @@ class HostedEvaluations:
         if loader is not None:
             loader.progress = self._say_alive
 
+    @property
+    def over(self) -> Container[tuple[str, str]]:
+        """Regions and evaluations that have ended."""
+        return self._loads.over
+
+    def check_rows(self, region: str, evaluation: str, stored: bool) -> None:
+        """Refuse rows for an evaluation that is over, or, if its state is `stored`, not here."""
+        self._loads.check_rows(region, evaluation, stored)
+
+    def is_dropped(self, region: str, evaluation: str) -> bool:
+        """Whether the state of an evaluation was dropped and is not loaded yet."""
+        return self._loads.is_dropped(region, evaluation)
+
     def handle(self, event: events.LoadEvent) -> None:
         """Let the machine decide about an event, and carry that out."""
-        drive(self.loads.handle, self._carry_out, event)
+        drive(self._loads.handle, self._carry_out, event)
 
     def obey(self, order: EvaluationOrder) -> None:
         """Do what the controller says about the state of an evaluation."""
@@ -56,7 +69,7 @@ class HostedEvaluations:
         """Begin to load what is to be loaded; take what has been loaded."""
         if self._loader is None:
             return
-        if self.loads.waiting:
+        if self._loads.waiting:
             self.handle(events.Round())
         while not self._loader.inbox.empty():
             loaded = self._loader.inbox.get()

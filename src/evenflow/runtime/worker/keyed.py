@@ -15,6 +15,7 @@ from evenflow.operators.hosted import Hosted, units_of
 from evenflow.runtime.worker.checkpointer import Checkpointer, Stamp, Tell
 from evenflow.runtime.worker.direct_transfer import DirectTransfer
 from evenflow.runtime.worker.evaluations import HostedEvaluations
+from evenflow.runtime.worker.events import Marked
 from evenflow.runtime.worker.instances import Answer, Instances, answers, process
 from evenflow.runtime.worker.loader import Loader
 from evenflow.runtime.worker.move_label import Part
@@ -47,8 +48,7 @@ class KeyedHost:
         self.checkpointer = checkpointer
         self.regions = HostedRegions(code, instances or Instances(), give)
         self.evaluations = HostedEvaluations(tell, self.regions, checkpointer, loader, clock)
-        over = self.evaluations.loads.over
-        self.mover = UnitMover(tell, direct_transfer, self.regions, over, checkpointer, store_transfer)
+        self.mover = UnitMover(tell, direct_transfer, self.regions, self.evaluations.over, checkpointer, store_transfer)
 
     @property
     def active(self) -> bool:
@@ -77,7 +77,7 @@ class KeyedHost:
         if region.units != units:
             raise ProtocolError(f"a feeder of region {name} speaks of {units} units, and there are {region.units}")
         if not region.feeders:
-            region.reported, region.waited_s = now, waited_s
+            region.begin_report(now, waited_s)
         region.feeders += 1
 
     def leave(self, name: str, now: float, waited_s: float) -> None:
@@ -117,7 +117,7 @@ class KeyedHost:
         region = self.regions[name]
         hosted = self.regions.hosted(region)
         rows, units, keys = hosted.unpacked(batch)
-        self.evaluations.loads.check_rows(name, evaluation, stamp is not None)
+        self.evaluations.check_rows(name, evaluation, stamp is not None)
         away = region.away.get(evaluation)
         if away is not None and away[units].any():
             raise ProtocolError(f"rows of region {name} came for units that have left this worker")
@@ -128,14 +128,12 @@ class KeyedHost:
         found = process(instance, hosted, tag, rows, units, keys)
         if checkpointer is not None:
             checkpointer.log(name, evaluation, body, batch.schema, units)
-        region.seen.append(units)
-        region.rows += batch.num_rows
-        region.bytes += batch.nbytes
+        region.add_rows(units, batch.nbytes)
         return found
 
     def served(self, name: str, seconds: float) -> None:
         """Add service time to a region."""
-        self.regions[name].busy_s += seconds
+        self.regions[name].add_service(seconds)
 
     def blame(self, name: str, batch: pa.RecordBatch) -> str:
         """The unit and key hash of the row that made an operator fail, as far as they can be found."""
@@ -172,12 +170,16 @@ class KeyedHost:
         else:
             self.evaluations.obey(order)
 
+    def mark(self, move: int, feeder: int) -> None:
+        """A feeder's marker of a movement is here."""
+        self.mover.handle(Marked(move, feeder))
+
     def end(self, name: str, evaluation: str, stamp: Stamp, feeder: Any) -> None:
         """A feeder wants to know when all its rows are durable."""
         assert self.checkpointer is not None
         region = self.regions.get(name)
         instance = region.instances.get(evaluation) if region is not None else None
-        if region is not None and instance is not None and not self.evaluations.loads.is_dropped(name, evaluation):
+        if region is not None and instance is not None and not self.evaluations.is_dropped(name, evaluation):
             self.checkpointer.idle(name, evaluation, stamp, instance, region.away.get(evaluation))
         self.checkpointer.end(name, evaluation, stamp, feeder)
 

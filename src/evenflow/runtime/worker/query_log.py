@@ -189,6 +189,14 @@ class QueryLog:
         self.touched[units] = touched
         self._saved[units] = -1
 
+    def latest_batches(self, units: list[int]) -> npt.NDArray[np.int64]:
+        """The latest batch in which each of these units had rows, -1 for none."""
+        return self.touched[units]
+
+    def disown(self, units: list[int]) -> None:
+        """Do not save these units until they have rows here again."""
+        self.touched[units] = -1
+
     def due(self, epoch: int, away: npt.NDArray[np.bool_] | None = None) -> Units:
         """Units that could be saved at the end of a batch, those longest without a snapshot first; not those `away`."""
         unsaved = (self.touched > self._saved) & (self.touched <= epoch)

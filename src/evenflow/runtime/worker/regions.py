@@ -62,6 +62,24 @@ class HostedRegion:
         for gone in self.away.values():
             gone[units] = False
 
+    def mark_active(self, units: list[int]) -> None:
+        """Measure the state of these units next time."""
+        self.active[units] = True
+
+    def add_rows(self, units: Units, size: int) -> None:
+        """Count rows that were applied: the unit of each, and the bytes of all."""
+        self.seen.append(units)
+        self.rows += len(units)
+        self.bytes += size
+
+    def add_service(self, seconds: float) -> None:
+        """Count time spent on rows."""
+        self.busy_s += seconds
+
+    def begin_report(self, now: float, waited_s: float) -> None:
+        """The next report begins now; the worker has had nothing to do for `waited_s` so far."""
+        self.reported, self.waited_s = now, waited_s
+
     def news(self, name: str, now: float, waited_s: float, memory: tuple[int, int, int]) -> ConsumerReport:
         """What was done since this was last asked; state is measured now and then, and after the last feeder."""
         counts = np.bincount(np.concatenate(self.seen)) if self.seen else np.zeros(0, np.int64)
@@ -87,7 +105,7 @@ class HostedRegion:
             counts=self._newly_counted(),
         )
         self.seen, self.busy_s, self.rows, self.bytes = [], 0.0, 0, 0
-        self.reported, self.waited_s = now, waited_s
+        self.begin_report(now, waited_s)
         return news
 
     def _due(self, now: float) -> Units:

@@ -19,7 +19,6 @@ from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import OPENING, packed
 from evenflow.runtime.worker.codec import error_body, parts_of, read_batch, read_schema
 from evenflow.runtime.worker.emulation import Pace
-from evenflow.runtime.worker.events import Marked
 from evenflow.runtime.worker.hosting import Hosting
 from evenflow.runtime.worker.operator_cache import Broken
 
@@ -113,7 +112,7 @@ class Sessions(dict[Channel, Session]):
             case Kind.DATA:
                 self._process(channel, session, frame)
             case Kind.MARKER if session.region:
-                self.host.mover.handle(Marked(frame.sequence, session.feeder))
+                self.host.mark(frame.sequence, session.feeder)
                 channel.send(Frame(Kind.MARKER, b"", frame.sequence))
             case Kind.DRAIN if session.region:
                 self._drain(channel, session)

@@ -205,7 +205,7 @@ class UnitMover:
             return events.Installed(move, label.region, label.units, placed, failure=why)
         if region is not None:
             region.mark_here(label.units)
-            region.active[[unit for _, unit in placed]] = True
+            region.mark_active([unit for _, unit in placed])
             if self._checkpointer is not None:
                 self._checkpointer.arrived(label.region, region.units, move, label.units, dict(label.touched))
         size = len(body) + sum(memoryview(buffer).nbytes for buffer in buffers)
