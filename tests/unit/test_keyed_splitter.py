@@ -18,7 +18,7 @@ class Splitter(KeyedSplitter):
         self.skew = buffer(owners=(0, 1, 0, 0, 0))
         self.skew.insert(batch([0, 1, 2, 1]))
         super().__init__(self.links, self.skew, FrameSize(dict.fromkeys(range(4), 1e-9), 0.0), frame_bytes)
-        self.hurried = True
+        self.hurry()
 
 
 def frames(splitter, worker):
@@ -79,7 +79,7 @@ def test_workers_with_enough_to_do_get_nothing(splitter):
 
 
 def test_frames_wait_to_be_whole_unless_no_more_rows_come(splitter):
-    splitter.hurried = False
+    splitter.hurry(False)
     assert frames(splitter, 0) == []
     splitter.skew.insert(batch([0] * (WHOLE_ROWS - 2), start=10))
     assert sum(map(len, frames(splitter, 0))) == WHOLE_ROWS

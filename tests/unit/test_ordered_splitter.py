@@ -190,7 +190,7 @@ def test_no_more_than_a_window_is_under_way():
 
 def test_one_frame_each_until_it_is_known_what_a_row_costs():
     region = Region(3, "block")
-    region.splitter.size = FrameSize()
+    region.splitter.use(FrameSize())
     assert region.send() == {0: 0, 1: 1, 2: 2}
     assert region.splitter.rows(region.links[0]) == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -120,6 +121,18 @@ class Engine:
     def on_late(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Late rows as result rows."""
         return pa.RecordBatch.from_arrays(self._late_columns(rows), schema=self.schema)
+
+    def extract(self, unit: int) -> Any:
+        """Take out the state of a unit, of all rules."""
+        return self.world.states.extract(unit)
+
+    def install(self, unit: int, state: Any) -> None:
+        """Put in what `extract` gave."""
+        self.world.states.install(unit, state)
+
+    def sizes(self, units: Units) -> npt.NDArray[np.int64]:
+        """Bytes of state of each unit."""
+        return self.world.states.sizes(units)
 
     def _ended(self, moment: Moment) -> pa.RecordBatch | None:
         ends = {name: rule.on_time(moment) for name, rule in self.rules.items() if isinstance(rule, BatchRule)}

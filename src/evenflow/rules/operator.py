@@ -134,17 +134,17 @@ class RuleOperator(KeyedOperator):
         return self._running(rows.schema).on_late(rows)
 
     def extract(self, unit: int) -> Any:
-        return self._waiting.pop(unit, None) if self._engine is None else self._engine.world.states.extract(unit)
+        return self._waiting.pop(unit, None) if self._engine is None else self._engine.extract(unit)
 
     def install(self, unit: int, state: Any) -> None:
         if self._engine is None:  # columns are known only when rows come
             self._waiting[unit] = state
         else:
-            self._engine.world.states.install(unit, state)
+            self._engine.install(unit, state)
 
     def sizes(self, units: Units) -> npt.NDArray[np.int64]:
         if self._engine is not None:
-            return self._engine.world.states.sizes(units)
+            return self._engine.sizes(units)
         waiting = [self._waiting.get(int(unit)) for unit in units]
         return np.array([0 if state is None else len(pickle.dumps(state)) for state in waiting], np.int64)
 
@@ -169,7 +169,7 @@ class RuleOperator(KeyedOperator):
         if self._engine is None:
             self._engine = self._bind(rows)
             for unit, state in self._waiting.items():
-                self._engine.world.states.install(unit, state)
+                self._engine.install(unit, state)
             self._waiting.clear()
         return self._engine
 

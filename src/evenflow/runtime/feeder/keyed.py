@@ -125,7 +125,7 @@ class KeyedFeeder:
                 self._ask_for_rest()
             self._connections.wait()
             yield from self._results()
-        self._splitter.hurried = False
+        self._splitter.hurry(False)
 
     def _begin(self, schema: pa.Schema, partition: int) -> None:
         """On the first row: learn who owns what, and connect."""
@@ -180,7 +180,7 @@ class KeyedFeeder:
 
     def _hurry(self) -> None:
         """Send what there is, in frames that are not whole: no more rows come for now."""
-        self._splitter.hurried = True
+        self._splitter.hurry()
         self._send_all()
 
     def _send_all(self) -> None:
@@ -228,7 +228,7 @@ class KeyedFeeder:
             case messages.Loading():
                 self._connections.progressed()
             case messages.Committed():
-                self._end.committed = True
+                self._end.commit()
             case messages.EvaluationLost():
                 raise keyed_errors.evaluation_lost(self._feed.region, message.reason)
 

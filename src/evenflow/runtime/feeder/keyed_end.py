@@ -14,7 +14,7 @@ class KeyedEnd:
     """What workers and controller have said about the end of one task."""
 
     def __init__(self, connections: Connections, clock: Callable[[], float]) -> None:
-        self.committed = False
+        self._committed = False
         """Whether the controller has noted that the task's rows are durable."""
         self._connections = connections
         self._clock = clock
@@ -32,8 +32,12 @@ class KeyedEnd:
         while self._awaited:
             self._connections.wait()
         self._connections.tell(FeederEnded(self._segments, self._clock() - began))
-        while stored and not self.committed:
+        while stored and not self._committed:
             self._connections.wait()
+
+    def commit(self) -> None:
+        """The controller has noted that the task's rows are durable."""
+        self._committed = True
 
     def awaits(self, link: Link) -> bool:
         """Whether a worker has been asked, and has not answered."""

@@ -35,20 +35,23 @@ class KeyedSplitter:
     def __init__(
         self, links: Mapping[int, Link], skew: SkewBuffer, size: FrameSize, frame_bytes: int = FRAME_BYTES
     ) -> None:
-        self.hurried = False
-        """Whether frames go out that are not whole: no more rows come for now."""
+        self._hurried = False
         self._links = links
         self._skew = skew
         self._size = size
         self._frame_bytes = frame_bytes
         self._paused: dict[int, _Paused] = {}
 
+    def hurry(self, hurried: bool = True) -> None:
+        """Give out frames that are not whole from now on, since no more rows come; or, if False, whole ones only."""
+        self._hurried = hurried
+
     def frames(self) -> Iterator[tuple[Link, list[Piece]]]:
         """What can be sent now: to each worker that has room, rows of units it owns; counted as sent by the caller."""
         for link in list(self._links.values()):
             while link.open and len(link.under_way) < DEPTH:
                 most = self._size.rows(len(self._links), link.worker)
-                if self._skew.waiting(link.worker) < (1 if self.hurried else min(most, WHOLE_ROWS)):
+                if self._skew.waiting(link.worker) < (1 if self._hurried else min(most, WHOLE_ROWS)):
                     break
                 for pieces in self._grouped(self._skew.retrieve(link.worker, most)):
                     yield link, pieces

@@ -107,7 +107,7 @@ class OrderedFeeder:
         self._send_copies()
 
     def _news(self) -> News:
-        return News(self._exchange.count(), self._splitter.size.overhead, *self._splitter.news())
+        return News(self._exchange.count(), self._splitter.overhead, *self._splitter.news())
 
     @property
     def _full(self) -> bool:
@@ -158,7 +158,7 @@ class OrderedFeeder:
             case Directory():
                 assert self._input_schema is not None
                 if not self._connections.links:
-                    self._splitter.size = self._frame_size(message.costs, message.overhead)
+                    self._splitter.use(self._frame_size(message.costs, message.overhead))
                 self._connections.meet(message.workers, OpenOrdered(self._task.operator), self._input_schema)
                 self._splitter.set_weights(message.weights)
             case Weights():

@@ -69,8 +69,7 @@ class OrderedSplitter:
         clock: Callable[[], float],
         limits: Limits = LIMITS,
     ) -> None:
-        self.size = size
-        """Replaced when the controller tells what rows cost."""
+        self._size = size
         self._links = links
         self._clock = clock
         self._limits = limits
@@ -84,6 +83,15 @@ class OrderedSplitter:
         self._round_trip_s = 0.0
         self._resent = self._rerouted = 0
 
+    @property
+    def overhead(self) -> float | None:
+        """The overhead of a call, in rows; None if it is not known."""
+        return self._size.overhead
+
+    def use(self, size: FrameSize) -> None:
+        """Use another frame size: the controller has told what rows cost."""
+        self._size = size
+
     # -- workers come and go
 
     def set_weights(self, weights: Mapping[int, int] | None = None) -> None:
@@ -94,12 +102,12 @@ class OrderedSplitter:
 
     def opened(self, link: Link) -> None:
         """A worker can be sent rows."""
-        self._route.opened(link, self.size.knows(link.worker))
+        self._route.opened(link, self._size.knows(link.worker))
 
     def lost(self, link: Link) -> Span | None:
         """Give a lost worker's frames to others; returns rows that have been lost too often."""
         self._route.dropped(link)
-        self.size.forget(link.worker)
+        self._size.forget(link.worker)
         suspect = next(iter(link.under_way), None)  # a worker takes frames in order: this is the one it was at
         for sequence, span in self._spans.items():
             if link.worker not in span.tried:
@@ -120,13 +128,13 @@ class OrderedSplitter:
         if self._bytes >= self._limits.window_bytes:
             return None
         count = len(self._links)
-        if not self._route.by_worker and unmerged >= count and not self.size.settled(count, most):
+        if not self._route.by_worker and unmerged >= count and not self._size.settled(count, most):
             return None  # one frame each until it is known what a row costs
         return self._route.next()
 
     def rows(self, link: Link) -> int:
         """Rows that make a frame for a worker."""
-        return self.size.rows(len(self._links), link.worker if self._route.by_worker else None)
+        return self._size.rows(len(self._links), link.worker if self._route.by_worker else None)
 
     def add(self, batch: pa.RecordBatch) -> int:
         """Make a frame of the next rows; its sequence."""
@@ -182,7 +190,7 @@ class OrderedSplitter:
         now = self._clock()
         usual = max(aim_s(len(self._links)), self._round_trip_s)
         for sequence, span in self._spans.items():
-            expected = max([usual, *(self.size.seconds(worker, span.rows) for worker in span.tried)])
+            expected = max([usual, *(self._size.seconds(worker, span.rows) for worker in span.tried)])
             if span.tried and now - span.sent_at > self._limits.overdue ** len(span.tried) * expected:
                 self._again.setdefault(sequence, now)
 
@@ -194,7 +202,7 @@ class OrderedSplitter:
 
     def answered(self, link: Link, sequence: int, seconds: float) -> None:
         """A worker has answered a frame, after `seconds` of work."""
-        self.size.learn(link.worker, link.answered(sequence, seconds), seconds)
+        self._size.learn(link.worker, link.answered(sequence, seconds), seconds)
         self._earn(link, sequence)
         span = self._spans.pop(sequence, None)
         if span is not None:
