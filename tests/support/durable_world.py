@@ -22,6 +22,7 @@ from evenflow.operators.hosted import Hosted
 from evenflow.runtime.driver.checkpoint import KEPT, Kept
 from evenflow.runtime.feeder.keyed_feed import KeyedFeed
 from evenflow.runtime.wire.settings import Settings
+from evenflow.runtime.worker.hosting import KEY_BITS
 from evenflow.runtime.worker.instances import Instances
 from evenflow.runtime.worker.loader import Loaded, Loader
 from evenflow.state.checkpoint.chain import latest
@@ -85,7 +86,7 @@ class DurableWorld(World):
             blob_writer=lambda _where, wake: SimBlobWriter(self, wake),
             loader=lambda _where, wake, instances: SimLoader(self, wake, instances),
             store_transfer=lambda _where, cluster, wake: SimStoreTransfer(self, cluster, wake),
-            random_bits=rng.getrandbits,
+            random_bits=lambda bits: (self.keys if bits == KEY_BITS else rng).getrandbits(bits),
             limits=self.limits,
         )
         self._late.start()

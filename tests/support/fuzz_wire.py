@@ -110,8 +110,8 @@ class Board:
         """Nothing is open."""
 
 
-def _transfer(_secret: bytes, _clock: Clock, wake: Wake, limits: Limits) -> direct_transfer.DirectTransfer:
-    return direct_transfer.DirectTransfer(cast(Poller, Board()), wake, part_bytes=limits.part_bytes)
+def _transfer(_secret: bytes, _clock: Clock, wake: Wake, key: str, limits: Limits) -> direct_transfer.DirectTransfer:
+    return direct_transfer.DirectTransfer(cast(Poller, Board()), wake, key, part_bytes=limits.part_bytes)
 
 
 NO_SOCKETS = WorkerEnvironment(poller=lambda *_: cast(Poller, Board()), direct_transfer=_transfer)
@@ -367,7 +367,7 @@ class Movements:
     """Movements that nobody announced, or not so, are refused unread."""
 
     def __init__(self) -> None:
-        self._direct = _transfer(SECRET, time.perf_counter, lambda: None, LIMITS)
+        self._direct = _transfer(SECRET, time.perf_counter, lambda: None, "a key", LIMITS)
         self._move = 0
 
     def case(self, draw: random.Random) -> str:

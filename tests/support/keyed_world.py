@@ -70,6 +70,8 @@ class World:
     def __init__(self, seed, plan=None):
         self.seed = seed
         self.rng = Random(seed)
+        self.keys = Random(f"keys {seed}")
+        """Apart, so that histories do not depend on how many keys are drawn."""
         self.plan = plan or Plan.drawn(self.rng)
         self.now = 0.0
         self.steps = 0
@@ -107,6 +109,7 @@ class World:
             sleep=self._sleep,
             poller=self._actor_board,
             direct_transfer=self._direct_transfer,
+            random_bits=self.keys.getrandbits,
             limits=Limits(keyed_poll_s=PERIOD_S, outbox_bytes=300, part_bytes=200),
         )
         self._begin()
@@ -123,10 +126,10 @@ class World:
         self.current.poller = Board(self.network, self.current.name, self.current.turn)
         return self.current.poller
 
-    def _direct_transfer(self, _secret, _clock, wake, limits):
+    def _direct_transfer(self, _secret, _clock, wake, key, limits):
         process = Process(self, f"direct transfer of {self.current.name}")
         process.poller = Board(self.network, process.name, process.turn)
-        process.thread = SimTransfer(process.poller, wake, NoThread, limits.part_bytes)
+        process.thread = SimTransfer(process.poller, wake, key, NoThread, limits.part_bytes)
         process.run = process.thread.serve
         self.processes.append(process)
         return process.thread

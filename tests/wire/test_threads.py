@@ -118,7 +118,7 @@ def test_a_mover_that_fails_ends_its_worker_which_says_why(rig, monkeypatch):
 
 def test_a_mover_without_descriptors_loses_a_movement_and_nothing_else(monkeypatch):
     woken = []
-    made = DirectTransfer(poller.Poller(b"s" * 32), lambda: woken.append(1))
+    made = DirectTransfer(poller.Poller(b"s" * 32), lambda: woken.append(1), "key")
     made.start("127.0.0.1")
     try:
         monkeypatch.setattr(poller.socket, "socket", partial(_no_files))
@@ -139,7 +139,7 @@ def _no_files(*_args, **_kwargs):
 def test_a_movers_thread(monkeypatch):
     woken = []
     monkeypatch.setattr(DirectTransfer, "_run", boom)
-    made = DirectTransfer(poller.Poller(b"s" * 32), lambda: woken.append(1))
+    made = DirectTransfer(poller.Poller(b"s" * 32), lambda: woken.append(1), "key")
     made.start("127.0.0.1")
     until(lambda: woken, "that the worker is woken")
     assert made.failure == "MemoryError: on purpose"

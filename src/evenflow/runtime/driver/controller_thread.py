@@ -179,7 +179,7 @@ class ControllerThread(BackgroundThread):
         """End the thread and close all connections and the log."""
         self.end(CLOSE_S)
         try:
-            if self._checkpoint_thread is not None:  # first: what it has done yet it tells by way of the board
+            if self._checkpoint_thread is not None:  # first: it still posts what it has done
                 self._checkpoint_thread.close()
         finally:
             self._poller.close()

@@ -8,7 +8,6 @@ refused by its label, unread.
 from __future__ import annotations
 
 import queue
-import secrets
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -63,13 +62,14 @@ class DirectTransfer(BackgroundThread):
         self,
         poller: Poller,
         wake: Callable[[], None],
+        key: str,
         start: Start | None = None,
         part_bytes: int = LIMITS.part_bytes,
     ) -> None:
         super().__init__("direct transfer", self._run, lambda _error: wake(), start)
         self.inbox: Inbox[Parcel | Undelivered | Refused] = Inbox(wake)
         self.port = 0
-        self.key = secrets.token_hex(16)
+        self.key = key
         """For tickets of movements to this worker; drawn at its start, and told only to the controller."""
         self._poller = poller
         self._part_bytes = part_bytes
@@ -132,7 +132,7 @@ class DirectTransfer(BackgroundThread):
     def _channel(self, host: str, port: int) -> Channel:
         channel = self._channels.get((host, port))
         if channel is None:
-            channel = self._poller.connect(host, port, "another worker's mover", CONNECT_S)
+            channel = self._poller.connect(host, port, "another worker's direct transfer", CONNECT_S)
             self._channels[host, port] = channel
             self._sent[channel] = deque(maxlen=REMEMBERED)
         return channel

@@ -28,8 +28,8 @@ Wake = Callable[[], None]
 """Makes the worker's loop look for news of its threads."""
 
 
-def _direct_transfer(secret: bytes, clock: Clock, wake: Wake, limits: Limits) -> DirectTransfer:
-    return DirectTransfer(Poller(secret, clock, TRANSFER_BUFFER), wake, part_bytes=limits.part_bytes)
+def _direct_transfer(secret: bytes, clock: Clock, wake: Wake, key: str, limits: Limits) -> DirectTransfer:
+    return DirectTransfer(Poller(secret, clock, TRANSFER_BUFFER), wake, key, part_bytes=limits.part_bytes)
 
 
 def _blob_writer(where: str | Place, wake: Wake) -> BlobWriter:
@@ -60,7 +60,7 @@ class WorkerEnvironment:
     sleep: Callable[[float], None] = time.sleep
     poller: Callable[[bytes, Clock, int], Poller] = Poller
     """Made from the cluster's secret, the clock and the bytes of a socket's buffer."""
-    direct_transfer: Callable[[bytes, Clock, Wake, Limits], DirectTransfer] = _direct_transfer
+    direct_transfer: Callable[[bytes, Clock, Wake, str, Limits], DirectTransfer] = _direct_transfer
     blob_writer: Callable[[str | Place, Wake], BlobWriter] = _blob_writer
     loader: Callable[[str | Place, Wake, Instances], Loader] = _loader
     store_transfer: Callable[[str | Place, str, Wake], StoreTransfer] = _store_transfer

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from evenflow.runtime.worker.loader import Loader
     from evenflow.runtime.worker.store_transfer import StoreTransfer
 
+KEY_BITS = 128
+"""Of a worker's key for tickets of movements."""
+
 
 class Hosting:
     """Owns the worker's threads; all but the direct transfer's start with the host."""
@@ -34,7 +37,8 @@ class Hosting:
         self._tell = tell
         self._wake = wake
         self.operators = OperatorCache(tell)
-        about = settings.secret, environment.clock, wake, environment.limits
+        key = f"{environment.random_bits(KEY_BITS):032x}"
+        about = settings.secret, environment.clock, wake, key, environment.limits
         self.direct_transfer = environment.direct_transfer(*about)
         self.host: KeyedHost | None = None
         self.store_transfer: StoreTransfer | None = None
