@@ -152,7 +152,7 @@ def rows_of(spark: SparkSession, path: str) -> DataFrame:
 
 
 def identity(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows."""
+    """Return each batch of rows unchanged."""
     yield from batches
 
 

@@ -13,7 +13,7 @@ News = TypeVar("News")
 
 
 class Handle(Protocol):
-    """What is known of a thread that was started."""
+    """Handle of a started thread."""
 
     def join(self, timeout: float | None = None) -> None:
         """Wait for its end, at most `timeout` seconds."""
@@ -64,7 +64,7 @@ class BackgroundThread:
         return self._thread is not None and self._thread.is_alive()
 
     def join(self, seconds: float) -> bool:
-        """Wait for the end, at most so long; whether it has ended."""
+        """Wait up to `seconds`; return whether it ended."""
         if self._thread is not None:
             self._thread.join(seconds)
         return not self.alive

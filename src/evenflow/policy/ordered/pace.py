@@ -35,7 +35,7 @@ class Pace:
     FORGET: ClassVar[float] = 0.005
     """The share of the best pace that is taken off with each sample, while it is reached now and then."""
     FORGET_FAST: ClassVar[float] = 0.03
-    """The same while it is not reached."""
+    """The share of the best pace that is taken off with each sample, while it is not reached."""
     FELL: ClassVar[float] = 0.97
     """The pace fell if it is below this share of the last pace."""
     RESTLESS: ClassVar[float] = 0.02

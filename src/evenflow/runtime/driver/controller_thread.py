@@ -121,7 +121,7 @@ class ControllerThread(BackgroundThread):
         self._looking: dict[tuple[str, str], list[tuple[Channel, FeederJoined]]] = {}
         """By region and query, tasks that wait until it is known what the store has of it."""
         self._early: dict[Channel, list[Frame]] = {}
-        """What these tasks have said meanwhile."""
+        """By connection of such a task, the frames that came from it meanwhile."""
         self._quota, self._errors = Quota(), Quota(10)
         self._code: dict[str, bytes] = {}
         self._posted: queue.SimpleQueue[tuple[Event | _Found, _Reply | None]] = queue.SimpleQueue()
@@ -350,7 +350,7 @@ class ControllerThread(BackgroundThread):
         )
 
     def _introduce(self, channel: Channel, feeder: FeederJoined) -> None:
-        """The first tasks of a query come with what is known of the batches before, as soon as the store has said."""
+        """Pass a new task to the controller; the first tasks of a stored query wait until the store has been read."""
         if feeder.epoch:
             feeder = replace(feeder, untouched=self._untouched(feeder.query, feeder.epoch))
         if self._checkpoint_thread is None or not self._checkpoint_thread.keeps(feeder.region):

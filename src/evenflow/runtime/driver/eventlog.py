@@ -14,7 +14,7 @@ from evenflow.control.events import Record
 KEPT = 10_000
 """Entries in memory, at most."""
 MOST, PER_S = 100, 60.0
-"""Refusals that are logged, at most, in so many seconds."""
+"""At most MOST refusals are logged in PER_S seconds."""
 
 
 class Quota:

@@ -14,11 +14,11 @@ from evenflow.runtime.wire.frames import MAX_BODY
 FRAME_S = 0.01
 """Seconds of work in a frame, at least: long against its overhead, short for a person who waits."""
 SHARED_FRAME_S = 0.005
-"""The same where all workers get frames of one size."""
+"""Seconds of work in a frame, at least, where all workers get frames of one size."""
 FRAMES_PER_S = 1000
 """Frames that one feeder handles a second, at most: with many workers, frames are longer."""
 SHARED_FRAMES_PER_S = 4000
-"""The same where all workers get frames of one size: longer ones would keep a slow worker busy for too long."""
+"""Frames a second, at most, where all workers get frames of one size: longer ones keep a slow worker busy too long."""
 GROWTH = 4
 """The next frame may have this many times the rows of the largest that was answered; the first has one row."""
 RAMP_S = 0.25

@@ -24,7 +24,10 @@ class KeyedEnd:
         """How many segments of its log each worker has written."""
 
     def reach(self, attempt: int, stored: bool) -> None:
-        """Say that all is through. With a store, a task without rows, too, may be the last to end of its batch."""
+        """Send END to the workers, wait until rows are durable, then until committed.
+
+        With a store, a task without rows, too, may be the last to end of its batch.
+        """
         began = self._clock()
         for link in list(self._connections.links.values()) if attempt else ():
             self._awaited.add(link.worker)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The same for every worker and feeder of one cluster."""
+    """What every worker and feeder of one cluster is given."""
 
     cluster: str
     host: str

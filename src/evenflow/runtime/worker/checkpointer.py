@@ -70,7 +70,7 @@ class Checkpointer:
         self._put(self._query_logs[region, evaluation].log(body, schema, units))
 
     def idle(self, region: str, evaluation: str, stamp: Stamp, instance: State, away: Away) -> None:
-        """A task of an attempt ends; if no rows of it came here, save what was before all the same.
+        """Save due units at the end of a task that sent no rows here.
 
         Or the logs that hold the rows of units that get no more would be needed for good.
         """
@@ -129,7 +129,7 @@ class Checkpointer:
     # -- movements
 
     def touched(self, region: str, evaluations: list[str], units: list[int]) -> dict[str, npt.NDArray[np.int64]]:
-        """What has to be known of units that leave."""
+        """By evaluation, the latest batch with rows of each unit."""
         known = {name: self._query_logs.get((region, name)) for name in evaluations}
         return {name: query_log.latest_batches(units) for name, query_log in known.items() if query_log is not None}
 

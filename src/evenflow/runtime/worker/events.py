@@ -1,8 +1,8 @@
 """What happens to a worker's machines, and what they want done: values, so that tests compare lists.
 
 `movements` and `loads` decide; `unit_mover` and `evaluations` carry out. The controller's orders (`model.messages`) are
-events as they are. What the executors hand over (state that was taken
-out, the parts of a parcel, loaded state) is `Any` here: the machines pass it on unread.
+events as they are. What the executors hand over (state that was taken out, the parts of a parcel, loaded state) is
+`Any` here: the machines pass it on unread.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class TakenOut:
-    """What came of `TakeOut`."""
+    """Result of `TakeOut`."""
 
     move: int
     kept: Any
     """What was taken out, also if it failed half-way."""
     parts: Sequence[Any] = ()
-    """The same, as it is to be sent."""
+    """The label and the pickled state, as sent."""
     failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BackInPlace:
-    """What came of `PutBack`."""
+    """Result of `PutBack`."""
 
     move: int
     region: str
@@ -103,7 +103,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What came of `Install`, unless the operator's code is not here yet."""
+    """Result of `Install`; not sent while code is missing."""
 
     move: int
     region: str
@@ -245,7 +245,7 @@ MovementInstruction = (
 
 @dataclass(frozen=True, slots=True)
 class LoadBegun:
-    """What came of `StartLoad`, unless the operator's code is not here yet."""
+    """Result of `StartLoad`; not sent while code is missing."""
 
     order: LoadState
     failure: str = ""

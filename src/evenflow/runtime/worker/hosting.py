@@ -94,7 +94,7 @@ class Hosting:
                 raise EvenflowError(f"the {part.owner}'s thread has failed: {part.failure}")
 
     def parts(self) -> Iterator[Any]:
-        """All that is to be closed, the last first."""
+        """Parts in the order in which they are closed."""
         for part in (self.direct_transfer, self.store_transfer, self._loader, self._blob_writer, self.host):
             if part is not None:
                 yield part

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Tests give others, so that little things reach them."""
+    """Sizes and times; tests use small ones."""
 
     outbox_bytes: int = 1 << 20
     """A feeder with more than this unsent is not served until it has read."""

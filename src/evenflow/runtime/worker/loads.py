@@ -44,7 +44,7 @@ class Loads:
     """Evaluations whose state was dropped and is not loaded yet."""
 
     def handle(self, event: LoadEvent) -> list[LoadInstruction]:
-        """What is to be done now."""
+        """Handle one event; return the instructions."""
         match event:
             case Round():
                 waiting = self._orders.items()

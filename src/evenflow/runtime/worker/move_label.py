@@ -1,4 +1,4 @@
-"""Labels: what the units of a movement are, said in front of them and read before anything of them is."""
+"""The header of a movement's units; checked before any state is unpickled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Part = bytes | bytearray | memoryview
 
 
 class Label(Struct, frozen=True, forbid_unknown_fields=True):
-    """A message, so that reading it runs nothing; the ticket is the controller's word that all of it is so."""
+    """A message, so that reading it runs no code; the ticket shows that the controller has announced it."""
 
     move: Whole
     region: str

@@ -87,7 +87,7 @@ class LocalMovements:
     _discarded: dict[int, None] = field(default_factory=dict)
 
     def handle(self, event: MovementEvent) -> list[MovementInstruction]:
-        """What is to be done now."""
+        """Handle one event; return the instructions."""
         match event:
             case Round():
                 return [Install(move, parcel) for move, parcel in self.arrived.items()]

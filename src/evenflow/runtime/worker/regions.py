@@ -81,7 +81,7 @@ class HostedRegion:
         self.reported, self.waited_s = now, waited_s
 
     def news(self, name: str, now: float, waited_s: float, memory: tuple[int, int, int]) -> ConsumerReport:
-        """What was done since this was last asked; state is measured now and then, and after the last feeder."""
+        """The report since the last one; resets the counters. State is measured every SIZES_S, and at the end."""
         counts = np.bincount(np.concatenate(self.seen)) if self.seen else np.zeros(0, np.int64)
         units = np.flatnonzero(counts).astype(np.int32)
         self.active[units] = True
@@ -205,7 +205,7 @@ class HostedRegions(dict[str, HostedRegion]):
                 del self[name]
 
     def memory(self) -> tuple[int, int, int]:
-        """The worker's budget, what all of them take of it, and what is on disk, in bytes."""
+        """Budget, bytes in memory, bytes on disk, of all regions."""
         pool = self._instances.pool
         spilled = sum(state.spilled_bytes for region in self.values() for state in region.paged)
         return (pool.budget or 0, pool.held, spilled) if pool is not None else (0, 0, spilled)

@@ -62,10 +62,10 @@ class Parted(Protocol):
         """Put at least `amount` bytes of it on disk, if there are so many; batches in memory get at most `largest`."""
 
     def extract_aside(self, unit: int) -> Any:
-        """Take out what is aside of a unit."""
+        """Remove and return the waiting rows of a unit."""
 
     def snapshot_aside(self, unit: int) -> Any:
-        """What is aside of a unit, which stays."""
+        """Copy the waiting rows of a unit; they stay."""
 
     def install_aside(self, unit: int, aside: Any) -> None:
         """Put in what `extract_aside` gave."""

@@ -47,7 +47,7 @@ class SessionLock:
             raise taken(self._where, said_by(self._holder()))
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         if not self._released:
             self._released = True
             with suppress(StoreError):  # the server is gone, and the lock with it
