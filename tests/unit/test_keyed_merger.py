@@ -1,6 +1,7 @@
 """Results of keyed operators made whole: in parts or at once, with columns that stayed, in order or as they come."""
 
 import random
+import weakref
 
 import numpy as np
 import pyarrow as pa
@@ -91,8 +92,10 @@ def test_results_of_a_taken_frame_leave_as_they_come():
 
 def test_rows_of_a_taken_frame_are_kept_only_for_what_needs_them():
     frames = Frames(1, kept=False, ordered=False)
+    rows = [weakref.ref(piece.rows) for piece in frames.sent.pop(1)]
     frames.merger.take(1)
     assert frames.merger.held_bytes == 0
+    assert [batch() for batch in rows] == [None] * len(rows)
 
 
 def test_results_that_come_before_their_turn_wait():

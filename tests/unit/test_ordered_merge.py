@@ -96,6 +96,8 @@ def test_the_frames_of_a_lost_worker_wait_for_others():
     merger.expect(1, 3)
     merger.lose(0)
     assert merger.held_bytes == 1
+    assert merger.head_owners == {1}  # 0 is answered
+    assert len(merger) == 4
     merger.expect(1, 2)
     for sequence, part in [(1, "b"), (2, "c"), (3, "d")]:
         assert merger.add(1, sequence, part, size=1, last=True)
@@ -108,6 +110,17 @@ def test_an_orphaned_head_has_no_owner():
     merger.lose(0)
     assert merger.head_owners == set()
     assert len(merger) == 1
+    merger.lose(0)
+    assert (merger.head_owners, len(merger)) == (set(), 1)
+    merger.expect(1, 0)
+    assert merger.head_owners == {1}
+
+
+def test_a_head_that_another_worker_has_too_is_still_waited_for():
+    merger = expecting(0)
+    merger.expect(1, 0)
+    merger.lose(0)
+    assert merger.head_owners == {1}
 
 
 # -- answers nobody waits for

@@ -73,6 +73,23 @@ def test_frames_of_a_lost_worker_go_to_another_after_a_while():
     assert region.splitter.unanswered(1) is None
 
 
+def test_frames_of_a_lost_worker_that_are_answered_or_that_others_have_are_not_sent_again():
+    region = Region(3)
+    assert region.send() == {0: 0, 1: 0, 2: 1, 3: 1, 4: 2, 5: 2}
+    for sequence in range(2, 6):
+        region.answer(sequence // 2, sequence)
+    region.now += overdue(region, 1)
+    region.splitter.find_overdue()
+    assert region.copies() == [(0, 1), (1, 2)]
+    region.answer(2, 1)
+    region.lose(0)
+    region.now += RESEND_S
+    assert region.copies() == []  # 1 has frame 0, and 2 has answered frame 1
+    region.lose(1)
+    region.now += RESEND_S
+    assert region.copies() == [(0, 2)]
+
+
 def test_without_workers_frames_wait_for_the_next_one():
     region = Region(1)
     region.send()
