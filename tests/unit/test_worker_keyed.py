@@ -1,13 +1,28 @@
 """What a worker keeps of keyed operators, when movements and evaluations end in other ways than they should."""
 
+import queue
+
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from evenflow.errors import ProtocolError
-from evenflow.model.messages import DiscardUnits, FeederGone, ForgetEvaluation, RestoreUnits, UnitsMoved
+from evenflow.model.messages import (
+    DiscardUnits,
+    DropState,
+    FeederGone,
+    ForgetEvaluation,
+    LoadState,
+    RestoreUnits,
+    UnitsMoved,
+)
+from evenflow.runtime.worker.checkpointer import Checkpointer
 from evenflow.runtime.worker.events import Marked
+from evenflow.runtime.worker.keyed import KeyedHost
 from tests.support.keyed_actors import Fails, Fragile
-from tests.support.keyed_rig import Nth
-from tests.support.keyed_site import Site
+from tests.support.keyed_rig import ROWS, Nth
+from tests.support.keyed_site import UNITS, Site
+from tests.support.query_log_model import FakeBlobWriter, saved
 
 
 def sites(operator=None):
@@ -170,3 +185,75 @@ def test_state_that_cannot_be_put_back_is_reported_and_costs_nobody_else():
     source.say(RestoreUnits(1, "r"))
     assert source.outcomes() == [(1, "lost")]
     assert source.feed(2) == [2]
+
+
+# -- state that is stored
+
+
+class Loads:
+    """A loader that only notes what it is to load."""
+
+    def __init__(self):
+        self.inbox = queue.SimpleQueue()
+        self.orders = []
+
+    def start(self, order, _hosted):
+        self.orders.append(order)
+
+
+class Stored(Site):
+    """A site whose blobs are only noted."""
+
+    def use_store(self, transfer):
+        self.blob_writer, self.loader, self.answers = FakeBlobWriter(), Loads(), []
+        answer = lambda feeder, durable: self.answers.append((feeder, durable.segments))  # noqa: E731
+        checkpointer = Checkpointer("3.7", self.told.append, answer, self.blob_writer)
+        about = self.told.append, self.courier, lambda _name: self.code, checkpointer
+        self.host = KeyedHost(*about, store_transfer=transfer, loader=self.loader)
+
+    def feed_stored(self, stamp, *keys):
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array(range(len(keys)), pa.int64()), pa.array(keys, pa.int64())], schema=ROWS
+        )
+        self.host.process("r", "query q", batch, None, stamp, memoryview(batch.serialize()))
+
+    @property
+    def snapshots(self):
+        return [saved(put)[0] for put in self.blob_writer.puts if "/units/" in put[0]]
+
+
+def load(number):
+    return LoadState("r", "query q", "op", UNITS, number, 3, 1, (), (), np.arange(UNITS))
+
+
+def test_the_end_of_a_task_without_rows_saves_units_unless_their_state_was_dropped():
+    """Or a unit that is not here would be saved as one without state."""
+    site = Stored(Nth())
+    site.open()
+    site.feed_stored((0, 1), 1, 2)
+    site.host.end("r", "query q", (1, 1), "feeder")
+    assert (site.snapshots, site.answers) == ([0], [("feeder", 0)])
+    site.feed_stored((2, 1), 1)
+    before = site.snapshots
+    site.say(DropState("r", "query q"))
+    site.host.regions.instance_of(site.host.regions["r"], "query q")  # as units that come before the load make one
+    site.host.end("r", "query q", (3, 1), "feeder")
+    assert site.snapshots == before
+    assert site.answers[1:] == [("feeder", 0)]
+
+
+def test_state_of_an_operator_that_could_not_be_loaded_is_not_loaded():
+    site = Stored(Nth())
+    site.say(load(1))
+    code, site.code = site.code, None  # it is not here yet
+    site.host.collect()
+    assert (site.told, site.loader.orders) == ([], [])
+    site.code = object()
+    site.host.collect()
+    site.host.collect()
+    (report,) = site.told
+    assert (report.load, report.error) == (1, "the operator could not be loaded on this worker")
+    site.code = code
+    site.say(load(2))
+    site.host.collect()
+    assert [order.load for order in site.loader.orders] == [2]
