@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.rules.expressions.functions import Function
+from evenflow.rules.expressions.functions import UserFunction
 from evenflow.rules.language.errors import RuleError
 from evenflow.rules.operator import RuleOperator
 
@@ -156,7 +156,7 @@ def test_what_is_in_time_needs_the_time(text):
     ],
 )
 def test_types(expression, kind):
-    functions = {"half": half, "name": Function(str, pa.string())}
+    functions = {"half": half, "name": UserFunction(str, pa.string())}
     found = schema(f"select {expression} as it from Tick", functions=functions)
     assert found.field("it").type == kind
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import FunctionError
-from evenflow.rules.expressions.functions import CHUNK, Function
+from evenflow.rules.expressions.functions import CHUNK, UserFunction
 from evenflow.rules.operator import RuleOperator
 from tests.support.rules_runs import push
 
@@ -38,7 +38,7 @@ def test_functions_are_called_with_so_many_values_at_most():
         (lambda x: b"123", "function 'f' of rule 'mine' returned bytes: return a Series or an array"),
         (lambda x: {1.0, 2.0, 3.0}, "function 'f' of rule 'mine' returned set: return a Series or an array"),
         (lambda x: ["a", "b", "c"], "function 'f' of rule 'mine' returned what is no double"),
-        (Function(lambda x: ["1", "2", "c"], pa.int64()), "returned what is no int64"),
+        (UserFunction(lambda x: ["1", "2", "c"], pa.int64()), "returned what is no int64"),
         (lambda x, y: x, "function 'f' of rule 'mine' raised TypeError"),
     ],
 )
@@ -61,7 +61,7 @@ def test_functions_get_what_pandas_udfs_get():
         seen.extend([i.tolist(), text.tolist(), str(when.dtype), one.tolist()])
         return pd.Series(["u", None])
 
-    function = Function(f, pa.string())
+    function = UserFunction(f, pa.string())
     columns = {"i": pa.array([1, 2]), "t": pa.array(["a", None]), "w": pa.array([0, 1], pa.timestamp("us"))}
     found, _ = push(RuleOperator("select f(i, t, w, 'c') as y from T", {"f": function}), columns)
     assert found == [{"y": "u"}, {"y": None}]

@@ -161,7 +161,7 @@ def test_rules_share_what_is_the_same():
     operator = RuleOperator(rules, {"f": f, "F": f})
     push(operator, {"x": pa.array([2.0, 3.0]), "y": pa.array([1.0, 1.0])})
     kinds = [type(state).__name__ for state in operator._engine.world.states]
-    assert kinds == ["Rings", "Rings", "Rings", "Memory", "Batches"]  # f and F are two functions
+    assert kinds == ["Rings", "Rings", "Rings", "Memory", "OpenBatches"]  # f and F are two functions
     assert len(calls) == 3
 
 

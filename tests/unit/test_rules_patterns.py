@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evenflow.rules.expressions.functions import Function
+from evenflow.rules.expressions.functions import UserFunction
 from evenflow.rules.language.errors import RuleError, Text
 from evenflow.rules.language.parser import parse
 from evenflow.rules.patterns.matching import Patterns, TooManyWaiting
@@ -167,7 +167,7 @@ def test_filters_may_call_functions_and_compare_text():
     def longer(one, other):
         return one.str.len() - other.str.len()
 
-    functions = {"longer": Function(longer)}
+    functions = {"longer": UserFunction(longer)}
     text = "every a=A -> b=B(longer(word, a.word) > 1 and word != a.word)"
     patterns = make(text, [("a", "word"), ("b", "word")], functions=functions)
     matches, _ = push(patterns, ["A1", "A2", "B3", "B4"], words=["x", "xyz", "xyz", "xyzzy"])

@@ -15,7 +15,7 @@ from evenflow.rules.expressions.outputs import canonical, output
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
-from evenflow.rules.windows.batches import Batches, Released
+from evenflow.rules.windows.batches import OpenBatches, Released
 from evenflow.rules.windows.groups import mixed
 from evenflow.rules.windows.reducing import Reduction
 from evenflow.rules.windows.views import grouping
@@ -42,7 +42,9 @@ class BatchRule:
         self._inner = [compile_group(each, scope) for each in inner if not world.in_key(each, scope)]
         self._together = bool(found) and _together(rule, scope)
         self._label = side.label
-        self._state = world.states.share(("batches", side.label), lambda: Batches(side.window.rows, side.window.span))
+        self._state = world.states.share(
+            ("batches", side.label), lambda: OpenBatches(side.window.rows, side.window.span)
+        )
         parts = [*self._groups, *([] if self._where is None else [self._where])]
         parts += [made.value for made in self._values.values() if made.value is not None]
         later = {

@@ -17,7 +17,7 @@ from evenflow.operators.declared import as_new, as_struct
 from evenflow.operators.keyed import Keys, Origin, Units
 from evenflow.rules.batch_rule import BatchRule
 from evenflow.rules.expressions.frame import Moment, Results, RuleFrame
-from evenflow.rules.expressions.functions import Function
+from evenflow.rules.expressions.functions import UserFunction
 from evenflow.rules.join_rule import JoinRule
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
@@ -26,7 +26,7 @@ from evenflow.rules.match_rule import MatchRule
 from evenflow.rules.patterns.matching import Patterns
 from evenflow.rules.stream_rule import StreamRule
 from evenflow.rules.windows.batches import NEVER
-from evenflow.rules.windows.clock import Clock
+from evenflow.rules.windows.clock import KeyClocks
 from evenflow.rules.windows.lapsing import Lapsing
 from evenflow.rules.world import BoundRule, World
 
@@ -44,7 +44,7 @@ class Engine:
         self,
         rules: Mapping[str, tuple[Text, s.Rule]],
         rows: pa.Schema,
-        functions: Mapping[str, Function],
+        functions: Mapping[str, UserFunction],
         *,
         named: bool,
         key: Sequence[str],
@@ -63,7 +63,7 @@ class Engine:
         self.world = World(schemas, functions, tuple(key), time is not None, span, ansi=ansi)
         judges = lateness is not None and not in_order
         if judges or any(tree.goes_by_time(rule) for _, rule in rules.values()):
-            self.world.clock = self.world.states.share("clock", lambda: Clock(span if judges else -1))
+            self.world.clock = self.world.states.share("clock", lambda: KeyClocks(span if judges else -1))
         self.rules: dict[str, BoundRule] = {
             name: _bound(rule, text, self.world) for name, (text, rule) in rules.items()
         }

@@ -28,10 +28,10 @@ class RuleOperator(KeyedOperator):
     """Runs one rule or several over the rows of each key (`docs/cep.md` explains the language).
 
     `rules` is a text, or several in a dict or a list: then results have a first column `rule` with the rule's name, and
-    the union of the rules' columns. `functions` are `Function`s, or plain callables, which return doubles. `key` names
-    the columns of the rows' keys, `time` the column with the time. Without `lateness_s` no row is late; with it there
-    is a last column `late`. `streams` are the columns of each stream; `stream_column` holds the stream of each row, by
-    name or by number. Without them all rows are one stream, with the name that the first rule uses.
+    the union of the rules' columns. `functions` are `UserFunction`s, or plain callables, which return doubles. `key`
+    names the columns of the rows' keys, `time` the column with the time. Without `lateness_s` no row is late; with it
+    there is a last column `late`. `streams` are the columns of each stream; `stream_column` holds the stream of each
+    row, by name or by number. Without them all rows are one stream, with the name that the first rule uses.
 
     With `in_order`, the caller gives the rows of a key in the order of their times, and calls `on_time` and `on_late`,
     as `Cluster.keyed` does with `order_by` and `lateness`. Otherwise rows may come in any order, and a row is late by

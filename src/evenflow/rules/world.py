@@ -15,13 +15,13 @@ from evenflow.operators.slots import Longs
 from evenflow.rules.expressions.binding import Scope, listed, matching
 from evenflow.rules.expressions.compiling import compile_condition, compile_expression
 from evenflow.rules.expressions.frame import Intake, Results, RuleFrame
-from evenflow.rules.expressions.functions import Function
+from evenflow.rules.expressions.functions import UserFunction
 from evenflow.rules.expressions.outputs import Output, aggregates, canonical
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import Text
 from evenflow.rules.language.printing import show
 from evenflow.rules.windows.cells import Reduced, reduced
-from evenflow.rules.windows.clock import Clock
+from evenflow.rules.windows.clock import KeyClocks
 from evenflow.rules.windows.views import Window, window
 
 
@@ -103,13 +103,13 @@ class World:
     """The columns of each stream, and all else that rules are bound to."""
 
     streams: Mapping[str, pa.Schema]
-    functions: Mapping[str, Function]
+    functions: Mapping[str, UserFunction]
     key: tuple[str, ...]
     timed: bool
     lateness: int
     """In microseconds; 0 if rows are never late."""
     states: States = field(default_factory=States)
-    clock: Clock | None = None
+    clock: KeyClocks | None = None
     """The latest time of each key; None if no rule needs it."""
     ansi: bool = True
     """Whether a sum that does not fit its type is an error; if not, it is null."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from evenflow.errors import nearest
-from evenflow.rules.expressions.functions import BUILTINS, Builtin, Function
+from evenflow.rules.expressions.functions import BUILTINS, Builtin, UserFunction
 from evenflow.rules.language.errors import Text
 from evenflow.rules.language.syntax import AGGREGATES, Call, Column, Node
 
@@ -20,7 +20,7 @@ class Scope:
     text: Text
     sources: Mapping[str, pa.Schema]
     """The columns of each alias (or tag, or stream that has no alias)."""
-    functions: Mapping[str, Function] = field(default_factory=dict)
+    functions: Mapping[str, UserFunction] = field(default_factory=dict)
     first: str | None = None
     """The alias in which a column name without alias is looked up first, as in a filter."""
     streams: frozenset[str] = frozenset()
@@ -63,9 +63,9 @@ class Scope:
         hint = nearest(node.name, (name for _, name in names))
         raise self.text.error(f"unknown column '{node.name}'{of}; {hint}", node)
 
-    def function(self, node: Call) -> tuple[str, Function | Builtin]:
+    def function(self, node: Call) -> tuple[str, UserFunction | Builtin]:
         """The function that is meant; a name before the dot is part of the function's name, or a stream or alias."""
-        known: dict[str, Function | Builtin] = {**BUILTINS, **self.functions}
+        known: dict[str, UserFunction | Builtin] = {**BUILTINS, **self.functions}
         if node.owner is not None:
             whole = f"{node.owner}.{node.name}"
             if matching(whole, self.functions):
@@ -75,7 +75,9 @@ class Scope:
                 raise self.text.error(f"unknown stream or alias '{node.owner}' before '{node.name}'; {hint}", node)
         return self._one(node.name, known, node)
 
-    def _one(self, name: str, known: Mapping[str, Function | Builtin], node: Call) -> tuple[str, Function | Builtin]:
+    def _one(
+        self, name: str, known: Mapping[str, UserFunction | Builtin], node: Call
+    ) -> tuple[str, UserFunction | Builtin]:
         found = matching(name, known)
         if len(found) == 1:
             return found[0], known[found[0]]

@@ -12,14 +12,14 @@ from evenflow.rules.expressions.arithmetic import common_type
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.code import Compiled, Values, cast, columns_of, make, require, require_bytewise
 from evenflow.rules.expressions.constants import both_ways, range_of
-from evenflow.rules.expressions.functions import Builtin, Function, call, call_pairs, rounded
+from evenflow.rules.expressions.functions import Builtin, UserFunction, call, call_pairs, rounded
 from evenflow.rules.expressions.gathered import Gathered, as_numpy
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
 
 
 def compile_call(
-    node: s.Call, name: str, function: Function | Builtin, parts: list[Compiled], scope: Scope
+    node: s.Call, name: str, function: UserFunction | Builtin, parts: list[Compiled], scope: Scope
 ) -> Compiled:
     """A call of `function`, known as `name`, with compiled arguments."""
     if isinstance(function, Builtin):

@@ -23,7 +23,7 @@ NO_COLUMN = (pd.DataFrame, pa.Table, pa.RecordBatch, Mapping, Set, str, bytes, b
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class UserFunction:
     """A user's function: takes one Series per argument, returns one Series or array of `type` with the same length.
 
     In a join, one value occurs in many pairs. If the callable has a method `prepare`, that is called once with the
@@ -35,13 +35,13 @@ class Function:
     type: pa.DataType = pa.float64()  # noqa: RUF009 - types cannot change
 
 
-def normalised(functions: Mapping[str, Any] | None) -> dict[str, Function]:
+def normalised(functions: Mapping[str, Any] | None) -> dict[str, UserFunction]:
     """Functions by name; a plain callable returns doubles."""
     if not isinstance(functions, Mapping | None):
         raise InvalidArgument(f"functions={functions!r}: give a dict of functions by their names")
     found = {}
     for name, value in (functions or {}).items():
-        function = value if isinstance(value, Function) else Function(value)
+        function = value if isinstance(value, UserFunction) else UserFunction(value)
         if not isinstance(name, str) or not name:
             raise InvalidArgument(f"functions has the name {name!r}: give a string")
         if name.lower() in AGGREGATES:
@@ -52,7 +52,7 @@ def normalised(functions: Mapping[str, Any] | None) -> dict[str, Function]:
     return found
 
 
-def call(name: str, rule: str, function: Function, arguments: Sequence[Any], rows: int) -> pa.Array:
+def call(name: str, rule: str, function: UserFunction, arguments: Sequence[Any], rows: int) -> pa.Array:
     """Call a user's function; each argument is an array, or one value for all rows."""
     parts = []
     for start in range(0, rows, CHUNK):
@@ -70,7 +70,7 @@ def _slice(argument: Any, start: int, length: int) -> pd.Series:
     return pd.Series(np.full(length, argument) if not isinstance(argument, str | None) else [argument] * length)
 
 
-def call_pairs(name: str, rule: str, function: Function, arguments: Sequence[Gathered]) -> pa.Array:
+def call_pairs(name: str, rule: str, function: UserFunction, arguments: Sequence[Gathered]) -> pa.Array:
     """Call a user's function that has `prepare` and `meet` on columns of pairs."""
     actor: Any = function.callable
     rows = len(arguments[0].index)
@@ -79,7 +79,7 @@ def call_pairs(name: str, rule: str, function: Function, arguments: Sequence[Gat
     )
 
 
-def _checked(name: str, rule: str, function: Function, rows: int, work: Callable[[], Any]) -> pa.Array:
+def _checked(name: str, rule: str, function: UserFunction, rows: int, work: Callable[[], Any]) -> pa.Array:
     try:
         result = work()
     except Exception as error:

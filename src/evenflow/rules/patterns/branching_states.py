@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-from evenflow.rules.patterns.states import Env, Hold, Key, State
+from evenflow.rules.patterns.states import Env, Hold, OwningRun, State
 
 
 class Chain(State):
@@ -15,7 +15,7 @@ class Chain(State):
     __slots__ = ("links",)
     links: dict[State, int]
 
-    def true(self, key: Key, child: State, env: Env, ended: bool) -> None:
+    def true(self, key: OwningRun, child: State, env: Env, ended: bool) -> None:
         at = self.links[child] + 1
         if ended:
             del self.links[child]
@@ -24,7 +24,7 @@ class Chain(State):
         else:
             self.links[self.part.patterns[at].start(key, self, env, env[1], self.until)] = at
 
-    def false(self, key: Key, child: State) -> None:
+    def false(self, key: OwningRun, child: State) -> None:
         del self.links[child]
         if not self.links:
             self.above.false(key, self)
@@ -32,7 +32,7 @@ class Chain(State):
     def delays(self, child: State) -> bool:
         return len(self.links) == 1 and self.above.delays(self)
 
-    def quit(self, key: Key) -> None:
+    def quit(self, key: OwningRun) -> None:
         for link in self.links:
             link.quit(key)
 
@@ -51,7 +51,7 @@ class All(State):
     children: list[State | None]
     found: list[list[Env]]
 
-    def true(self, key: Key, child: State, env: Env, ended: bool) -> None:
+    def true(self, key: OwningRun, child: State, env: Env, ended: bool) -> None:
         at = self.children.index(child)
         if ended:
             self.children[at] = None
@@ -76,12 +76,12 @@ class All(State):
                 rows[place] = found[place]
         return tuple(rows), latest
 
-    def false(self, key: Key, child: State) -> None:
+    def false(self, key: OwningRun, child: State) -> None:
         self.children[self.children.index(child)] = None
         self.quit(key)
         self.above.false(key, self)
 
-    def quit(self, key: Key) -> None:
+    def quit(self, key: OwningRun) -> None:
         key.stored -= sum(map(len, self.found))
         for child in self.children:
             if child is not None:
@@ -101,13 +101,13 @@ class Either(State):
     __slots__ = ("children",)
     children: list[State | None]
 
-    def true(self, key: Key, child: State, env: Env, ended: bool) -> None:
+    def true(self, key: OwningRun, child: State, env: Env, ended: bool) -> None:
         if ended:
             self.children[self.children.index(child)] = None
             self.quit(key)
         self.above.true(key, self, env, ended)
 
-    def false(self, key: Key, child: State) -> None:
+    def false(self, key: OwningRun, child: State) -> None:
         self.children[self.children.index(child)] = None
         if not any(self.children):
             self.above.false(key, self)
@@ -115,7 +115,7 @@ class Either(State):
     def delays(self, child: State) -> bool:
         return not any(other is not None and other is not child for other in self.children) and self.above.delays(self)
 
-    def quit(self, key: Key) -> None:
+    def quit(self, key: OwningRun) -> None:
         for child in self.children:
             if child is not None:
                 child.quit(key)

@@ -55,12 +55,12 @@ import pyarrow as pa
 from evenflow.errors import InvalidArgument
 from evenflow.operators.keyed import Keys, Origin, Units
 from evenflow.rules.expressions.code import Name
-from evenflow.rules.expressions.functions import Function
+from evenflow.rules.expressions.functions import UserFunction
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import Text
 from evenflow.rules.patterns.plan import Plan, plan
 from evenflow.rules.patterns.rows import KeptRows
-from evenflow.rules.patterns.runs import Run, Setting, TooManyWaiting
+from evenflow.rules.patterns.runs import PatternSetting, Run, TooManyWaiting
 from evenflow.rules.patterns.states import Env
 from evenflow.rules.patterns.unit_runs import UnitRuns
 from evenflow.rules.patterns.waiting import EARLIEST, Longs, PatternFrame, WaitingAtoms
@@ -83,7 +83,7 @@ class Patterns(UnitRuns):
         keep: Sequence[Name],
         *,
         text: Text | None = None,
-        functions: Mapping[str, Function] | None = None,
+        functions: Mapping[str, UserFunction] | None = None,
         lateness: int = 0,
         most: int = 10_000,
     ) -> None:
@@ -96,7 +96,7 @@ class Patterns(UnitRuns):
         kept = KeptRows(self._columns(streams))
         root = self.plan.root
         begin: Env = (-1,) * len(set(self.plan.places.values())), EARLIEST
-        super().__init__(Setting(text.title, root, begin, WaitingAtoms(self.plan, kept), most, lateness))
+        super().__init__(PatternSetting(text.title, root, begin, WaitingAtoms(self.plan, kept), most, lateness))
         self._begins = sorted({atom.index for atom in root.begins()}) if not root.rooted() else None
 
     @property

@@ -8,19 +8,19 @@ from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 from evenflow.rules.patterns.branching_states import All, Chain, Either
-from evenflow.rules.patterns.states import Again, Count, Env, Hold, Key, Leaf, Renewed, State, Timer, Unless
+from evenflow.rules.patterns.states import Again, Count, Env, Hold, Leaf, OwningRun, Renewed, State, Timer, Unless
 
 
 class PatternPart(Protocol):
     """An operator of a pattern."""
 
-    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+    def start(self, key: OwningRun, parent: State, env: Env, now: int, until: int) -> State:
         """Begin a run at time `now` after the match `env`; rows at or after time `until` are too late."""
 
-    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
         """Restore a frozen state."""
 
-    def begins(self) -> list[Atom]:
+    def begins(self) -> list[AtomPart]:
         """The atoms that wait when a run begins."""
 
     def rooted(self) -> bool:
@@ -28,7 +28,7 @@ class PatternPart(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Atom:
+class AtomPart:
     """Waits for a row. Atoms are numbered by `index`.
 
     `place` is where in a match its row goes, `first` where the first row goes if it is repeated; None without a tag.
@@ -38,20 +38,20 @@ class Atom:
     place: int | None
     first: int | None
 
-    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+    def start(self, key: OwningRun, parent: State, env: Env, now: int, until: int) -> State:
         leaf = Leaf(self, parent, until)
         leaf.env, leaf.age = env, -1
         key.wait(leaf)
         return leaf
 
-    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
         leaf = Leaf(self, parent, until)
         env, leaf.age = frozen
         leaf.env = hold(env)
         key.wait(leaf)
         return leaf
 
-    def begins(self) -> list[Atom]:
+    def begins(self) -> list[AtomPart]:
         return [self]
 
     def rooted(self) -> bool:
@@ -64,7 +64,7 @@ class _One:
 
     pattern: PatternPart
 
-    def begins(self) -> list[Atom]:
+    def begins(self) -> list[AtomPart]:
         return self.pattern.begins()
 
     def rooted(self) -> bool:
@@ -77,7 +77,7 @@ class _Several:
 
     patterns: Sequence[PatternPart]
 
-    def begins(self) -> list[Atom]:
+    def begins(self) -> list[AtomPart]:
         return [atom for pattern in self.patterns for atom in pattern.begins()]
 
     def rooted(self) -> bool:
@@ -90,13 +90,13 @@ class _Renewed(_One):
 
     state: ClassVar[type[Renewed]]
 
-    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+    def start(self, key: OwningRun, parent: State, env: Env, now: int, until: int) -> State:
         state = self.state(self, parent, until)
         state.env = env
         state.child = self.pattern.start(key, state, env, now, until)
         return state
 
-    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
         state = self.state(self, parent, until)
         env, child = frozen
         state.env = hold(env)
@@ -105,27 +105,27 @@ class _Renewed(_One):
 
 
 @dataclass(frozen=True, eq=False)
-class Every(_Renewed):
+class EveryPart(_Renewed):
     """`every pattern`."""
 
     state = Again
 
 
 @dataclass(frozen=True, eq=False)
-class Followed(_Several):
+class FollowedPart(_Several):
     """`first -> second -> ...`."""
 
-    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+    def start(self, key: OwningRun, parent: State, env: Env, now: int, until: int) -> State:
         state = Chain(self, parent, until)
         state.links = {self.patterns[0].start(key, state, env, now, until): 0}
         return state
 
-    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
         state = Chain(self, parent, until)
         state.links = {self.patterns[at].thaw(key, state, each, hold, until): at for at, each in frozen}
         return state
 
-    def begins(self) -> list[Atom]:
+    def begins(self) -> list[AtomPart]:
         return self.patterns[0].begins()
 
     def rooted(self) -> bool:
@@ -133,7 +133,7 @@ class Followed(_Several):
 
 
 @dataclass(frozen=True, eq=False)
-class And(_Several):
+class AndPart(_Several):
     """`first and second and ...`; `places` are the places of a match that each operand fills."""
 
     places: Sequence[Sequence[int]]
@@ -141,15 +141,15 @@ class And(_Several):
     @cached_property
     def wanted(self) -> list[int]:
         """The numbers of the operands that must match."""
-        return [number for number, pattern in enumerate(self.patterns) if not isinstance(pattern, Not)]
+        return [number for number, pattern in enumerate(self.patterns) if not isinstance(pattern, NotPart)]
 
-    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+    def start(self, key: OwningRun, parent: State, env: Env, now: int, until: int) -> State:
         state = All(self, parent, until)
         state.env, state.found = env, [[] for _ in self.patterns]
         state.children = [pattern.start(key, state, env, now, until) for pattern in self.patterns]
         return state
 
-    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
         state = All(self, parent, until)
         env, found, children = frozen
         state.env, state.found = hold(env), [[hold(each) for each in kept] for kept in found]
@@ -159,40 +159,40 @@ class And(_Several):
 
 
 @dataclass(frozen=True, eq=False)
-class Or(_Several):
+class OrPart(_Several):
     """`first or second or ...`."""
 
-    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+    def start(self, key: OwningRun, parent: State, env: Env, now: int, until: int) -> State:
         state = Either(self, parent, until)
         state.children = [pattern.start(key, state, env, now, until) for pattern in self.patterns]
         return state
 
-    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
         state = Either(self, parent, until)
         state.children = _thawed(self.patterns, key, state, frozen, hold, until)
         return state
 
 
 @dataclass(frozen=True, eq=False)
-class Not(_Renewed):
+class NotPart(_Renewed):
     """`not pattern`, an operand of `and`."""
 
     state = Unless
 
 
 @dataclass(frozen=True, eq=False)
-class Repeat(_One):
+class RepeatPart(_One):
     """`[least:most] pattern`; each run of the pattern gives one match."""
 
     least: int
     most: int
 
-    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+    def start(self, key: OwningRun, parent: State, env: Env, now: int, until: int) -> State:
         state = Count(self, parent, until)
         state.count, state.child = 0, self.pattern.start(key, state, env, now, until)
         return state
 
-    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
         state = Count(self, parent, until)
         state.count, child = frozen
         state.child = self.pattern.thaw(key, state, child, hold, until)
@@ -200,19 +200,19 @@ class Repeat(_One):
 
 
 @dataclass(frozen=True, eq=False)
-class Within(_One):
+class WithinPart(_One):
     """`pattern where timer:within(span)`; the span is in microseconds."""
 
     span: int
 
-    def start(self, key: Key, parent: State, env: Env, now: int, until: int) -> State:
+    def start(self, key: OwningRun, parent: State, env: Env, now: int, until: int) -> State:
         state = Timer(self, parent, min(until, now + self.span))
         state.deadline, state.age = now + self.span, -1
         key.remind(state)
         state.child = self.pattern.start(key, state, env, now, state.until)
         return state
 
-    def thaw(self, key: Key, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
         deadline, age, child = frozen
         state = Timer(self, parent, min(until, deadline))
         state.deadline, state.age = deadline, age
@@ -225,7 +225,7 @@ class Within(_One):
 
 
 def _thawed(
-    patterns: Sequence[PatternPart], key: Key, state: State, frozen: Sequence[Any], hold: Hold, until: int
+    patterns: Sequence[PatternPart], key: OwningRun, state: State, frozen: Sequence[Any], hold: Hold, until: int
 ) -> list[State | None]:
     pairs = zip(patterns, frozen, strict=True)
     return [None if each is None else pattern.thaw(key, state, each[0], hold, until) for pattern, each in pairs]

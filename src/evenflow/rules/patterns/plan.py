@@ -14,11 +14,21 @@ from evenflow.errors import nearest
 from evenflow.rules.expressions.binding import Scope, matching
 from evenflow.rules.expressions.code import Compiled, Name
 from evenflow.rules.expressions.compiling import compile_condition
-from evenflow.rules.expressions.functions import Function
+from evenflow.rules.expressions.functions import UserFunction
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
-from evenflow.rules.patterns.parts import And, Atom, Every, Followed, Not, Or, PatternPart, Repeat, Within
+from evenflow.rules.patterns.parts import (
+    AndPart,
+    AtomPart,
+    EveryPart,
+    FollowedPart,
+    NotPart,
+    OrPart,
+    PatternPart,
+    RepeatPart,
+    WithinPart,
+)
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
@@ -105,7 +115,7 @@ def plan(
     pattern: s.Pattern,
     streams: Mapping[str, pa.Schema],
     text: Text,
-    functions: Mapping[str, Function] | None = None,
+    functions: Mapping[str, UserFunction] | None = None,
 ) -> Plan:
     """Check and prepare a pattern; RuleError at the place of a part that is not valid."""
     planner = _Planner(streams, text, functions or {})
@@ -130,7 +140,7 @@ class _Inside:
 class _Planner:
     streams: Mapping[str, pa.Schema]
     text: Text
-    functions: Mapping[str, Function]
+    functions: Mapping[str, UserFunction]
     filters: list[Filter] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
     sources: dict[str, pa.Schema] = field(default_factory=dict)
@@ -146,24 +156,24 @@ class _Planner:
                 if inside.every or inside.repeat:
                     outer = "every" if inside.every else "a repetition"
                     raise self.text.error(f"every cannot stand inside {outer}: write one every, before all of it", node)
-                return Every(self.part(node.pattern, known, _Inside(True, False, inside.never)))
+                return EveryPart(self.part(node.pattern, known, _Inside(True, False, inside.never)))
             case s.Followed():
-                return Followed([self.part(each, known, below) for each in _chained(node)])
+                return FollowedPart([self.part(each, known, below) for each in _chained(node)])
             case s.And():
                 return self._and(node, known, below)
             case s.Or():
-                return Or(self._beside(_chained(node), known, below)[0])
+                return OrPart(self._beside(_chained(node), known, below)[0])
             case s.Not():
                 if not inside.conjunct:
                     raise self.text.error("not needs something to wait for beside it: write `b and not c`", node)
-                return Not(self.part(node.pattern, dict(known), _Inside(inside.every, inside.repeat, True)))
+                return NotPart(self.part(node.pattern, dict(known), _Inside(inside.every, inside.repeat, True)))
             case s.Repeat():
                 return self._repeat(node, known, inside)
             case s.Within():
                 span = round(node.seconds * 1e6)
                 if not 1 <= span < 1 << 62:
                     raise self.text.error(f"timer:within({node.seconds:g} sec) is no span of time to wait for", node)
-                return Within(self.part(node.pattern, known, below), span)
+                return WithinPart(self.part(node.pattern, known, below), span)
 
     def _atom(self, node: s.Atom, known: dict[str, pa.Schema], inside: _Inside) -> PatternPart:
         found = matching(node.stream, self.streams)
@@ -183,7 +193,7 @@ class _Planner:
             self.stream_of.update(dict.fromkeys(names, found[0]))
             if not inside.never:
                 self.sources.update(dict.fromkeys(names, schema))
-        return Atom(index, place, first)
+        return AtomPart(index, place, first)
 
     def _filter(self, node: s.Atom, stream: str, schema: pa.Schema, known: dict[str, pa.Schema]) -> Filter:
         own = node.tag or stream
@@ -207,7 +217,7 @@ class _Planner:
         if all(isinstance(each, s.Not) for each in nodes):
             raise self.text.error("not needs something to wait for beside it: write `b and not c`", node)
         parts, tags = self._beside(nodes, known, _Inside(inside.every, inside.repeat, inside.never, True))
-        return And(parts, [[self.places[tag] for tag in each] for each in tags])
+        return AndPart(parts, [[self.places[tag] for tag in each] for each in tags])
 
     def _beside(
         self, nodes: list[s.Pattern], known: dict[str, pa.Schema], inside: _Inside
@@ -227,7 +237,9 @@ class _Planner:
             raise self.text.error(f"[{node.least}:{node.most}] cannot stand inside a repetition: give one number", node)
         if not 1 <= node.least <= node.most:
             raise self.text.error(f"[{node.least}:{node.most}] repeats nothing: count from 1, and upwards", node)
-        return Repeat(self.part(node.pattern, known, _Inside(inside.every, True, inside.never)), node.least, node.most)
+        return RepeatPart(
+            self.part(node.pattern, known, _Inside(inside.every, True, inside.never)), node.least, node.most
+        )
 
 
 def _chained(node: s.Followed | s.And | s.Or) -> list[s.Pattern]:

@@ -19,7 +19,7 @@ class TooManyWaiting(EvenflowError):
 
 
 @dataclass
-class Setting:
+class PatternSetting:
     """What all runs through a pattern share."""
 
     title: str
@@ -49,7 +49,7 @@ class Run(State):
     child: State | None
     frame: PatternFrame | None
 
-    def __init__(self, setting: Setting, unit: int, key: int) -> None:
+    def __init__(self, setting: PatternSetting, unit: int, key: int) -> None:
         super().__init__(None, None, LATEST)
         self.setting, self.unit, self.key = setting, unit, key
         self.child, self.now, self.stored, self.ages, self.weight = None, EARLIEST, 0, 0, 0
@@ -168,7 +168,7 @@ class Run(State):
         handles = np.fromiter(self.open, np.int64, len(self.open))
         return int(self.setting.waiting.ahead[handles].min())
 
-    # The methods that states call (`Key`)
+    # The methods that states call (`OwningRun`)
 
     def wait(self, leaf: Leaf) -> None:
         if len(self.leaves) + self.stored >= self.setting.most:

@@ -15,7 +15,7 @@ Env: TypeAlias = tuple[tuple[int, ...], int]
 Hold: TypeAlias = Callable[[Env], Env]
 
 
-class Key(Protocol):
+class OwningRun(Protocol):
     """The run that states belong to, as far as they need it."""
 
     now: int
@@ -50,11 +50,11 @@ class State:
         assert self.parent is not None
         return self.parent
 
-    def true(self, key: Key, child: State, env: Env, ended: bool) -> None:
+    def true(self, key: OwningRun, child: State, env: Env, ended: bool) -> None:
         """A child has matched."""
         raise NotImplementedError
 
-    def false(self, key: Key, child: State) -> None:
+    def false(self, key: OwningRun, child: State) -> None:
         """A child cannot match any more."""
         raise NotImplementedError
 
@@ -65,7 +65,7 @@ class State:
         """
         return self.above.delays(self)
 
-    def quit(self, key: Key) -> None:
+    def quit(self, key: OwningRun) -> None:
         """End this state and all below it without a result."""
         raise NotImplementedError
 
@@ -86,7 +86,7 @@ class Leaf(State):
     age: int
     handle: int
 
-    def hit(self, key: Key, row: int, time: int) -> None:
+    def hit(self, key: OwningRun, row: int, time: int) -> None:
         """Take a row."""
         rows, latest = self.env
         atom = self.part
@@ -99,7 +99,7 @@ class Leaf(State):
         key.leave(self)
         self.above.true(key, self, (rows, max(latest, time)), True)
 
-    def quit(self, key: Key) -> None:
+    def quit(self, key: OwningRun) -> None:
         key.leave(self)
 
     def fresh(self) -> bool:
@@ -116,14 +116,14 @@ class Renewed(State):
     env: Env
     child: State
 
-    def false(self, key: Key, child: State) -> None:
+    def false(self, key: OwningRun, child: State) -> None:
         self.child = self.part.pattern.start(key, self, self.env, key.now, self.until)
 
     def delays(self, child: State) -> bool:
         rooted: bool = self.part.pattern.rooted()
         return rooted
 
-    def quit(self, key: Key) -> None:
+    def quit(self, key: OwningRun) -> None:
         self.child.quit(key)
 
     def fresh(self) -> bool:
@@ -138,7 +138,7 @@ class Again(Renewed):
 
     __slots__ = ()
 
-    def true(self, key: Key, child: State, env: Env, ended: bool) -> None:
+    def true(self, key: OwningRun, child: State, env: Env, ended: bool) -> None:
         if ended:
             self.false(key, child)
         self.above.true(key, self, env, False)
@@ -149,7 +149,7 @@ class Unless(Renewed):
 
     __slots__ = ()
 
-    def true(self, key: Key, child: State, env: Env, ended: bool) -> None:
+    def true(self, key: OwningRun, child: State, env: Env, ended: bool) -> None:
         if not ended:
             child.quit(key)
         self.above.false(key, self)
@@ -162,7 +162,7 @@ class Count(State):
     count: int
     child: State
 
-    def true(self, key: Key, child: State, env: Env, ended: bool) -> None:
+    def true(self, key: OwningRun, child: State, env: Env, ended: bool) -> None:
         self.count += 1
         over = self.count == self.part.most
         if not over:
@@ -170,10 +170,10 @@ class Count(State):
         if self.count >= self.part.least:
             self.above.true(key, self, env, over)
 
-    def false(self, key: Key, child: State) -> None:
+    def false(self, key: OwningRun, child: State) -> None:
         self.above.false(key, self)
 
-    def quit(self, key: Key) -> None:
+    def quit(self, key: OwningRun) -> None:
         self.child.quit(key)
 
     def fresh(self) -> bool:
@@ -191,27 +191,27 @@ class Timer(State):
     age: int
     child: State | None
 
-    def true(self, key: Key, child: State, env: Env, ended: bool) -> None:
+    def true(self, key: OwningRun, child: State, env: Env, ended: bool) -> None:
         if ended:
             self._done(key)
         self.above.true(key, self, env, ended)
 
-    def false(self, key: Key, child: State) -> None:
+    def false(self, key: OwningRun, child: State) -> None:
         self._done(key)
         self.above.false(key, self)
 
-    def expire(self, key: Key) -> None:
+    def expire(self, key: OwningRun) -> None:
         """The time is over: fail, unless the timer is done."""
         if self.child is not None:
             self.child.quit(key)
             self.child = None
             self.above.false(key, self)
 
-    def _done(self, key: Key) -> None:
+    def _done(self, key: OwningRun) -> None:
         self.child = None
         key.forget(self)
 
-    def quit(self, key: Key) -> None:
+    def quit(self, key: OwningRun) -> None:
         if self.child is not None:
             self.child.quit(key)
             self._done(key)

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenflow.errors import InvalidArgument
 from evenflow.operators.keyed import Units
-from evenflow.rules.patterns.runs import Run, Setting
+from evenflow.rules.patterns.runs import PatternSetting, Run
 from evenflow.rules.patterns.states import Env
 from evenflow.rules.patterns.waiting import LATEST, Longs
 
@@ -21,7 +21,7 @@ RUN_BYTES, LEAF_BYTES, ENDED_BYTES = 1500, 700, 100
 class UnitRuns:
     """By unit and key, the run of the key's pattern; None where the pattern has ended for good."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: PatternSetting) -> None:
         self._setting, self._kept = setting, setting.waiting.kept
         self._units: dict[int, dict[int, Run | None]] = {}
         self._weights: dict[int, int] = {}

@@ -30,7 +30,7 @@ class Released:
     ends: Longs
 
 
-class Batches(RowLists):
+class OpenBatches(RowLists):
     """The rows of each key's batches that have not ended.
 
     Batches of time are numbered: batch n holds the rows with n * span <= time < (n + 1) * span, and `clock` holds the

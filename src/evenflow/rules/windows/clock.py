@@ -51,7 +51,7 @@ class KeyNumbers:
         return (KEY_BYTES + 2 * 8) * self.slots.counts(units)
 
 
-class Clock(KeyNumbers):
+class KeyClocks(KeyNumbers):
     """The latest time of each key. A row more than `lateness` microseconds behind it is late; if negative, none is."""
 
     def __init__(self, lateness: int) -> None:

@@ -12,7 +12,7 @@ from evenflow.operators.columns import EVER
 from evenflow.operators.compiled import grown
 from evenflow.operators.keyed import Units
 from evenflow.operators.rings import Rings
-from evenflow.rules.windows.clock import Clock, Counter
+from evenflow.rules.windows.clock import Counter, KeyClocks
 from evenflow.rules.windows.grouped import Grouped
 from evenflow.rules.windows.memory import Memory
 
@@ -49,7 +49,7 @@ class Lapsing:
 
 def _span(state: Any) -> int | None:
     """The span of a state's windows in microseconds; 0 if it holds only times, None if it does not go by time."""
-    if isinstance(state, Clock):
+    if isinstance(state, KeyClocks):
         return 0
     if isinstance(state, Grouped) and isinstance(state.reached, Counter):
         return None  # rows leave by number, not by time
@@ -63,7 +63,9 @@ def _lapse(state: Any, units: Units, now: int) -> None:
         state.lapse(units, now)
         return
     slots = state.slots.of(units)
-    over = state.values[slots] <= now if isinstance(state, Clock) else state.rings[slots, LATEST] <= now - state.span
+    over = (
+        state.values[slots] <= now if isinstance(state, KeyClocks) else state.rings[slots, LATEST] <= now - state.span
+    )
     gone = slots[over]
     if len(gone):
         state.forget(gone)

@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType
 from pyspark.util import PythonEvalType
 
 from evenflow.errors import InvalidArgument
-from evenflow.rules.expressions.functions import Function
+from evenflow.rules.expressions.functions import UserFunction
 from evenflow.rules.operator import RuleOperator
 from evenflow.runtime.cluster.arguments import check_dataframe, schema_of
 
@@ -249,4 +249,4 @@ def _function(name: str, function: Any) -> Any:
             "the Python function itself, which then gets Series"
         )
     kind = returns if isinstance(returns, DataType) else schema_of(f"value {returns}")[0].dataType
-    return Function(function.func, to_arrow_type(kind))
+    return UserFunction(function.func, to_arrow_type(kind))
