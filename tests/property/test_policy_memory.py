@@ -12,7 +12,7 @@ from evenflow.policy.keyed.auto import Auto
 from evenflow.policy.keyed.fair_queue import ServiceOrder
 from evenflow.policy.keyed.flux_hybrid import FluxHybrid
 from evenflow.policy.keyed.flux_memory import FluxMemory, excess
-from evenflow.policy.keyed.placement import Limits, plan
+from evenflow.policy.keyed.placement import StateLimits, plan
 from evenflow.policy.keyed.sharing import Sharing
 from tests.support.keyed_model import snapshot
 from tests.support.keyed_stories import Tie, play, section_5_3, stories
@@ -176,7 +176,7 @@ def test_plans_keep_to_limits(data, workers, loads, first):
     load = np.array(loads, float) + 1
     bound = max(load.sum() / (1 / cost).sum(), cost.min() * load.max())
     placed = owner.copy()
-    for step in plan(owner, load, cost, bound, first, Limits(size, room))[1:]:
+    for step in plan(owner, load, cost, bound, first, StateLimits(size, room))[1:]:
         placed[step.units] = step.placed
         gone = np.bincount(placed[placed != owner], size[placed != owner], workers)
         assert (gone <= room).all()

@@ -13,7 +13,7 @@ import pytest
 import evenflow as ef
 from evenflow.state.checkpoint.survey import verify
 from evenflow.state.store import claim
-from evenflow.state.store.fence import View
+from evenflow.state.store.fence import FencedView
 from evenflow.state.store.opening import open_store
 from evenflow.testing import check_store
 from evenflow.torture import processes
@@ -79,14 +79,14 @@ def test_a_driver_that_is_frozen_and_wakes(spark, tmp_path, files, bucket, event
     finally:
         processes.sweep(mark, 0.0)
         first.wait(60)
-    with View(open_store(checkpoint)) as store:
+    with FencedView(open_store(checkpoint)) as store:
         assert verify(store) == []
     check(spark, tmp_path)
 
 
 def contents(checkpoint):
     """Notes and manifests, as whoever goes on from them sees them."""
-    with View(open_store(checkpoint)) as store:
+    with FencedView(open_store(checkpoint)) as store:
         return {name: bytes(store.get(name)) for name, _ in store.names("n/") if "/task/" in name or "/epoch/" in name}
 
 

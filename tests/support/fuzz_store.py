@@ -12,7 +12,7 @@ import pyarrow as pa
 from evenflow.errors import CorruptState, StoreError
 from evenflow.model.checkpoint import BatchLog
 from evenflow.state.checkpoint.manifest import Manifest, decode, encode
-from evenflow.state.checkpoint.segments import Rows, SegmentWriter, read_segment
+from evenflow.state.checkpoint.segments import AppliedRows, SegmentWriter, read_segment
 from evenflow.state.checkpoint.unit_snapshots import load_units, pack_units, read_index
 from tests.support.fuzz_wire import Wrong
 from tests.support.mutations import bytes_of
@@ -82,7 +82,7 @@ class Segments(Blobs):
 
     def read(self, blob: bytes) -> Any:
         _, records = read_segment(bytearray(blob), self.kind)
-        return [record.batch.to_pydict() if isinstance(record, Rows) else record for record in records]
+        return [record.batch.to_pydict() if isinstance(record, AppliedRows) else record for record in records]
 
 
 class Snapshots(Blobs):

@@ -19,7 +19,7 @@ from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
 from evenflow.state.store.blob_names import epoch_name, log_name, parse, prefix_of
 from evenflow.state.store.claim import VOID_S, claim
-from evenflow.state.store.fence import Fence, View
+from evenflow.state.store.fence import Fence, FencedView
 from evenflow.state.store.generations import CLAIMS, Holding, Mark, marks, split
 from evenflow.state.store.retry import RetryingStore
 from evenflow.state.store.sealed import SealedStore, key_of
@@ -117,7 +117,7 @@ def test_frozen_at_any_operation(at, mine, theirs, again):
         with pytest.raises(StoreInUse):
             first.delete(["x"])
         first.release()
-        assert content(others[0]) == content(View(store)) == content(fence(store)) == seen
+        assert content(others[0]) == content(FencedView(store)) == content(fence(store)) == seen
 
 
 def test_a_stale_beat_does_not_bring_a_claim_back():
@@ -171,7 +171,7 @@ def test_a_claim_whose_blob_is_gone_is_missed():
     store.delete([f"{CLAIMS}{first.mark}"])
     with pytest.raises(StoreInUse, match="was deleted by somebody"):
         first.put("a", [b"x"])
-    for look in (lambda: View(store), lambda: fence(store)):
+    for look in (lambda: FencedView(store), lambda: fence(store)):
         with pytest.raises(StoreError, match=r"blob a~1\..* is of claim 1\..*, and there is no blob evenflow.claims/1"):
             look()
 
@@ -204,7 +204,7 @@ def test_what_was_put_without_a_claim_is_read():
     held = fence(store)
     assert content(held) == {"r/q/epoch/4": b"old"}
     held.put("r/q/epoch/4", [b"new"])
-    assert content(held) == content(View(store)) == {"r/q/epoch/4": b"new"}
+    assert content(held) == content(FencedView(store)) == {"r/q/epoch/4": b"new"}
     held.delete(["r/q/epoch/4"])
     assert content(held) == {}
     with pytest.raises(BlobMissing):
@@ -237,7 +237,7 @@ def test_which_names_carry_a_claim():
         held.put(name, [b"x"])
     plain = {name for name, _ in store.names() if split(name)[0] == name and not name.startswith(CLAIMS)}
     assert plain == {"evenflow.moves/r/c.1", "r/q/log/1.1.0.7.0"}
-    assert len(held.names()) == len(View(store).names()) == 5
+    assert len(held.names()) == len(FencedView(store).names()) == 5
 
 
 def test_claims_do_not_pile_up():

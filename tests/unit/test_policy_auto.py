@@ -8,7 +8,7 @@ import pytest
 from evenflow.policy import KEYED_BALANCES
 from evenflow.policy.keyed.auto import Auto
 from evenflow.policy.keyed.flux_auto import FluxAuto
-from evenflow.policy.keyed.placement import Limits, plan
+from evenflow.policy.keyed.placement import StateLimits, plan
 from tests.support.keyed_model import drive, shares, snapshot
 
 
@@ -147,7 +147,7 @@ def test_without_budgets_it_is_flux_auto():
     ],
 )
 def test_plans_keep_to_limits(room, after):
-    limits = Limits(np.array([10, 10, 10, 10]), np.array(room, float))
+    limits = StateLimits(np.array([10, 10, 10, 10]), np.array(room, float))
     steps = plan(np.zeros(4, np.int64), np.ones(4), np.ones(2), 2.0, False, limits)
     assert steps[-1].worst == after
 
@@ -155,5 +155,5 @@ def test_plans_keep_to_limits(room, after):
 def test_a_swap_needs_room_on_both_sides():
     owner, load, cost = np.array([0, 0, 1, 1]), np.array([5.0, 5, 3, 3]), np.ones(2)
     for room, after in (([10, 10], 8.0), ([9, 10], 10.0), ([10, 9], 10.0)):
-        limits = Limits(np.full(4, 10), np.array(room, float))
+        limits = StateLimits(np.full(4, 10), np.array(room, float))
         assert min(step.worst for step in plan(owner, load, cost, 8.0, False, limits)) == after

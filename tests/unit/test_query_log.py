@@ -7,7 +7,7 @@ import pytest
 from evenflow.errors import ProtocolError
 from evenflow.runtime.worker.limits import Limits
 from evenflow.runtime.worker.query_log import QueryLog
-from evenflow.state.checkpoint.segments import Rows, Tenure, read_segment
+from evenflow.state.checkpoint.segments import AppliedRows, Tenure, read_segment
 from evenflow.state.store.blob_names import parse
 from tests.support.query_log_model import SCHEMA, UNITS, rows
 
@@ -39,7 +39,7 @@ def kinds(put):
     return [
         (record.move, record.units) if isinstance(record, Tenure) else record.batch.num_rows
         for record in read_segment(b"".join(put.parts), put.name)[1]
-        if isinstance(record, Rows | Tenure)
+        if isinstance(record, AppliedRows | Tenure)
     ]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenflow.errors import CorruptState, InvalidArgument
-from evenflow.state.checkpoint.segments import HEADER_BYTES, Rows, SegmentWriter, Tenure, read_segment
+from evenflow.state.checkpoint.segments import HEADER_BYTES, AppliedRows, SegmentWriter, Tenure, read_segment
 
 SCHEMA = pa.schema({"text": pa.string(), "hash": pa.int64()})
 
@@ -43,7 +43,7 @@ def read(content, name="q/log/1.1.0.a.0"):
 
 @given(records, st.sampled_from([bytes, bytearray, memoryview]))
 def test_round_trip(contents, kind):
-    expected = [each if isinstance(each, Tenure) else Rows(batch(each)) for each in contents]
+    expected = [each if isinstance(each, Tenure) else AppliedRows(batch(each)) for each in contents]
     assert read(written(contents, kind)) == expected
 
 

@@ -18,7 +18,7 @@ from evenflow.errors import BlobMissing, EvenflowError, InvalidArgument, StoreEr
 from evenflow.state.store import postgres, postgres_link
 from evenflow.state.store.base import part
 from evenflow.state.store.claim import claim
-from evenflow.state.store.fence import View
+from evenflow.state.store.fence import FencedView
 from evenflow.state.store.opening import open_store
 from evenflow.testing import check_store
 from tests.support.postgres_server import Server
@@ -352,7 +352,7 @@ def test_two_claims(uri):
         held.release()
         held.release()
         claim(second, "the second").release()
-        assert not View(first).names()
+        assert not FencedView(first).names()
 
 
 def test_a_claim_ends_with_its_process(uri):
@@ -409,5 +409,5 @@ def test_a_claim_that_another_has_had_after_a_restart(server, uri):
             held.store.put("a/b/task/1", [b"late"])
         with pytest.raises(StoreInUse, match="taken over by the second"):
             held.beat()
-        assert bytes(View(second).get("a/b/task/1")) == b"second"
+        assert bytes(FencedView(second).get("a/b/task/1")) == b"second"
         held.release()

@@ -17,7 +17,7 @@ from evenflow.runtime.worker.store_transfer import StoreTransfer
 from evenflow.state.store import retry
 from evenflow.state.store.blob_names import MOVES, move_name
 from evenflow.state.store.disk import DiskStore
-from evenflow.state.store.fence import View
+from evenflow.state.store.fence import FencedView
 from evenflow.state.store.opening import open_store
 from tests.support.keyed_rig import UNITS, Flow, Keyed, Nth, check, rows
 from tests.support.postgres_server import Server
@@ -188,7 +188,7 @@ def test_what_a_killed_cluster_has_left_is_removed(where):
         store.put(move_name("r", "dead", 7), [b"x"])
         store.put("r/q/epoch/7", [b"x"])
         CheckpointThread(where, "the next").close()
-        assert View(store).names() == [("r/q/epoch/7", 1)]
+        assert FencedView(store).names() == [("r/q/epoch/7", 1)]
 
 
 def test_the_database_goes_away_and_comes_back(keyed, server):

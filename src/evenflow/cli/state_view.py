@@ -12,14 +12,14 @@ from evenflow.errors import InvalidArgument
 from evenflow.state.checkpoint.manifest import Manifest
 from evenflow.state.checkpoint.survey import Bad, Query, count_rows, snapshots, survey, unfinished_batches, verify
 from evenflow.state.store.base import Store, shown
-from evenflow.state.store.fence import View
+from evenflow.state.store.fence import FencedView
 from evenflow.state.store.opening import open_store
 from evenflow.state.store.sealed import placed
 
 
 def show_queries(console: Console, where: str, key: bytes = b"") -> None:
     """Print a line for each operator and query."""
-    with View(open_store(placed(where, key), create=False)) as store:
+    with FencedView(open_store(placed(where, key), create=False)) as store:
         queries = survey(store)
     table = _table(shown(where), "operator", "query", "epochs", "units", "size", "last write")
     for query in queries:
@@ -37,7 +37,7 @@ def show_queries(console: Console, where: str, key: bytes = b"") -> None:
 
 def show_query(console: Console, where: str, names: list[str], key: bytes = b"") -> None:
     """Print the newest manifest of one query, its snapshots and its log."""
-    with View(open_store(placed(where, key), create=False)) as store:
+    with FencedView(open_store(placed(where, key), create=False)) as store:
         query = _chosen(survey(store), names)
         newest = query.newest
         console.print(f"operator {query.region}, query {query.query}", highlight=False, markup=False)
@@ -52,7 +52,7 @@ def verify_all(console: Console, where: str, key: bytes = b"") -> bool:
     """Check every blob, and print a line for each bad one; returns whether all are sound."""
     columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with (
-        View(open_store(placed(where, key), create=False)) as store,
+        FencedView(open_store(placed(where, key), create=False)) as store,
         Progress(*columns, console=console, transient=True) as progress,
     ):
         names = store.names()

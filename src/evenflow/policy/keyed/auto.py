@@ -12,7 +12,7 @@ from evenflow.model import KeyedSnapshot, MoveUnits
 from evenflow.policy.keyed.flux_auto import FluxAuto
 from evenflow.policy.keyed.flux_memory import excess
 from evenflow.policy.keyed.owners import Floats, Ints, Units, moves_between, places
-from evenflow.policy.keyed.placement import Limits
+from evenflow.policy.keyed.placement import StateLimits
 
 COMFORT = 0.1
 """Share of its memory that a relieved worker should have free afterwards, if all workers together have that much."""
@@ -124,12 +124,12 @@ class Auto(FluxAuto):
         units: Ints = np.lexsort((-size, -weight, ~snapshot.unit_resident))
         return units[size[units] > 0]
 
-    def _limits(self, snapshot: KeyedSnapshot) -> Limits | None:
+    def _limits(self, snapshot: KeyedSnapshot) -> StateLimits | None:
         if not any(consumer.memory > 0 for consumer in snapshot.consumers):
             return None
         free, budget = excess(snapshot), _budgets(snapshot)
         floor = max(0.0, sum(_levels(free, budget)) / 2)
-        return Limits(snapshot.unit_bytes, np.maximum(free - floor * budget, 0.0))
+        return StateLimits(snapshot.unit_bytes, np.maximum(free - floor * budget, 0.0))
 
 
 def _levels(free: Floats, budget: Floats) -> tuple[float, float]:

@@ -12,8 +12,8 @@ import numpy as np
 
 from evenflow.model import KeyedSnapshot, MoveUnits
 from evenflow.policy.keyed.owners import Floats, Ints, Units, moves_between, places
-from evenflow.policy.keyed.placement import Limits, Step, plan
-from evenflow.policy.keyed.reports import FEWEST, Report, Reports
+from evenflow.policy.keyed.placement import StateLimits, Step, plan
+from evenflow.policy.keyed.reports import FEWEST, IntervalReport, Reports
 from evenflow.policy.keyed.unit_loads import UnitLoads
 
 HALF_LIFE_S = (0.5, 5.0)
@@ -107,7 +107,7 @@ class FluxAuto:
         if snapshot.time - before.time < SHORTEST_S:
             self._last = before
             return []
-        report = Report.between(before, snapshot)
+        report = IntervalReport.between(before, snapshot)
         if report is None:
             self._restart(snapshot)
             return []
@@ -149,7 +149,7 @@ class FluxAuto:
         self._since, self._phase = snapshot.time + min(max(took, 0.1), 1.0), None
         return True
 
-    def _collect(self, report: Report, before: KeyedSnapshot, snapshot: KeyedSnapshot) -> None:
+    def _collect(self, report: IntervalReport, before: KeyedSnapshot, snapshot: KeyedSnapshot) -> None:
         """Take in what happened since the snapshot before."""
         rows = snapshot.unit_asked - before.unit_asked
         if rows.min(initial=0) >= 0:
@@ -193,7 +193,7 @@ class FluxAuto:
         )
         return moves_between(snapshot.region, owner, placed, workers, told)
 
-    def _limits(self, snapshot: KeyedSnapshot) -> Limits | None:
+    def _limits(self, snapshot: KeyedSnapshot) -> StateLimits | None:
         """How much state each worker may get; None for no limit."""
         return None
 

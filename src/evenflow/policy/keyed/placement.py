@@ -27,7 +27,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Limits:
+class StateLimits:
     """Limits on the state that a plan may give to workers."""
 
     size: Ints
@@ -42,7 +42,7 @@ class _Level:
     A unit that leaves a worker makes no room there: it may still be there when other units arrive.
     """
 
-    def __init__(self, owner: Ints, load: Floats, cost: Floats, limits: Limits | None) -> None:
+    def __init__(self, owner: Ints, load: Floats, cost: Floats, limits: StateLimits | None) -> None:
         self.cost, self.load = cost, load
         self.size = np.zeros(len(owner), np.int64) if limits is None else limits.size
         self.room = np.full(len(cost), inf) if limits is None else limits.room.copy()
@@ -82,7 +82,7 @@ class _Level:
 
 
 def plan(
-    owner: Ints, load: Floats, cost: Floats, bound: float, hottest_first: bool, limits: Limits | None = None
+    owner: Ints, load: Floats, cost: Floats, bound: float, hottest_first: bool, limits: StateLimits | None = None
 ) -> list[Step]:
     """Steps that lower the slowest worker's time toward the bound; each takes units from the worker then slowest.
 

@@ -20,7 +20,7 @@ ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class IntervalReport:
     """What happened between two snapshots, by place of the worker."""
 
     seconds: Floats
@@ -29,7 +29,7 @@ class Report:
     rows: Floats
 
     @classmethod
-    def between(cls, before: KeyedSnapshot, now: KeyedSnapshot) -> Report | None:
+    def between(cls, before: KeyedSnapshot, now: KeyedSnapshot) -> IntervalReport | None:
         """The differences between two snapshots of the same workers; None if a counter went back."""
         pairs = list(zip(before.consumers, now.consumers, strict=True))
         table = np.array(
@@ -43,7 +43,7 @@ class Reports:
     """The last REPORTS reports of the same workers; for each worker, only those since its cost last changed count."""
 
     def __init__(self) -> None:
-        self._kept: deque[Report] = deque(maxlen=REPORTS)
+        self._kept: deque[IntervalReport] = deque(maxlen=REPORTS)
         self._fresh: Ints = np.zeros(0, np.int64)
         """For each worker, how many of the newest reports tell its present cost."""
 
@@ -55,7 +55,7 @@ class Reports:
         self._kept.clear()
         self._fresh = np.zeros(workers, np.int64)
 
-    def add(self, report: Report) -> bool:
+    def add(self, report: IntervalReport) -> bool:
         """Keep a report; returns whether the cost of some worker has changed suddenly."""
         self._kept.append(report)
         self._fresh = np.minimum(self._fresh + 1, len(self._kept))

@@ -14,7 +14,7 @@ from evenflow.model.routing import Splitting
 from evenflow.policy.ordered.allocation import proportional
 
 Capacities = Mapping[int, float] | Sequence[float]
-Schedule = Sequence[tuple[float, Capacities]]
+CapacitySchedule = Sequence[tuple[float, Capacities]]
 
 
 def by_worker(what: str, numbers: Capacities) -> dict[int, float]:
@@ -48,7 +48,7 @@ class Oracle:
     splitting: ClassVar[Splitting] = "block"
 
     capacities: Capacities | None = None
-    schedule: Schedule = field(default_factory=tuple)
+    schedule: CapacitySchedule = field(default_factory=tuple)
 
     def __post_init__(self) -> None:
         if (self.capacities is None) == (not self.schedule):

@@ -30,7 +30,7 @@ HEADER_BYTES = HEADER.size + CHECKSUM.size
 ALIGN = 32
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a record holds."""
 
     SCHEMA = 1
@@ -44,7 +44,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class AppliedRows:
     """Rows that were applied."""
 
     batch: pa.RecordBatch
@@ -69,28 +69,28 @@ class SegmentWriter:
         self._parts: list[Part] = []
         self._count = 0
         self._finished = False
-        self._add(Kind.SCHEMA, memoryview(schema.serialize()))
+        self._add(RecordKind.SCHEMA, memoryview(schema.serialize()))
 
     def rows(self, body: Part) -> None:
         """Append a record batch, as serialised by `RecordBatch.serialize`."""
-        self._add(Kind.ROWS, body)
+        self._add(RecordKind.ROWS, body)
         self.records += 1
 
     def tenure(self, move: int, units: list[int]) -> None:
         """Append that units have arrived by movement `move`, a number from 1 on."""
         if move < 1:
             raise InvalidArgument(f"move is {move}: movements are numbered from 1")
-        self._add(Kind.TENURE, np.asarray(units, "<i8").tobytes(), move)
+        self._add(RecordKind.TENURE, np.asarray(units, "<i8").tobytes(), move)
         self.records += 1
 
     def finish(self, name: str = "") -> list[Part]:
         """All parts of the segment, to be put under `name`; nothing can be appended afterwards."""
         if not self._finished:
-            self._add(Kind.END, b"", self._count, mark_of(name))
+            self._add(RecordKind.END, b"", self._count, mark_of(name))
             self._finished = True
         return self._parts
 
-    def _add(self, kind: Kind, body: Part, number: int = 0, mark: int = 0) -> None:
+    def _add(self, kind: RecordKind, body: Part, number: int = 0, mark: int = 0) -> None:
         if self._finished:
             raise InvalidArgument("the segment is finished: start another")
         view = memoryview(body).cast("B")
@@ -103,15 +103,15 @@ class SegmentWriter:
         self.nbytes += HEADER_BYTES + view.nbytes + padding
 
 
-def read_segment(content: Part, name: str = "") -> tuple[pa.Schema, Iterator[Rows | Tenure]]:
+def read_segment(content: Part, name: str = "") -> tuple[pa.Schema, Iterator[AppliedRows | Tenure]]:
     """The schema, and an iterator over the records; rows use the memory of `content`.
 
     Damage raises a `CorruptState` with the blob and the byte when the iterator comes to it: only an iterator that has
     come to its end has checked the whole segment.
     """
     records = _records(memoryview(content).cast("B"), name)
-    offset, kind, _, body = next(records, (0, Kind.END, 0, memoryview(b"")))
-    if kind != Kind.SCHEMA:
+    offset, kind, _, body = next(records, (0, RecordKind.END, 0, memoryview(b"")))
+    if kind != RecordKind.SCHEMA:
         raise corrupt(name, offset, f"the first record is of kind {kind}, not a schema")
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(body))
@@ -122,14 +122,14 @@ def read_segment(content: Part, name: str = "") -> tuple[pa.Schema, Iterator[Row
 
 def _contents(
     records: Iterator[tuple[int, int, int, memoryview]], schema: pa.Schema, name: str
-) -> Iterator[Rows | Tenure]:
+) -> Iterator[AppliedRows | Tenure]:
     for offset, kind, number, body in records:
-        if kind == Kind.ROWS:
+        if kind == RecordKind.ROWS:
             try:
-                yield Rows(pa.ipc.read_record_batch(pa.py_buffer(body), schema))
+                yield AppliedRows(pa.ipc.read_record_batch(pa.py_buffer(body), schema))
             except (pa.ArrowException, OSError) as error:
                 raise corrupt(name, offset, f"its rows cannot be read: {error}") from error
-        elif kind == Kind.TENURE:
+        elif kind == RecordKind.TENURE:
             yield Tenure(number, np.frombuffer(body, "<i8").tolist())
         else:
             raise corrupt(name, offset, f"there is no kind {kind} of records, or not here")
@@ -150,12 +150,12 @@ def _records(view: memoryview, name: str) -> Iterator[tuple[int, int, int, memor
             raise corrupt(name, offset, f"of record {count} {view.nbytes - body_at} bytes of {length} are there")
         body, padding = view[body_at : body_at + length], view[body_at + length : end]
         head = view[offset : offset + HEADER.size]
-        sums = {_checksum(head, body, count ^ mark) for mark in ({0, mark_of(name)} if kind == Kind.END else {0})}
+        sums = {_checksum(head, body, count ^ mark) for mark in ({0, mark_of(name)} if kind == RecordKind.END else {0})}
         if CHECKSUM.unpack_from(view, offset + HEADER.size)[0] not in sums or any(padding):
             raise corrupt(name, offset, f"record {count} fails its checksum, or is of another blob")
         if version > VERSION:
             raise StoreError(f"blob {name} has version {version}, this evenflow reads up to {VERSION}: install a newer")
-        if kind == Kind.END:
+        if kind == RecordKind.END:
             break
         yield offset, kind, number, body
         offset, count = end, count + 1

@@ -11,7 +11,7 @@ from evenflow.errors import BlobMissing, CorruptState, StoreError
 from evenflow.model.checkpoint import BatchLog
 from evenflow.state.checkpoint.chain import QUERIES, latest, missing, unfinished, vanished
 from evenflow.state.checkpoint.manifest import Manifest, read_manifest
-from evenflow.state.checkpoint.segments import Rows, read_segment
+from evenflow.state.checkpoint.segments import AppliedRows, read_segment
 from evenflow.state.checkpoint.unit_snapshots import check_units, read_index
 from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import BlobName, parse, segment_names
@@ -93,7 +93,11 @@ def count_rows(store: Store, log: BatchLog, prefix: str) -> Iterator[tuple[str, 
         for name in names:
             content = store.get(name)
             _, records = read_segment(content, name)
-            yield name, content.nbytes, sum(record.batch.num_rows for record in records if isinstance(record, Rows))
+            yield (
+                name,
+                content.nbytes,
+                sum(record.batch.num_rows for record in records if isinstance(record, AppliedRows)),
+            )
 
 
 def verify(store: Store, watch: Callable[[int], None] = lambda nbytes: None) -> list[Bad]:

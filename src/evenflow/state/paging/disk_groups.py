@@ -21,7 +21,7 @@ Longs = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class DiskGroup:
     """Units that lie in one file."""
 
     number: int
@@ -31,7 +31,7 @@ class Group:
     """Bytes that they take in memory."""
 
 
-class Groups:
+class DiskGroups:
     """The groups in the order in which they went to disk. Units are added to the last one until it is full."""
 
     def __init__(
@@ -42,17 +42,17 @@ class Groups:
         self._weight = weight
         self._pending = pending
         self._segment = segment
-        self._groups: dict[int, Group] = {}
-        self._open: Group | None = None
+        self._groups: dict[int, DiskGroup] = {}
+        self._open: DiskGroup | None = None
         self._made = 0
 
     def __len__(self) -> int:
         return len(self._groups)
 
-    def __iter__(self) -> Iterator[Group]:
+    def __iter__(self) -> Iterator[DiskGroup]:
         return iter(list(self._groups.values()))
 
-    def holding(self, unit: int) -> Group:
+    def holding(self, unit: int) -> DiskGroup:
         """The group of a unit on disk."""
         return self._groups[int(self.of[unit])]
 
@@ -79,7 +79,7 @@ class Groups:
         ((_, parts),) = self.holding(unit).segment.read([unit])
         return parts
 
-    def leave(self, group: Group, units: list[int]) -> None:
+    def leave(self, group: DiskGroup, units: list[int]) -> None:
         """Drop units of a group: they are no longer on disk."""
         group.segment.drop(units)
         gone = set(units)
@@ -90,22 +90,22 @@ class Groups:
             del self._groups[group.number]
             self.seal(group)
 
-    def seal(self, group: Group) -> None:
+    def seal(self, group: DiskGroup) -> None:
         """Add nothing more to a group."""
         if self._open is group:
             self._open = None
 
-    def waiting(self, group: Group) -> Longs:
+    def waiting(self, group: DiskGroup) -> Longs:
         """The group's units that have pending input."""
         units = np.array(group.units, np.int64)
         return units[self._pending.waiting[units] > 0]
 
-    def first(self, window: int, fit: Callable[[Longs], bool], now: float) -> list[Group]:
+    def first(self, window: int, fit: Callable[[Longs], bool], now: float) -> list[DiskGroup]:
         """The first groups with pending input that `fit`, up to `window` bytes; of units without input nothing counts.
 
         A group that is larger than the window is split.
         """
-        found: list[Group] = []
+        found: list[DiskGroup] = []
         room = window
         for group in self:
             units = self.waiting(group)
@@ -120,10 +120,10 @@ class Groups:
             room -= weight
         return found
 
-    def _split(self, group: Group, units: Longs, window: int, now: float) -> Group:
+    def _split(self, group: DiskGroup, units: Longs, window: int, now: float) -> DiskGroup:
         """Replace a group by several that fit and share its file; the first of them."""
         pieces = self._pending.gather([group.number], units)
-        made: list[Group] = []
+        made: list[DiskGroup] = []
         for unit in units.tolist():
             weight = int(self._weight[unit])
             if not made or made[-1].weight + weight > window:
@@ -153,17 +153,17 @@ class Groups:
             self.leave(group, units)
             self._enter(target, units)
 
-    def _with_room(self, full: int) -> Group:
+    def _with_room(self, full: int) -> DiskGroup:
         if self._open is None or self._open.weight >= full:
             self._open = self._new(self._segment())
         return self._open
 
-    def _enter(self, group: Group, units: list[int]) -> None:
+    def _enter(self, group: DiskGroup, units: list[int]) -> None:
         self._groups[group.number] = group
         group.units += units
         group.weight += int(self._weight[units].sum())
         self.of[units] = group.number
 
-    def _new(self, segment: Segment) -> Group:
+    def _new(self, segment: Segment) -> DiskGroup:
         self._made += 1
-        return Group(self._made, segment)
+        return DiskGroup(self._made, segment)

@@ -77,7 +77,7 @@ class Parted(Protocol):
         """The reverse of `joined`."""
 
 
-class Hosting(Protocol):
+class HostedOperator(Protocol):
     """An operator with what a worker needs to run it."""
 
     @property

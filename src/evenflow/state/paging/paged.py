@@ -20,9 +20,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import SpillError
-from evenflow.state.paging.disk_groups import Group
-from evenflow.state.paging.operator import Hosting, Keys, Operator, Units
-from evenflow.state.paging.pending import Rows
+from evenflow.state.paging.disk_groups import DiskGroup
+from evenflow.state.paging.operator import HostedOperator, Keys, Operator, Units
+from evenflow.state.paging.pending import PendingRows
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.processing import Done, Processing
 from evenflow.state.paging.spill import unpack
@@ -42,7 +42,7 @@ class Spilled:
     """Its state as it was in the file."""
     weight: int
     """Bytes that the state takes in memory."""
-    rows: list[tuple[Any, Rows]]
+    rows: list[tuple[Any, PendingRows]]
     """Pending input in its order, each part with the name of the batch it is from."""
     aside: Any = None
     """What the operator keeps aside of the unit."""
@@ -61,7 +61,7 @@ class Paged:
 
     def __init__(
         self,
-        hosted: Hosting,
+        hosted: HostedOperator,
         pool: Pool,
         directory: str | Path,
         clock: Callable[[], float],
@@ -236,9 +236,9 @@ class Paged:
             self._swap.make_fit()
         self._processing.arrive(state.rows)
 
-    def _take_rows(self, unit: int) -> list[tuple[Any, Rows]]:
+    def _take_rows(self, unit: int) -> list[tuple[Any, PendingRows]]:
         """Take out the pending input of one unit."""
-        taken: list[tuple[Any, Rows]] = []
+        taken: list[tuple[Any, PendingRows]] = []
         group = self._groups.holding(unit)
         if not self._pending.waiting[unit]:
             return taken
@@ -251,7 +251,7 @@ class Paged:
 
     # -- rotation
 
-    def _first(self, fit: Callable[[npt.NDArray[np.int64]], bool]) -> list[Group]:
+    def _first(self, fit: Callable[[npt.NDArray[np.int64]], bool]) -> list[DiskGroup]:
         return self._groups.first(self._pool.limit(self._swap) // 2, fit, self._clock())
 
     def _may_be_worth(self, now: float) -> bool:
@@ -267,7 +267,7 @@ class Paged:
         waited = now - float(self._pending.since[units].min())
         return size >= WORTH * float(self._memory.weight[units].sum()) or waited >= PATIENCE_S
 
-    def _bring(self, groups: list[Group]) -> None:
+    def _bring(self, groups: list[DiskGroup]) -> None:
         """Read in those units of some groups that have pending input."""
         self._processing.go_on(self._swap.bring([(group, self._groups.waiting(group).tolist()) for group in groups]))
 

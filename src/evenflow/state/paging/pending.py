@@ -28,7 +28,7 @@ Bounds = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class PendingRows:
     """Rows, and for each its unit, its key, the number of the batch it came in and its place there."""
 
     batch: pa.RecordBatch
@@ -44,17 +44,17 @@ class Rows:
     def nbytes(self) -> int:
         return int(self.batch.nbytes) + 28 * len(self)
 
-    def where(self, mask: npt.NDArray[np.bool_]) -> Rows:
+    def where(self, mask: npt.NDArray[np.bool_]) -> PendingRows:
         """A copy of the rows for which `mask` is true, in their order."""
         some = np.flatnonzero(mask)
         batch = self.batch.take(pa.array(some))
-        return Rows(batch, self.units[some], self.keys[some], self.tags[some], self.places[some])
+        return PendingRows(batch, self.units[some], self.keys[some], self.tags[some], self.places[some])
 
-    def part(self, start: int, stop: int) -> Rows:
+    def part(self, start: int, stop: int) -> PendingRows:
         """Consecutive rows; nothing is copied."""
         some = slice(start, stop)
         batch = self.batch.slice(start, stop - start)
-        return Rows(batch, self.units[some], self.keys[some], self.tags[some], self.places[some])
+        return PendingRows(batch, self.units[some], self.keys[some], self.tags[some], self.places[some])
 
     def packed(self) -> pa.RecordBatch:
         """One batch of the columns and, as further columns, units, keys, tags and places."""
@@ -65,10 +65,10 @@ class Rows:
         )
 
     @staticmethod
-    def unpacked(batch: pa.RecordBatch) -> Rows:
+    def unpacked(batch: pa.RecordBatch) -> PendingRows:
         """The reverse of `packed`."""
         width = batch.num_columns - 4
-        return Rows(batch.select(list(range(width))), *(batch.column(width + i).to_numpy() for i in range(4)))
+        return PendingRows(batch.select(list(range(width))), *(batch.column(width + i).to_numpy() for i in range(4)))
 
 
 class _Run:
@@ -109,7 +109,7 @@ class _Run:
         return _joined([_one(pa.ipc.open_stream(buffer).read_all()) for buffer in buffers])
 
 
-class Piece:
+class PendingPiece:
     """The rows of some groups in one run, to be loaded when their turn comes."""
 
     def __init__(self, pending: Pending, run: _Run, groups: Iterable[int]) -> None:
@@ -117,14 +117,14 @@ class Piece:
         self._bounds = {group: run.bounds.pop(group) for group in groups}
         run.lent += 1
 
-    def load(self) -> Rows:
+    def load(self) -> PendingRows:
         """Take the rows out of the run, in the order in which they came."""
         batch = self._run.read(self._bounds)
         if len(self._bounds) > 1:
             tags = batch.column(batch.num_columns - 2).to_numpy()
             batch = batch.take(pa.array(_order(tags)))
         self._pending.release(self._run, self._bounds)
-        return Rows.unpacked(batch)
+        return PendingRows.unpacked(batch)
 
 
 class Pending:
@@ -141,12 +141,12 @@ class Pending:
         self._bytes = 0.0
         self._group_of = group_of
         self._segment = segment
-        self._fresh: list[Rows] = []
+        self._fresh: list[PendingRows] = []
         self._runs: list[_Run] = []
         self._lent: list[_Run] = []
         """Runs of which nothing is left but pieces that were not loaded yet."""
 
-    def add(self, rows: Rows, now: float) -> None:
+    def add(self, rows: PendingRows, now: float) -> None:
         """Add rows; they come after all others of their units."""
         if not len(rows):
             return
@@ -173,12 +173,12 @@ class Pending:
         """Files on disk."""
         return sum(run.segment is not None for run in {*self._runs, *self._lent})
 
-    def gather(self, groups: Iterable[int], units: Longs) -> list[Piece]:
+    def gather(self, groups: Iterable[int], units: Longs) -> list[PendingPiece]:
         """Hand out all rows of some groups, oldest first; `units` are the groups' units that have rows."""
         wanted = set(groups)
         self._sort()
         pieces = [
-            Piece(self, run, found)
+            PendingPiece(self, run, found)
             for run in self._runs
             if (found := [group for group in run.bounds if group in wanted])
         ]

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from evenflow.errors import FunctionError
 from evenflow.state.paging.batch_ids import BatchIds
-from evenflow.state.paging.operator import Hosting, Keys, Origin, Units
-from evenflow.state.paging.pending import Piece, Rows, runs
+from evenflow.state.paging.operator import HostedOperator, Keys, Origin, Units
+from evenflow.state.paging.pending import PendingPiece, PendingRows, runs
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.swap import Swap
 
@@ -42,10 +42,10 @@ class Done:
 class Processing:
     """The rows that are to be processed next, and the results of those that were."""
 
-    def __init__(self, operator: Any, hosted: Hosting, swap: Swap, pool: Pool, ordered: bool) -> None:
+    def __init__(self, operator: Any, hosted: HostedOperator, swap: Swap, pool: Pool, ordered: bool) -> None:
         self._operator, self._hosted, self._swap, self._pool, self._ordered = operator, hosted, swap, pool, ordered
         self._memory = swap.memory
-        self._todo: deque[Rows | Piece] = deque()
+        self._todo: deque[PendingRows | PendingPiece] = deque()
         self._ready: list[Done] = []
         self._tags = BatchIds()
         self._apart = not (ordered or operator.adds)
@@ -59,9 +59,9 @@ class Processing:
             self._ready.append(Done(tag, np.empty(0, np.int64), out, origin, 0))
         else:
             numbers = np.full(count, self._tags.number(tag, count))
-            self._todo.append(Rows(rows, units, keys, numbers, np.arange(count)))
+            self._todo.append(PendingRows(rows, units, keys, numbers, np.arange(count)))
 
-    def go_on(self, pieces: Iterable[Piece]) -> None:
+    def go_on(self, pieces: Iterable[PendingPiece]) -> None:
         """Process rows next that have waited for units which are in memory now."""
         self._todo += pieces
 
@@ -78,7 +78,7 @@ class Processing:
         """Process all rows of units in memory; rows of units on disk begin to wait for these."""
         while self._todo:
             first = self._todo[0]
-            rows = self._todo[0] = first.load() if isinstance(first, Piece) else first
+            rows = self._todo[0] = first.load() if isinstance(first, PendingPiece) else first
             here = self._memory.here[rows.units]
             if not here.all():
                 self._todo[0] = rows.where(here)
@@ -95,20 +95,20 @@ class Processing:
 
     # -- rows that come and go with a unit on disk
 
-    def leave(self, rows: Rows) -> list[tuple[Any, Rows]]:
+    def leave(self, rows: PendingRows) -> list[tuple[Any, PendingRows]]:
         """Rows that waited leave for another worker: they in their order, each part with the name of its batch."""
         parts = [(start, stop, int(rows.tags[start])) for start, stop in runs(rows.tags)]
         return [(self._tags.subtract(number, stop - start), rows.part(start, stop)) for start, stop, number in parts]
 
-    def arrive(self, arrived: Iterable[tuple[Any, Rows]]) -> None:
+    def arrive(self, arrived: Iterable[tuple[Any, PendingRows]]) -> None:
         """Rows that `leave` gave elsewhere wait here from now on."""
         for tag, rows in arrived:
             numbers = np.full(len(rows), self._tags.number(tag, len(rows)))
-            self._swap.wait(Rows(rows.batch, rows.units, rows.keys, numbers, rows.places))
+            self._swap.wait(PendingRows(rows.batch, rows.units, rows.keys, numbers, rows.places))
 
     # -- one step
 
-    def _cut(self, rows: Rows) -> tuple[Rows, Rows]:
+    def _cut(self, rows: PendingRows) -> tuple[PendingRows, PendingRows]:
         """Rows that can be processed without going far beyond the budget, those of one unit at least; and the others.
 
         Growth is foretold from what rows and new units have added so far.
@@ -142,7 +142,7 @@ class Processing:
             if self._pool.over(little):
                 self._swap.evict(self._swap.batch, but=units)
 
-    def _apply(self, rows: Rows) -> None:
+    def _apply(self, rows: PendingRows) -> None:
         """Process rows of units in memory, all of one batch or such that results can be told apart."""
         aside = self._swap.aside
         out, origin = self._hosted.process(
@@ -173,8 +173,8 @@ def _whole(growth: float) -> int:
     return int(min(growth, 1 << 60))
 
 
-def _chain(first: Rows, second: Rows) -> Rows:
+def _chain(first: PendingRows, second: PendingRows) -> PendingRows:
     """Rows one after the other."""
     batch = pa.concat_batches([first.batch, second.batch])
     names = ("units", "keys", "tags", "places")
-    return Rows(batch, *(np.concatenate([getattr(each, name) for each in (first, second)]) for name in names))
+    return PendingRows(batch, *(np.concatenate([getattr(each, name) for each in (first, second)]) for name in names))

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import FunctionError, MemoryBudget, SpillError
-from evenflow.state.paging.disk_groups import Group, Groups
+from evenflow.state.paging.disk_groups import DiskGroup, DiskGroups
 from evenflow.state.paging.operator import Operator, Parted
-from evenflow.state.paging.pending import Pending, Piece, Rows
+from evenflow.state.paging.pending import Pending, PendingPiece, PendingRows
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.residents import Residents
 from evenflow.state.paging.spill import Part, Segment, Spill, pack, unpack
@@ -58,7 +58,7 @@ class Swap:
         self.memory = Residents(self.operator, units)
         of = np.full(units, -1, np.int32)
         self.pending = Pending(units, of, self._segment)
-        self.groups = Groups(of, self.memory.weight, self.pending, self._segment)
+        self.groups = DiskGroups(of, self.memory.weight, self.pending, self._segment)
         self.loads = self.evictions = 0
         """Units read from disk, and written to it, so far."""
         self._pool, self._directory, self._clock = pool, directory, clock
@@ -91,7 +91,7 @@ class Swap:
         self.memory.measure()
         self.tell()
 
-    def wait(self, rows: Rows) -> None:
+    def wait(self, rows: PendingRows) -> None:
         """Keep rows of units on disk until these are back."""
         self.pending.add(rows, self._clock())
         if self.pending.memory > self._pool.limit(self) // PENDING:
@@ -231,7 +231,7 @@ class Swap:
 
     # -- in
 
-    def bring(self, chosen: list[tuple[Group, list[int]]]) -> list[Piece]:
+    def bring(self, chosen: list[tuple[DiskGroup, list[int]]]) -> list[PendingPiece]:
         """Read some units of some groups into memory, all with pending input among them; their rows, to be processed.
 
         If that fails nothing has changed.

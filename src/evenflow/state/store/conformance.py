@@ -10,7 +10,7 @@ import numpy as np
 
 from evenflow.errors import BlobMissing, StoreError, StoreInUse
 from evenflow.state.store.base import Part, Store, part, unpart
-from evenflow.state.store.fence import Fence, View
+from evenflow.state.store.fence import Fence, FencedView
 
 ODD = [
     "",
@@ -219,7 +219,7 @@ def _fencing(store: Store) -> None:
     for who, seen in {
         "the second": second,
         "a third": Fence(store, _who("third"), lambda: 0.0),
-        "a view": View(store),
+        "a view": FencedView(store),
     }.items():
         found = {name: bytes(seen.get(name)) for name, _ in seen.names()}
         _say(found == expected, "fencing", f"{who} finds {found}, not {expected}")

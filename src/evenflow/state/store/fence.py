@@ -36,7 +36,7 @@ PLAIN = (CLAIMS, f"{OWN}moves/")
 """Prefixes of names that only one claim, or only one cluster, uses."""
 
 
-class View(WrappedStore):
+class FencedView(WrappedStore):
     """A store in which each name shows the put of it that counts. What is put here is put without a claim."""
 
     def __init__(self, store: Store, counts: Mapping[Mark, int] | None = None) -> None:
@@ -80,7 +80,7 @@ class View(WrappedStore):
         return version.number <= self._counts.get(version.mark, -1)
 
 
-class Fence(View):
+class Fence(FencedView):
     """The store as the holder of a claim uses it. Once the claim is lost all writes fail with `StoreInUse`."""
 
     def __init__(self, store: Store, about: Mapping[str, Any], now: Callable[[], float]) -> None:

@@ -35,7 +35,7 @@ from evenflow.state.store.base import Part, Store, check_range, checked
 from evenflow.state.store.blob_names import parse
 from evenflow.state.store.layout import check_format, format_bytes
 from evenflow.state.store.postgres_claim import SessionLock
-from evenflow.state.store.postgres_link import OPEN_TRIES, Address, Connection, Link
+from evenflow.state.store.postgres_link import OPEN_TRIES, Address, PostgresConnection, PostgresLink
 
 PART_BYTES = 4 * 1024 * 1024
 ABOUT, TABLES, BLOBS = "evenflow_about", "evenflow_tables", "blobs"
@@ -74,7 +74,7 @@ class PostgresStore(Store):
         address = Address.parse(uri)
         self._schema = address.schema
         self.where = f"{address.where}, schema {address.schema}"
-        self._link = Link.to(address)
+        self._link = PostgresLink.to(address)
         self._claim: SessionLock | None = None
         try:
             self._link.run("open the store", lambda connection: self._open(connection, create), OPEN_TRIES)
@@ -120,7 +120,7 @@ class PostgresStore(Store):
     def _in(self, table: str) -> Identifier:
         return Identifier(self._schema, table)
 
-    def _open(self, connection: Connection, create: bool) -> None:
+    def _open(self, connection: PostgresConnection, create: bool) -> None:
         found = {name for (name,) in self._tables(connection)}
         if ABOUT not in found:
             self._check_empty(found, create)
@@ -129,7 +129,7 @@ class PostgresStore(Store):
         content = connection.execute(SQL("SELECT content FROM {}").format(self._in(ABOUT)), binary=True).fetchone()
         check_format(bytes(content[0]) if content else b"", self.where)
 
-    def _tables(self, connection: Connection) -> list[Any]:
+    def _tables(self, connection: PostgresConnection) -> list[Any]:
         query = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY 1"
         return connection.execute(query, [self._schema]).fetchall()
 
@@ -142,7 +142,7 @@ class PostgresStore(Store):
         if not create:
             raise StoreError(f"{self.where} is empty: there is no state here")
 
-    def _create(self, connection: Connection) -> None:
+    def _create(self, connection: PostgresConnection) -> None:
         """Create the tables; one process at a time does, the others find them."""
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [_key(self._schema, "create")])
         there = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [self._schema]).fetchone()
@@ -157,7 +157,7 @@ class PostgresStore(Store):
         connection.execute(SQL("INSERT INTO {} VALUES (%s)").format(about), [format_bytes()])
         self._create_table(connection, BLOBS, "")
 
-    def _create_table(self, connection: Connection, table: str, prefix: str) -> None:
+    def _create_table(self, connection: PostgresConnection, table: str, prefix: str) -> None:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", [_key(self._schema, "create")])
             index = Identifier(f"{table}_epoch")
@@ -166,7 +166,7 @@ class PostgresStore(Store):
 
     # -- blobs
 
-    def _put(self, connection: Connection, name: str, views: list[memoryview]) -> None:
+    def _put(self, connection: PostgresConnection, name: str, views: list[memoryview]) -> None:
         if self._claim is not None:
             self._claim.beat()
         table = _table_of(name)
@@ -176,7 +176,7 @@ class PostgresStore(Store):
             self._create_table(connection, table, _prefix_of(name))
             self._replace(connection, table, name, views)
 
-    def _replace(self, connection: Connection, table: str, name: str, views: list[memoryview]) -> None:
+    def _replace(self, connection: PostgresConnection, table: str, name: str, views: list[memoryview]) -> None:
         parsed = parse(name)
         worker = int(parsed.writer.partition(".")[0]) if parsed is not None and parsed.writer else None
         about = (parsed.kind, parsed.epoch, worker) if parsed is not None else (None, None, None)
@@ -189,7 +189,7 @@ class PostgresStore(Store):
                 for number, piece in enumerate(_cut(views)):
                     copy.write_row((name, number, size, *about, piece))
 
-    def _get(self, connection: Connection, name: str, start: int, length: int | None) -> memoryview:
+    def _get(self, connection: PostgresConnection, name: str, start: int, length: int | None) -> memoryview:
         content = np.empty(0, np.uint8).data
         done, found = 0, False
         with suppress(UndefinedTable), connection.cursor().copy(self._reading(name, start, length)) as copy:
@@ -216,7 +216,7 @@ class PostgresStore(Store):
         first = min(2**31 - 1, start // PART_BYTES)
         return COPY_OUT.format(data=data, table=self._in(_table_of(name)), name=name, first=first, last=last)
 
-    def _names(self, connection: Connection, prefix: str) -> list[tuple[str, int]]:
+    def _names(self, connection: PostgresConnection, prefix: str) -> list[tuple[str, int]]:
         if prefix.count("/") >= 2:
             tables = [_table_of(prefix)]
         else:
@@ -227,7 +227,7 @@ class PostgresStore(Store):
             return sorted(connection.execute(SQL(" UNION ALL ").join(lists)).fetchall())
         return []
 
-    def _delete(self, connection: Connection, tables: dict[str, list[str]]) -> None:
+    def _delete(self, connection: PostgresConnection, tables: dict[str, list[str]]) -> None:
         for table, names in tables.items():
             with suppress(UndefinedTable):
                 connection.execute(SQL("DELETE FROM {} WHERE name = ANY(%s)").format(self._in(table)), [names])

@@ -12,7 +12,7 @@ import psycopg
 from evenflow.errors import StoreError
 from evenflow.state.store.base import OWN, Store
 from evenflow.state.store.in_use import said_by, taken
-from evenflow.state.store.postgres_link import Connection, Link, answering
+from evenflow.state.store.postgres_link import PostgresConnection, PostgresLink, answering
 
 CLAIM_BLOB = f"{OWN}claim"
 """Says who has the lock, for error messages."""
@@ -24,9 +24,9 @@ class SessionLock:
     It is lost with its connection. `beat` takes it again then; if that fails another cluster has the checkpoint.
     """
 
-    def __init__(self, store: Store, where: str, link: Link, key: int, mine: dict[str, Any]) -> None:
+    def __init__(self, store: Store, where: str, link: PostgresLink, key: int, mine: dict[str, Any]) -> None:
         self._store, self._where, self._link, self._key = store, where, link, key
-        self._connection: Connection | None = None
+        self._connection: PostgresConnection | None = None
         self._released = False
         self._guard = threading.Lock()
         self.beat()
@@ -62,7 +62,7 @@ class SessionLock:
                 return True
         return False
 
-    def _take(self) -> Connection | None:
+    def _take(self) -> PostgresConnection | None:
         """A connection that has the lock; None if another session has it."""
         connection = self._link.connect()
         try:

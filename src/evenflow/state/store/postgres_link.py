@@ -64,7 +64,7 @@ PASSING = {"53300", "57P01", "57P02", "57P03", "40001", "40P01"}
 STARTING = ("starting up", "shutting down", "recovery", "too many clients", "connection slots")
 
 T = TypeVar("T")
-Connection = psycopg.Connection[Any]
+PostgresConnection = psycopg.Connection[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +102,10 @@ class Address:
         )
 
 
-class Link:
+class PostgresLink:
     """The connections of this process to one server."""
 
-    _shared: dict[tuple[int, str], Link] = {}  # noqa: RUF012 - by process and address: a fork shares no connection
+    _shared: dict[tuple[int, str], PostgresLink] = {}  # noqa: RUF012 - by process and address: a fork shares no connection
     _sharing = threading.Lock()
 
     def __init__(self, address: Address) -> None:
@@ -114,10 +114,10 @@ class Link:
         self._users = 0
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(MOST)
-        self._idle: list[Connection] = []
+        self._idle: list[PostgresConnection] = []
 
     @classmethod
-    def to(cls, address: Address) -> Link:
+    def to(cls, address: Address) -> PostgresLink:
         """The link that all stores at this address share; each `release`s it once."""
         with cls._sharing:
             link = cls._shared.setdefault((os.getpid(), address.conninfo), cls(address))
@@ -126,13 +126,13 @@ class Link:
 
     def release(self) -> None:
         """Give up one use; after the last one all connections are closed."""
-        with Link._sharing:
+        with PostgresLink._sharing:
             self._users -= 1
             if not self._users:
-                Link._shared.pop((os.getpid(), self._conninfo), None)
+                PostgresLink._shared.pop((os.getpid(), self._conninfo), None)
                 self._drop_idle()
 
-    def run(self, doing: str, work: Callable[[Connection], T], tries: int = TRIES) -> T:
+    def run(self, doing: str, work: Callable[[PostgresConnection], T], tries: int = TRIES) -> T:
         """Do something with a connection, and again with another one if that is lost."""
 
         def once() -> T:
@@ -162,7 +162,7 @@ class Link:
                 raise self._explained(error, doing) from error
             raise self._given_up(error, doing, pauses + 1, time.monotonic() - began) from error
 
-    def connect(self) -> Connection:
+    def connect(self) -> PostgresConnection:
         """A new connection, which the caller closes."""
         connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
         try:
@@ -174,7 +174,7 @@ class Link:
         return connection
 
     @contextmanager
-    def _one(self) -> Iterator[Connection]:
+    def _one(self) -> Iterator[PostgresConnection]:
         with self._slots:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
@@ -218,7 +218,7 @@ class Link:
 
 
 @contextmanager
-def answering(connection: Connection) -> Iterator[None]:
+def answering(connection: PostgresConnection) -> Iterator[None]:
     """Cut a connection on which the server is silent for SILENT_S."""
     cut = threading.Timer(SILENT_S, _cut, [connection.fileno()])
     cut.daemon = True
