@@ -85,7 +85,7 @@ def main() -> None:
                 table.add_row(f"ordered_map over identity mapInArrow, {balance}", figures, "0.8")
             used = [memory_mb(worker.pid) for worker in cluster.workers()]
         ordered.warm_up(spark)
-        equal = ordered.run(spark, ordered.Setting(workers=4, slow=0, seconds=15), "round-robin")
+        equal = ordered.run(spark, ordered.OrderedSetting(workers=4, slow=0, seconds=15), "round-robin")
         table.add_row("round-robin, 4 equal emulated workers, of ideal", f"{equal.of_ideal:.3f}", "0.9")
     finally:
         spark.stop()

@@ -55,7 +55,7 @@ def _seconds(job: Callable[[], Any]) -> float:
 
 def peers(spark: SparkSession) -> dict[str, Any]:
     """Batch: identity, shuffle, Spark's SQL window and ours over the same rows."""
-    setting = keyed.Setting(workers=WORKERS, keys=KEYS, rows=6_000_000)
+    setting = keyed.KeyedSetting(workers=WORKERS, keys=KEYS, rows=6_000_000)
     with keyed.data(spark, setting) as made, ef.Cluster(spark, WORKERS) as cluster:
         rows = keyed.rows_of(spark, made.path)
         window = Window.partitionBy("key").orderBy("seq").rowsBetween(-99, 0)
@@ -107,7 +107,7 @@ class Files:
     def make(cls, directory: Path, rows: int, count: int) -> Files:
         """Write the files."""
         (directory / "in").mkdir(parents=True)
-        keys, values = keyed.draw(keyed.Setting(keys=KEYS, rows=rows * count))
+        keys, values = keyed.draw(keyed.KeyedSetting(keys=KEYS, rows=rows * count))
         table = pa.table({"seq": np.arange(rows * count), "key": keys, "value": values})
         for number in range(count):
             pq.write_table(table.slice(number * rows, rows), directory / "in" / f"{number:04}.parquet")
@@ -203,7 +203,7 @@ class Heavy(ef.KeyedOperator):
 def state(spark: SparkSession) -> dict[str, Any]:
     """Units of 10 MB moved while rows flow: how long their rows wait, and what others feel of it."""
     units = 32
-    setting = keyed.Setting(workers=WORKERS, keys=KEYS, rows=12_000_000)
+    setting = keyed.KeyedSetting(workers=WORKERS, keys=KEYS, rows=12_000_000)
     with keyed.data(spark, setting) as made, ef.Cluster(spark, WORKERS) as cluster:
         rows = keyed.rows_of(spark, made.path)
         still = cluster.keyed(rows, "key", Heavy(), units=units, balance="hash", name="still")
@@ -227,7 +227,7 @@ def state(spark: SparkSession) -> dict[str, Any]:
 
 def scale(spark: SparkSession) -> dict[str, Any]:
     """Rows a second by number of rows, and by number of units."""
-    setting = keyed.Setting(workers=WORKERS, keys=KEYS, rows=8_000_000)
+    setting = keyed.KeyedSetting(workers=WORKERS, keys=KEYS, rows=8_000_000)
     by_rows, by_units = {}, {}
     with ef.Cluster(spark, WORKERS) as cluster:
         for count in (2_000_000, 4_000_000, 8_000_000):
@@ -243,7 +243,7 @@ def scale(spark: SparkSession) -> dict[str, Any]:
 
 def even(spark: SparkSession) -> dict[str, Any]:
     """Balancing with nothing to balance: flux-auto against hash, turn by turn."""
-    setting = keyed.Setting(workers=WORKERS, keys=KEYS, rows=6_000_000)
+    setting = keyed.KeyedSetting(workers=WORKERS, keys=KEYS, rows=6_000_000)
     with keyed.data(spark, setting) as made, ef.Cluster(spark, WORKERS) as cluster:
         rows = keyed.rows_of(spark, made.path)
         names = ("hash", "flux-auto")

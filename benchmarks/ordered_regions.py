@@ -22,18 +22,18 @@ from evenflow.runtime.cluster.session import local_session
 BASIC = ["oracle", "credits", "blocking-rate"]
 
 
-def balances(setting: ordered.Setting) -> list[str]:
+def balances(setting: ordered.OrderedSetting) -> list[str]:
     """Round-robin where it hurts most, LB-static where adapting pays."""
     if setting.factor < 100:
         return BASIC
     return [*BASIC, "lb-static"] if setting.until else [*BASIC, "round-robin"]
 
 
-def settings(workers: int, seconds: float, period: float) -> list[ordered.Setting]:
+def settings(workers: int, seconds: float, period: float) -> list[ordered.OrderedSetting]:
     """Half of the workers slow by 10x and 100x: for good, and until an eighth of the run."""
     cost = max(20.0, 5.0 * workers)
     return [
-        ordered.Setting(workers, workers // 2, factor, cost, seconds, until, period)
+        ordered.OrderedSetting(workers, workers // 2, factor, cost, seconds, until, period)
         for factor in (10.0, 100.0)
         for until in (0.0, seconds / 8)
     ]

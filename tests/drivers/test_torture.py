@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evenflow.torture import processes
-from evenflow.torture.report import Report
+from evenflow.torture.report import TortureReport
 from evenflow.torture.run import run_all
 from evenflow.torture.schedule import Fault, Job, Schedule
 
@@ -50,7 +50,7 @@ SCHEDULES = {
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     """What came of them, one after the other."""
-    report = Report(0)
+    report = TortureReport(0)
     keep = tmp_path_factory.mktemp("torture")
     run_all(list(SCHEDULES.values()), report, lambda report: None, keep)
     return report

@@ -6,7 +6,7 @@ import numpy as np
 
 from evenflow.bench import keyed
 
-SMALL = keyed.Setting(workers=2, keys=200, rows=40_000, units=32, zipf=1.0)
+SMALL = keyed.KeyedSetting(workers=2, keys=200, rows=40_000, units=32, zipf=1.0)
 
 
 def test_the_reference_is_right():

@@ -53,7 +53,7 @@ def test_every_command_tells_its_usage(arguments):
 
 
 def test_the_table_of_an_ordered_region_tells_what_is_wrong():
-    setting = ordered.Setting(workers=8, slow=2, factor=5.0, also=((1, 3.0),), until=7.0)
+    setting = ordered.OrderedSetting(workers=8, slow=2, factor=5.0, also=((1, 3.0),), until=7.0)
     good = ordered.OrderedResult(
         "credits", 1000.0, 0.91, 0.95, 1000.0, 1.5, True, 9, 9, 1.0, {"p50": 12.0, "p99": 40.0}
     )
@@ -68,9 +68,9 @@ def test_the_table_of_an_ordered_region_tells_what_is_wrong():
 
 def test_the_table_of_a_keyed_operator_compares_with_plain_spark_or_the_bound():
     outcome = keyed.KeyedResult("flux", 2000.0, True, 1.0, of_identity=0.8, of_shuffle=1.6, of_bound=0.9)
-    plain = shown(keyed_view.table(keyed.Setting(workers=2, keys=10, rows=1_000, zipf=1.0), [outcome]))
+    plain = shown(keyed_view.table(keyed.KeyedSetting(workers=2, keys=10, rows=1_000, zipf=1.0), [outcome]))
     assert "1,000 rows of 10 keys, Zipf 1 on 2 workers" in plain
     assert "│ flux │ 2,000 │ 0.800 │ 1.600 │ 0.0 % │ 0 │ - │ yes │" in plain
-    emulated = shown(keyed_view.table(keyed.Setting(workers=2, keys=10, rows=1_000, cost_us=5.0), [outcome]))
+    emulated = shown(keyed_view.table(keyed.KeyedSetting(workers=2, keys=10, rows=1_000, cost_us=5.0), [outcome]))
     assert "of bound" in emulated
     assert "│ flux │ 2,000 │ 0.900 │ - │ 0.0 % │ 0 │ - │ yes │" in emulated

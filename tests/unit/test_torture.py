@@ -14,8 +14,8 @@ from evenflow.torture import damage, hooks, store, view
 from evenflow.torture.check import COLUMNS, Verdict, committed, compare, compare_windows
 from evenflow.torture.drawing import draw
 from evenflow.torture.operator import Counted
-from evenflow.torture.report import Report, ScheduleOutcome
-from evenflow.torture.rows import Rows, reference, rows_of, windowed, write
+from evenflow.torture.report import ScheduleOutcome, TortureReport
+from evenflow.torture.rows import InputRows, reference, rows_of, windowed, write
 from evenflow.torture.schedule import COMMIT, DAMAGES, MOMENTS, WORKER_POINTS, Fault, Job, Schedule, from_json
 
 SEEDS = range(300)
@@ -23,7 +23,7 @@ SEEDS = range(300)
 
 def rows(*keys):
     count = len(keys)
-    return Rows(np.arange(count), np.array(keys), np.arange(count) / 8.0, np.zeros(count, np.int64))
+    return InputRows(np.arange(count), np.array(keys), np.arange(count) / 8.0, np.zeros(count, np.int64))
 
 
 def output(given, order=None, **changed):
@@ -212,7 +212,7 @@ def test_report():
     schedule = Schedule(3, draw(3).job, (Fault("kill", "worker"),))
     good = ScheduleOutcome(schedule, Verdict(rows=10), struck=("kill worker",))
     bad = ScheduleOutcome(schedule, Verdict(rows=10, lost=2), hang=True)
-    told = Report(3, [good, bad]).to_json()
+    told = TortureReport(3, [good, bad]).to_json()
     assert {name: told[name] for name in ("seed", "faults", "rows", "lost", "doubled", "out_of_order", "hangs")} == {
         "seed": 3,
         "faults": 1,
@@ -223,16 +223,16 @@ def test_report():
         "hangs": 1,
     }
     assert json.loads(json.dumps(told))["schedules"] == 2
-    assert Report(3, [good]).good
-    assert not Report(3, [good, bad]).good
-    assert not Report(3, [good], ["python 17"]).good
+    assert TortureReport(3, [good]).good
+    assert not TortureReport(3, [good, bad]).good
+    assert not TortureReport(3, [good], ["python 17"]).good
 
 
 def test_a_report_that_is_taken_up_again():
     schedule = Schedule(3, draw(3).job, (Fault("kill", "worker", "restore", nth=2), Fault("stop", "worker", batch=1)))
     good = ScheduleOutcome(schedule, Verdict(rows=10), struck=tuple(map(str, schedule.faults)), refused=("a",))
-    report = Report(3, [good, ScheduleOutcome(schedule, Verdict(rows=10, lost=2), hang=True)], ["python 17"])
-    assert Report.from_json(json.loads(json.dumps(report.to_json()))) == report
+    report = TortureReport(3, [good, ScheduleOutcome(schedule, Verdict(rows=10, lost=2), hang=True)], ["python 17"])
+    assert TortureReport.from_json(json.loads(json.dumps(report.to_json()))) == report
     assert view.markdown(report).splitlines() == [
         "| what struck | schedules | rows | lost | doubled | out of order | wrong | hangs | errors | refused |",
         "|---|---|---|---|---|---|---|---|---|---|",

@@ -49,7 +49,7 @@ TWEETS = Tweets(words=3_000, zipf=1.2, about=0.8, copies=0.6, spacing=8_000, lif
 
 
 @dataclass(frozen=True)
-class Setting:
+class CepSetting:
     """`rows` texts; with workload zipf their keys follow Zipf's law, with the exponents in turn."""
 
     engines: int = 5
@@ -68,7 +68,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Data:
+class CepData:
     """The rows on disk, and the results that are expected for them."""
 
     path: str
@@ -116,7 +116,7 @@ class CepResult:
 
 
 @contextmanager
-def data(setting: Setting) -> Iterator[Data]:
+def data(setting: CepSetting) -> Iterator[CepData]:
     """Make the rows; their files are deleted afterwards."""
     with TemporaryDirectory(prefix="evenflow-bench-") as directory:
         path = str(Path(directory) / "rows.parquet")
@@ -125,10 +125,10 @@ def data(setting: Setting) -> Iterator[Data]:
         pq.write_table(table, path, row_group_size=1 << 17)
         alarms = first_stories(table)
         loads = [np.bincount(keys[phases == phase], minlength=KEYS) for phase in np.unique(phases)]
-        yield Data(path, len(alarms), int(alarms.sum()), loads)
+        yield CepData(path, len(alarms), int(alarms.sum()), loads)
 
 
-def draw(setting: Setting) -> tuple[npt.NDArray[np.int32], pa.Array, Longs]:
+def draw(setting: CepSetting) -> tuple[npt.NDArray[np.int32], pa.Array, Longs]:
     """For each row its key, its vector and its phase of the workload."""
     texts = replace(TWEETS, seed=setting.seed).rows(np.arange(setting.rows)).column("text")
     vectors = Vectors.fit(texts[: min(len(texts), 50_000)]).of(texts)
@@ -174,9 +174,9 @@ def evaluate(df: DataFrame) -> tuple[float, int, int, int]:
 
 def run(
     spark: SparkSession,
-    setting: Setting,
+    setting: CepSetting,
     balance: str,
-    made: Data,
+    made: CepData,
     event_log: Path | None = None,
     watch: Watch = lambda rows: None,
 ) -> CepResult:
@@ -207,9 +207,9 @@ def run(
 
 
 def _result(
-    setting: Setting,
+    setting: CepSetting,
     balance: str,
-    made: Data,
+    made: CepData,
     found: tuple[float, int, int, int],
     seen: list[KeyedSnapshot],
     log: list[dict[str, Any]],
@@ -275,12 +275,12 @@ def compared(results: list[CepResult]) -> list[CepResult]:
 
 def warm_up(spark: SparkSession) -> None:
     """Start Spark's Python processes and compile what they need, so that the first run does not pay for it."""
-    small = Setting(engines=1, rows=2_000, cost_us=10)
+    small = CepSetting(engines=1, rows=2_000, cost_us=10)
     with data(small) as made:
         run(spark, small, "kg", made)
 
 
-def report(setting: Setting, results: list[CepResult]) -> dict[str, object]:
+def report(setting: CepSetting, results: list[CepResult]) -> dict[str, object]:
     """The figures that the command writes as JSON."""
     return {
         "emulated": True,

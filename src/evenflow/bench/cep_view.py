@@ -6,13 +6,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from evenflow.bench.cep import CepResult, Setting
+from evenflow.bench.cep import CepResult, CepSetting
 
 SMOOTH_S = 2.0
 """Rows a second are averaged over this time."""
 
 
-def table(setting: Setting, results: list[CepResult]) -> Table:
+def table(setting: CepSetting, results: list[CepResult]) -> Table:
     """A row for each run."""
     title = f"{setting.rows:,} texts, workload {setting.workload}, {setting.cost_us:g} us a row (emulated)"
     shown = Table(title=title)
@@ -44,7 +44,7 @@ def table(setting: Setting, results: list[CepResult]) -> Table:
     return shown
 
 
-def figure(setting: Setting, results: list[CepResult]) -> Figure:
+def figure(setting: CepSetting, results: list[CepResult]) -> Figure:
     """Two panels over time: rows a second, and the rows that are through."""
     drawn = Figure(figsize=(9, 6), layout="constrained")
     speed, through = drawn.subplots(2, 1, sharex=True)

@@ -37,7 +37,7 @@ NEAR = 1e-9
 
 
 @dataclass(frozen=True)
-class Setting:
+class KeyedSetting:
     """`rows` rows of `keys` keys. If `cost_us` is given, workers are emulated, `slow` of them `factor` times slower."""
 
     workers: int = 4
@@ -97,7 +97,7 @@ class KeyedResult:
 
 
 @dataclass(frozen=True)
-class Data:
+class KeyedData:
     """The rows on disk, and the results that are expected for them."""
 
     path: str
@@ -110,7 +110,7 @@ class Data:
 
 
 @contextmanager
-def data(spark: SparkSession, setting: Setting) -> Iterator[Data]:
+def data(spark: SparkSession, setting: KeyedSetting) -> Iterator[KeyedData]:
     """Make the rows; their files are deleted afterwards."""
     with TemporaryDirectory(prefix="evenflow-bench-") as directory:
         path = str(Path(directory) / "rows.parquet")
@@ -119,10 +119,10 @@ def data(spark: SparkSession, setting: Setting) -> Iterator[Data]:
         pq.write_table(pa.table({"seq": seq, "key": keys, "value": values}), path, row_group_size=1 << 20)
         means = rolling_means(keys, values, WINDOW)
         loads = np.bincount(units_of(hashes(pa.array(keys)), setting.units + 1), minlength=setting.units + 1)
-        yield Data(path, float(means.sum()), float((means * (seq % 1009)).sum()), loads)
+        yield KeyedData(path, float(means.sum()), float((means * (seq % 1009)).sum()), loads)
 
 
-def draw(setting: Setting) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def draw(setting: KeyedSetting) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Random keys, by Zipf's law or uniform, and values."""
     random = np.random.default_rng(setting.seed)
     if setting.zipf:
@@ -163,7 +163,7 @@ def timed_sum(df: DataFrame, column: str) -> tuple[float, tuple[float, float, in
     return time.perf_counter() - started, (float(row[0]), float(row[1]), int(row[2]))
 
 
-def baselines(spark: SparkSession, setting: Setting, path: str) -> tuple[float, float]:
+def baselines(spark: SparkSession, setting: KeyedSetting, path: str) -> tuple[float, float]:
     """Rows a second of an identity `mapInArrow`, and of a shuffle before it."""
     rows = rows_of(spark, path)
     plain, _ = timed_sum(rows.mapInArrow(identity, rows.schema), "value")
@@ -174,9 +174,9 @@ def baselines(spark: SparkSession, setting: Setting, path: str) -> tuple[float, 
 
 def run(
     spark: SparkSession,
-    setting: Setting,
+    setting: KeyedSetting,
     balance: str,
-    made: Data,
+    made: KeyedData,
     against: tuple[float, float] | None,
     event_log: Path | None = None,
     watch: Watch = lambda rows: None,
@@ -200,9 +200,9 @@ def run(
 
 
 def _result(
-    setting: Setting,
+    setting: KeyedSetting,
     balance: str,
-    made: Data,
+    made: KeyedData,
     against: tuple[float, float] | None,
     seconds: float,
     correct: bool,
@@ -232,7 +232,7 @@ def _result(
     )
 
 
-def _emulated(setting: Setting, made: Data, timeline: Timeline) -> dict[str, Any]:
+def _emulated(setting: KeyedSetting, made: KeyedData, timeline: Timeline) -> dict[str, Any]:
     """Throughput divided by the bound, which is known only if capacities are emulated."""
     if not setting.cost_us:
         return {}
@@ -250,7 +250,7 @@ def _emulated(setting: Setting, made: Data, timeline: Timeline) -> dict[str, Any
     }
 
 
-def _reaction(setting: Setting, made: Data, timeline: Timeline) -> float | None:
+def _reaction(setting: KeyedSetting, made: KeyedData, timeline: Timeline) -> float | None:
     """Seconds from the last change until every later window of two seconds runs at REACTED of the bound."""
     change = max(setting.until, setting.since)
     wide = 2 * REACTION_WINDOW_S
@@ -264,13 +264,13 @@ def _reaction(setting: Setting, made: Data, timeline: Timeline) -> float | None:
 
 def warm_up(spark: SparkSession) -> None:
     """Start Spark's Python processes and compile what they need, so that the first run does not pay for it."""
-    small = Setting(workers=1, keys=100, rows=100_000)
+    small = KeyedSetting(workers=1, keys=100, rows=100_000)
     with data(spark, small) as made:
         baselines(spark, small, made.path)
         run(spark, small, "hash", made, None)
 
 
-def report(setting: Setting, results: list[KeyedResult], against: tuple[float, float] | None) -> dict[str, object]:
+def report(setting: KeyedSetting, results: list[KeyedResult], against: tuple[float, float] | None) -> dict[str, object]:
     """The figures that the command writes as JSON."""
     plain = {"identity_rows_per_s": against[0], "shuffle_rows_per_s": against[1]} if against else {}
     return {

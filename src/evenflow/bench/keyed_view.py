@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from evenflow.bench.keyed import KeyedResult, Setting
+from evenflow.bench.keyed import KeyedResult, KeyedSetting
 
 
-def table(setting: Setting, results: list[KeyedResult]) -> Table:
+def table(setting: KeyedSetting, results: list[KeyedResult]) -> Table:
     """A row for each run."""
     data = f"{setting.rows:,} rows of {setting.keys:,} keys, " + (
         f"Zipf {setting.zipf:g}" if setting.zipf else "uniform"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from evenflow.bench.probe import ROW_SCHEMA, TALLY_SCHEMA, Source, Tally, Watch, polled, tally
+from evenflow.bench.probe import ROW_SCHEMA, TALLY_SCHEMA, ProbeSource, Tally, Watch, polled, tally
 from evenflow.model.capacity import Emulate, Slowdown
 from evenflow.policy import Balance, BlockingRate, Oracle, balance_named
 from evenflow.runtime.cluster.cluster import Cluster
@@ -23,7 +23,7 @@ FINE = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
 
 
 @dataclass(frozen=True)
-class Setting:
+class OrderedSetting:
     """On `slow` of the `workers` a row costs `factor` times `cost_us`, up to second `until` (0: always)."""
 
     workers: int = 8
@@ -88,7 +88,7 @@ class OrderedResult:
 
 def run(
     spark: SparkSession,
-    setting: Setting,
+    setting: OrderedSetting,
     balance: str,
     event_log: Path | None = None,
     watch: Watch = lambda rows: None,
@@ -97,7 +97,7 @@ def run(
     emulate = setting.emulate()
     with Cluster(spark, setting.workers, period=setting.period, event_log=event_log, emulate=emulate) as cluster:
         made = spark.sparkContext.accumulator(0)
-        rows = cast(DataFrame, Source(spark, setting.seconds, made))
+        rows = cast(DataFrame, ProbeSource(spark, setting.seconds, made))
         out = cluster.ordered_map(rows, _same, ROW_SCHEMA, balance=setting.balance(balance), name="bench")
         counted = out.mapInArrow(tally, TALLY_SCHEMA)
         told = polled(counted.collect, lambda: watch(cluster.snapshot("bench").rows_out), 0.2)
@@ -110,11 +110,11 @@ def run(
 def warm_up(spark: SparkSession) -> None:
     """Start Spark's Python processes and import what they need, so that the first run does not pay for it."""
     with Cluster(spark, 1) as cluster:
-        rows = cast(DataFrame, Source(spark, 10.0, spark.sparkContext.accumulator(0), rows=100_000))
+        rows = cast(DataFrame, ProbeSource(spark, 10.0, spark.sparkContext.accumulator(0), rows=100_000))
         cluster.ordered_map(rows, _same, ROW_SCHEMA).mapInArrow(tally, TALLY_SCHEMA).collect()
 
 
-def report(setting: Setting, results: list[OrderedResult]) -> dict[str, object]:
+def report(setting: OrderedSetting, results: list[OrderedResult]) -> dict[str, object]:
     """The figures that the command writes as JSON."""
     return {
         "emulated": True,
@@ -128,7 +128,7 @@ def _same(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def _result(setting: Setting, balance: str, seen: Tally, rows_in: int, weights: dict[int, int]) -> OrderedResult:
+def _result(setting: OrderedSetting, balance: str, seen: Tally, rows_in: int, weights: dict[int, int]) -> OrderedResult:
     half, end = setting.seconds / 2, setting.seconds
     steady = seen.rows_between(half, end) / (end - half)
     final = seen.rows_between((half + end) / 2, end) / (end - half) * 2
@@ -149,7 +149,7 @@ def _result(setting: Setting, balance: str, seen: Tally, rows_in: int, weights: 
     )
 
 
-def _reaction(setting: Setting, seen: Tally) -> float | None:
+def _reaction(setting: OrderedSetting, seen: Tally) -> float | None:
     """Seconds from the change until the region runs at REACTED of the ideal in two windows in a row."""
     change = setting.until or setting.since
     if not change:
@@ -162,7 +162,7 @@ def _reaction(setting: Setting, seen: Tally) -> float | None:
     return None
 
 
-def _share(setting: Setting, seen: Tally, start: float) -> float:
+def _share(setting: OrderedSetting, seen: Tally, start: float) -> float:
     """The share of the ideal in the window that begins at second `start`."""
     end = start + REACTION_WINDOW_S
     return seen.rows_between(start, end) / REACTION_WINDOW_S / setting.ideal(start, end)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from evenflow.bench.ordered import OrderedResult, Setting
+from evenflow.bench.ordered import OrderedResult, OrderedSetting
 
 
-def table(setting: Setting, results: list[OrderedResult]) -> Table:
+def table(setting: OrderedSetting, results: list[OrderedResult]) -> Table:
     """A row for each run."""
     load = f"{setting.slow} of {setting.workers} workers {setting.factor:g}x slower"
     load += "".join(f", {count} {factor:g}x" for count, factor in setting.also)

@@ -35,7 +35,7 @@ def polled(work: Callable[[], T], poll: Callable[[], None], every_s: float) -> T
 
 
 @dataclass(frozen=True)
-class Source:
+class ProbeSource:
     """Rows with consecutive ids, made as fast as they are taken, for `seconds` or until there are `rows`.
 
     It is used like a DataFrame, but its rows are made in the task that uses them: between two Python functions Spark

@@ -81,15 +81,15 @@ def torture(
 
     def work() -> None:
         from evenflow.torture import run, view
-        from evenflow.torture.report import Report
+        from evenflow.torture.report import TortureReport
 
         before = None
         if resume and json_file is not None and json_file.exists() and json_file.stat().st_size:
-            before = Report.from_json(json.loads(json_file.read_text()))
+            before = TortureReport.from_json(json.loads(json_file.read_text()))
         else:
             touch(json_file)
 
-        def watch(report: Report) -> None:
+        def watch(report: TortureReport) -> None:
             view.show_outcome(console, report.outcomes[-1])
             if json_file is not None:  # each time: a run of hours that is ended early has its figures
                 beside = json_file.with_name(f"{json_file.name}.new")

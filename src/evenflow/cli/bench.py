@@ -38,7 +38,7 @@ def bench_ordered(
         classes = tuple(_class(text) for text in also.split(",") if text)
         if (slowed := slow + sum(count for count, _ in classes)) > workers:
             raise typer.BadParameter(f"{slowed} slow workers of {workers}", param_hint="--slow and --also")
-        setting = ordered.Setting(workers, slow, factor, cost_us, seconds, until, period, since, classes)
+        setting = ordered.OrderedSetting(workers, slow, factor, cost_us, seconds, until, period, since, classes)
         balances = [name.strip() for name in balance.split(",")]
         setting.emulate()
         for name in balances:
@@ -80,7 +80,7 @@ def bench_keyed(
 
         if slow > workers or ((slow or since or until) and not cost_us):
             raise typer.BadParameter("slow workers need --cost-us, and be no more than --workers", param_hint="--slow")
-        setting = keyed.Setting(workers, keys, zipf, rows, units, cost_us, slow, factor, since, until)
+        setting = keyed.KeyedSetting(workers, keys, zipf, rows, units, cost_us, slow, factor, since, until)
         balances = [name.strip() for name in balance.split(",")]
         for name in balances:
             keyed_balance_named(name)
@@ -123,7 +123,7 @@ def bench_cep(
         from evenflow.policy import keyed_balance_named
 
         powers = tuple(_number(text, "--exponents") for text in exponents.split(","))
-        setting = cep.Setting(engines, rows, workload, cost_us, window=window, exponents=powers, seed=seed)
+        setting = cep.CepSetting(engines, rows, workload, cost_us, window=window, exponents=powers, seed=seed)
         runs = [(name.strip(), setting) for name in balance.split(",")]
         runs += [(name, replace(setting, engines=engines + 1)) for name, _ in runs if name == "kg"]
         for name, _ in runs:

@@ -28,7 +28,7 @@ BATCH_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
-class Totals:
+class OutputTotals:
     """What has come out of the region so far."""
 
     rows: int
@@ -36,7 +36,7 @@ class Totals:
     in_order: bool
 
     @classmethod
-    def of(cls, table: DataFrame) -> Totals:
+    def of(cls, table: DataFrame) -> OutputTotals:
         """The totals of the rows that `_check` gave for each micro-batch; each must continue where the last ended."""
         seen = sorted(row for row in table.collect() if row.rows)
         starts, ends = [row.first for row in seen], [row.last + 1 for row in seen]
@@ -63,7 +63,7 @@ def run_ordered(
 
 def _run(
     console: Console, spark: SparkSession, balance: str, seconds: float, workers: int, emulate: Emulate
-) -> tuple[Totals, float]:
+) -> tuple[OutputTotals, float]:
     """Run one balance; returns the totals of all finished micro-batches, and rows a second of feeding time."""
     spark.sparkContext.setLogLevel("ERROR")
     ideal = emulate.rows(workers, 0, 1)
@@ -84,7 +84,9 @@ def _run(
                 while (elapsed := time.monotonic() - started) < seconds and query.isActive:
                     time.sleep(REFRESH_S)
                     now = cluster.snapshot("demo")
-                    live.update(_page(balance, elapsed, seconds, ideal, Totals.of(spark.table(table)), before, now))
+                    live.update(
+                        _page(balance, elapsed, seconds, ideal, OutputTotals.of(spark.table(table)), before, now)
+                    )
                     before = now
             if (error := query.exception()) is not None:
                 raise error
@@ -93,7 +95,7 @@ def _run(
         finally:
             query.stop()
         last = cluster.snapshot("demo")
-        return Totals.of(spark.table(table)), last.rows_out / max(1e-9, last.feeding_s)
+        return OutputTotals.of(spark.table(table)), last.rows_out / max(1e-9, last.feeding_s)
 
 
 def await_batch(query: StreamingQuery) -> None:
@@ -104,7 +106,7 @@ def await_batch(query: StreamingQuery) -> None:
 
 
 def _page(
-    balance: str, elapsed: float, seconds: float, ideal: float, totals: Totals, before: Snapshot, now: Snapshot
+    balance: str, elapsed: float, seconds: float, ideal: float, totals: OutputTotals, before: Snapshot, now: Snapshot
 ) -> Group:
     span = max(1e-9, now.time - before.time)
     rate = (now.rows_out - before.rows_out) / span

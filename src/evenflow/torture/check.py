@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evenflow.torture.rows import Rows, reference, windowed
+from evenflow.torture.rows import InputRows, reference, windowed
 from evenflow.torture.schedule import Job
 
 COLUMNS = ("id", "k", "nth", "mean")
@@ -39,7 +39,7 @@ class Verdict:
         return not (self.lost or self.doubled or self.out_of_order or self.wrong)
 
 
-def verdict(job: Job, rows: Rows, output: pa.Table) -> Verdict:
+def verdict(job: Job, rows: InputRows, output: pa.Table) -> Verdict:
     """Compare the output of a job with its reference."""
     if job.windows:
         return compare_windows(windowed(job, rows), output)
@@ -58,7 +58,7 @@ def compare_windows(want: tuple[Any, Any, Any, Any], output: pa.Table) -> Verdic
     return Verdict(len(order), int((times == 0).sum()), _again(times, known), 0, int((~right).sum()))
 
 
-def compare(rows: Rows, output: pa.Table, ordered: bool = False, racing: bool = False) -> Verdict:
+def compare(rows: InputRows, output: pa.Table, ordered: bool = False, racing: bool = False) -> Verdict:
     """Compare rows with the reference; with `ordered` the rows of a key must be in order in `output`, too.
 
     If rows were `racing`, any row of a key may be the nth: then only the number of rows with each count is compared.

@@ -49,7 +49,7 @@ FINE = {
 }
 
 
-class Refused(EvenflowError):
+class QueryRefused(EvenflowError):
     """A query is not started again, because its state is damaged."""
 
 
@@ -67,7 +67,7 @@ class Attempts:
         bad = any(name in failure for name in damage.names(self._folder))
         if bad or "CorruptState" in failure or "is damaged at byte" in failure:
             self._query = None
-            raise Refused(failure)
+            raise QueryRefused(failure)
         if self.starts >= STARTS:
             raise EvenflowError(f"the query failed {self.starts} times; the last time: {failure}")
         self.starts += 1
@@ -143,7 +143,7 @@ def _supervised(attempts: Attempts, cluster: Cluster, folder: Path, refused: lis
         try:
             supervise(attempts, cluster, backoff=BACKOFF_S, healthy=1e-9)
             return
-        except Refused as error:
+        except QueryRefused as error:
             flipped = store.flip_back(folder, str(error))
             if not flipped:
                 raise EvenflowError(f"refused, and not for a blob that was flipped: {error}") from error

@@ -44,7 +44,7 @@ class ScheduleOutcome:
 
 
 @dataclass(slots=True)
-class Report:
+class TortureReport:
     """The outcomes of all schedules."""
 
     seed: int
@@ -73,6 +73,6 @@ class Report:
         }
 
     @classmethod
-    def from_json(cls, given: dict[str, Any]) -> Report:
+    def from_json(cls, given: dict[str, Any]) -> TortureReport:
         """The report that an interrupted run has written."""
         return cls(given["seed"], [ScheduleOutcome.from_json(run) for run in given["runs"]], list(given["leaked"]))

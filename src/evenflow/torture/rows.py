@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class InputRows:
     """Input rows by column. The last batch has one row of every key, so its output shows the final state."""
 
     ids: Longs
@@ -39,7 +39,7 @@ class Rows:
     batches: Longs
 
 
-def rows_of(schedule: Schedule) -> Rows:
+def rows_of(schedule: Schedule) -> InputRows:
     """All input rows of a schedule's job; values are multiples of 1/8, so that their sums are exact."""
     job = schedule.job
     random = np.random.default_rng(schedule.seed)
@@ -49,10 +49,10 @@ def rows_of(schedule: Schedule) -> Rows:
         drawn = np.append(drawn, np.full(CLOSING, job.keys))
         batches = np.append(batches, job.batches + 1 + np.arange(CLOSING))
     values = random.integers(0, 8000, len(drawn)) / 8.0
-    return Rows(np.arange(len(drawn)), drawn.astype(np.int64), values, batches)
+    return InputRows(np.arange(len(drawn)), drawn.astype(np.int64), values, batches)
 
 
-def times(job: Job, rows: Rows) -> Longs:
+def times(job: Job, rows: InputRows) -> Longs:
     """The event time of each row, in microseconds."""
     late: Longs = START_US + rows.ids * GAP_US + np.maximum(0, rows.batches - job.batches) * DAY_US
     return late
@@ -63,7 +63,7 @@ def lateness_s(job: Job) -> float:
     return 2 * (job.rows + job.keys) * GAP_US / 1e6
 
 
-def windowed(job: Job, rows: Rows) -> tuple[Longs, Longs, Longs, Floats]:
+def windowed(job: Job, rows: InputRows) -> tuple[Longs, Longs, Longs, Floats]:
     """For each window of each key: its first row, its key, the sum of `nth` and the average of `mean`."""
     nth, mean = reference(rows.keys, rows.values)
     mine = rows.keys < job.keys
@@ -74,7 +74,7 @@ def windowed(job: Job, rows: Rows) -> tuple[Longs, Longs, Longs, Floats]:
     return rows.ids[mine][first], rows.keys[mine][first], sums, np.bincount(place, mean[mine], len(first)) / count
 
 
-def write(rows: Rows, job: Job, folder: Path) -> None:
+def write(rows: InputRows, job: Job, folder: Path) -> None:
     """Write one file for each partition of each batch; their modification times tell Spark their order."""
     folder.mkdir(parents=True)
     partitions, at = job.partitions, times(job, rows)

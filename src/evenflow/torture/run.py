@@ -19,7 +19,7 @@ from evenflow.torture import check, processes, rows
 from evenflow.torture.bucket import Server
 from evenflow.torture.drawing import draw
 from evenflow.torture.hooks import BEGUN, BUCKET, DONE, ENDED, SCHEDULE, WORK
-from evenflow.torture.report import Report, ScheduleOutcome
+from evenflow.torture.report import ScheduleOutcome, TortureReport
 from evenflow.torture.schedule import BLOCK, Schedule
 
 POLL_S = 0.1
@@ -33,7 +33,7 @@ LOG = "driver.log"
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options with which Java starts fast."""
 
-Watch = Callable[[Report], None]
+Watch = Callable[[TortureReport], None]
 """Called when a schedule has ended; its outcome is the last of the report."""
 
 
@@ -43,13 +43,13 @@ def torture(
     schedules: int = 0,
     watch: Watch = lambda report: None,
     keep: Path | None = None,
-    report: Report | None = None,
-) -> Report:
+    report: TortureReport | None = None,
+) -> TortureReport:
     """Run the schedules of `seed`, `seed + 1` and so on, for `minutes`, or as many as `schedules` if that is not 0.
 
     What is left of runs that went wrong is copied to `keep`. Schedules that are in `report` already are skipped.
     """
-    report = report or Report(seed)
+    report = report or TortureReport(seed)
     done = {outcome.schedule.seed for outcome in report.outcomes}
     began = time.monotonic()
     number = 0
@@ -62,12 +62,12 @@ def torture(
     return report
 
 
-def run_all(group: Sequence[Schedule], report: Report, watch: Watch, keep: Path | None = None) -> None:
+def run_all(group: Sequence[Schedule], report: TortureReport, watch: Watch, keep: Path | None = None) -> None:
     """Run some schedules; those with different sessions by different drivers."""
     for kind in sorted({schedule.session for schedule in group}):
         some = [schedule for schedule in group if schedule.session == kind]
         with _folder() as folder:
-            for outcome in Group(folder, some, report, keep).run():
+            for outcome in ScheduleGroup(folder, some, report, keep).run():
                 report.outcomes.append(outcome)
                 watch(report)
 
@@ -85,10 +85,10 @@ def _folder() -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-class Group:
+class ScheduleGroup:
     """Schedules that one driver runs one after the other; all files are in one folder."""
 
-    def __init__(self, folder: Path, schedules: Sequence[Schedule], report: Report, keep: Path | None) -> None:
+    def __init__(self, folder: Path, schedules: Sequence[Schedule], report: TortureReport, keep: Path | None) -> None:
         self._folder, self._report, self._keep = folder, report, keep
         self._mark = uuid.uuid4().hex
         self._schedules = {folder / str(schedule.seed): schedule for schedule in schedules}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from evenflow.torture.report import VERDICTS, Report, ScheduleOutcome
+from evenflow.torture.report import VERDICTS, ScheduleOutcome, TortureReport
 
 COLUMNS = ("schedules", *(name.replace("_", " ") for name in VERDICTS), "hangs", "errors", "refused")
 
@@ -24,7 +24,7 @@ def show_outcome(console: Console, outcome: ScheduleOutcome) -> None:
         console.print(f"  {hang}{wrong} of {found.rows} rows; {outcome.error}", highlight=False, markup=False)
 
 
-def show_report(console: Console, report: Report) -> None:
+def show_report(console: Console, report: TortureReport) -> None:
     """Print a table of all schedules together."""
     told = report.to_json()
     names = ("schedules", "faults", *VERDICTS, "hangs", "errors", "refused")
@@ -37,7 +37,7 @@ def show_report(console: Console, report: Report) -> None:
         console.print(f"[red]left over:[/red] {process}")
 
 
-def markdown(report: Report) -> str:
+def markdown(report: TortureReport) -> str:
     """A table of all schedules by kind of fault; a schedule with several kinds is in several rows."""
     lines = [f"| {' | '.join(('what struck', *COLUMNS))} |", "|---" * (len(COLUMNS) + 1) + "|"]
     kinds: dict[str, list[ScheduleOutcome]] = {}
