@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenflow.control.events import Save
-from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, Whole
+from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, WholeAttempt
 from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
 from evenflow.state.checkpoint.chain import operators
 from evenflow.state.checkpoint.survey import verify
@@ -37,7 +37,7 @@ class Unthreaded(CheckpointThread):
         before = before or (epoch - 1, 1 if epoch else 0)
         self.put(region, Begun(epoch, attempt, before, "run"))
         self._store.put(log_name(prefix, epoch, attempt, WRITER, 0), [b"rows"])
-        self.put(region, Whole(epoch, attempt, {WRITER: 1}, (0,), 3, before, "run"))
+        self.put(region, WholeAttempt(epoch, attempt, {WRITER: 1}, (0,), 3, before, "run"))
 
     def settle(self, region, epoch):
         """The next batch begins."""
@@ -63,7 +63,7 @@ def test_it_goes_on(thread):
     saved = thread.saved("mean", "q", 3, new=False)
     assert saved.base.key == (1, 1)
     assert [snapshot.name for snapshot in saved.base.snapshots] == ["mean/q/units/0.0.7.0"]
-    assert saved.wholes == (Whole(2, 1, {WRITER: 1}, (0,), 3, (1, 1), "run"),)
+    assert saved.wholes == (WholeAttempt(2, 1, {WRITER: 1}, (0,), 3, (1, 1), "run"),)
     assert saved.begun == Begun(2, 1, (1, 1), "run")
     assert [bad.name for bad in verify(thread._store) if "it is missing" in bad.why] == []
 

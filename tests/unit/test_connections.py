@@ -15,7 +15,7 @@ from evenflow.model.messages import (
     ToController,
     WorkerAddress,
 )
-from evenflow.runtime.feeder.connections import LEAVE_S, RECONNECT_S, Connections, News
+from evenflow.runtime.feeder.connections import LEAVE_S, RECONNECT_S, Connections, FeederFigures
 from evenflow.runtime.wire.channel import Meter, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import Reader, control
@@ -235,14 +235,14 @@ def test_reports_have_what_is_new(feeder):
     assert not feeder.connections.report_due(PERIOD_S / 2)
     assert feeder.connections.report_due(PERIOD_S)
     for now, rows in ((PERIOD_S, 5), (2 * PERIOD_S, 0)):
-        feeder.connections.report(now, News(2, None))
+        feeder.connections.report(now, FeederFigures(2, None))
         report = said(feeder)
         assert (report.feeding_s, report.rows_out) == (PERIOD_S, 2)
         assert report.connections[1].rows_sent == rows
 
 
 def test_who_leaves_waits_for_the_controller_but_not_for_ever(feeder):
-    feeder.connections.leave(News(1, None))
+    feeder.connections.leave(FeederFigures(1, None))
     assert feeder.poller.now == 0.0
     feeder.controller.unsent = 100
     feeder.connections.leave(None)
@@ -252,5 +252,5 @@ def test_who_leaves_waits_for_the_controller_but_not_for_ever(feeder):
 
 def test_who_has_not_registered_has_nobody_to_leave():
     stranger = Connections(SimpleNamespace(), SETTINGS, "r", Poller(), lambda: 0.0)
-    stranger.leave(News(0, None))
+    stranger.leave(FeederFigures(0, None))
     assert not stranger.registered

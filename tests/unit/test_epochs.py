@@ -6,7 +6,7 @@ import pytest
 from evenflow.control.epochs import Epochs
 from evenflow.control.events import FeederJoined, StageFacts
 from evenflow.errors import SEVERAL_ACTIONS
-from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, Whole
+from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, WholeAttempt
 
 UNITS = 8
 
@@ -75,7 +75,7 @@ def test_batch_after_batch():
 def test_a_batch_without_rows_changes_nothing():
     query = Query()
     query.whole(0)
-    assert query.end(query.task(1, stage="s1", rows=False), rows=False) == Whole(1, 1, {}, (), 1, (0, 1), "r")
+    assert query.end(query.task(1, stage="s1", rows=False), rows=False) == WholeAttempt(1, 1, {}, (), 1, (0, 1), "r")
     query.task(4, stage="s4", rows=False)  # of 2 and 3 nobody has heard
     assert query.epochs.current
     assert query.logs() == [(0, 1), (1, 1)]
@@ -223,9 +223,9 @@ SAVED = Saved(
         (BatchLog(2, 1, {"0.1": 2}), BatchLog(3, 1, {"0.1": 1})),
     ),
     (
-        Whole(4, 1, {"0.1": 1}, (0,), 2, (3, 1)),
-        Whole(5, 1, {"0.1": 1}, (0,), 2, (4, 1)),
-        Whole(5, 2, {"1.1": 3}, (0,), 1, (4, 1)),
+        WholeAttempt(4, 1, {"0.1": 1}, (0,), 2, (3, 1)),
+        WholeAttempt(5, 1, {"0.1": 1}, (0,), 2, (4, 1)),
+        WholeAttempt(5, 2, {"1.1": 3}, (0,), 1, (4, 1)),
     ),
     Begun(5, 3, (4, 1)),
 )
@@ -378,7 +378,7 @@ def test_snapshots_that_are_reported_too_late_are_not_used():
 
 def test_which_units_had_rows_before_the_driver_was_killed_is_not_known():
     """The attempt of the last life counts, and of the part that was looked at since only some rows are known."""
-    query = Query(Saved(Base(), (Whole(0, 1, {"0.1": 1}, (0, 1), 2),), Begun(0, 1)))
+    query = Query(Saved(Base(), (WholeAttempt(0, 1, {"0.1": 1}, (0, 1), 2),), Begun(0, 1)))
     query.whole(0, (0,), stage="show", of=2, tasks=1)
     query.whole(1, stage="s1")
     query.epochs.snapshot(SavedUnits("a", 1, np.array([0], np.int32)))
@@ -405,7 +405,7 @@ def test_what_has_begun_and_is_not_whole_is_missed():
 
 
 def test_of_whole_attempts_of_two_runs_the_later_counts():
-    query = Query(Saved(Base(), (Whole(0, 1, {"0.1": 9}, tuple(range(8)), 8),), Begun(0, 1)))
+    query = Query(Saved(Base(), (WholeAttempt(0, 1, {"0.1": 9}, tuple(range(8)), 8),), Begun(0, 1)))
     query.whole(0, (0, 1, 2), run="after")
     query.task(1, run="after", stage="s1")
     assert query.logs() == [(0, 2)]
@@ -413,14 +413,18 @@ def test_of_whole_attempts_of_two_runs_the_later_counts():
 
 def test_an_earlier_run_counts_if_the_later_has_only_looked_at_a_part():
     """The sink had the batch already, and did not want it again."""
-    query = Query(Saved(Base(), (Whole(0, 1, {"0.1": 9}, tuple(range(8)), 8),), Begun(0, 1)))
+    query = Query(Saved(Base(), (WholeAttempt(0, 1, {"0.1": 9}, tuple(range(8)), 8),), Begun(0, 1)))
     query.whole(0, (0,), of=3, tasks=1, run="after")
     query.task(1, run="after", stage="s1")
     assert query.logs() == [(0, 1)]
 
 
 def test_the_attempt_that_a_later_one_started_from_is_kept_to():
-    wholes = (Whole(0, 1, {"0.1": 1}, (0,), 1), Whole(0, 2, {"0.1": 1}, (0,), 1), Whole(1, 1, {}, (), 1, (0, 1)))
+    wholes = (
+        WholeAttempt(0, 1, {"0.1": 1}, (0,), 1),
+        WholeAttempt(0, 2, {"0.1": 1}, (0,), 1),
+        WholeAttempt(1, 1, {}, (), 1, (0, 1)),
+    )
     query = Query(Saved(Base(), wholes, Begun(1, 1, (0, 1))))
     query.task(2)
     assert query.logs() == [(0, 1), (1, 1)]
@@ -431,7 +435,7 @@ def test_partitions_without_rows_are_accounted_for():
     tasks = [query.task(0, number, rows=number == 1, of=3) for number in range(3)]
     assert query.end(tasks[0], rows=False) is None
     assert query.end(tasks[1]) is None
-    assert query.end(tasks[2], rows=False) == Whole(0, 1, {"0.1": 1}, (1,), 3, run="r")
+    assert query.end(tasks[2], rows=False) == WholeAttempt(0, 1, {"0.1": 1}, (1,), 3, run="r")
 
 
 def test_a_task_without_rows_that_is_not_heard_to_end_may_have_some():

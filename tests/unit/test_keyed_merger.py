@@ -9,7 +9,7 @@ import pytest
 
 from evenflow.operators.hosted import ORIGIN
 from evenflow.runtime.feeder.keyed_merger import KeyedMerger
-from evenflow.runtime.feeder.skew import Piece
+from evenflow.runtime.feeder.skew import ChunkPiece
 
 KEPT = pa.schema([("id", pa.int64()), ("text", pa.string())])
 ADDED = pa.schema([("tenfold", pa.int64())])
@@ -38,7 +38,7 @@ class Frames:
             places = np.flatnonzero(owner == which)
             values = [ids[place] for place in places]
             rows = pa.RecordBatch.from_arrays([pa.array(values, pa.int64()), pa.array(map(str, values))], schema=KEPT)
-            yield Piece(rows, 16.0, chunk, places if self.ordered else None)
+            yield ChunkPiece(rows, 16.0, chunk, places if self.ordered else None)
 
     def results(self, sequence, places, told):
         ids = pa.concat_batches([piece.rows for piece in self.sent[sequence]]).column(0).to_numpy()[places]

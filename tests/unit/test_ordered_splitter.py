@@ -8,7 +8,7 @@ from evenflow.errors import ProtocolError
 from evenflow.runtime.feeder import frame_size
 from evenflow.runtime.feeder.frame_size import FrameSize
 from evenflow.runtime.feeder.link import DEPTH, Link
-from evenflow.runtime.feeder.ordered_splitter import LIMITS, LOSSES, RESEND_S, Limits, OrderedSplitter
+from evenflow.runtime.feeder.ordered_splitter import LIMITS, LOSSES, RESEND_S, FeederLimits, OrderedSplitter
 from evenflow.runtime.wire.channel import Meter
 from tests.support.skew_rows import batch
 
@@ -199,7 +199,7 @@ def test_copies_wait_for_a_worker_that_has_room():
 
 
 def test_no_more_than_a_window_is_under_way():
-    region = Region(4, limits=Limits(window_bytes=1))
+    region = Region(4, limits=FeederLimits(window_bytes=1))
     assert region.send() == {0: 0}
     region.answer(0, 0)
     assert len(region.send()) == 1

@@ -16,12 +16,12 @@ from evenflow.control.events import (
     RegionOpened,
     Replace,
     Save,
+    SaveEnded,
     StageFacts,
-    Stored,
     Tell,
     Tick,
 )
-from evenflow.model.checkpoint import Base, Begun, Saved, Whole
+from evenflow.model.checkpoint import Base, Begun, Saved, WholeAttempt
 from evenflow.model.messages import (
     Committed,
     EvaluationLost,
@@ -58,7 +58,7 @@ class Scene:
         found = self.controller.handle(event)
         self.out += found
         for save in (each for each in found if isinstance(each, Save) and each.kind not in self.slow):
-            self.do(Stored(0.0, save))
+            self.do(SaveEnded(0.0, save))
 
     def feeder(self, peer, epoch, partition=0, attempt=0, of=1, rows=True, tasks=0):
         facts = StageFacts(tasks or of, of, inputs=of)
@@ -198,9 +198,9 @@ def test_a_batch_that_cannot_be_noted_for_good_is_told_at_once(scene):
     scene.batch(0)
     scene.feeder(101, 1)
     save = next(each for each in scene.out if isinstance(each, Save) and each.kind == "epoch")
-    scene.do(Stored(0.0, save, "the store fails now and then"))
+    scene.do(SaveEnded(0.0, save, "the store fails now and then"))
     assert not scene.heard(101, EvaluationLost)
-    scene.do(Stored(0.0, save, "CorruptState: blob q/epoch/3: it fails its checksum", final=True))
+    scene.do(SaveEnded(0.0, save, "CorruptState: blob q/epoch/3: it fails its checksum", final=True))
     (told,) = scene.heard(101, EvaluationLost)
     assert told.reason == ("the checkpoint cannot be written: CorruptState: blob q/epoch/3: it fails its checksum")
 
@@ -270,7 +270,7 @@ def test_what_is_noted_of_a_batch(scene):
     scene.do(Heard(0.0, 201, FeederEnded({"0.1": 1})))
     assert (told(scene, 201), saves(scene, "whole")) == (1, [])
     scene.do(Heard(0.0, 202, FeederEnded({"0.1": 2})))
-    assert saves(scene, "whole") == [Whole(0, 1, {"0.1": 2}, (0, 1), 2, run="1")]
+    assert saves(scene, "whole") == [WholeAttempt(0, 1, {"0.1": 2}, (0, 1), 2, run="1")]
     assert told(scene, 202) == 1
     scene.feeder(203, 1)
     assert [base.key for base in saves(scene, "epoch")] == [(0, 1)]
@@ -285,7 +285,7 @@ def test_the_last_task_waits_for_the_note_and_has_no_rows(scene):
     scene.do(Heard(0.0, 202, FeederEnded({})))
     assert (told(scene, 201), told(scene, 202)) == (1, 0)
     (save,) = [each for each in scene.out if isinstance(each, Save) and each.kind == "whole"]
-    scene.do(Stored(0.0, save))
+    scene.do(SaveEnded(0.0, save))
     assert told(scene, 202) == 1
 
 
@@ -295,7 +295,7 @@ def test_no_task_ends_before_it_is_noted_that_its_attempt_has_begun(scene):
     scene.do(Heard(0.0, 201, FeederEnded({"0.1": 1})))
     assert not told(scene, 201)
     (save,) = [each for each in scene.out if isinstance(each, Save)]
-    scene.do(Stored(0.0, save))
+    scene.do(SaveEnded(0.0, save))
     assert told(scene, 201) == 1
 
 
@@ -305,7 +305,7 @@ def test_what_cannot_be_noted_costs_the_attempt(scene, kind):
     scene.feeder(201, 0)
     scene.do(Heard(0.0, 201, FeederEnded({"0.1": 1})))
     (save,) = [each for each in scene.out if isinstance(each, Save) and each.kind == kind]
-    scene.do(Stored(0.0, save, "the disk is full"))
+    scene.do(SaveEnded(0.0, save, "the disk is full"))
     told = [message.reason for message in scene.heard(201, EvaluationLost)]
     assert told == ["the checkpoint cannot be written: the disk is full"] * (kind == "whole")
     epochs = scene.controller.region("r").evaluations.stored["query q"]
@@ -319,13 +319,13 @@ def test_a_worker_that_is_lost_when_all_is_durable_costs_nothing(scene):
     scene.do(PeerLeft(0.0, 10, "killed"))
     assert not scene.heard(201, EvaluationLost)
     (save,) = [each for each in scene.out if isinstance(each, Save) and each.kind == "whole"]
-    scene.do(Stored(0.0, save))
+    scene.do(SaveEnded(0.0, save))
     assert told(scene, 201) == 1
 
 
 def test_what_the_store_has_is_gone_on_with():
     scene = Scene()
-    saved = Saved(Base(), (Whole(0, 1, {"0.1": 1}, (0,), 8),), Begun(0, 1))
+    saved = Saved(Base(), (WholeAttempt(0, 1, {"0.1": 1}, (0,), 8),), Begun(0, 1))
     facts = StageFacts(1, 1, inputs=1)
     scene.do(FeederJoined(0.0, 201, "r", 0, 0, "q", 1, "s1", run="2", saved=saved, facts=facts))
     assert [base.key for base in saves(scene, "epoch")] == [(0, 1)]

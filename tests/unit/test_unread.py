@@ -3,7 +3,17 @@
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import Cancel, FeederJoined, Heard, PeerLeft, RegionOpened, Save, StageFacts, Stored, Tell
+from evenflow.control.events import (
+    Cancel,
+    FeederJoined,
+    Heard,
+    PeerLeft,
+    RegionOpened,
+    Save,
+    SaveEnded,
+    StageFacts,
+    Tell,
+)
 from evenflow.model.messages import (
     EvaluationLost,
     FeederBegan,
@@ -33,7 +43,7 @@ class Scene:
         self.out += found
         for each in found:
             if isinstance(each, Save):
-                self.do(Stored(0.0, each))
+                self.do(SaveEnded(0.0, each))
             elif isinstance(each, Tell) and isinstance(each.message, LoadState):
                 self.do(Heard(0.0, WORKER, StateLoaded("r", "query q", each.message.load)))
 

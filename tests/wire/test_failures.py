@@ -13,7 +13,7 @@ import pytest
 
 from evenflow.errors import ClusterStopped, FunctionError, ProtocolError, RegionStalled, WorkerLost
 from evenflow.model.messages import OperatorFailed
-from evenflow.runtime.feeder.ordered_splitter import Limits
+from evenflow.runtime.feeder.ordered_splitter import FeederLimits
 from evenflow.runtime.wire.channel import PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import packed
@@ -271,7 +271,7 @@ def test_the_head_is_lost_while_the_reorder_buffer_is_full(rig, balance, monkeyp
 
     helper = threading.Thread(target=lose_it)
     helper.start()
-    limits = Limits(reorder_bytes=100, overdue=1e9)
+    limits = FeederLimits(reorder_bytes=100, overdue=1e9)
     assert whole(cluster.map(identity, ROWS[:5], balance=balance(), limits=limits), 500)
     helper.join()
 

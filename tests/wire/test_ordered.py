@@ -12,7 +12,7 @@ import pytest
 
 from evenflow.model.routing import Splitting
 from evenflow.runtime.feeder.ordered_merge import OrderedMerge
-from evenflow.runtime.feeder.ordered_splitter import Limits, OrderedSplitter
+from evenflow.runtime.feeder.ordered_splitter import FeederLimits, OrderedSplitter
 from evenflow.runtime.wire import channel
 from evenflow.runtime.worker import codec as bodies
 from evenflow.testing import Emulate
@@ -254,7 +254,7 @@ def test_reorder_buffer_is_bounded(rig, balance, monkeypatch):
     bound = 4 * ROWS * BLOB
     monkeypatch.setattr(channel, "READ_BYTES", 1)
     held = recorded(monkeypatch).held
-    limits = Limits(reorder_bytes=bound, frame_bytes=8 * ROWS)
+    limits = FeederLimits(reorder_bytes=bound, frame_bytes=8 * ROWS)
     made = rig(4).map(inflate, batches(2000, 500), BLOBS, balance=balance, limits=limits)
     assert made["id"].to_pylist() == list(range(2000))
     assert bound <= max(held) <= bound + 3 * 1.1 * ROWS * BLOB  # the last one in, and who everybody waits for
@@ -264,7 +264,7 @@ def test_window_is_bounded(rig, balance, monkeypatch):
     bound = 2 * ROWS * BLOB
     under_way = recorded(monkeypatch).rows_under_way
     rows = batches(2000, 500, blobs(BLOB))
-    limits = Limits(window_bytes=bound, frame_bytes=BLOB * ROWS)
+    limits = FeederLimits(window_bytes=bound, frame_bytes=BLOB * ROWS)
     made = rig(4).map(dawdle, rows, rows[0].schema, balance=balance, limits=limits)
     assert made == pa.Table.from_batches(rows)
     assert max(under_way) * BLOB <= bound + ROWS * BLOB

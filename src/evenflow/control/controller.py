@@ -26,8 +26,8 @@ from evenflow.control.events import (
     RegionOpened,
     Replace,
     Said,
+    SaveEnded,
     Stop,
-    Stored,
     TaskEnded,
     Tell,
     Tick,
@@ -87,7 +87,7 @@ class Controller:
                 return self._region_opened(event)
             case FeederJoined():
                 return self._feeder_joined(event)
-            case Stored():
+            case SaveEnded():
                 return self._stored(event)
             case CheckpointTaken():
                 return self._checkpoint_taken(event)
@@ -202,7 +202,7 @@ class Controller:
         yield region.opened(event.time)
         yield from region.set_workers(event.time, self._workers.sites)
 
-    def _stored(self, event: Stored) -> Iterator[Instruction]:
+    def _stored(self, event: SaveEnded) -> Iterator[Instruction]:
         save = event.save
         if event.error:
             fields = {"region": save.region, "query": save.query, "what": save.kind, "error": event.error}

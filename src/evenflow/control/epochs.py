@@ -21,7 +21,7 @@ from evenflow.control import refusals
 from evenflow.control.attempts import KIND_BITS, Attempt, facts_of
 from evenflow.control.events import FeederJoined, Peer, StageFacts
 from evenflow.control.history import History
-from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Begun, Key, Saved, SavedUnits, Whole
+from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Begun, Key, Saved, SavedUnits, WholeAttempt
 
 LATE = 1
 """The report of a snapshot more than this many batches older than the settled one is ignored: it may be deleted."""
@@ -73,7 +73,7 @@ class Epochs:
         if last.epoch == self.epoch > saved.base.epoch and last.key not in {whole.key for whole in saved.wholes}:
             self.attempts.append(Attempt(last.attempt, "", last.run, last.before))
 
-    def _remember(self, whole: Whole) -> None:
+    def _remember(self, whole: WholeAttempt) -> None:
         """Take in an attempt from the store; it is not known which units had rows in it."""
         through = {partition: dict(whole.segments) for partition in whole.partitions}
         attempt = Attempt(whole.attempt, "", whole.run, whole.before, expected={0: whole.expected}, whole=True)
@@ -177,7 +177,7 @@ class Epochs:
         """Note that rows of these units have come in a batch."""
         self._history.arrived(epoch, units)
 
-    def end(self, feeder: FeederJoined, segments: Mapping[str, int], rows: bool) -> Whole | None:
+    def end(self, feeder: FeederJoined, segments: Mapping[str, int], rows: bool) -> WholeAttempt | None:
         """All rows of a task are durable, or it had none; if the attempt is whole now, returns the note for the store.
 
         Otherwise the task is added to the attempt's `waiting`.
@@ -192,7 +192,7 @@ class Epochs:
         now.whole = True
         everything = sum(now.expected.values())
         with_rows = tuple(sorted(now.through))
-        return Whole(self.epoch, now.number, now.segments, with_rows, everything, now.before, now.run)
+        return WholeAttempt(self.epoch, now.number, now.segments, with_rows, everything, now.before, now.run)
 
     def noted(self, key: Key) -> list[Peer]:
         """The note that an attempt has begun or is whole is in the store; returns the tasks that may end now."""

@@ -108,7 +108,7 @@ class FeederJoined:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class SaveEnded:
     """The content of a `Save` is durable, or could not be saved."""
 
     time: float
@@ -180,7 +180,7 @@ Event = (
     RegionOpened
     | Heard
     | FeederJoined
-    | Stored
+    | SaveEnded
     | CheckpointTaken
     | MoveAsked
     | PeerLeft
@@ -210,8 +210,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Put a note or a manifest into the store: `begun` (Begun), `whole` (Whole), `epoch` (Base); `Stored` answers it.
+    """Put a note or a manifest into the store. `SaveEnded` answers it.
 
+    `kind` says which: `begun` (Begun), `whole` (WholeAttempt) or `epoch` (Base).
     Once an epoch is saved, blobs that its base does not need are deleted: older logs, and the snapshots in `stale`.
     """
 

@@ -19,7 +19,7 @@ from evenflow.control.events import (
     PeerLeft,
     Record,
     RegionOpened,
-    Stored,
+    SaveEnded,
     Tell,
     Unpersisted,
     Warn,
@@ -278,7 +278,7 @@ class KeyedRegion:
             yield from self.stored.poison(event.time, name, event.why)
             yield from self._end(event.time, name, event.why)
 
-    def store_failed(self, event: Stored) -> Iterator[Instruction]:
+    def store_failed(self, event: SaveEnded) -> Iterator[Instruction]:
         """The manifest of a batch can never be written: the tasks of the query are told why."""
         name = f"query {event.save.query}"
         if name in self.evaluations.stored:

@@ -21,7 +21,7 @@ from evenflow.control.events import (
     Peer,
     Record,
     Save,
-    Stored,
+    SaveEnded,
     Tell,
 )
 from evenflow.control.movement import Movements
@@ -94,7 +94,7 @@ class StoredQueries:
             yield Save(self.region, feeder.query, "whole", whole, peer=peer, since=time, waited_s=waited)
         yield from self._release(epochs.released())
 
-    def noted(self, event: Stored) -> Iterator[Instruction]:
+    def noted(self, event: SaveEnded) -> Iterator[Instruction]:
         """A note of an attempt is in the store, or could not be put there."""
         save, name = event.save, f"query {event.save.query}"
         epochs = self.evaluations.stored.get(name)

@@ -71,7 +71,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class WholeAttempt:
     """The note that all partitions of an attempt are durable. It is in the store before its last task ends."""
 
     epoch: int
@@ -98,5 +98,5 @@ class Saved:
     """What the store has of a query: the state at the end of some batch, whole attempts since, and the last begun."""
 
     base: Base
-    wholes: tuple[Whole, ...] = ()
+    wholes: tuple[WholeAttempt, ...] = ()
     begun: Begun = field(default_factory=Begun)

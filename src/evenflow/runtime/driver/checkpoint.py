@@ -18,7 +18,7 @@ import numpy as np
 from evenflow.control.epochs import LATE
 from evenflow.control.events import Save
 from evenflow.errors import BlobMissing, CorruptState, StoreError, StoreInUse, described
-from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Begun, Saved, SavedUnits, Whole
+from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Begun, Saved, SavedUnits, WholeAttempt
 from evenflow.runtime.threads import BackgroundThread, Start
 from evenflow.state.checkpoint.chain import Latest, latest, note_operators, operators, record_name, unfinished
 from evenflow.state.checkpoint.manifest import Manifest, epochs, put_manifest, read_manifest
@@ -186,7 +186,9 @@ class CheckpointThread(BackgroundThread):
             snapshots.append(SavedUnits(name, parsed.epoch, units))
         base = Base(*found.manifest.key, tuple(snapshots), found.manifest.logs)
         wholes = tuple(
-            Whole(*each.key, each.logs[0].segments, each.partitions, each.expected, each.before or NOTHING, each.run)
+            WholeAttempt(
+                *each.key, each.logs[0].segments, each.partitions, each.expected, each.before or NOTHING, each.run
+            )
             for each in found.wholes
         )
         begun = Begun(*found.begun.key, found.begun.before or NOTHING, found.begun.run)
@@ -261,7 +263,7 @@ class CheckpointThread(BackgroundThread):
             case Begun() as begun:
                 told = Manifest(*about, *begun.key, (), kind="begun", before=begun.before, run=begun.run)
                 put_manifest(self._store, told)
-            case Whole() as whole:
+            case WholeAttempt() as whole:
                 log = (BatchLog(*whole.key, whole.segments),)
                 told = Manifest(*about, *whole.key, whole.partitions, logs=log, kind="whole", before=whole.before)
                 put_manifest(self._store, replace(told, expected=whole.expected, run=whole.run))

@@ -26,8 +26,8 @@ from evenflow.control.events import (
     RegionOpened,
     Replace,
     Save,
+    SaveEnded,
     Stop,
-    Stored,
     Tell,
     Tick,
     Unpersisted,
@@ -251,7 +251,7 @@ class ControllerThread(BackgroundThread):
             self._log.write(Record(self.now(), "controller-error", fields))
             if self._errors.admits():
                 logger.error("evenflow's controller could not handle %s", fields["on"], exc_info=error)
-            waiting = self._channels.get(event.save.peer) if isinstance(event, Stored) else None
+            waiting = self._channels.get(event.save.peer) if isinstance(event, SaveEnded) else None
             if waiting is not None:
                 self._turn_out(waiting, f"the controller could not handle its note: {described(error)}")
             return described(error)
@@ -425,7 +425,7 @@ class ControllerThread(BackgroundThread):
 
     def _saved(self, save: Save, error: str) -> None:
         """On the checkpoint thread's thread: something is durable, or cannot be."""
-        self.post(Stored(self.now(), save, error, isinstance(error, Unpassing)))
+        self.post(SaveEnded(self.now(), save, error, isinstance(error, Unpassing)))
 
     def _tell(self, channel: Channel, frame: Frame) -> None:
         try:

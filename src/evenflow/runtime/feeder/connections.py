@@ -79,7 +79,7 @@ class Identity(EvaluationIdentity, total=False):
     task: int
 
 
-class News(NamedTuple):
+class FeederFigures(NamedTuple):
     """A feeder's own figures since its last report."""
 
     rows_out: int
@@ -215,7 +215,7 @@ class Connections:
         """Whether a period has passed since the last report."""
         return now - self._reported >= self._settings.period
 
-    def report(self, now: float, news: News) -> None:
+    def report(self, now: float, news: FeederFigures) -> None:
         """Send the controller the feeder's figures, and those of each connection since the last report."""
         if self._controller is None:
             return
@@ -223,7 +223,7 @@ class Connections:
         feeding_s, self._reported = now - self._reported, now
         self.tell(FeederReport(feeding_s, news.rows_out, connections, news.resent, news.rerouted, news.overhead))
 
-    def leave(self, news: News | None) -> None:
+    def leave(self, news: FeederFigures | None) -> None:
         """Send a last report, if any, and wait until all has gone to the controller, for LEAVE_S at most."""
         if news is not None:
             self.report(self._clock(), news)

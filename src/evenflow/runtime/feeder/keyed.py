@@ -16,7 +16,7 @@ import pyarrow as pa
 from evenflow.errors import EvenflowError, FunctionError, StateLost, StoreError
 from evenflow.model import messages
 from evenflow.runtime.feeder import keyed_errors
-from evenflow.runtime.feeder.connections import Connections, News
+from evenflow.runtime.feeder.connections import Connections, FeederFigures
 from evenflow.runtime.feeder.frame_size import FrameSize, serialized
 from evenflow.runtime.feeder.hashing import partition_of, with_hashes
 from evenflow.runtime.feeder.keyed_end import KeyedEnd
@@ -168,8 +168,8 @@ class KeyedFeeder:
     def _leave(self) -> None:
         self._connections.leave(self._news() if self._measured else None)
 
-    def _news(self) -> News:
-        return News(self._exchange.count(), self._size.overhead)
+    def _news(self) -> FeederFigures:
+        return FeederFigures(self._exchange.count(), self._size.overhead)
 
     def _tell_arrivals(self) -> None:
         if self._opening and self._feed.by_content:

@@ -16,7 +16,7 @@ from evenflow.errors import ProtocolError
 from evenflow.operators.hosted import ORIGIN
 from evenflow.runtime.feeder.keyed_order import Reorder
 from evenflow.runtime.feeder.link import Link
-from evenflow.runtime.feeder.skew import Piece
+from evenflow.runtime.feeder.skew import ChunkPiece
 from evenflow.runtime.wire.frames import Frame, Kind
 
 
@@ -25,7 +25,7 @@ class Sent:
     """A frame under way."""
 
     worker: int
-    pieces: list[Piece]
+    pieces: list[ChunkPiece]
     parts: list[pa.RecordBatch] = field(default_factory=list)
     taken: bool = False
     """Whether its worker has taken it in, and answers some of its rows later."""
@@ -70,7 +70,7 @@ class KeyedMerger:
             self._reorder.expect(chunk, rows)
         return chunk
 
-    def sent(self, worker: int, pieces: list[Piece]) -> int:
+    def sent(self, worker: int, pieces: list[ChunkPiece]) -> int:
         """A frame goes out; its sequence."""
         self._sequence += 1
         self._frames[self._sequence] = Sent(worker, pieces)

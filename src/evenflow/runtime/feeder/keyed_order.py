@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from evenflow.runtime.feeder.skew import Piece, Places
+from evenflow.runtime.feeder.skew import ChunkPiece, Places
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Reorder:
         """Take note of a chunk of `rows` rows; chunks are numbered as they come."""
         self._chunks[chunk] = _Chunk(rows)
 
-    def place(self, pieces: list[Piece], parts: list[pa.RecordBatch], told: bool) -> None:
+    def place(self, pieces: list[ChunkPiece], parts: list[pa.RecordBatch], told: bool) -> None:
         """Take the results of pieces sent in one frame; `told`: their last column says which row each is of."""
         whole = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         rows = sum(piece.rows.num_rows for piece in pieces)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from evenflow.runtime.feeder.frame_size import FRAME_BYTES, FrameSize
 from evenflow.runtime.feeder.link import DEPTH, Link
-from evenflow.runtime.feeder.skew import Piece, SkewBuffer
+from evenflow.runtime.feeder.skew import ChunkPiece, SkewBuffer
 
 WHOLE_ROWS = 12_000
 """As long as Spark gives rows, frames wait until they have as many, or as many as are worth a frame by their cost:
@@ -46,7 +46,7 @@ class KeyedSplitter:
         """Give out frames that are not whole from now on, since no more rows come; or, if False, whole ones only."""
         self._hurried = hurried
 
-    def frames(self) -> Iterator[tuple[Link, list[Piece]]]:
+    def frames(self) -> Iterator[tuple[Link, list[ChunkPiece]]]:
         """What can be sent now: to each worker that has room, rows of units it owns; counted as sent by the caller."""
         for link in list(self._links.values()):
             while link.open and len(link.under_way) < DEPTH:
@@ -56,9 +56,9 @@ class KeyedSplitter:
                 for pieces in self._grouped(self._skew.retrieve(link.worker, most)):
                     yield link, pieces
 
-    def _grouped(self, pieces: list[Piece]) -> Iterator[list[Piece]]:
+    def _grouped(self, pieces: list[ChunkPiece]) -> Iterator[list[ChunkPiece]]:
         """The pieces in groups of about `frame_bytes` at most; a larger piece is cut."""
-        group: list[Piece] = []
+        group: list[ChunkPiece] = []
         size = 0
         for piece in pieces:
             step = max(1, piece.rows.num_rows * self._frame_bytes // max(1, piece.size))

@@ -1,7 +1,7 @@
 """The ordered feeder: splits a task's rows over the workers and hands the results to Spark in the order of the rows.
 
-It lives as long as one task of one micro-batch. Everything it holds is bounded (`Limits`): rows wait in Spark while the
-splitter cannot send, and once the reorder buffer is full only workers that everybody waits for are read from.
+It lives as long as one task of one micro-batch. Everything it holds is bounded (`FeederLimits`): rows wait in Spark
+while the splitter cannot send, and once the reorder buffer is full only workers that everybody waits for are read from.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import pyarrow as pa
 from evenflow.errors import FunctionError, ProtocolError, WorkerLost
 from evenflow.model.messages import Directory, OpenOrdered, ToFeeder, Weights
 from evenflow.model.routing import Splitting
-from evenflow.runtime.feeder.connections import Connections, News
+from evenflow.runtime.feeder.connections import Connections, FeederFigures
 from evenflow.runtime.feeder.frame_size import aim_s
 from evenflow.runtime.feeder.link import Link
 from evenflow.runtime.feeder.ordered_merge import OrderedMerge
-from evenflow.runtime.feeder.ordered_splitter import LIMITS, Limits, OrderedSplitter, Span
+from evenflow.runtime.feeder.ordered_splitter import LIMITS, FeederLimits, OrderedSplitter, Span
 from evenflow.runtime.feeder.task import REAL, Environment, Exchange
 from evenflow.runtime.wire.channel import SOCKET_BUFFER, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
@@ -29,7 +29,7 @@ from evenflow.runtime.wire.settings import Settings
 class OrderedFeeder:
     """One task's connections, splitter and merge, and how they go together."""
 
-    def __init__(self, task: OrderedTask, environment: Environment = REAL, limits: Limits = LIMITS) -> None:
+    def __init__(self, task: OrderedTask, environment: Environment = REAL, limits: FeederLimits = LIMITS) -> None:
         self._task = task
         self._schema = pa.ipc.read_schema(pa.py_buffer(task.schema))
         self._input_schema: pa.Schema | None = None
@@ -106,8 +106,8 @@ class OrderedFeeder:
             self._splitter.find_overdue()
         self._send_copies()
 
-    def _news(self) -> News:
-        return News(self._exchange.count(), self._splitter.overhead, *self._splitter.news())
+    def _news(self) -> FeederFigures:
+        return FeederFigures(self._exchange.count(), self._splitter.overhead, *self._splitter.news())
 
     @property
     def _full(self) -> bool:

@@ -24,7 +24,7 @@ LOSSES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FeederLimits:
     """Bounds on what an ordered feeder holds."""
 
     frame_bytes: int = FRAME_BYTES
@@ -37,7 +37,7 @@ class Limits:
     """Under credits, a frame not answered after this many times what is usual is given to another worker as well."""
 
 
-LIMITS = Limits()
+LIMITS = FeederLimits()
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class OrderedSplitter:
         splitting: Splitting,
         size: FrameSize,
         clock: Callable[[], float],
-        limits: Limits = LIMITS,
+        limits: FeederLimits = LIMITS,
     ) -> None:
         self._size = size
         self._links = links

@@ -86,7 +86,7 @@ def full(link: Link) -> bool:
     return link.unsent > 0 or len(link.under_way) >= WINDOW
 
 
-class Credits:
+class CreditRouting:
     """The worker that has had room longest gets the next frame; none has more than DEPTH unanswered.
 
     Credits are spent in the order in which they were earned. Since frames take the same time on every worker, a slow
@@ -120,9 +120,9 @@ class Credits:
         return self._earned.popleft() if self._earned else None
 
 
-Route = Blocking | Credits
-ROUTES: dict[Splitting, type[Blocking] | type[Credits]] = {
+Route = Blocking | CreditRouting
+ROUTES: dict[Splitting, type[Blocking] | type[CreditRouting]] = {
     "block": Blocking,
     "reroute": Rerouting,
-    "credits": Credits,
+    "credits": CreditRouting,
 }

@@ -29,7 +29,7 @@ ANYBODY = -1
 
 
 @dataclass(slots=True)
-class Piece:
+class ChunkPiece:
     """Some rows of one chunk of the input, and their places in it."""
 
     rows: pa.RecordBatch
@@ -43,16 +43,16 @@ class Piece:
         """Bytes, estimated."""
         return int(self.rows.num_rows * self.row_bytes)
 
-    def cut(self, start: int, count: int | None = None) -> Piece:
+    def cut(self, start: int, count: int | None = None) -> ChunkPiece:
         """Some of the rows, without copying."""
         end = None if count is None else start + count
         places = None if self.places is None else self.places[start:end]
-        return Piece(self.rows.slice(start, count), self.row_bytes, self.chunk, places)
+        return ChunkPiece(self.rows.slice(start, count), self.row_bytes, self.chunk, places)
 
-    def pick(self, which: npt.NDArray[np.bool_]) -> Piece:
+    def pick(self, which: npt.NDArray[np.bool_]) -> ChunkPiece:
         """The rows that `which` marks."""
         places = None if self.places is None else self.places[which]
-        return Piece(self.rows.filter(pa.array(which)), self.row_bytes, self.chunk, places)
+        return ChunkPiece(self.rows.filter(pa.array(which)), self.row_bytes, self.chunk, places)
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class _Hold:
 
     units: npt.NDArray[np.int32]
     slot: int
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[ChunkPiece] = field(default_factory=list)
 
 
 class SkewBuffer:
@@ -78,7 +78,7 @@ class SkewBuffer:
         self._anybody = not by_content and choices is None
         self._choices = choices
         self._destination = owners.astype(np.int16)
-        self._queues: dict[int, deque[Piece]] = {}
+        self._queues: dict[int, deque[ChunkPiece]] = {}
         self._waiting: dict[int, int] = {}
         self._holds: dict[int, _Hold] = {}
         self._arrived: list[npt.NDArray[np.int32]] = []
@@ -86,7 +86,7 @@ class SkewBuffer:
     def insert(self, batch: pa.RecordBatch, chunk: int = 0, ordered: bool = False) -> None:
         """Take rows in, sorted by where they go."""
         row_bytes = batch.nbytes / max(1, batch.num_rows)
-        whole = Piece(batch, row_bytes, chunk, np.arange(batch.num_rows) if ordered else None)
+        whole = ChunkPiece(batch, row_bytes, chunk, np.arange(batch.num_rows) if ordered else None)
         if self._anybody:
             self._append(ANYBODY, whole)
             return
@@ -102,7 +102,7 @@ class SkewBuffer:
         for target in targets.tolist():
             end = start + int(counts[target])
             places = order[start:end] if ordered else None
-            self._put(target, Piece(taken.slice(start, end - start), row_bytes, chunk, places))
+            self._put(target, ChunkPiece(taken.slice(start, end - start), row_bytes, chunk, places))
             start = end
 
     def _destinations(self, batch: pa.RecordBatch) -> npt.NDArray[np.int16]:
@@ -124,11 +124,11 @@ class SkewBuffer:
         """Rows a worker could be sent now."""
         return self._waiting.get(worker, 0) + self._waiting.get(ANYBODY, 0)
 
-    def retrieve(self, worker: int, most: int) -> list[Piece]:
+    def retrieve(self, worker: int, most: int) -> list[ChunkPiece]:
         """At most `most` rows for a worker, oldest first; `most` is at least 1."""
         source = ANYBODY if self._anybody else worker
         queue = self._queues.get(source)
-        pieces: list[Piece] = []
+        pieces: list[ChunkPiece] = []
         while queue and most > 0:
             piece = queue.popleft()
             if piece.rows.num_rows > most:
@@ -175,10 +175,12 @@ class SkewBuffer:
             self._count(piece, -1)
             self._append(worker, piece)
 
-    def _parted(self, pieces: Iterable[Piece], marked: npt.NDArray[np.bool_]) -> tuple[list[Piece], list[Piece]]:
+    def _parted(
+        self, pieces: Iterable[ChunkPiece], marked: npt.NDArray[np.bool_]
+    ) -> tuple[list[ChunkPiece], list[ChunkPiece]]:
         """The pieces in two: rows of marked units, and the others."""
-        taken: list[Piece] = []
-        kept: list[Piece] = []
+        taken: list[ChunkPiece] = []
+        kept: list[ChunkPiece] = []
         for piece in pieces:
             which = marked[self._units(piece.rows)]
             if not which.any():
@@ -190,7 +192,7 @@ class SkewBuffer:
                 kept.append(rest)
         return taken, kept
 
-    def _put(self, target: int, piece: Piece) -> None:
+    def _put(self, target: int, piece: ChunkPiece) -> None:
         hold = next((hold for hold in self._holds.values() if hold.slot == target), None) if self._holds else None
         if hold is None:
             self._append(target, piece)
@@ -198,12 +200,12 @@ class SkewBuffer:
             hold.pieces.append(piece)
             self._count(piece, 1)
 
-    def _append(self, target: int, piece: Piece) -> None:
+    def _append(self, target: int, piece: ChunkPiece) -> None:
         self._queues.setdefault(target, deque()).append(piece)
         self._waiting[target] = self._waiting.get(target, 0) + piece.rows.num_rows
         self._count(piece, 1)
 
-    def _count(self, piece: Piece, sign: int) -> None:
+    def _count(self, piece: ChunkPiece, sign: int) -> None:
         self.rows += sign * piece.rows.num_rows
         self.bytes += sign * piece.size
 
