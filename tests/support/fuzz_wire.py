@@ -56,7 +56,7 @@ from evenflow.runtime.worker import direct_transfer
 from evenflow.runtime.worker import loop as worker
 from evenflow.runtime.worker.environment import Clock, Wake, WorkerEnvironment
 from evenflow.runtime.worker.instances import process
-from evenflow.runtime.worker.limits import LIMITS, Limits
+from evenflow.runtime.worker.limits import LIMITS, WorkerLimits
 from evenflow.runtime.worker.move_label import Label
 from tests.support.mutations import bytes_of, message_of
 
@@ -110,7 +110,7 @@ class Board:
         """Nothing is open."""
 
 
-def _transfer(_secret: bytes, _clock: Clock, wake: Wake, key: str, limits: Limits) -> direct_transfer.DirectTransfer:
+def _transfer(_secret: bytes, _clock: Clock, wake: Wake, key: str, limits: WorkerLimits) -> direct_transfer.DirectTransfer:
     return direct_transfer.DirectTransfer(cast(Poller, Board()), wake, key, part_bytes=limits.part_bytes)
 
 

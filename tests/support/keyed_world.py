@@ -24,7 +24,7 @@ from evenflow.runtime.feeder.keyed_feed import KeyedFeed
 from evenflow.runtime.feeder.task import Environment
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker.environment import WorkerEnvironment
-from evenflow.runtime.worker.limits import Limits
+from evenflow.runtime.worker.limits import WorkerLimits
 from evenflow.runtime.worker.loop import Worker
 from tests.support.keyed_actors import Fails, Fiber, Fragile, Killed, Log, NoThread, Process, SimTransfer, StrictDriver
 from tests.support.keyed_network import Board, Network
@@ -110,7 +110,7 @@ class World:
             poller=self._actor_board,
             direct_transfer=self._direct_transfer,
             random_bits=self.keys.getrandbits,
-            limits=Limits(keyed_poll_s=PERIOD_S, outbox_bytes=300, part_bytes=200),
+            limits=WorkerLimits(keyed_poll_s=PERIOD_S, outbox_bytes=300, part_bytes=200),
         )
         self._begin()
         return self

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.runtime.worker.emulation import Pace
+from evenflow.runtime.worker.emulation import EmulatedSpeed
 from evenflow.testing import Emulate
 
 INF, NAN = math.inf, math.nan
@@ -90,7 +90,7 @@ class Time:
 
 
 def pace(time, **emulate):
-    return Pace(Emulate(**emulate), 0, time.perf_counter, time.sleep)
+    return EmulatedSpeed(Emulate(**emulate), 0, time.perf_counter, time.sleep)
 
 
 def test_service_time_is_slept_off():

@@ -12,7 +12,7 @@ from evenflow.runtime.worker.events import (
     LoadEnded,
     Round,
     StartLoad,
-    Tell,
+    TellController,
     UseLoaded,
 )
 from evenflow.runtime.worker.loads import Loads
@@ -31,7 +31,7 @@ ELSEWHERE = load(1, "query p")
 
 
 def told(number=1, error="", evaluation="query q", **more):
-    return Tell(StateLoaded("r", evaluation, number, error, **more))
+    return TellController(StateLoaded("r", evaluation, number, error, **more))
 
 
 ORDERED = [(FIRST, [CLEAR])]

@@ -17,6 +17,7 @@ from evenflow.runtime.worker.events import (
     Arrived,
     BackInPlace,
     DeleteFromStore,
+    DeliveryRefused,
     Disown,
     FetchFromStore,
     Install,
@@ -24,18 +25,17 @@ from evenflow.runtime.worker.events import (
     Marked,
     PutBack,
     PutInStore,
-    Refused,
     Round,
     Send,
     Settle,
     Settled,
-    Stored,
     TakenOut,
     TakeOut,
-    Tell,
+    TellController,
     ThrowAway,
     Undelivered,
     Unfetched,
+    UnitsStored,
 )
 from evenflow.runtime.worker.movements import REMEMBERED, LocalMovements
 
@@ -49,7 +49,7 @@ def order(move=1, feeders=(5, 6), store=False):
 
 
 def said(outcome, move=1, reason="", bytes=0):
-    return Tell(MoveReport("r", move, outcome, reason, bytes))
+    return TellController(MoveReport("r", move, outcome, reason, bytes))
 
 
 ANNOUNCED = [(order(), [])]
@@ -107,7 +107,7 @@ SOURCE = {
     "the target has the units": [*SENT, (UnitsMoved(1), []), (RestoreUnits(1, "r"), [said("restored")])],
     "the units go by way of the store": [
         *PUT,
-        (Stored(1), [said("stored")]),
+        (UnitsStored(1), [said("stored")]),
         (UnitsMoved(1), [DeleteFromStore(1, "r")]),
     ],
     "the store does not take the units": [
@@ -153,7 +153,7 @@ SOURCE = {
     "news of a movement that is over": [
         *SENT,
         (UnitsMoved(1), []),
-        (Stored(1), []),
+        (UnitsStored(1), []),
         (Undelivered(1, "late"), []),
         (UnitsMoved(1), []),
         (TakenOut(1, KEPT, PARTS), []),
@@ -183,7 +183,7 @@ TARGET = {
         (DiscardUnits(1, "r"), [said("discarded")]),
     ],
     "units that nobody announced": [
-        (Refused("who?"), [Tell(WorkerTrouble("a movement", "who?"))]),
+        (DeliveryRefused("who?"), [TellController(WorkerTrouble("a movement", "who?"))]),
         (Round(), []),
     ],
     "it is discarded before the units arrive": [
@@ -245,7 +245,7 @@ def test_a_movement_is_abandoned(before):
         (FetchUnits(1, "r"), []),
         (DiscardUnits(1, "r"), [said("discarded")]),
     ]
-    play([*late, (Undelivered(1, "late"), []), (Stored(1), [])], machine)
+    play([*late, (Undelivered(1, "late"), []), (UnitsStored(1), [])], machine)
 
 
 def test_what_was_stored_for_an_abandoned_movement_is_deleted():

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import ProtocolError
-from evenflow.runtime.worker.limits import Limits
+from evenflow.runtime.worker.limits import WorkerLimits
 from evenflow.runtime.worker.query_log import QueryLog
 from evenflow.state.checkpoint.segments import AppliedRows, Tenure, read_segment
 from evenflow.state.store.blob_names import parse
@@ -16,7 +16,7 @@ class Noted(QueryLog):
     """A query log; what it wants put is in `puts`, and each unit of the state takes 100 bytes."""
 
     def __init__(self, units=UNITS, **limits):
-        super().__init__("r", "query q", "0.7", units, Limits(**limits))
+        super().__init__("r", "query q", "0.7", units, WorkerLimits(**limits))
         self.puts = []
 
     def rows(self, *units):

@@ -5,7 +5,7 @@ import pytest
 from evenflow.control.movement import PATIENCE_S
 from evenflow.model.messages import AbandonMoves, DiscardUnits, FetchUnits, RestoreUnits, UnitsMoved
 from evenflow.runtime.worker.direct_transfer import Parcel
-from evenflow.runtime.worker.events import Stored, Undelivered, Unfetched
+from evenflow.runtime.worker.events import Undelivered, Unfetched, UnitsStored
 from evenflow.runtime.worker.store_transfer import StoreTransfer
 from tests.support.keyed_rig import Nth
 from tests.support.keyed_site import Site
@@ -124,7 +124,7 @@ def test_what_was_discarded_is_not_fetched(sites):
 
 def test_news_of_movements_that_are_over(sites):
     source, _ = sites
-    for news in (Stored(7), Undelivered(7, "no")):
+    for news in (UnitsStored(7), Undelivered(7, "no")):
         source.host.mover.handle(news)
     assert source.outcomes() == []
 
@@ -150,7 +150,7 @@ def test_parts_come_back_as_they_were(store):
     store_transfer.get("r", 3)
     store_transfer.get("r", 4)
     stored, parcel, missing = (store_transfer.inbox.get() for _ in range(3))
-    assert stored == Stored(3)
+    assert stored == UnitsStored(3)
     assert [bytes(part) for part in parcel.parts] == [bytes(part) for part in parts]
     assert [memoryview(part).readonly for part in parcel.parts] == [True, True, False, False]
     assert isinstance(missing, Unfetched)

@@ -24,12 +24,12 @@ from evenflow.model.messages import (
 )
 from evenflow.operators.keyed import Units
 from evenflow.runtime.worker.blob_writer import BlobWriter
-from evenflow.runtime.worker.instances import State
-from evenflow.runtime.worker.limits import LIMITS, Limits
+from evenflow.runtime.worker.instances import Instance
+from evenflow.runtime.worker.limits import LIMITS, WorkerLimits
 from evenflow.runtime.worker.query_log import QueryLog, SegmentPut, SnapshotPut
 from evenflow.state.checkpoint.unit_snapshots import pack_units
 
-Tell = Callable[[WorkerMessage | CodeWanted], None]
+SendMessage = Callable[[WorkerMessage | CodeWanted], None]
 AnswerEnd = Callable[[Any, RowsDurable], None]
 """Tells a feeder that its rows are durable, or why not."""
 Stamp = tuple[int, int]
@@ -42,7 +42,7 @@ class Checkpointer:
     """All query logs of one worker."""
 
     def __init__(
-        self, writer: str, tell: Tell, answer: AnswerEnd, blob_writer: BlobWriter, limits: Limits = LIMITS
+        self, writer: str, tell: SendMessage, answer: AnswerEnd, blob_writer: BlobWriter, limits: WorkerLimits = LIMITS
     ) -> None:
         self._writer = writer
         """The worker, a dot, and a number that stands for this life of it."""
@@ -59,7 +59,9 @@ class Checkpointer:
 
     # -- rows
 
-    def enter(self, region: str, evaluation: str, units: int, stamp: Stamp, instance: State, away: Away = None) -> None:
+    def enter(
+        self, region: str, evaluation: str, units: int, stamp: Stamp, instance: Instance, away: Away = None
+    ) -> None:
         """Rows of an attempt are about to be applied; if they are the first of a batch, save what was before."""
         query_log = self._query_log(region, evaluation, units)
         if query_log.enter(*stamp):
@@ -69,7 +71,7 @@ class Checkpointer:
         """Rows were applied."""
         self._put(self._query_logs[region, evaluation].log(body, schema, units))
 
-    def idle(self, region: str, evaluation: str, stamp: Stamp, instance: State, away: Away) -> None:
+    def idle(self, region: str, evaluation: str, stamp: Stamp, instance: Instance, away: Away) -> None:
         """Save due units at the end of a task that sent no rows here.
 
         Or the logs that hold the rows of units that get no more would be needed for good.
@@ -104,7 +106,7 @@ class Checkpointer:
         for segment in segments:
             self._blob_writer.put(segment.name, segment.parts, (segment.query_log, segment.stamp))
 
-    def _save(self, query_log: QueryLog, instance: State, epoch: int, away: Away) -> None:
+    def _save(self, query_log: QueryLog, instance: Instance, epoch: int, away: Away) -> None:
         """Save the units that are due, as they are now at the end of a batch."""
         due = query_log.due(epoch, away)
         if not len(due):

@@ -18,7 +18,7 @@ from evenflow.runtime.threads import BackgroundThread, Inbox, Start
 from evenflow.runtime.wire.channel import Channel, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.poller import Lost, Poller, Received
-from evenflow.runtime.worker.events import Refused, Undelivered
+from evenflow.runtime.worker.events import DeliveryRefused, Undelivered
 from evenflow.runtime.worker.limits import LIMITS
 from evenflow.runtime.worker.move_label import Label, Part
 from evenflow.runtime.worker.movements import remember
@@ -67,7 +67,7 @@ class DirectTransfer(BackgroundThread):
         part_bytes: int = LIMITS.part_bytes,
     ) -> None:
         super().__init__("direct transfer", self._run, lambda _error: wake(), start)
-        self.inbox: Inbox[Parcel | Undelivered | Refused] = Inbox(wake)
+        self.inbox: Inbox[Parcel | Undelivered | DeliveryRefused] = Inbox(wake)
         self.port = 0
         self.key = key
         """For tickets of movements to this worker; drawn at its start, and told only to the controller."""
@@ -144,7 +144,7 @@ class DirectTransfer(BackgroundThread):
             reason = f"{channel.peer}: {error if isinstance(error, ProtocolError) else described(error)}"
             self._poller.drop(channel)
             self._lost(channel, reason)
-            self.inbox.put(Refused(reason))
+            self.inbox.put(DeliveryRefused(reason))
             return
         if parcel is not None:
             self.inbox.put(parcel)

@@ -13,7 +13,7 @@ MOST_CREDIT_S = 0.05
 """Seconds slept too long that are paid back by sleeping less, at most."""
 
 
-class Pace:
+class EmulatedSpeed:
     """One worker's emulated speed: a debt of service time, slept off as it grows."""
 
     def __init__(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from evenflow.runtime.wire.poller import Poller
 from evenflow.runtime.worker.direct_transfer import TRANSFER_BUFFER, DirectTransfer
-from evenflow.runtime.worker.limits import LIMITS, Limits
+from evenflow.runtime.worker.limits import LIMITS, WorkerLimits
 
 if TYPE_CHECKING:
     from evenflow.runtime.worker.blob_writer import BlobWriter
@@ -28,7 +28,7 @@ Wake = Callable[[], None]
 """Makes the worker's loop look for news of its threads."""
 
 
-def _direct_transfer(secret: bytes, clock: Clock, wake: Wake, key: str, limits: Limits) -> DirectTransfer:
+def _direct_transfer(secret: bytes, clock: Clock, wake: Wake, key: str, limits: WorkerLimits) -> DirectTransfer:
     return DirectTransfer(Poller(secret, clock, TRANSFER_BUFFER), wake, key, part_bytes=limits.part_bytes)
 
 
@@ -60,12 +60,12 @@ class WorkerEnvironment:
     sleep: Callable[[float], None] = time.sleep
     poller: Callable[[bytes, Clock, int], Poller] = Poller
     """Made from the cluster's secret, the clock and the bytes of a socket's buffer."""
-    direct_transfer: Callable[[bytes, Clock, Wake, str, Limits], DirectTransfer] = _direct_transfer
+    direct_transfer: Callable[[bytes, Clock, Wake, str, WorkerLimits], DirectTransfer] = _direct_transfer
     blob_writer: Callable[[str | Place, Wake], BlobWriter] = _blob_writer
     loader: Callable[[str | Place, Wake, Instances], Loader] = _loader
     store_transfer: Callable[[str | Place, str, Wake], StoreTransfer] = _store_transfer
     random_bits: Callable[[int], int] = secrets.randbits
-    limits: Limits = LIMITS
+    limits: WorkerLimits = LIMITS
 
 
 REAL = WorkerEnvironment()

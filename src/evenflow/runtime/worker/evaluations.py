@@ -8,7 +8,7 @@ from typing import Any
 from evenflow.model.messages import EvaluationOrder, LoadState, SaveAgain, WorkerAlive
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime.worker import events
-from evenflow.runtime.worker.checkpointer import Checkpointer, Tell
+from evenflow.runtime.worker.checkpointer import Checkpointer, SendMessage
 from evenflow.runtime.worker.instances import let_go
 from evenflow.runtime.worker.loader import Loaded, Loader
 from evenflow.runtime.worker.loads import Loads
@@ -24,7 +24,7 @@ class HostedEvaluations:
 
     def __init__(
         self,
-        tell: Tell,
+        tell: SendMessage,
         regions: HostedRegions,
         checkpointer: Checkpointer | None,
         loader: Loader | None,
@@ -78,7 +78,7 @@ class HostedEvaluations:
 
     def _carry_out(self, instruction: events.LoadInstruction) -> events.LoadEvent | None:
         match instruction:
-            case events.Tell(message):
+            case events.TellController(message):
                 self._tell(message)
             case events.ClearState(region, evaluation):
                 self._regions.drop(region, evaluation)

@@ -13,8 +13,8 @@ from typing import Any
 
 from evenflow.model.messages import DropState, ForgetEvaluation, LoadState, MovementOrder, SendUnits, WorkerMessage
 
-Units = Sequence[int]
-Placed = Sequence[tuple[str, int]]
+UnitNumbers = Sequence[int]
+PlacedUnits = Sequence[tuple[str, int]]
 """Evaluations and units whose state was installed."""
 
 # -- what happens to movements
@@ -58,7 +58,7 @@ class BackInPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class UnitsStored:
     """The units of a movement are in the store."""
 
     move: int
@@ -90,7 +90,7 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class DeliveryRefused:
     """A peer brought units that nobody announced; nothing of them was read but their label."""
 
     reason: str
@@ -107,8 +107,8 @@ class Installed:
 
     move: int
     region: str
-    units: Units
-    placed: Placed
+    units: UnitNumbers
+    placed: PlacedUnits
     """What was put in, also if it failed half-way."""
     bytes: int = 0
     failure: str = ""
@@ -120,11 +120,11 @@ MovementEvent = (
     | Settled
     | TakenOut
     | BackInPlace
-    | Stored
+    | UnitsStored
     | Undelivered
     | Unfetched
     | Arrived
-    | Refused
+    | DeliveryRefused
     | Round
     | Installed
 )
@@ -133,7 +133,7 @@ MovementEvent = (
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class TellController:
     """Tell the controller."""
 
     message: WorkerMessage
@@ -147,7 +147,7 @@ class Settle:
     feeder: int
     region: str | None = None
     """None: the units of all regions, since it is not known yet what the movement is about."""
-    units: Units = ()
+    units: UnitNumbers = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class PutBack:
 
     move: int
     region: str
-    units: Units
+    units: UnitNumbers
     kept: Any
 
 
@@ -215,7 +215,7 @@ class ThrowAway:
     """Take out what was installed, and forget it: the source has a copy. Refuse its rows from now on."""
 
     region: str
-    placed: Placed
+    placed: PlacedUnits
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +223,11 @@ class Disown:
     """Do not save these units from here any more, not even those without state: they are the source's again."""
 
     region: str
-    units: Units
+    units: UnitNumbers
 
 
 MovementInstruction = (
-    Tell
+    TellController
     | Settle
     | TakeOut
     | PutBack
@@ -306,4 +306,4 @@ class LetGo:
     loaded: Any
 
 
-LoadInstruction = Tell | ClearState | ForgetLog | StartLoad | UseLoaded | LetGo
+LoadInstruction = TellController | ClearState | ForgetLog | StartLoad | UseLoaded | LetGo

@@ -15,7 +15,7 @@ from evenflow.runtime.worker.operator_cache import OperatorCache
 
 if TYPE_CHECKING:
     from evenflow.runtime.worker.blob_writer import BlobWriter
-    from evenflow.runtime.worker.checkpointer import AnswerEnd, Checkpointer, Tell
+    from evenflow.runtime.worker.checkpointer import AnswerEnd, Checkpointer, SendMessage
     from evenflow.runtime.worker.instances import Answer, Instances
     from evenflow.runtime.worker.keyed import KeyedHost
     from evenflow.runtime.worker.loader import Loader
@@ -29,7 +29,12 @@ class Hosting:
     """Owns the worker's threads; all but the direct transfer's start with the host."""
 
     def __init__(
-        self, settings: Settings, worker: int, environment: WorkerEnvironment, tell: Tell, wake: Callable[[], None]
+        self,
+        settings: Settings,
+        worker: int,
+        environment: WorkerEnvironment,
+        tell: SendMessage,
+        wake: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._worker = worker

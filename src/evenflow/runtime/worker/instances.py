@@ -21,7 +21,7 @@ from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.processing import Done
 from evenflow.state.paging.spill import sweep
 
-State = KeyedOperator | Paged
+Instance = KeyedOperator | Paged
 """An instance of an operator, which has the state of one evaluation."""
 
 
@@ -51,14 +51,14 @@ class Instances:
             sweep(tempfile.gettempdir())
             pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps a third of a budget of freed rows
 
-    def fresh(self, hosted: Hosted) -> State:
+    def fresh(self, hosted: Hosted) -> Instance:
         """An instance without state."""
         if self.pool is None:
             return hosted.fresh()
         return Paged(hosted, self.pool, tempfile.gettempdir(), self._clock, ordered=hosted.ordered)
 
 
-def process(state: State, hosted: Hosted, tag: Any, rows: pa.RecordBatch, units: Units, keys: Keys) -> list[Answer]:
+def process(state: Instance, hosted: Hosted, tag: Any, rows: pa.RecordBatch, units: Units, keys: Keys) -> list[Answer]:
     """Apply the rows of a frame; returns answers to this frame and to earlier ones."""
     if isinstance(state, Paged):
         return answers(hosted, state.process(tag, rows, units, keys))
@@ -77,7 +77,7 @@ def answers(hosted: Hosted, done: list[Done]) -> list[Answer]:
     ]
 
 
-def let_go(state: State | None) -> None:
+def let_go(state: Instance | None) -> None:
     """Drop an instance, and the files of its state."""
     if isinstance(state, Paged):
         state.close()

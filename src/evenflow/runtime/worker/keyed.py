@@ -12,7 +12,7 @@ import pyarrow as pa
 from evenflow.errors import ProtocolError
 from evenflow.model.messages import EvaluationOrder, MovementOrder
 from evenflow.operators.hosted import Hosted, units_of
-from evenflow.runtime.worker.checkpointer import Checkpointer, Stamp, Tell
+from evenflow.runtime.worker.checkpointer import Checkpointer, SendMessage, Stamp
 from evenflow.runtime.worker.direct_transfer import DirectTransfer
 from evenflow.runtime.worker.evaluations import HostedEvaluations
 from evenflow.runtime.worker.events import Marked
@@ -33,7 +33,7 @@ class KeyedHost:
 
     def __init__(
         self,
-        tell: Tell,
+        tell: SendMessage,
         direct_transfer: DirectTransfer,
         code: Callable[[str], Hosted | None],
         checkpointer: Checkpointer | None = None,

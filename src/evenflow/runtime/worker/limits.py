@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WorkerLimits:
     """Sizes and times; tests use small ones."""
 
     outbox_bytes: int = 1 << 20
@@ -30,4 +30,4 @@ class Limits:
     """Rows of logs that are held at a time while state is loaded."""
 
 
-LIMITS = Limits()
+LIMITS = WorkerLimits()

@@ -20,8 +20,8 @@ from evenflow.model.checkpoint import BatchLog
 from evenflow.model.messages import LoadState
 from evenflow.operators.hosted import Hosted, units_of
 from evenflow.runtime.threads import BackgroundThread, Inbox, Start
-from evenflow.runtime.worker.instances import Instances, State, let_go, process
-from evenflow.runtime.worker.limits import LIMITS, Limits
+from evenflow.runtime.worker.instances import Instance, Instances, let_go, process
+from evenflow.runtime.worker.limits import LIMITS, WorkerLimits
 from evenflow.runtime.worker.query_log import query_of
 from evenflow.state.checkpoint.replay import replay
 from evenflow.state.checkpoint.unit_snapshots import load_units, read_index
@@ -42,7 +42,7 @@ class Loaded:
     """What came of an order to load."""
 
     order: LoadState
-    instance: State | None = None
+    instance: Instance | None = None
     saved: Longs = field(default_factory=lambda: np.empty(0, np.int64))
     """By unit, the batch of the snapshot it came from; -1 without one."""
     touched: Longs = field(default_factory=lambda: np.empty(0, np.int64))
@@ -64,7 +64,7 @@ class Loader:
         start: Start | None = None,
         opened: Callable[[str | Place], Store] = open_store,
         clock: Callable[[], float] = time.perf_counter,
-        limits: Limits = LIMITS,
+        limits: WorkerLimits = LIMITS,
     ) -> None:
         self._instances = instances
         self.inbox: Inbox[Loaded] = Inbox(wake)
@@ -118,12 +118,12 @@ class Loader:
         loaded.seconds = self._clock() - began
         self.inbox.put(loaded)
 
-    def fill(self, store: Store, loaded: Loaded, instance: State, hosted: Hosted) -> None:
+    def fill(self, store: Store, loaded: Loaded, instance: Instance, hosted: Hosted) -> None:
         """Put what the store has of the units into an instance of their operator."""
         self._install(store, loaded, instance)
         self._replay(store, loaded, instance, hosted)
 
-    def _install(self, store: Store, loaded: Loaded, instance: State) -> None:
+    def _install(self, store: Store, loaded: Loaded, instance: Instance) -> None:
         order = loaded.order
         missing = set(order.units.tolist())
         for snapshot in reversed(order.snapshots):
@@ -140,7 +140,7 @@ class Loader:
             loaded.saved[list(mine)] = snapshot.epoch
             missing -= mine
 
-    def _replay(self, store: Store, loaded: Loaded, instance: State, hosted: Hosted) -> None:
+    def _replay(self, store: Store, loaded: Loaded, instance: Instance, hosted: Hosted) -> None:
         order = loaded.order
         prefix = prefix_of(order.region, query_of(order.evaluation))
         owned = np.zeros(order.count, np.bool_)

@@ -21,7 +21,7 @@ from evenflow.runtime.worker.events import (
     LoadInstruction,
     Round,
     StartLoad,
-    Tell,
+    TellController,
     UseLoaded,
 )
 from evenflow.runtime.worker.movements import remember
@@ -95,8 +95,8 @@ class Loads:
         return [UseLoaded(order, event.loaded), _report(event)]
 
 
-def _report(event: LoadEnded) -> Tell:
+def _report(event: LoadEnded) -> TellController:
     """Tell the controller what came of a load."""
     order = event.order
     found = (event.error, event.bytes, event.rows, event.seconds)
-    return Tell(StateLoaded(order.region, order.evaluation, order.load, *found))
+    return TellController(StateLoaded(order.region, order.evaluation, order.load, *found))

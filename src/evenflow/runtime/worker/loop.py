@@ -1,7 +1,7 @@
 """The worker: a long-lived Spark task with one event loop. Hosts operators, serves any number of feeders.
 
 One frame at a time: read it, process it, queue the answer. A feeder that does not take its answers is not read from
-until it does, so a worker holds at most one frame in and `Limits.outbox_bytes` out per feeder.
+until it does, so a worker holds at most one frame in and `WorkerLimits.outbox_bytes` out per feeder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import TO_WORKER, control
 from evenflow.runtime.wire.poller import Lost, Opened, Received
 from evenflow.runtime.wire.settings import Settings
-from evenflow.runtime.worker.emulation import Pace
+from evenflow.runtime.worker.emulation import EmulatedSpeed
 from evenflow.runtime.worker.environment import REAL, WorkerEnvironment
 from evenflow.runtime.worker.hosting import Hosting
 from evenflow.runtime.worker.operator_cache import SPARE
@@ -73,7 +73,7 @@ class Worker:
         self._poller = environment.poller(settings.secret, clock, SOCKET_BUFFER)
         self._controller = self._poller.connect(settings.host, settings.port, "the controller")
         self.hosting = Hosting(settings, worker, environment, self._tell, self._poller.wake)
-        self._pace = Pace(settings.emulate, worker, clock, environment.sleep) if settings.emulate else None
+        self._pace = EmulatedSpeed(settings.emulate, worker, clock, environment.sleep) if settings.emulate else None
         self._sessions = Sessions(worker, self.hosting, settings.qos, self._pace, clock)
         self._reported = clock()
         self.stopped = ""

@@ -26,6 +26,7 @@ from evenflow.runtime.worker.events import (
     Arrived,
     BackInPlace,
     DeleteFromStore,
+    DeliveryRefused,
     Disown,
     FetchFromStore,
     Install,
@@ -33,22 +34,21 @@ from evenflow.runtime.worker.events import (
     Marked,
     MovementEvent,
     MovementInstruction,
-    Placed,
+    PlacedUnits,
     PutBack,
     PutInStore,
-    Refused,
     Round,
     Send,
     Settle,
     Settled,
-    Stored,
     TakenOut,
     TakeOut,
-    Tell,
+    TellController,
     ThrowAway,
     Undelivered,
     Unfetched,
-    Units,
+    UnitNumbers,
+    UnitsStored,
 )
 
 REMEMBERED = 1000
@@ -81,9 +81,9 @@ class LocalMovements:
     """Parcels of units that wait for their operator's code."""
     _latest: int = 0
     """The latest movement that was announced."""
-    _returning: dict[int, Tell] = field(default_factory=dict)
+    _returning: dict[int, TellController] = field(default_factory=dict)
     """By movement whose units are put back, what the controller hears once they are."""
-    _installed: dict[int, tuple[str, Units, Placed]] = field(default_factory=dict)
+    _installed: dict[int, tuple[str, UnitNumbers, PlacedUnits]] = field(default_factory=dict)
     _discarded: dict[int, None] = field(default_factory=dict)
 
     def handle(self, event: MovementEvent) -> list[MovementInstruction]:
@@ -93,7 +93,7 @@ class LocalMovements:
                 return [Install(move, parcel) for move, parcel in self.arrived.items()]
             case Marked() | Settled() | FeederGone() | SendUnits():
                 return self._wait(event)
-            case TakenOut() | Stored() | Undelivered():
+            case TakenOut() | UnitsStored() | Undelivered():
                 return self._go_on(event)
             case BackInPlace(move, region, failure):
                 return self._back_in_place(move, region, failure)
@@ -111,8 +111,8 @@ class LocalMovements:
                 return [FetchFromStore(move, region)] if move not in self._discarded else []
             case Unfetched(move, region, reason):
                 return [_report(region, move, "undelivered", reason)]
-            case Refused(reason):
-                return [Tell(WorkerTrouble("a movement", reason))]
+            case DeliveryRefused(reason):
+                return [TellController(WorkerTrouble("a movement", reason))]
             case DiscardUnits(move, region):
                 return self._discard(move, region)
             case AbandonMoves(moves=moves):
@@ -141,7 +141,7 @@ class LocalMovements:
         leaving.quiet = True
         return [_report(leaving.order.region, move, "quiet"), TakeOut(leaving.order)]
 
-    def _go_on(self, event: TakenOut | Stored | Undelivered) -> list[MovementInstruction]:
+    def _go_on(self, event: TakenOut | UnitsStored | Undelivered) -> list[MovementInstruction]:
         move = event.move
         leaving = self.leaving.get(move)
         if leaving is None:
@@ -155,7 +155,7 @@ class LocalMovements:
                 return [Send(move, about.host, about.port, parts)]
             case TakenOut(kept=kept, failure=why):
                 return self._put_back(about, kept, _report(about.region, move, "failed", why))
-            case Stored():
+            case UnitsStored():
                 return [_report(about.region, move, "stored")]
             case Undelivered(reason=reason):
                 return [_report(about.region, move, "undelivered", reason)]
@@ -166,7 +166,7 @@ class LocalMovements:
             return [_report(region, move, "restored")]
         return done + self._put_back(leaving.order, leaving.kept, _report(region, move, "restored"))
 
-    def _put_back(self, about: SendUnits, kept: Any, then: Tell) -> list[MovementInstruction]:
+    def _put_back(self, about: SendUnits, kept: Any, then: TellController) -> list[MovementInstruction]:
         self._returning[about.move] = then
         return [PutBack(about.move, about.region, about.units, kept)]
 
@@ -217,6 +217,6 @@ def remember(kept: dict[T, Any], key: T, value: Any = None) -> None:
         del kept[next(iter(kept))]
 
 
-def _report(region: str, move: int, outcome: MoveOutcome, reason: str = "", bytes: int = 0) -> Tell:
+def _report(region: str, move: int, outcome: MoveOutcome, reason: str = "", bytes: int = 0) -> TellController:
     """Tell the controller how far a movement is."""
-    return Tell(MoveReport(region, move, outcome, reason, bytes))
+    return TellController(MoveReport(region, move, outcome, reason, bytes))

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from evenflow.errors import ProtocolError
 from evenflow.operators.keyed import Units
-from evenflow.runtime.worker.limits import LIMITS, Limits
+from evenflow.runtime.worker.limits import LIMITS, WorkerLimits
 from evenflow.state.checkpoint.segments import SegmentWriter
 from evenflow.state.store.base import Part
 from evenflow.state.store.blob_names import log_name, prefix_of, units_name
@@ -65,7 +65,7 @@ class QueryLog:
     writer: str
     """The worker, a dot, and a number that stands for this life of it."""
     units: int
-    limits: Limits = LIMITS
+    limits: WorkerLimits = LIMITS
     epoch: int = -1
     attempt: int = 0
     durable: int = 0

@@ -12,7 +12,7 @@ from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.model.messages import ConsumerReport
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import Units
-from evenflow.runtime.worker.instances import Answer, Instances, State, answers, let_go
+from evenflow.runtime.worker.instances import Answer, Instance, Instances, answers, let_go
 from evenflow.state.paging.paged import Paged
 
 SIZES_S = 1.0
@@ -28,7 +28,7 @@ class HostedRegion:
     operator: str
     units: int
     feeders: int = 0
-    instances: dict[str, State] = field(default_factory=dict)
+    instances: dict[str, Instance] = field(default_factory=dict)
     away: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
     """By evaluation, marks the units that have left: their rows are refused."""
     active: npt.NDArray[np.bool_] = field(init=False)
@@ -171,7 +171,7 @@ class HostedRegions(dict[str, HostedRegion]):
         if isinstance(hosted, Hosted) and hosted.units != units:
             raise ProtocolError(f"a feeder of operator {operator} speaks of {units} units: it has {hosted.units}")
 
-    def instance_of(self, region: HostedRegion, evaluation: str) -> State:
+    def instance_of(self, region: HostedRegion, evaluation: str) -> Instance:
         """The instance with the state of an evaluation; a fresh one if there is none."""
         instance = region.instances.get(evaluation)
         if instance is None:

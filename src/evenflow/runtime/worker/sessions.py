@@ -18,7 +18,7 @@ from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import OPENING, packed
 from evenflow.runtime.worker.codec import error_body, parts_of, read_batch, read_schema
-from evenflow.runtime.worker.emulation import Pace
+from evenflow.runtime.worker.emulation import EmulatedSpeed
 from evenflow.runtime.worker.hosting import Hosting
 from evenflow.runtime.worker.operator_cache import Broken
 
@@ -51,7 +51,7 @@ class Sessions(dict[Channel, Session]):
         worker: int,
         hosting: Hosting,
         qos: Mapping[str, float],
-        pace: Pace | None,
+        pace: EmulatedSpeed | None,
         clock: Callable[[], float],
     ) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ from typing import TypeVar
 from evenflow.errors import BlobMissing, described
 from evenflow.runtime.threads import Inbox, JobThread, Start
 from evenflow.runtime.worker.direct_transfer import Parcel
-from evenflow.runtime.worker.events import Stored, Undelivered, Unfetched
+from evenflow.runtime.worker.events import Undelivered, Unfetched, UnitsStored
 from evenflow.state.checkpoint.unit_snapshots import load_units, pack_units
 from evenflow.state.store.base import Store
 from evenflow.state.store.blob_names import move_name
@@ -29,7 +29,7 @@ CLOSE_S = 30.0
 T = TypeVar("T")
 
 
-News = Parcel | Stored | Undelivered | Unfetched
+StoreNews = Parcel | UnitsStored | Undelivered | Unfetched
 
 
 class StoreTransfer(JobThread):
@@ -44,13 +44,13 @@ class StoreTransfer(JobThread):
         opened: Callable[[str | Place], Store] = open_store,
     ) -> None:
         super().__init__("store transfer", lambda _error: wake(), start)
-        self.inbox: Inbox[News] = Inbox(wake)
+        self.inbox: Inbox[StoreNews] = Inbox(wake)
         self._open = partial(opened, where)
         self._cluster = cluster
         self._store: Store | None = None
 
     def put(self, region: str, parcel: Parcel) -> None:
-        """Put the units of a movement into the store, in the background: then comes `Stored` or `Undelivered`."""
+        """Put the units of a movement into the store, in the background: then comes `UnitsStored` or `Undelivered`."""
         self.submit(lambda: self.inbox.put(self._put(region, parcel)))
 
     def get(self, region: str, move: int) -> None:
@@ -67,13 +67,13 @@ class StoreTransfer(JobThread):
         if self._store is not None:
             self._store.close()
 
-    def _put(self, region: str, parcel: Parcel) -> Stored | Undelivered:
+    def _put(self, region: str, parcel: Parcel) -> UnitsStored | Undelivered:
         try:
             parts = pack_units({parcel.move: [pickle.PickleBuffer(part) for part in parcel.parts]})
             self._tried(lambda store: store.put(self._name(region, parcel.move), parts))
         except BaseException as error:  # whatever it is, the movement is taken back
             return Undelivered(parcel.move, described(error))
-        return Stored(parcel.move)
+        return UnitsStored(parcel.move)
 
     def _get(self, region: str, move: int) -> Parcel | Unfetched:
         name = self._name(region, move)

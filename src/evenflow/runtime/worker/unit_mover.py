@@ -15,7 +15,7 @@ from typing import Any, assert_never
 from evenflow.errors import ProtocolError
 from evenflow.model.messages import SendUnits
 from evenflow.runtime.worker import events
-from evenflow.runtime.worker.checkpointer import Checkpointer, Tell
+from evenflow.runtime.worker.checkpointer import Checkpointer, SendMessage
 from evenflow.runtime.worker.direct_transfer import DirectTransfer, Parcel
 from evenflow.runtime.worker.machine import drive
 from evenflow.runtime.worker.move_label import Label, Part
@@ -23,7 +23,7 @@ from evenflow.runtime.worker.movements import LocalMovements
 from evenflow.runtime.worker.regions import HostedRegion, HostedRegions
 from evenflow.runtime.worker.store_transfer import StoreTransfer
 
-States = dict[str, dict[int, Any]]
+ExtractedStates = dict[str, dict[int, Any]]
 """By evaluation and unit."""
 NO_STORE = "this worker has no store"
 
@@ -34,7 +34,7 @@ class Taken:
 
     operator: str = ""
     """Empty if this worker has no state of the region."""
-    states: States = field(default_factory=dict)
+    states: ExtractedStates = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class UnitMover:
 
     def __init__(
         self,
-        tell: Tell,
+        tell: SendMessage,
         direct_transfer: DirectTransfer,
         regions: HostedRegions,
         over: Container[tuple[str, str]],
@@ -79,18 +79,18 @@ class UnitMover:
         if self.movements.arrived:
             self.handle(events.Round())
 
-    def _checked(self, parcel: Parcel) -> events.Arrived | events.Refused:
+    def _checked(self, parcel: Parcel) -> events.Arrived | events.DeliveryRefused:
         """Refuse units that nobody announced to this worker, before anything of them is read but their label."""
         try:
             label = Label.read(parcel.parts[0])
             label.check(self._direct.key, parcel.move)
         except ProtocolError as error:
-            return events.Refused(f"{error}")
+            return events.DeliveryRefused(f"{error}")
         return events.Arrived(parcel.move, Brought(label, parcel.parts))
 
     def _carry_out(self, instruction: events.MovementInstruction) -> events.MovementEvent | None:
         match instruction:
-            case events.Tell(message):
+            case events.TellController(message):
                 self._tell(message)
             case events.Settle(move, feeder, region, units):
                 self._settle(region, list(units))
@@ -152,7 +152,7 @@ class UnitMover:
         label = self._label(about, taken.operator)
         return events.TakenOut(about.move, taken, [label, body, *(memoryview(buffer.raw()) for buffer in buffers)])
 
-    def _extract(self, about: SendUnits, region: HostedRegion, states: States) -> None:
+    def _extract(self, about: SendUnits, region: HostedRegion, states: ExtractedStates) -> None:
         self._regions.settle(about.region, list(about.units))
         for evaluation in about.evaluations:
             if evaluation in region.instances:
@@ -211,7 +211,7 @@ class UnitMover:
         size = len(body) + sum(memoryview(buffer).nbytes for buffer in buffers)
         return events.Installed(move, label.region, label.units, placed, size)
 
-    def _put_in(self, name: str, region: HostedRegion, states: States, placed: list[tuple[str, int]]) -> None:
+    def _put_in(self, name: str, region: HostedRegion, states: ExtractedStates, placed: list[tuple[str, int]]) -> None:
         """Install state, but for evaluations that are over; `placed` has what was begun."""
         for evaluation, units in states.items():
             if (name, evaluation) not in self._over:
@@ -219,7 +219,7 @@ class UnitMover:
                     placed.append((evaluation, unit))
                     self._regions.instance_of(region, evaluation).install(unit, state)
 
-    def _throw_away(self, name: str, placed: events.Placed) -> None:
+    def _throw_away(self, name: str, placed: events.PlacedUnits) -> None:
         region = self._regions.get(name)
         for evaluation, unit in placed:
             if region is not None and evaluation in region.instances:
