@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from evenflow.control.events import FeederJoined, Peer, StageFacts
-from evenflow.model.checkpoint import NOTHING, Key, Segments
+from evenflow.model.checkpoint import NOTHING, AttemptKey, Segments
 
 KIND_BITS = 20
 """Partitions of the second kind of stage, that of the ticks, are numbered from 1 << KIND_BITS on."""
@@ -23,7 +23,7 @@ class Attempt:
     stage: str
     """The first of its stages."""
     run: str = ""
-    before: Key = NOTHING
+    before: AttemptKey = NOTHING
     """The batch and attempt whose state it starts from."""
     stages: set[str] = field(default_factory=set)
     running: str = ""
@@ -61,7 +61,7 @@ class Attempt:
     """Why it can no longer count; empty if it can."""
 
     @classmethod
-    def of(cls, number: int, feeder: FeederJoined, before: Key) -> Attempt:
+    def of(cls, number: int, feeder: FeederJoined, before: AttemptKey) -> Attempt:
         """The new attempt that begins with a task."""
         facts = facts_of(feeder)
         return cls(

@@ -21,7 +21,7 @@ from evenflow.control import refusals
 from evenflow.control.attempts import KIND_BITS, Attempt, facts_of
 from evenflow.control.events import FeederJoined, Peer, StageFacts
 from evenflow.control.history import History
-from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Begun, Key, Saved, SavedUnits, WholeAttempt
+from evenflow.model.checkpoint import NOTHING, AttemptKey, Base, BatchLog, Begun, Saved, SavedUnits, WholeAttempt
 
 LATE = 1
 """The report of a snapshot more than this many batches older than the settled one is ignored: it may be deleted."""
@@ -34,7 +34,7 @@ class Epochs:
         self.epoch = -1
         self.attempts: list[Attempt] = []
         """The attempts at the present batch, oldest first."""
-        self.held: Key | None = NOTHING
+        self.held: AttemptKey | None = NOTHING
         """The batch and attempt whose state workers have in memory; None if it is incomplete."""
         self.stateful = False
         """Whether that state may have rows in it."""
@@ -42,7 +42,7 @@ class Epochs:
         """Workers that are loading the state to start from."""
         self.loads = 0
         """The number of the last load: reports of earlier loads are ignored."""
-        self.target: Key = NOTHING
+        self.target: AttemptKey = NOTHING
         """The batch and attempt whose state is being loaded."""
         self.dropped: set[Peer] = set()
         """Feeders of attempts that were given up for a newer one; they are yet to be told."""
@@ -194,7 +194,7 @@ class Epochs:
         with_rows = tuple(sorted(now.through))
         return WholeAttempt(self.epoch, now.number, now.segments, with_rows, everything, now.before, now.run)
 
-    def noted(self, key: Key) -> list[Peer]:
+    def noted(self, key: AttemptKey) -> list[Peer]:
         """The note that an attempt has begun or is whole is in the store; returns the tasks that may end now."""
         now = self.attempt
         if now is None or (self.epoch, now.number) != key:
@@ -226,7 +226,7 @@ class Epochs:
             return f"partition {feeder.partition} of batch {feeder.epoch} of query {feeder.query} broke off"
         return ""
 
-    def unnoted(self, key: Key, why: str) -> bool:
+    def unnoted(self, key: AttemptKey, why: str) -> bool:
         """A note of an attempt could not be put into the store; returns whether it is the present one, now poisoned."""
         now = self.attempt
         if now is None or (self.epoch, now.number) != key:
@@ -293,7 +293,7 @@ class Epochs:
         """Whether the state that is being loaded is no longer the one to start from."""
         return bool(self.loading) and self.target != self._history.key
 
-    def _choose(self, wanted: Key = NOTHING) -> str:
+    def _choose(self, wanted: AttemptKey = NOTHING) -> str:
         """Settle which attempt at the present batch counts, preferably `wanted`; returns why none does, or empty."""
         if not self.attempts:
             return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Key, SavedUnits
+from evenflow.model.checkpoint import NOTHING, AttemptKey, Base, BatchLog, SavedUnits
 
 Marks = npt.NDArray[np.bool_]
 
@@ -29,7 +29,7 @@ class History:
             self.snapshot(snapshot)
 
     @property
-    def key(self) -> Key:
+    def key(self) -> AttemptKey:
         """The batch that was settled last, and the attempt at it that counts."""
         return (self._logs[-1].epoch, self._logs[-1].attempt) if self._logs else NOTHING
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 Segments = dict[str, int]
 """The number of log segments of each writer, "W.I": worker W, with the number I that its incarnation has drawn."""
-Key = tuple[int, int]
+AttemptKey = tuple[int, int]
 """A batch and an attempt at it, which identify a state."""
-NOTHING: Key = (-1, 0)
+NOTHING: AttemptKey = (-1, 0)
 """The state before the first batch."""
 
 
@@ -48,7 +48,7 @@ class Base:
     logs: tuple[BatchLog, ...] = ()
 
     @property
-    def key(self) -> Key:
+    def key(self) -> AttemptKey:
         """The batch and the attempt after which this is the state."""
         return self.epoch, self.attempt
 
@@ -59,13 +59,13 @@ class Begun:
 
     epoch: int = -1
     attempt: int = 0
-    before: Key = NOTHING
+    before: AttemptKey = NOTHING
     """The batch and attempt whose state it started from."""
     run: str = ""
     """The start of the query that it belongs to."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> AttemptKey:
         """The batch and the attempt."""
         return self.epoch, self.attempt
 
@@ -82,13 +82,13 @@ class WholeAttempt:
     """The partitions that had rows."""
     expected: int
     """The number of partitions, with rows or without."""
-    before: Key = NOTHING
+    before: AttemptKey = NOTHING
     """The batch and attempt whose state it started from."""
     run: str = ""
     """The start of the query that it belongs to."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> AttemptKey:
         """The batch and the attempt."""
         return self.epoch, self.attempt
 

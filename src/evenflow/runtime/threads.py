@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from evenflow.errors import EvenflowError, described
 
-Item = TypeVar("Item")
+Told = TypeVar("Told")
 
 
 class Handle(Protocol):
@@ -91,13 +91,13 @@ def start_thread(thread: BackgroundThread) -> Handle:
     return made
 
 
-class Inbox(queue.SimpleQueue[Item]):
+class Inbox(queue.SimpleQueue[Told]):
     """News of a thread for the loop of its owner, which is woken."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
-    def put(self, item: Item, block: bool = True, timeout: float | None = None) -> None:
+    def put(self, item: Told, block: bool = True, timeout: float | None = None) -> None:
         """Add to it, and wake the owner."""
         super().put(item, block, timeout)
         self._wake()

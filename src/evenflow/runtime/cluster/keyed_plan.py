@@ -24,7 +24,7 @@ from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator, identity
 from evenflow.operators.timed import Timed
 from evenflow.runtime.cluster.arguments import arrow_schema, case_sensitive, schema_of
-from evenflow.runtime.cluster.keys import Key, Routed, routed
+from evenflow.runtime.cluster.keys import KeyColumns, Routed, routed
 from evenflow.runtime.cluster.order import Ordering
 from evenflow.runtime.driver.checkpoint import Kept
 from evenflow.runtime.feeder.keyed import KeyedTask
@@ -87,7 +87,7 @@ def prepared(spark: SparkSession, operator: KeyedOperator, df: DataFrame) -> Key
 
 
 def stored_as(
-    operator: KeyedOperator, key: Key, spread: str, ordering: Ordering | None, units: int, named: bool
+    operator: KeyedOperator, key: KeyColumns, spread: str, ordering: Ordering | None, units: int, named: bool
 ) -> Kept:
     """What tells stored state of this use of an operator from that of others."""
     by = f"{key} modulo" if spread == "modulo" else key
@@ -97,7 +97,7 @@ def stored_as(
 def plan_keyed(
     spark: SparkSession,
     df: DataFrame,
-    key: Key,
+    key: KeyColumns,
     operator: KeyedOperator,
     schema: StructType | str | None,
     units: int,

@@ -52,7 +52,7 @@ SHORT = (ByteType, ShortType, IntegerType, DateType)
 WHOLE = (ByteType, ShortType, IntegerType, LongType)
 LONG = (LongType, TimestampType, TimestampNTZType)
 
-Key = str | Column | Sequence[str | Column]
+KeyColumns = str | Column | Sequence[str | Column]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Routed:
     """The place of the key's column if feeders compute its hash; None if Spark does."""
 
 
-def routed(df: DataFrame, key: Key, hashed: Sequence[str], spread: str = "hash") -> Routed:
+def routed(df: DataFrame, key: KeyColumns, hashed: Sequence[str], spread: str = "hash") -> Routed:
     """`df` with the columns that are added for feeders.
 
     Added are the hashes that an operator asks for; the hash of the key if Spark computes it, null where the key is
@@ -158,7 +158,7 @@ def _collation_key(column: Column) -> Column:
     return Column(expressions.column(sql.catalyst.expressions.CollationKey(expressions.expression(column._jc))))
 
 
-def _plain(df: DataFrame, key: Key) -> int | None:
+def _plain(df: DataFrame, key: KeyColumns) -> int | None:
     """The place of the key's column if feeders can hash it: one column, of a type that `hashes` takes; else None."""
     only = key if isinstance(key, str | Column) or len(key) != 1 else key[0]
     if not isinstance(only, str) or df.columns.count(only) != 1:
@@ -167,7 +167,7 @@ def _plain(df: DataFrame, key: Key) -> int | None:
     return place if isinstance(df.schema[place].dataType, SHORT + LONG) else None
 
 
-def _check_whole(df: DataFrame, key: Key, columns: list[Column]) -> None:
+def _check_whole(df: DataFrame, key: KeyColumns, columns: list[Column]) -> None:
     """Refuse a key that is not one whole number."""
     kinds = [df.select(column).schema[0].dataType for column in columns]
     if len(kinds) != 1 or not isinstance(kinds[0], WHOLE):
@@ -187,7 +187,7 @@ def _holds(kind: DataType, what: Any) -> bool:
     return isinstance(kind, StructType) and any(_holds(field.dataType, what) for field in kind.fields)
 
 
-def _columns(df: DataFrame, key: Key) -> list[Column]:
+def _columns(df: DataFrame, key: KeyColumns) -> list[Column]:
     if isinstance(key, str | Column):
         return [_column(df, key)]
     if not isinstance(key, Sequence):

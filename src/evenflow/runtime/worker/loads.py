@@ -26,7 +26,7 @@ from evenflow.runtime.worker.events import (
 )
 from evenflow.runtime.worker.movements import remember
 
-Key = tuple[str, str]
+EvaluationKey = tuple[str, str]
 """A region and an evaluation."""
 
 
@@ -34,13 +34,13 @@ Key = tuple[str, str]
 class Loads:
     """All evaluations of one worker."""
 
-    over: dict[Key, None] = field(default_factory=dict)
+    over: dict[EvaluationKey, None] = field(default_factory=dict)
     """Evaluations that have ended, the latest of them."""
-    _orders: dict[Key, LoadState] = field(default_factory=dict)
+    _orders: dict[EvaluationKey, LoadState] = field(default_factory=dict)
     """Loads that are asked for, the latest of each evaluation."""
     _begun: set[tuple[str, str, int]] = field(default_factory=set)
     """Loads that need not be begun any more, also if nobody wants them now."""
-    _dropped: set[Key] = field(default_factory=set)
+    _dropped: set[EvaluationKey] = field(default_factory=set)
     """Evaluations whose state was dropped and is not loaded yet."""
 
     def handle(self, event: LoadEvent) -> list[LoadInstruction]:

@@ -16,7 +16,7 @@ from typing import Any
 import xxhash
 
 from evenflow.errors import StoreError
-from evenflow.model.checkpoint import BatchLog, Key
+from evenflow.model.checkpoint import AttemptKey, BatchLog
 from evenflow.state.store.base import Store, corrupt
 from evenflow.state.store.blob_names import begun_name, epoch_name, parse, prefix_of, segment_names, whole_name
 from evenflow.state.store.layout import FORMAT
@@ -47,7 +47,7 @@ class Manifest:
     """"epoch", "whole" or "begun"."""
     expected: int = 0
     """Of a whole attempt: how many partitions there are, with rows or without."""
-    before: Key | None = None
+    before: AttemptKey | None = None
     """Epoch and attempt of what it follows; None if it is the first."""
     run: str = ""
     """The start of the query that the attempt belongs to."""
@@ -56,7 +56,7 @@ class Manifest:
     """Seconds since 1970; `put_manifest` fills it in."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> AttemptKey:
         """The epoch and the attempt."""
         return self.epoch, self.attempt
 
