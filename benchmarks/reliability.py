@@ -27,7 +27,7 @@ from rich.console import Console
 import evenflow as ef
 from evenflow.operators.hosted import units_of
 from evenflow.runtime.feeder.hashing import hashes
-from evenflow.runtime.worker import query_log
+from evenflow.runtime.worker.limits import LIMITS
 
 KEYS = 16_384
 BATCH = 1_000_000
@@ -133,8 +133,8 @@ def recovery(spark: SparkSession, home: Path) -> dict[str, Any]:
     After the first batches every unit has its state. The others have a row each, and only let the workers go on saving
     until all units have a snapshot, so that it is snapshots that are loaded, and hardly any log.
     """
-    sizes = iter([20_000] * 4 + [1] * (query_log.CYCLE + 8))
-    write(home / "in", query_log.CYCLE + 12, lambda random: random.integers(0, 100_000, next(sizes)))
+    sizes = iter([20_000] * 4 + [1] * (LIMITS.cycle + 8))
+    write(home / "in", LIMITS.cycle + 12, lambda random: random.integers(0, 100_000, next(sizes)))
     later = sorted((home / "in").iterdir())[-2:]
     for path in later:
         path.rename(path.with_name(f"_{path.name}"))

@@ -110,7 +110,9 @@ class Board:
         """Nothing is open."""
 
 
-def _transfer(_secret: bytes, _clock: Clock, wake: Wake, key: str, limits: WorkerLimits) -> direct_transfer.DirectTransfer:
+def _transfer(
+    _secret: bytes, _clock: Clock, wake: Wake, key: str, limits: WorkerLimits
+) -> direct_transfer.DirectTransfer:
     return direct_transfer.DirectTransfer(cast(Poller, Board()), wake, key, part_bytes=limits.part_bytes)
 
 
