@@ -8,7 +8,7 @@ from evenflow.model.checkpoint import Begun
 from evenflow.runtime.driver import checkpoint
 from evenflow.runtime.worker.blob_writer import BlobWriter, PutOutcome
 from evenflow.runtime.worker.direct_transfer import Parcel
-from evenflow.runtime.worker.events import Stored, Unfetched
+from evenflow.runtime.worker.events import Unfetched, UnitsStored
 from evenflow.runtime.worker.store_transfer import StoreTransfer
 from evenflow.state.store.claim import claim
 from evenflow.state.store.retry import PAUSE_S, TRIES, retry
@@ -124,7 +124,7 @@ def test_units_are_put_again_and_fetched_again_unless_they_are_missing(error):
     store = Flawed(error)
     transfer = at_once(StoreTransfer("nowhere", "c", lambda: None, opened=lambda _where: store))
     transfer.put("r", Parcel(1, [b"x"]))
-    assert transfer.inbox.get() == Stored(1)
+    assert transfer.inbox.get() == UnitsStored(1)
     store._calls, store._error = 0, BlobMissing
     transfer.get("r", 1)
     assert isinstance(transfer.inbox.get(), Unfetched)

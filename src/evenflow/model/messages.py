@@ -42,10 +42,10 @@ Batch = Annotated[int, Meta(ge=-1, le=2**63 - 1)]
 """A batch by number; -1 for what was before the first."""
 MOST_ENTRIES = 100_000
 """A message with a longer list or table is not decoded: no cluster has as many workers, feeders or evaluations."""
-Item = TypeVar("Item")
+Element = TypeVar("Element")
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-Several = Annotated[tuple[Item, ...], Meta(max_length=MOST_ENTRIES)]
+Several = Annotated[tuple[Element, ...], Meta(max_length=MOST_ENTRIES)]
 Table = Annotated[dict[Key, Value], Meta(max_length=MOST_ENTRIES)]
 UnitNumbers = Annotated[tuple[Whole, ...], Meta(max_length=MOST_UNITS)]
 MoveOutcome = Literal["quiet", "stored", "installed", "undelivered", "failed", "discarded", "restored", "lost"]
