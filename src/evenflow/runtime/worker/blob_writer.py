@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from evenflow.errors import StoreError, described
@@ -47,13 +46,14 @@ class BlobWriter(JobThread):
         where: str | Place,
         wake: Callable[[], None],
         start: Start | None = None,
-        opened: Callable[[str | Place], Store] = open_store,
+        opened: Callable[[str | Place], Store] | None = None,
     ) -> None:
         super().__init__("blob writer", lambda _error: wake(), start)
         self.inbox: Inbox[PutOutcome] = Inbox(wake)
         self.unsaved = 0
         """Bytes still to be put; changed by the worker's loop only."""
-        self._open = partial(opened, where)
+        # `open_store` is looked up when a store is opened: torture replaces it
+        self._open: Callable[[], Store] = lambda: (opened or open_store)(where)
         self._store: Store | None = None
 
     def put(self, name: str, parts: Sequence[Part], about: Any) -> None:
