@@ -19,19 +19,19 @@ def squares(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch({"id": batch.column("id"), "square": pc.multiply(values, values)})
 
 
-def same_map(cluster, df, function, schema, least=1, **options):
+def assert_same_map(cluster, df, function, schema, least=1, **options):
     """Run the function through the workers and through `mapInArrow`, and compare."""
     return assert_same(cluster.ordered_map(df, function, schema, **options), plain_map(df, function, schema), least)
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 7])
 def test_order_and_rows_with_any_number_of_partitions(spark, cluster, partitions):
-    got = same_map(cluster, spark.range(0, 20_000, 1, partitions), squares, SQUARES, least=20_000)
+    got = assert_same_map(cluster, spark.range(0, 20_000, 1, partitions), squares, SQUARES, least=20_000)
     assert len(set(got[PARTITION].to_pylist())) == partitions
 
 
 def test_a_million_rows(spark, cluster):
-    same_map(cluster, spark.range(0, 1_000_000, 1, 3), squares, SQUARES, least=1_000_000)
+    assert_same_map(cluster, spark.range(0, 1_000_000, 1, 3), squares, SQUARES, least=1_000_000)
 
 
 def test_every_worker_gets_its_share(spark, cluster, eventually):
@@ -52,34 +52,34 @@ def test_every_worker_gets_its_share(spark, cluster, eventually):
 
 
 def test_empty_input(spark, cluster):
-    assert same_map(cluster, spark.range(0), squares, SQUARES, least=0).num_rows == 0
-    assert same_map(cluster, spark.createDataFrame([], "id long"), squares, SQUARES, least=0).num_rows == 0
+    assert assert_same_map(cluster, spark.range(0), squares, SQUARES, least=0).num_rows == 0
+    assert assert_same_map(cluster, spark.createDataFrame([], "id long"), squares, SQUARES, least=0).num_rows == 0
 
 
 def test_some_partitions_empty(spark, cluster):
     df = spark.range(0, 60_000, 1, 6).where((col("id") < 10_000) | (col("id") >= 50_000))
-    got = same_map(cluster, df, squares, SQUARES, least=20_000)
+    got = assert_same_map(cluster, df, squares, SQUARES, least=20_000)
     assert set(got[PARTITION].to_pylist()) == {0, 5}
 
 
 def test_one_row(spark, cluster):
-    assert same_map(cluster, spark.range(7, 8, 1, 1), squares, SQUARES).num_rows == 1
-    assert same_map(cluster, spark.range(7, 8, 1, 4), squares, SQUARES).num_rows == 1
+    assert assert_same_map(cluster, spark.range(7, 8, 1, 1), squares, SQUARES).num_rows == 1
+    assert assert_same_map(cluster, spark.range(7, 8, 1, 4), squares, SQUARES).num_rows == 1
 
 
 def test_one_row_a_batch(spark, cluster, conf):
     conf("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
-    same_map(cluster, spark.range(0, 600, 1, 2), squares, SQUARES, least=600)
+    assert_same_map(cluster, spark.range(0, 600, 1, 2), squares, SQUARES, least=600)
 
 
 def test_large_batches(spark, cluster, conf):
     conf("spark.sql.execution.arrow.maxRecordsPerBatch", "200000")
-    same_map(cluster, spark.range(0, 400_000, 1, 2), squares, SQUARES, least=400_000)
+    assert_same_map(cluster, spark.range(0, 400_000, 1, 2), squares, SQUARES, least=400_000)
 
 
 def test_rows_larger_than_a_frame(spark, cluster):
     df = spark.range(0, 24, 1, 2).selectExpr("id", "repeat(cast(id as string), 1500000) as text")
-    same_map(cluster, df, lambda batch: batch, "id long, text string", least=24)
+    assert_same_map(cluster, df, lambda batch: batch, "id long, text string", least=24)
 
 
 def test_results_much_larger_than_their_rows(spark, cluster):
@@ -87,18 +87,21 @@ def test_results_much_larger_than_their_rows(spark, cluster):
         ids = batch.column("id").to_pylist()
         return pa.record_batch({"id": ids, "text": [str(i) * 1_000_000 for i in ids]})
 
-    same_map(cluster, spark.range(0, 40, 1, 2), blow_up, "id long, text string", least=40)
+    assert_same_map(cluster, spark.range(0, 40, 1, 2), blow_up, "id long, text string", least=40)
 
 
 def test_function_that_drops_rows(spark, cluster):
     def odd(batch):
         return batch.filter(pc.equal(pc.bit_wise_and(batch.column("id"), 1), 1))
 
-    assert same_map(cluster, spark.range(0, 50_000, 1, 3), odd, "id long").num_rows == 25_000
+    assert assert_same_map(cluster, spark.range(0, 50_000, 1, 3), odd, "id long").num_rows == 25_000
 
 
 def test_function_that_drops_all_rows(spark, cluster):
-    assert same_map(cluster, spark.range(0, 50_000, 1, 3), lambda b: b.slice(0, 0), "id long", least=0).num_rows == 0
+    assert (
+        assert_same_map(cluster, spark.range(0, 50_000, 1, 3), lambda b: b.slice(0, 0), "id long", least=0).num_rows
+        == 0
+    )
 
 
 def test_function_that_adds_rows(spark, cluster):
@@ -106,7 +109,7 @@ def test_function_that_adds_rows(spark, cluster):
         ids = [i for i in batch.column("id").to_pylist() for _ in range(i % 4)]
         return pa.record_batch({"id": pa.array(ids, pa.int64())})
 
-    assert same_map(cluster, spark.range(0, 30_000, 1, 3), copies, "id long").num_rows == 45_000
+    assert assert_same_map(cluster, spark.range(0, 30_000, 1, 3), copies, "id long").num_rows == 45_000
 
 
 def test_function_may_return_a_table(spark, cluster):
@@ -187,7 +190,7 @@ def test_many_threads_open_regions_at_once(spark, cluster):
 
 
 def test_more_partitions_than_slots(spark, cluster):
-    same_map(cluster, spark.range(0, 20_000, 1, 40), squares, SQUARES, least=20_000)
+    assert_same_map(cluster, spark.range(0, 20_000, 1, 40), squares, SQUARES, least=20_000)
 
 
 def test_limit_leaves_early_and_the_workers_go_on(spark, cluster, eventually):
@@ -197,7 +200,7 @@ def test_limit_leaves_early_and_the_workers_go_on(spark, cluster, eventually):
     assert [row.id for row in out.take(3)] == [0, 1, 2]
     assert out.first().square == 0
     eventually(lambda: cluster.snapshot("limited").feeders == 0, what="feeders that left early are gone")
-    same_map(cluster, spark.range(0, 10_000, 1, 2), squares, SQUARES, least=10_000)
+    assert_same_map(cluster, spark.range(0, 10_000, 1, 2), squares, SQUARES, least=10_000)
 
 
 def test_written_and_read_back(spark, cluster, tmp_path):
@@ -209,7 +212,7 @@ def test_written_and_read_back(spark, cluster, tmp_path):
 def test_cached_and_shuffled_input(spark, cluster):
     df = spark.range(0, 20_000, 1, 3).repartition(4).sortWithinPartitions("id").withColumn("x", lit(1.5)).cache()
     try:
-        same_map(cluster, df, lambda b: b, "id long, x double", least=20_000)
+        assert_same_map(cluster, df, lambda b: b, "id long, x double", least=20_000)
     finally:
         df.unpersist()
 
@@ -219,12 +222,12 @@ def test_a_slow_worker_does_not_break_the_order(spark, balance):
     df = spark.range(0, 12_000, 1, 2)
     emulate = Emulate(cost_us=20, slowdown={0: 20, 1: [(0, 10), (0.2, 1)]})
     with ef.Cluster(spark, workers=3, period=0.2, emulate=emulate) as cluster:
-        same_map(cluster, df, squares, SQUARES, least=12_000, balance=balance)
+        assert_same_map(cluster, df, squares, SQUARES, least=12_000, balance=balance)
         assert sum(worker.restarts for worker in cluster.workers()) == 0
 
 
 def test_balance_given_as_an_object(spark, cluster):
-    same_map(cluster, spark.range(0, 5_000, 1, 2), squares, SQUARES, least=5_000, balance=ef.policy.RoundRobin())
+    assert_same_map(cluster, spark.range(0, 5_000, 1, 2), squares, SQUARES, least=5_000, balance=ef.policy.RoundRobin())
 
 
 def test_reference_is_what_python_says(spark, cluster):
