@@ -146,7 +146,7 @@ class PlacementProblem:
                 raise InvalidArgument(f"operator {operator.name!r} has the readers {operator.readers}: not all exist")
             if not -1 <= host < count or not (operator.pinned is None or 0 <= operator.pinned < count):
                 raise InvalidArgument(
-                    f"operator {operator.name!r} is on host {host}, pinned to {operator.pinned}: hosts are 0 to {count - 1}"
+                    f"operator {operator.name!r} is on host {host}, pinned to {operator.pinned}: there are only {count}"
                 )
         for each in self.hosts:
             if each.background and len(each.background) != periods and self.operators:
@@ -171,6 +171,10 @@ class EnergyWeights:
                 raise InvalidArgument(f"the weight of {what} is {getattr(self, what)}: give one that is not negative")
         if not 1 <= self.overload < inf:
             raise InvalidArgument(f"the overload penalty is {self.overload}: give a factor of at least 1")
+
+
+PAPER_WEIGHTS = EnergyWeights()
+"""What the paper recommends."""
 
 
 def upstream(operators: Sequence[OperatorLoad]) -> list[list[int]]:

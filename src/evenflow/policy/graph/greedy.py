@@ -1,0 +1,48 @@
+"""INIT_GREEDY: each operator in turn to the host where its potential energy is least (potential-driven §4.1.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+
+from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights, PlacementProblem
+from evenflow.policy.graph.energy import EnergyTerm, PartialPlacement
+from evenflow.policy.graph.periodic import check_theta, settled
+from evenflow.policy.graph.placement import Ints, answer, by_load
+
+
+@dataclass(frozen=True, slots=True)
+class GreedyPlacement:
+    """From an empty system, operators by falling load (§4.1.3), each to the host with the least PE(o, h, P).
+
+    P is what has been placed before; what comes later is not foreseen. Ties go to the host with the lower index.
+    Pinned operators, and those that `theta` or `theta_bytes` keep (§4.2), are there from the start. Takes
+    O(m n k + m log m).
+    """
+
+    name: ClassVar[str] = "greedy"
+
+    weights: EnergyWeights = PAPER_WEIGHTS
+    theta: float = 0.0
+    theta_bytes: float = inf
+    terms: tuple[EnergyTerm, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_theta(self.theta, self.theta_bytes)
+
+    def place(self, problem: PlacementProblem) -> tuple[int, ...]:
+        """The index of the host of each operator."""
+        partial = PartialPlacement(problem, self.weights, self.terms)
+        for operator in begin(partial, settled(problem, self.theta, self.theta_bytes)):
+            partial.add(operator, int(np.argmin(partial.pe_of(operator))))
+        return answer(partial.hosts)
+
+
+def begin(partial: PartialPlacement, hosts: Ints) -> list[int]:
+    """Add the operators that have a host; the others by falling load."""
+    for operator in np.flatnonzero(hosts >= 0).tolist():
+        partial.add(operator, int(hosts[operator]))
+    return [operator for operator in by_load(partial.problem).tolist() if hosts[operator] < 0]

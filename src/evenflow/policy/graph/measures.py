@@ -1,0 +1,83 @@
+"""What is computed from what workers measure: ideal rates, variances and correlations (potential-driven §2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.errors import InvalidArgument
+from evenflow.policy.graph.placement import Floats
+
+CONSTANT = 1e-18
+"""A series whose variance is less than this part of its squared mean does not vary: what is left is rounding."""
+
+
+class Cascade(NamedTuple):
+    """The ideal rates of all operators: what would flow if no host were overloaded. A row for each operator."""
+
+    arrivals: Floats
+    """Rows a second that arrive on all inputs together (lambda'_o)."""
+    outputs: Floats
+    """Rows a second that it gives."""
+
+
+def selectivity(output: float, inputs: Sequence[float]) -> float:
+    """Rate of the output over the product of the rates of all inputs (§2.2.1); 0 where an input has no rows."""
+    product = prod(inputs)
+    return output / product if product > 0 else 0.0
+
+
+def cascade(sources: npt.ArrayLike, inputs: Sequence[Sequence[int]], selectivities: Sequence[float]) -> Cascade:
+    """Ideal rates from the rates of the sources and the selectivities, from upstream to downstream (§2.2.1).
+
+    Streams are numbered: the sources first, then what each operator gives. `inputs` names the one or two streams that
+    each operator reads; operators come behind those that they read from. `sources` has a rate for each source, or one
+    for each source and period.
+
+        lambda'_o = sum of the rates of its inputs
+        output_o = selectivity_o * product of the rates of its inputs
+    """
+    rates = [np.asarray(rate, np.float64) for rate in np.asarray(sources, np.float64)]
+    arrivals = []
+    for number, (streams, chosen) in enumerate(zip(inputs, selectivities, strict=True)):
+        if not streams or not all(0 <= stream < len(rates) for stream in streams):
+            raise InvalidArgument(
+                f"operator {number} reads the streams {tuple(streams)}: name streams that come before its own"
+            )
+        read = [rates[stream] for stream in streams]
+        arrivals.append(np.sum(read, axis=0))
+        rates.append(chosen * np.prod(read, axis=0))
+    given = rates[len(rates) - len(arrivals) :]
+    return Cascade(np.array(arrivals, np.float64), np.array(given, np.float64))
+
+
+def mean(series: Floats) -> Floats:
+    """E(S), over the last axis (§2.2.2)."""
+    return np.asarray(series.mean(axis=-1), np.float64)
+
+
+def variance(series: Floats) -> Floats:
+    """var(S), the mean of squares less the square of the mean (§2.2.2), computed without the loss of digits.
+
+    It is exactly 0 for a series that differs from its mean by no more than rounding.
+    """
+    middle = series.mean(axis=-1, keepdims=True)
+    found = np.square(series - middle).mean(axis=-1)
+    return np.where(found <= CONSTANT * np.square(middle[..., 0]), 0.0, found)
+
+
+def covariance(one: Floats, other: Floats) -> Floats:
+    """cov(S1, S2), over the last axis (§2.2.2)."""
+    ones, others = one - one.mean(axis=-1, keepdims=True), other - other.mean(axis=-1, keepdims=True)
+    return np.asarray((ones * others).mean(axis=-1), np.float64)
+
+
+def correlation(one: Floats, other: Floats) -> Floats:
+    """rho(S1, S2), from -1 to 1, over the last axis (§2.2.2); 0 where one of the two does not vary."""
+    spread = np.sqrt(variance(one) * variance(other))
+    found = np.divide(covariance(one, other), spread, out=np.zeros_like(spread), where=spread > 0)
+    return np.clip(found, -1.0, 1.0)

@@ -1,0 +1,36 @@
+"""Periodic optimisation: which operators stay where they are, so that little is moved (potential-driven §4.2)."""
+
+from __future__ import annotations
+
+from math import floor, inf
+
+import numpy as np
+
+from evenflow.errors import InvalidArgument
+from evenflow.model.placement import PlacementProblem
+from evenflow.policy.graph.placement import Ints, by_load, pins
+
+
+def check_theta(theta: float, theta_bytes: float) -> None:
+    """Refuse thresholds that mean nothing."""
+    if not 0 <= theta <= 1:
+        raise InvalidArgument(f"theta is {theta}: give the part of the operators that stay, from 0 to 1")
+    if not theta_bytes >= 0:
+        raise InvalidArgument(f"theta_bytes is {theta_bytes}: give the bytes of state that may move, 0 or more")
+
+
+def settled(problem: PlacementProblem, theta: float = 0.0, theta_bytes: float = inf) -> Ints:
+    """The host that each operator has before the algorithm starts, or -1 if it is to choose one.
+
+    Pinned operators have theirs. Of the list by falling load, the last floor(theta * m) stay on their hosts: they
+    have the least impact. With `theta_bytes`, operators may move from the head of the list on as long as their state
+    together is no more than that; all others stay. What has no host yet is always placed.
+    """
+    order, placed = by_load(problem), np.array(problem.placed, np.int64)
+    stays = np.zeros(len(order), bool)
+    stays[order[len(order) - floor(theta * len(order)) :]] = True
+    sizes = np.array([operator.state_bytes for operator in problem.operators], np.float64)
+    moving = np.cumsum(np.where(placed[order] >= 0, sizes[order], 0.0))
+    stays[order[moving > theta_bytes]] = True
+    pinned = pins(problem)
+    return np.where(pinned >= 0, pinned, np.where(stays, placed, -1))
