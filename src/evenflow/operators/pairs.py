@@ -45,7 +45,15 @@ class Pairs:
         table = pa.Table.from_batches([rows])
         if not len(slots):
             return table, table, np.empty(0, np.int64)
-        base = self._append(table)
+        left, right, origin = self._matched(slots, sides, times, self._append(table))
+        result = self.store.take(left), self.store.take(right), origin
+        self._compact()
+        return result
+
+    def _matched(
+        self, slots: npt.NDArray[np.int32], sides: npt.NDArray[np.int32], times: Longs, base: int
+    ) -> tuple[Longs, Longs, Origin]:
+        """The pairs of new rows, which have the numbers from `base` on: left, right, and which row completed each."""
         if self.span:
             self.clock[base : base + len(slots)] = times
         window = self.most, self.span, self.newest, self.latest, self.older, self.clock
@@ -57,16 +65,14 @@ class Pairs:
                 break
             pairs = grown(pairs, 2 * len(pairs))
         left, right, origin = (np.ascontiguousarray(part) for part in pairs[:used].T)
-        result = self.store.take(left), self.store.take(right), origin
-        self._compact()
-        return result
+        return left, right, origin
 
     def extract(self, unit: int) -> Any:
         slots = self.slots.of(np.array([unit]))
         if not len(slots):
             return None
         rows, counts = self._rows(slots)
-        content = to_bytes(self.store.take(rows)) if self.store.length else NOTHING
+        content = self._packed(rows)
         clock = self.clock[rows] if self.span else self.clock[:0]
         state = self.slots.key[slots], self.latest[slots], counts, clock, content
         self.newest[slots], self.latest[slots] = -1, EVER
@@ -79,8 +85,7 @@ class Pairs:
         keys, latest, counts, clock, content = state
         slots = self.slots.add(unit, keys)
         self._fit()
-        rows = from_bytes(content)
-        base = self._append(rows)
+        base = self._unpacked(content, counts)
         if self.span:
             self.clock[base : base + len(clock)] = clock
         self.latest[slots] = latest
@@ -92,12 +97,24 @@ class Pairs:
         row = 2 * self.store.row_bytes() + (64 if self.span else 32)  # half of the rows may be out of their windows
         return self.slots.per_unit(units, KEY_BYTES + 2 * 24 + row * counts.sum(axis=1))
 
+    def _packed(self, rows: Longs) -> Any:
+        """The rows with these numbers, for another copy."""
+        return to_bytes(self.store.take(rows)) if self.store.length else NOTHING
+
+    def _unpacked(self, content: Any, counts: Longs) -> int:
+        """Add what `_packed` returned; the number of the first row. `counts` has the rows of each slot and side."""
+        return self._append(from_bytes(content))
+
     def _append(self, rows: pa.Table) -> int:
         base = self.store.append(rows)
+        self._reach()
+        return base
+
+    def _reach(self) -> None:
+        """Make room for what is told of each row in the store."""
         if self.store.length > len(self.older):
             length = 2 * self.store.length
             self.older, self.clock = grown(self.older, length), grown(self.clock, length if self.span else 0)
-        return base
 
     def _rows(self, slots: npt.NDArray[np.int32]) -> tuple[Longs, Longs]:
         """The rows in the windows of the slots, left before right and oldest first; and the count of each side."""

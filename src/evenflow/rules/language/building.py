@@ -63,6 +63,9 @@ class Builder(Transformer[Token, Any]):
     def start(self, meta: Meta, parts: list[Any]) -> Any:
         return parts[0]
 
+    def condition(self, meta: Meta, parts: list[Any]) -> Any:
+        return parts[0]
+
     def rule(self, meta: Meta, parts: list[Any]) -> s.Rule:
         select, source, where, group, having = parts
         given: dict[str, Any] = {"sources": source} if isinstance(source, tuple) else {"pattern": source}

@@ -33,11 +33,13 @@ class Text:
 
     text: str
     name: str = ""
+    kind: str = "rule"
+    """What the text is, for messages: a rule, or the condition of a filter."""
 
     @property
     def title(self) -> str:
         """The rule's name in messages."""
-        return f"rule '{self.name}'" if self.name else "the rule"
+        return f"{self.kind} '{self.name}'" if self.name else f"the {self.kind}"
 
     def error(self, message: str, at: Placed) -> RuleError:
         """An error that shows the place of `at`."""

@@ -21,11 +21,22 @@ DEEPEST = 200
 
 def parse(text: str | Text) -> s.Rule:
     """The syntax tree of a rule; RuleError if the text is not valid."""
-    source = text if isinstance(text, Text) else Text(text)
+    rule: s.Rule = _parsed(text if isinstance(text, Text) else Text(text), "start")
+    return rule
+
+
+def parse_condition(source: Text) -> s.Expression:
+    """The syntax tree of a condition that stands alone; RuleError if the text is not valid."""
+    condition: s.Expression = _parsed(source, "condition")
+    return condition
+
+
+def _parsed(source: Text, start: str) -> Any:
+    """The syntax tree of a text that is what the grammar has as `start`."""
     if not isinstance(source.text, str):
-        raise RuleError(f"a rule is {type(source.text).__name__}: give its text")
+        raise RuleError(f"a {source.kind} is {type(source.text).__name__}: give its text")
     try:
-        rule: s.Rule = Builder(source).transform(_parser().parse(source.text))
+        found = Builder(source).transform(_parser().parse(source.text, start=start))
     except UnexpectedInput as error:
         raise _unexpected(source, error) from None
     except (VisitError, RecursionError) as error:
@@ -33,20 +44,27 @@ def parse(text: str | Text) -> s.Rule:
         if isinstance(cause, RecursionError):
             raise source.error_at(TOO_DEEP, 0, 0) from None
         raise cause from None
-    if tree.depth(rule) > DEEPEST:
+    if tree.depth(found) > DEEPEST:
         raise source.error_at(TOO_DEEP, 0, 0)
-    return rule
+    return found
 
 
 @cache
 def _parser() -> Lark:
     grammar = files("evenflow.rules.language").joinpath("grammar.lark").read_text("utf-8")
-    return Lark(grammar, parser="lalr", lexer="contextual", propagate_positions=True, maybe_placeholders=True)
+    starts = ["start", "condition"]
+    return Lark(
+        grammar, start=starts, parser="lalr", lexer="contextual", propagate_positions=True, maybe_placeholders=True
+    )
 
 
 def _unexpected(source: Text, error: UnexpectedInput) -> RuleError:
-    expected, more = _expected(error), ""
-    if re.search(r"\bfrom\b", source.text, re.I) and not re.search(r"\bselect\b", source.text, re.I):
+    expected, more = _expected(error).replace("the rule", f"the {source.kind}"), ""
+    if (
+        source.kind == "rule"
+        and re.search(r"\bfrom\b", source.text, re.I)
+        and not re.search(r"\bselect\b", source.text, re.I)
+    ):
         more = ": a rule starts with SELECT, or is a pattern"
     if isinstance(error, UnexpectedCharacters):
         place = error.pos_in_stream or 0
@@ -59,7 +77,7 @@ def _unexpected(source: Text, error: UnexpectedInput) -> RuleError:
     if token is None or token.type == "$END":
         lines = source.text.rstrip().split("\n")
         end = len(lines), len(lines[-1]) + 1
-        return source.error_at(f"the rule ends where {expected} was expected", *end)
+        return source.error_at(f"the {source.kind} ends where {expected} was expected", *end)
     if token.type == "JOINED":
         return source.error_at("a number runs into a name: put a space or an operator between", *_place(error))
     if token.type == "EQUAL" and source.text[: error.pos_in_stream].endswith("="):
