@@ -14,6 +14,7 @@ from evenflow._version import __version__
 if TYPE_CHECKING:
     from evenflow import errors, policy, testing
     from evenflow.errors import EvenflowError
+    from evenflow.graph.builder import Graph
     from evenflow.operators.distinct import DistinctCount
     from evenflow.operators.join import WindowJoin
     from evenflow.operators.keyed import KeyedOperator
@@ -43,6 +44,7 @@ _HOMES = {
     "Cluster": "evenflow.runtime.cluster.cluster",
     "DistinctCount": "evenflow.operators.distinct",
     "EvenflowError": "evenflow.errors",
+    "Graph": "evenflow.graph.builder",
     "KeyedOperator": "evenflow.operators.keyed",
     "LastValue": "evenflow.operators.last",
     "RollingCount": "evenflow.operators.rolling",
@@ -75,6 +77,7 @@ __all__ = [
     "Cluster",
     "DistinctCount",
     "EvenflowError",
+    "Graph",
     "KeyedOperator",
     "LastValue",
     "RollingCount",

@@ -1,0 +1,1 @@
+"""Operator graphs: what a user builds, what is bound to the columns of its inputs, and what runs on workers."""

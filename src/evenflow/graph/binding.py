@@ -1,0 +1,151 @@
+"""Binds a graph to the columns of its inputs: types flow from sources to endpoints, and everything gets a number."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from evenflow.errors import InvalidArgument, nearest
+from evenflow.graph.builder import Graph, Stream, ancestors, endpoint_named
+from evenflow.graph.chains import Chain, chains_of
+from evenflow.graph.dialect import Dialect
+from evenflow.graph.filtering import FilterNode, condition_of
+from evenflow.graph.filters import Filters
+from evenflow.graph.joining import bind_join
+from evenflow.graph.keying import bind_keyed
+from evenflow.graph.mapping import bind_map
+from evenflow.graph.operator import NodeOperator
+from evenflow.graph.plan import EndpointPlan, GraphPlan, NodePlan, PortPlan, StreamPlan
+from evenflow.graph.verbs import FilterSpec, JoinSpec, KeyedSpec, MapSpec
+
+
+def bind(
+    graph: Graph,
+    inputs: Mapping[str, pa.Schema],
+    *,
+    endpoints: Sequence[str] | None = None,
+    schema_of: Callable[[Any], pa.Schema] | None = None,
+    case_sensitive: bool = False,
+    ansi: bool = True,
+) -> GraphPlan:
+    """The plan of a graph whose sources have the columns in `inputs`.
+
+    With `endpoints`, only what these need. `schema_of` makes an Arrow schema of the schemas that maps and keyed
+    operators declare; `case_sensitive` and `ansi` are those of Spark's session. Nodes that no endpoint of the graph
+    needs are left out, with a warning.
+    """
+    if not isinstance(graph, Graph):
+        raise InvalidArgument(f"the graph is {graph!r:.100}: give an evenflow.Graph")
+    wanted = _endpoints(graph, endpoints)
+    alive = ancestors(wanted.values())
+    _check_inputs(graph, inputs, alive)
+    unread = graph.unread()
+    if unread:
+        warnings.warn(
+            f"graph {graph.name!r}: nothing reads {', '.join(map(repr, unread))}, so it is left out. Give it an "
+            "endpoint, or do not build it",
+            stacklevel=2,
+        )
+    numbering = _Numbering(graph, inputs, alive, Dialect(schema_of, case_sensitive, ansi))
+    for chain in chains_of(graph, alive, set(wanted.values())):
+        numbering.add(chain)
+    return numbering.plan(wanted)
+
+
+class _Numbering:
+    """Gives numbers to streams, ports and units, one node after the other."""
+
+    def __init__(self, graph: Graph, inputs: Mapping[str, pa.Schema], alive: set[Stream], dialect: Dialect) -> None:
+        self._dialect = dialect
+        sources = [stream for stream in graph.sources if stream in alive]
+        self._numbers = {stream: number for number, stream in enumerate(sources)}
+        self._schemas = [inputs[stream.name] for stream in sources]
+        self._names = [stream.name for stream in sources]
+        self._sources = len(sources)
+        self._ports: list[PortPlan] = []
+        self._nodes: list[NodePlan] = []
+        self._units = 0
+
+    def add(self, chain: Chain) -> None:
+        """The next node: all that it reads has its number already."""
+        reads = [self._numbers[stream] for stream in chain.inputs]
+        operator, schema = self._bound(chain, reads)
+        ports = range(len(self._ports), len(self._ports) + len(reads))
+        self._ports += [PortPlan(len(self._nodes), side, stream) for side, stream in enumerate(reads)]
+        stream = len(self._schemas)
+        self._nodes.append(NodePlan(chain.name, operator, tuple(ports), stream, self._units))
+        self._units += operator.units
+        self._schemas.append(schema)
+        self._names.append(chain.name)
+        self._numbers[chain.last] = stream
+
+    def _bound(self, chain: Chain, reads: list[int]) -> tuple[NodeOperator, pa.Schema]:
+        name, rows, dialect = chain.name, self._schemas[reads[0]], self._dialect
+        match chain.last.spec:
+            case FilterSpec():
+                source = self._names[reads[0]]
+                found = [condition_of(each.name, _filter(each), source, rows, dialect) for each in chain.streams]
+                return FilterNode(found[0]) if len(found) == 1 else Filters(found), rows
+            case MapSpec() as spec:
+                return bind_map(name, spec, rows, dialect)
+            case KeyedSpec() as spec:
+                return bind_keyed(name, spec, rows, dialect)
+            case JoinSpec() as spec:
+                return bind_join(name, spec, rows, self._schemas[reads[1]], dialect)
+        raise AssertionError(chain.last)
+
+    def plan(self, wanted: Mapping[str, Stream]) -> GraphPlan:
+        ends = [EndpointPlan(name, self._numbers[stream]) for name, stream in wanted.items()]
+        streams = [
+            StreamPlan(
+                self._names[number],
+                schema,
+                tuple(place for place, port in enumerate(self._ports) if port.stream == number),
+                tuple(place for place, end in enumerate(ends) if end.stream == number),
+            )
+            for number, schema in enumerate(self._schemas)
+        ]
+        sources = tuple(self._names[: self._sources])
+        return GraphPlan(sources, tuple(streams), tuple(self._ports), tuple(self._nodes), tuple(ends))
+
+
+def _filter(stream: Stream) -> FilterSpec:
+    assert isinstance(stream.spec, FilterSpec)
+    return stream.spec
+
+
+def _endpoints(graph: Graph, endpoints: Sequence[str] | None) -> dict[str, Stream]:
+    """The streams of the endpoints that are wanted, by name."""
+    if not graph.endpoints:
+        raise InvalidArgument(f"graph {graph.name!r} has no endpoint: say what leaves it, by g.endpoint(name, stream)")
+    if endpoints is None:
+        return dict(graph.endpoints)
+    names = [endpoints] if isinstance(endpoints, str) else list(endpoints)
+    if not names:
+        raise InvalidArgument(f"endpoints is empty; {nearest('', graph.endpoints)}: leave it out for all of them")
+    return {name: endpoint_named(graph, name) for name in names}
+
+
+def _check_inputs(graph: Graph, inputs: Any, alive: set[Stream]) -> None:
+    """Refuse inputs that are no schemas, that no source takes, or that are missing."""
+    if not isinstance(inputs, Mapping):
+        raise InvalidArgument(f"inputs={inputs!r:.100}: give the input of each source by the source's name")
+    known = [stream.name for stream in graph.sources]
+    strange = [name for name in inputs if name not in known]
+    if strange:
+        raise InvalidArgument(
+            f"inputs has {', '.join(map(repr, strange))}, and the graph has no such source; "
+            f"{nearest(str(strange[0]), known)}"
+        )
+    missing = [stream.name for stream in graph.sources if stream in alive and stream.name not in inputs]
+    if missing:
+        raise InvalidArgument(f"inputs does not have {', '.join(map(repr, missing))}: give an input for each source")
+    for name, schema in inputs.items():
+        if not isinstance(schema, pa.Schema):
+            raise InvalidArgument(f"input {name!r} is {schema!r:.100}: give its columns as a pyarrow.Schema")
+        twice = [column for column in schema.names if schema.names.count(column) > 1]
+        if twice:
+            raise InvalidArgument(f"input {name!r} has two columns '{twice[0]}': rename one of them")

@@ -1,0 +1,53 @@
+"""How names and types are read where a graph is bound: what the caller knows of Spark's session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from evenflow.errors import InvalidArgument, nearest
+from evenflow.operators.declared import fitting
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The settings of a session that matter for columns."""
+
+    schema_of: Callable[[Any], pa.Schema] | None = None
+    """Makes Arrow's schema of a declared one, such as DDL text; without it only Arrow schemas are understood."""
+    case_sensitive: bool = False
+    ansi: bool = True
+
+    def schema(self, given: Any, who: str) -> pa.Schema:
+        """The columns that node `who` declares."""
+        if isinstance(given, pa.Schema):
+            return given
+        if self.schema_of is None:
+            raise InvalidArgument(f"{who} declares schema {given!r:.100}: give a pyarrow.Schema")
+        try:
+            return self.schema_of(given)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{who}: {error}") from None
+
+    def column(self, rows: pa.Schema, name: str, who: str) -> int:
+        """The place of the column that a name means to node `who`: exact, else the only one in another case."""
+        found = fitting(name, rows.names, self.case_sensitive)
+        if len(found) > 1:
+            choices = " or ".join(f"'{rows.names[place]}'" for place in found)
+            raise InvalidArgument(f"{who} needs column '{name}', which may be {choices}: write it as one of them")
+        if not found:
+            raise InvalidArgument(f"{who} needs column '{name}', which does not exist; {nearest(name, rows.names)}")
+        return found[0]
+
+    def twice(self, names: list[str]) -> str | None:
+        """The first name that is there a second time, as the session compares names; None if there is none."""
+        seen: set[str] = set()
+        for name in names:
+            text = name if self.case_sensitive else name.lower()
+            if text in seen:
+                return name
+            seen.add(text)
+        return None

@@ -1,0 +1,153 @@
+"""The node that joins two streams: rows of the same key that come within a window of each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenflow.errors import InvalidArgument
+from evenflow.graph.dialect import Dialect
+from evenflow.graph.operator import NodeOperator
+from evenflow.graph.verbs import JoinSpec
+from evenflow.operators.columns import NO_TIMES, microseconds, require_time
+from evenflow.operators.keyed import Keys, Units
+
+
+@dataclass(frozen=True)
+class JoinSide:
+    """One input of a join."""
+
+    rows: pa.Schema
+    key: list[int]
+    time: int | None
+    kept: list[int]
+    """The columns that are in the result, in their order there; of the right side without what `on` gives by one name.
+    """
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are kept in the window."""
+        return pa.schema([self.rows.field(place) for place in self.kept])
+
+
+class JoinNode(NodeOperator):
+    """Pairs each row with the rows of its key from the other side that are still in the window.
+
+    Results are in the order of the rows that complete them, oldest partner first. A row with a null in its key is
+    paired with none, and not kept. It has one unit, or several and one for null keys.
+    """
+
+    kind: ClassVar[str] = "join"
+    stateful: ClassVar[bool] = True
+
+    def __init__(self, sides: tuple[JoinSide, JoinSide], rows: int, span: int, units: int, schema: pa.Schema) -> None:
+        from evenflow.graph.sided_pairs import SidedPairs  # numba comes with it: only those who use it pay
+
+        self.units = units if units == 1 else units + 1
+        self._sides, self._schema = sides, schema
+        self._pairs = SidedPairs(rows, span, sides[0].schema, sides[1].schema)
+
+    def keys(self, side: int, rows: pa.RecordBatch) -> pa.Array:
+        from evenflow.graph.hashing import hashes_of
+
+        return hashes_of([rows.column(place) for place in self._sides[side].key])
+
+    def process(self, side: int, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
+        known = self._sides[side]
+        columns = [rows.column(place) for place in known.key]
+        if any(column.null_count for column in columns):
+            whole = reduce(pc.and_, (column.is_valid() for column in columns))
+            mask = whole.to_numpy(zero_copy_only=False)
+            rows, units, keys = rows.filter(whole), units[mask], keys[mask]
+        times = NO_TIMES
+        if known.time is not None:
+            times = microseconds(rows.column(known.time), known.rows.names[known.time])
+        left, right = self._pairs.push_side(side, units, keys, times, rows.select(known.kept))
+        arrays = [column.combine_chunks() for column in (*left.columns, *right.columns)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def warm_up(self) -> None:
+        from evenflow.operators.adding import sample
+
+        actor = self.fresh()
+        assert isinstance(actor, JoinNode)
+        for side in (0, 1, 0):
+            some = sample(self._sides[side].rows).slice(1)
+            many = some.take(pa.array(np.zeros(200, np.int64)))  # more keys than there are slots at first
+            actor.keys(side, many)
+            hashes = np.arange(200, dtype=np.int64)
+            actor._pair_up(side, many, hashes)
+        actor.sizes(np.array([0], np.int32))
+        actor.install(0, actor.extract(0))
+
+    def _pair_up(self, side: int, rows: pa.RecordBatch, keys: Keys) -> None:
+        """Rows with made-up keys, in unit 0."""
+        times = np.zeros(0 if self._sides[side].time is None else len(keys), np.int64)
+        kept = rows.select(self._sides[side].kept)
+        self._pairs.push_side(side, np.zeros(len(keys), np.int32), keys, times, kept)
+
+    def extract(self, unit: int) -> Any:
+        return self._pairs.extract(unit)
+
+    def install(self, unit: int, state: Any) -> None:
+        self._pairs.install(unit, state)
+
+    def sizes(self, units: Units) -> npt.NDArray[np.int64]:
+        return self._pairs.sizes(units)
+
+
+def bind_join(
+    name: str, spec: JoinSpec, left: pa.Schema, right: pa.Schema, dialect: Dialect
+) -> tuple[JoinNode, pa.Schema]:
+    """The node, and the columns that it gives."""
+    who = f"join '{name}'"
+    pairs = [
+        (dialect.column(left, one, f"the left side of {who}"), dialect.column(right, other, f"the right side of {who}"))
+        for one, other in spec.on
+    ]
+    for one, other in pairs:
+        _check_alike(who, left.field(one), right.field(other))
+    shared = [(one, other) for (one, other), given in zip(pairs, spec.on, strict=True) if given[0] == given[1]]
+    once, dropped = [one for one, _ in shared], {other for _, other in shared}
+    kept = [*once, *(place for place in range(len(left)) if place not in once)]
+    others = [place for place in range(len(right)) if place not in dropped]
+    times = (None, None) if spec.time is None else _times(who, spec.time, left, right, dialect)
+    sides = (
+        JoinSide(left, [one for one, _ in pairs], times[0], kept),
+        JoinSide(right, [other for _, other in pairs], times[1], others),
+    )
+    schema = pa.schema([*sides[0].schema, *sides[1].schema])
+    twice = dialect.twice(schema.names)
+    if twice is not None:
+        raise InvalidArgument(
+            f"{who} would have two columns '{twice}', one of each side: rename one of them with map, before the join"
+        )
+    return JoinNode(sides, spec.rows or 0, spec.span, spec.units, schema), schema
+
+
+def _check_alike(who: str, left: pa.Field, right: pa.Field) -> None:
+    """Refuse two columns whose values cannot be equal, or cannot be hashed."""
+    from evenflow.graph.hashing import check_hashable
+
+    if left.type != right.type:
+        raise InvalidArgument(
+            f"{who} compares column '{left.name}', which is {left.type}, with '{right.name}', which is {right.type}: "
+            "cast one of them with map, before the join"
+        )
+    check_hashable(left.type, f"column '{left.name}' of {who}")
+
+
+def _times(who: str, names: tuple[str, str], left: pa.Schema, right: pa.Schema, dialect: Dialect) -> tuple[int, int]:
+    """The places of the time columns of both sides."""
+    found = []
+    for side, rows, name in (("left", left, names[0]), ("right", right, names[1])):
+        place = dialect.column(rows, name, f"the {side} side of {who}")
+        require_time(who, rows.names[place], rows.field(place).type)
+        found.append(place)
+    return found[0], found[1]

@@ -1,0 +1,40 @@
+"""The node that applies a user's function to whole batches."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pyarrow as pa
+
+from evenflow.errors import FunctionError
+from evenflow.graph.dialect import Dialect
+from evenflow.graph.operator import NodeOperator
+from evenflow.graph.verbs import MapSpec
+from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.map import Input, MapOperator
+
+
+class MapNode(NodeOperator):
+    """What `ordered_map` does with a batch. It has no state; with `ordered`, results leave in the order of the rows."""
+
+    kind: ClassVar[str] = "map"
+
+    def __init__(self, name: str, map: MapOperator, form: Input, ordered: bool) -> None:
+        self.ordered = ordered
+        self._name, self._map, self._form = name, map, form
+
+    def process(self, side: int, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
+        try:
+            return self._map.process(rows)
+        except FunctionError as error:
+            raise FunctionError(f"map '{self._name}': {error}") from error
+
+    def warm_up(self) -> None:
+        if self._form == "pandas":
+            from evenflow.operators import pandas_frames  # noqa: F401 - it is the import that takes long
+
+
+def bind_map(name: str, spec: MapSpec, rows: pa.Schema, dialect: Dialect) -> tuple[MapNode, pa.Schema]:
+    """The node, and the columns that it gives."""
+    schema = dialect.schema(spec.schema, f"map '{name}'")
+    return MapNode(name, MapOperator(spec.function, schema, spec.input), spec.input, spec.ordered), schema
