@@ -10,16 +10,17 @@ import pyarrow as pa
 
 from evenflow.errors import InvalidArgument, nearest
 from evenflow.graph.builder import Graph, Stream, ancestors, endpoint_named
-from evenflow.graph.chains import Chain, chains_of
+from evenflow.graph.detecting import bind_detect
 from evenflow.graph.dialect import Dialect
 from evenflow.graph.filtering import FilterNode, condition_of
 from evenflow.graph.filters import Filters
+from evenflow.graph.fusing import Fused, fused_of
 from evenflow.graph.joining import bind_join
 from evenflow.graph.keying import bind_keyed
 from evenflow.graph.mapping import bind_map
 from evenflow.graph.operator import NodeOperator
 from evenflow.graph.plan import EndpointPlan, GraphPlan, NodePlan, PortPlan, StreamPlan
-from evenflow.graph.verbs import FilterSpec, JoinSpec, KeyedSpec, MapSpec
+from evenflow.graph.verbs import DetectSpec, FilterSpec, JoinSpec, KeyedSpec, MapSpec
 
 
 def bind(
@@ -50,8 +51,8 @@ def bind(
             stacklevel=2,
         )
     numbering = _Numbering(graph, inputs, alive, Dialect(schema_of, case_sensitive, ansi))
-    for chain in chains_of(graph, alive, set(wanted.values())):
-        numbering.add(chain)
+    for fused in fused_of(graph, alive, set(wanted.values())):
+        numbering.add(fused)
     return numbering.plan(wanted)
 
 
@@ -69,33 +70,35 @@ class _Numbering:
         self._nodes: list[NodePlan] = []
         self._units = 0
 
-    def add(self, chain: Chain) -> None:
+    def add(self, fused: Fused) -> None:
         """The next node: all that it reads has its number already."""
-        reads = [self._numbers[stream] for stream in chain.inputs]
-        operator, schema = self._bound(chain, reads)
+        reads = [self._numbers[stream] for stream in fused.inputs]
+        operator, schema = self._bound(fused, reads)
         ports = range(len(self._ports), len(self._ports) + len(reads))
         self._ports += [PortPlan(len(self._nodes), side, stream) for side, stream in enumerate(reads)]
         stream = len(self._schemas)
-        self._nodes.append(NodePlan(chain.name, operator, tuple(ports), stream, self._units))
+        self._nodes.append(NodePlan(fused.name, operator, tuple(ports), stream, self._units))
         self._units += operator.units
         self._schemas.append(schema)
-        self._names.append(chain.name)
-        self._numbers[chain.last] = stream
+        self._names.append(fused.name)
+        self._numbers[fused.last] = stream
 
-    def _bound(self, chain: Chain, reads: list[int]) -> tuple[NodeOperator, pa.Schema]:
-        name, rows, dialect = chain.name, self._schemas[reads[0]], self._dialect
-        match chain.last.spec:
+    def _bound(self, fused: Fused, reads: list[int]) -> tuple[NodeOperator, pa.Schema]:
+        name, rows, dialect = fused.name, self._schemas[reads[0]], self._dialect
+        match fused.last.spec:
             case FilterSpec():
                 source = self._names[reads[0]]
-                found = [condition_of(each.name, _filter(each), source, rows, dialect) for each in chain.streams]
+                found = [condition_of(each.name, _filter(each), source, rows, dialect) for each in fused.streams]
                 return FilterNode(found[0]) if len(found) == 1 else Filters(found), rows
             case MapSpec() as spec:
                 return bind_map(name, spec, rows, dialect)
             case KeyedSpec() as spec:
                 return bind_keyed(name, spec, rows, dialect)
+            case DetectSpec() as spec:
+                return bind_detect(name, spec, rows, dialect)
             case JoinSpec() as spec:
                 return bind_join(name, spec, rows, self._schemas[reads[1]], dialect)
-        raise AssertionError(chain.last)
+        raise AssertionError(fused.last)
 
     def plan(self, wanted: Mapping[str, Stream]) -> GraphPlan:
         ends = [EndpointPlan(name, self._numbers[stream]) for name, stream in wanted.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 from evenflow.errors import InvalidArgument, nearest
 from evenflow.graph.dialect import Dialect
 from evenflow.graph.operator import NodeOperator
-from evenflow.graph.verbs import KeyedSpec
+from evenflow.graph.verbs import DetectSpec, KeyedSpec
 from evenflow.operators.declared import check_apart, check_declared, columns_of, reads_of, spelled
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator, Keys, Units
@@ -79,22 +80,29 @@ def with_hashes(rows: pa.RecordBatch, hashed: list[int]) -> pa.RecordBatch:
 def bind_keyed(name: str, spec: KeyedSpec, rows: pa.Schema, dialect: Dialect) -> tuple[KeyedNode, pa.Schema]:
     """The node, and the columns that it gives."""
     who = f"keyed '{name}'"
-    key = [dialect.column(rows, one, who) for one in spec.key]
-    for place in key:
-        _check_hashable(rows, place, f"key {rows.names[place]!r} of {who}")
+    key = key_places(who, spec.key, rows, dialect)
     operator = spelled(copy.deepcopy(spec.operator), rows.names, dialect.case_sensitive)
     check_apart(operator, rows.names, dialect.case_sensitive)
-    return hosted_node(who, operator.planned(ansi=dialect.ansi), key, rows, spec, dialect)
+    return hosted_node(who, operator, key, rows, spec, dialect)
+
+
+def key_places(who: str, names: Sequence[str], rows: pa.Schema, dialect: Dialect) -> list[int]:
+    """The places of the key columns of node `who`."""
+    key = [dialect.column(rows, one, who) for one in names]
+    for place in key:
+        _check_hashable(rows, place, f"key {rows.names[place]!r} of {who}")
+    return key
 
 
 def hosted_node(
-    who: str, operator: KeyedOperator, key: list[int], rows: pa.Schema, spec: Any, dialect: Dialect
+    who: str, operator: KeyedOperator, key: list[int], rows: pa.Schema, spec: KeyedSpec | DetectSpec, dialect: Dialect
 ) -> tuple[KeyedNode, pa.Schema]:
     """The node of an operator whose columns are spelled as those of the rows; `spec` has its units and schema."""
+    operator = operator.planned(ansi=dialect.ansi)
     hashed = [dialect.column(rows, one, who) for one in operator.hashed]
     for place in hashed:
         _check_hashable(rows, place, f"column {rows.names[place]!r} of {who}")
-    schema = _result(who, operator, rows, getattr(spec, "schema", None), dialect)
+    schema = _result(who, operator, rows, spec.schema if isinstance(spec, KeyedSpec) else None, dialect)
     visible = _visible(rows, hashed)
     own = [(field.name, field.type) for field in rows]
     adds = operator.adds and own == [(field.name, field.type) for field in schema][: len(rows)]
