@@ -13,11 +13,13 @@ in which each comes behind those that it reads.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenflow.errors import InvalidArgument, nearest
 from evenflow.graph import verbs
+from evenflow.graph.layout import Sketch
 from evenflow.graph.verbs import DetectSpec, FilterSpec, JoinSpec, KeyedSpec, MapSpec, Pair, Rules, Spec
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input
@@ -42,6 +44,14 @@ class Stream:
     def kind(self) -> str:
         """What made it: source, filter, map, keyed, detect or join."""
         return "source" if self.spec is None else type(self.spec).__name__.removesuffix("Spec").lower()
+
+    @property
+    def detail(self) -> str:
+        """What it is, for pictures, without what its name says already."""
+        if self.spec is None:
+            return self.kind
+        said = re.fullmatch(rf"{self.kind}(-\d+)?", self.name)
+        return str(self.spec) if said else f"{self.kind} {self.spec}"
 
     def filter(
         self, condition: str | Callable[[Any], Any], *, commutative: bool = False, name: str | None = None
@@ -201,6 +211,15 @@ class Graph:
         alive = ancestors(self._endpoints.values())
         return tuple(stream.name for stream in self.nodes if stream not in alive)
 
+    def sketch(self) -> Sketch:
+        """What pictures of the graph show."""
+        streams = list(self._streams.values())
+        place = {stream: number for number, stream in enumerate(streams)}
+        boxes = [(stream.kind, stream.name, stream.detail) for stream in streams]
+        edges = [(place[each], place[stream]) for stream in streams for each in stream.inputs]
+        edges += [(place[stream], number) for number, stream in enumerate(self._endpoints.values(), len(boxes))]
+        return Sketch((*boxes, *(("endpoint", name, "endpoint") for name in self._endpoints)), tuple(edges))
+
     def plot(self, path: Any = None, placement: Any = None) -> Figure:
         """Draw the graph, sources left and endpoints right; saved to `path`, by its ending, if that is given.
 
@@ -209,7 +228,7 @@ class Graph:
         """
         from evenflow.graph.drawing import plot  # matplotlib comes with it: only those who use it pay
 
-        return plot(self, path, placement)
+        return plot(self.sketch(), path, placement)
 
     def _add(self, name: str | None, spec: Spec, *inputs: Stream) -> Stream:
         kind = type(spec).__name__.removesuffix("Spec").lower()
@@ -252,7 +271,7 @@ class Graph:
     def _repr_html_(self) -> str:
         from evenflow.graph.picture import svg
 
-        return svg(self)
+        return svg(self.sketch())
 
 
 def ancestors(streams: Any) -> set[Stream]:

@@ -11,8 +11,7 @@ from matplotlib.patches import FancyBboxPatch, Patch, PathPatch, Rectangle
 from matplotlib.path import Path
 
 from evenflow.errors import InvalidArgument, nearest
-from evenflow.graph.builder import Graph
-from evenflow.graph.layout import LINE, Box, EdgeLine, Layout, layout
+from evenflow.graph.layout import LINE, OUTSIDE, Box, EdgeLine, Layout, Sketch, layout
 from evenflow.graph.picture import FILLS, bends, stroke
 
 POINTS = 72.0
@@ -20,19 +19,19 @@ POINTS = 72.0
 WORKERS = ("#8ecae6", "#ffb703", "#90be6d", "#f4978e", "#cdb4db", "#d4a373", "#f1c0e8", "#b7b7a4", "#e9edc9", "#56cfe1")
 """The colours of workers; there are more workers than colours in large clusters, so boxes also say their numbers."""
 MOST_NUMBERS = 6
-"""Workers that a box names."""
+"""_Workers that a box names."""
 
-Workers = tuple[int, ...]
+_Workers = tuple[int, ...]
 
 
-def plot(graph: Graph, path: Any = None, placement: Any = None) -> Figure:
+def plot(sketch: Sketch, path: Any = None, placement: Any = None) -> Figure:
     """The picture of a graph; saved to `path`, by its ending, if that is given.
 
     `placement` is {node: worker, or list of workers}, or a pair of these, which are drawn beside each other (a wide
     graph: below each other) as before and after; nodes that have moved then have a thick frame.
     """
-    placements = _placements(graph, placement)
-    found = layout(graph, max((len(_suffix(each)) for one in placements for each in one.values()), default=0))
+    placements = _placements(sketch, placement)
+    found = layout(sketch, max((len(_suffix(each)) for one in placements for each in one.values()), default=0))
     count = max(1, len(placements))
     wide = found.width > 1.3 * found.height
     rows, columns = (count, 1) if wide else (1, count)
@@ -52,7 +51,7 @@ def plot(graph: Graph, path: Any = None, placement: Any = None) -> Figure:
     return figure
 
 
-def _draw(ax: Axes, found: Layout, placement: Mapping[str, Workers] | None, moved: set[str]) -> None:
+def _draw(ax: Axes, found: Layout, placement: Mapping[str, _Workers] | None, moved: set[str]) -> None:
     ax.set_xlim(0, found.width)
     ax.set_ylim(found.height, 0)
     ax.set_aspect("equal")
@@ -60,7 +59,7 @@ def _draw(ax: Axes, found: Layout, placement: Mapping[str, Workers] | None, move
     for edge in found.edges:
         _draw_edge(ax, edge)
     for box in found.boxes:
-        is_node = box.kind not in ("source", "endpoint")
+        is_node = box.kind not in OUTSIDE
         workers = placement.get(box.name, ()) if placement is not None and is_node else None
         _draw_box(ax, box, workers, is_node and box.name in moved)
 
@@ -77,7 +76,7 @@ def _draw_edge(ax: Axes, edge: EdgeLine) -> None:
     ax.fill([x, x - 7, x - 7], [y, y - 3.5, y + 3.5], color=colour, linewidth=0)
 
 
-def _draw_box(ax: Axes, box: Box, workers: Workers | None, moved: bool) -> None:
+def _draw_box(ax: Axes, box: Box, workers: _Workers | None, moved: bool) -> None:
     """A box; `workers` is None if no placement is to be seen in it."""
     top = box.y - box.height / 2
     frame = FancyBboxPatch(
@@ -114,13 +113,13 @@ def _suffix(workers: Sequence[int]) -> str:
     return f" @ {shown},…" if len(workers) > MOST_NUMBERS else f" @ {shown}"
 
 
-def _legend(figure: Figure, placements: Sequence[Mapping[str, Workers]]) -> None:
+def _legend(figure: Figure, placements: Sequence[Mapping[str, _Workers]]) -> None:
     known = sorted({worker for placement in placements for workers in placement.values() for worker in workers})
     handles = [Patch(facecolor=_colour(worker), edgecolor="#666", label=f"worker {worker}") for worker in known]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(8, len(known)) or 1, fontsize=8, frameon=False)
 
 
-def _moved(placements: Sequence[Mapping[str, Workers]]) -> set[str]:
+def _moved(placements: Sequence[Mapping[str, _Workers]]) -> set[str]:
     """The nodes that two placements have in different places."""
     if len(placements) < 2:
         return set()
@@ -128,21 +127,21 @@ def _moved(placements: Sequence[Mapping[str, Workers]]) -> set[str]:
     return {name for name in {*before, *after} if set(before.get(name, ())) != set(after.get(name, ()))}
 
 
-def _placements(graph: Graph, given: Any) -> list[dict[str, Workers]]:
+def _placements(sketch: Sketch, given: Any) -> list[dict[str, _Workers]]:
     """None, one or two placements; filters that are one node together are named together, as 'a+b'."""
     if given is None:
         return []
     several = [given] if isinstance(given, Mapping) else given
     if not isinstance(several, Sequence) or not 1 <= len(several) <= 2 or isinstance(several, str):
         raise InvalidArgument(f"placement={given!r:.100}: give a dict of workers by node, or a pair of them")
-    return [_placement(graph, one) for one in several]
+    return [_placement(sketch, one) for one in several]
 
 
-def _placement(graph: Graph, given: Any) -> dict[str, Workers]:
+def _placement(sketch: Sketch, given: Any) -> dict[str, _Workers]:
     if not isinstance(given, Mapping):
         raise InvalidArgument(f"a placement is {given!r:.100}: give a dict of workers by node")
-    nodes = {stream.name for stream in graph.nodes}
-    found: dict[str, Workers] = {}
+    nodes = sketch.nodes
+    found: dict[str, _Workers] = {}
     for name, workers in given.items():
         parts = [name] if name in nodes else str(name).split("+")
         if not set(parts) <= nodes:

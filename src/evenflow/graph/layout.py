@@ -7,12 +7,9 @@ the gaps between them allow. All lengths are in points, y grows downwards.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-
-from evenflow.graph.builder import Graph, Stream
 
 CHARACTER, LINE = 6.4, 15.0
 """The width of a character and the height of a line of text."""
@@ -20,8 +17,26 @@ PADDING, LAYER_GAP, BOX_GAP, LANE = 10.0, 56.0, 18.0, 14.0
 MOST_TEXT = 32
 """Characters of a line in a box, at most."""
 SWEEPS = 12
+OUTSIDE = ("source", "endpoint")
+"""Kinds of boxes that are on no worker."""
 
-Point = tuple[float, float]
+Spot = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """What a picture shows: boxes as (kind, name, detail), and edges as pairs of their numbers.
+
+    Each box comes behind those that have an edge to it. Kinds are source, filter, map, keyed, detect, join, endpoint.
+    """
+
+    boxes: tuple[tuple[str, str, str], ...]
+    edges: tuple[tuple[int, int], ...]
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The names of the boxes that are on workers."""
+        return frozenset(name for kind, name, _ in self.boxes if kind not in OUTSIDE)
 
 
 @dataclass
@@ -64,7 +79,7 @@ class EdgeLine:
 
     start: int
     end: int
-    points: tuple[Point, ...]
+    points: tuple[Spot, ...]
 
 
 @dataclass(frozen=True)
@@ -83,19 +98,10 @@ def cut(text: str) -> str:
     return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…"
 
 
-def layout(graph: Graph, room: int = 0) -> Layout:
-    """The picture of a graph: boxes are its sources, its nodes and its endpoints, in this order.
-
-    Nodes have room for so many characters more behind their names.
-    """
-    streams = [*graph.sources, *graph.nodes]
-    place = {stream: number for number, stream in enumerate(streams)}
-    boxes = [Box(stream.kind, stream.name, _detail(stream), room if stream.spec else 0) for stream in streams]
-    edges = [(place[each], number) for number, stream in enumerate(streams) for each in stream.inputs]
-    for name, stream in graph.endpoints.items():
-        edges.append((place[stream], len(boxes)))
-        boxes.append(Box("endpoint", name, "endpoint"))
-    return arrange(boxes, edges)
+def layout(sketch: Sketch, room: int = 0) -> Layout:
+    """The picture of a sketch; nodes have room for so many characters more behind their names."""
+    boxes = [Box(*box, room=0 if box[0] in OUTSIDE else room) for box in sketch.boxes]
+    return arrange(boxes, sketch.edges)
 
 
 def arrange(boxes: list[Box], edges: Sequence[tuple[int, int]]) -> Layout:
@@ -116,14 +122,6 @@ def arrange(boxes: list[Box], edges: Sequence[tuple[int, int]]) -> Layout:
     height = max((box.y + box.height / 2 for box in boxes), default=0.0) + PADDING
     lines = tuple(_line(boxes, way) for way in ways)
     return Layout(tuple(boxes[:real]), lines, width, height)
-
-
-def _detail(stream: Stream) -> str:
-    """What a stream is, without what its name says already."""
-    if stream.spec is None:
-        return stream.kind
-    said = re.fullmatch(rf"{stream.kind}(-\d+)?", stream.name)
-    return str(stream.spec) if said else f"{stream.kind} {stream.spec}"
 
 
 def _way(boxes: list[Box], start: int, end: int) -> list[int]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from html import escape
 from itertools import pairwise
 
-from evenflow.graph.builder import Graph
-from evenflow.graph.layout import LINE, Box, EdgeLine, Point, layout
+from evenflow.graph.layout import LINE, Box, EdgeLine, Sketch, Spot, layout
 
 FILLS = {
     "source": "#dbe9f6",
@@ -22,9 +21,9 @@ STROKES = ("#4c6a92", "#7a5195", "#2f7f6f", "#a65628", "#5f5f5f", "#8c6d31", "#9
 """The colours of edges: all edges of one stream have one, so that edges which cross can be told apart."""
 
 
-def svg(graph: Graph) -> str:
+def svg(sketch: Sketch) -> str:
     """The picture of a graph as an SVG element."""
-    found = layout(graph)
+    found = layout(sketch)
     parts = [_edge(edge, edge.start) for edge in found.edges] + [_box(box) for box in found.boxes]
     size = f'width="{found.width:.0f}" height="{found.height:.0f}" viewBox="0 0 {found.width:.0f} {found.height:.0f}"'
     style = 'font-family="DejaVu Sans, Verdana, sans-serif" font-size="10" style="max-width:none"'
@@ -36,7 +35,7 @@ def stroke(stream: int) -> str:
     return STROKES[stream % len(STROKES)]
 
 
-def bends(points: tuple[Point, ...]) -> list[tuple[Point, Point, Point]]:
+def bends(points: tuple[Spot, ...]) -> list[tuple[Spot, Spot, Spot]]:
     """An edge behind its first point as cubic curves: two control points and the end of each."""
     found = []
     for (x, y), (end, low) in pairwise(points):
