@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from evenflow import policy
-from evenflow.policy import BALANCES, KEYED_BALANCES
+from evenflow.policy import BALANCES, KEYED_BALANCES, PLACEMENTS
 
 
 @pytest.mark.parametrize("module", ["evenflow.policy", "evenflow.policy.keyed.fair_queue"])
@@ -19,7 +19,9 @@ def test_a_worker_pays_for_no_balance(module):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [*BALANCES.items(), *KEYED_BALANCES.items()], ids=[*BALANCES, *KEYED_BALANCES]
+    ("name", "kind"),
+    [*BALANCES.items(), *KEYED_BALANCES.items(), *PLACEMENTS.items()],
+    ids=[*BALANCES, *KEYED_BALANCES, *PLACEMENTS],
 )
 def test_a_balance_goes_by_its_own_name(name, kind):
     assert kind.name == name
@@ -30,7 +32,7 @@ def test_all_is_what_is_exported():
     assert sorted(policy.__all__) == dir(policy)
     assert len(set(policy.__all__)) == len(policy.__all__)
     assert all(getattr(policy, name) is not None for name in policy.__all__)
-    classes = {kind.__name__ for kind in (*BALANCES.values(), *KEYED_BALANCES.values())}
+    classes = {kind.__name__ for kind in (*BALANCES.values(), *KEYED_BALANCES.values(), *PLACEMENTS.values())}
     assert classes < set(policy.__all__)
     with pytest.raises(AttributeError, match="nothing"):
         _ = policy.nothing

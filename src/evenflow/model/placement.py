@@ -59,12 +59,19 @@ class OperatorLoad:
     """The host that it must not leave."""
     endpoint: bool = False
     """Whether its rows are results too, although others read them. What nobody reads is a result anyway."""
+    turn_ms: float | None = None
+    """How long one turn of it takes on the benchmark machine, a frame of rows: others wait for it. None: not known."""
 
     def __post_init__(self) -> None:
         _check_series(f"the load of operator {self.name!r}", self.series)
         if not self.series:
             raise InvalidArgument(f"operator {self.name!r} has no load series: give at least one period")
-        for what, value in (("rows_s", self.rows_s), ("bytes_s", self.bytes_s), ("state_bytes", self.state_bytes)):
+        for what, value in (
+            ("rows_s", self.rows_s),
+            ("bytes_s", self.bytes_s),
+            ("state_bytes", self.state_bytes),
+            ("turn_ms", self.turn_ms or 0.0),
+        ):
             if not 0 <= value < inf:
                 raise InvalidArgument(
                     f"{what} of operator {self.name!r} is {value}: give a number that is not negative"

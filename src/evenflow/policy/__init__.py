@@ -1,4 +1,4 @@
-"""Balances: pure decisions, one file for each, found by name. Each is imported on first use: some import scipy."""
+"""Balances and placements: pure decisions, a file for each, found by name, imported on first use: some import scipy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from evenflow.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from evenflow.policy.graph.caps import CapsPlacement
+    from evenflow.policy.graph.dyn_prog import DynProgPlacement
+    from evenflow.policy.graph.greedy import GreedyPlacement
+    from evenflow.policy.graph.placement import Placement
+    from evenflow.policy.graph.potential import PotentialPlacement
+    from evenflow.policy.graph.random_placement import RandomPlacement
+    from evenflow.policy.graph.round_robin import RoundRobinPlacement
+    from evenflow.policy.graph.xzh import XzhPlacement
     from evenflow.policy.keyed.auto import Auto
     from evenflow.policy.keyed.balance import KeyedBalance
     from evenflow.policy.keyed.dlb import DlbH, DlbL
@@ -54,15 +62,25 @@ _KEYED = {
     "pkg": ("keyed.pkg", "PartialKeyGrouping"),
     "river": ("keyed.river", "River"),
 }
+_GRAPH = {
+    "caps": ("graph.caps", "CapsPlacement"),
+    "dp": ("graph.dyn_prog", "DynProgPlacement"),
+    "greedy": ("graph.greedy", "GreedyPlacement"),
+    "potential": ("graph.potential", "PotentialPlacement"),
+    "random": ("graph.random_placement", "RandomPlacement"),
+    "round-robin": ("graph.round_robin", "RoundRobinPlacement"),
+    "xzh": ("graph.xzh", "XzhPlacement"),
+}
 _HOMES = {
     "Balance": "ordered.balance",
     "KeyedBalance": "keyed.balance",
-    **{name: home for home, name in (*_ORDERED.values(), *_KEYED.values())},
+    "Placement": "graph.placement",
+    **{name: home for home, name in (*_ORDERED.values(), *_KEYED.values(), *_GRAPH.values())},
 }
 
 
 class _Choice(Mapping[str, type[T]], Generic[T]):
-    """Classes of balances by name; a class is imported when it is asked for."""
+    """Classes of balances or placements by name; a class is imported when it is asked for."""
 
     def __init__(self, homes: Mapping[str, tuple[str, str]]) -> None:
         self._homes = homes
@@ -83,6 +101,8 @@ BALANCES: Mapping[str, type[Balance]] = _Choice(_ORDERED)
 """The balances of an ordered region, by name."""
 KEYED_BALANCES: Mapping[str, type[KeyedBalance]] = _Choice(_KEYED)
 """The balances of a keyed operator, by name."""
+PLACEMENTS: Mapping[str, type[Placement]] = _Choice(_GRAPH)
+"""The placements of an operator graph, by name."""
 
 
 def balance_named(name: str, **options: Any) -> Balance:
@@ -95,17 +115,22 @@ def keyed_balance_named(name: str, **options: Any) -> KeyedBalance:
     return _named(KEYED_BALANCES, name, options)
 
 
-def _named(choice: Mapping[str, type[T]], name: str, options: dict[str, Any]) -> T:
-    """A new balance; one clear error if the name or a parameter is unknown, or a parameter is missing."""
+def placement_named(name: str, **options: Any) -> Placement:
+    """A new placement for an operator graph; `options` are its parameters."""
+    return _named(PLACEMENTS, name, options, "placement")
+
+
+def _named(choice: Mapping[str, type[T]], name: str, options: dict[str, Any], what: str = "balance") -> T:
+    """A new balance or placement; one clear error if the name or a parameter is unknown, or a parameter is missing."""
     if name not in choice:
-        raise InvalidArgument(f"there is no balance {name!r}: choose one of {', '.join(sorted(choice))}")
+        raise InvalidArgument(f"there is no {what} {name!r}: choose one of {', '.join(sorted(choice))}")
     parameters = inspect.signature(choice[name]).parameters
     unknown = sorted(set(options) - set(parameters))
     needed = [p.name for p in parameters.values() if p.default is p.empty and p.name not in options]
     if unknown or needed:
         takes = ", ".join(parameters) or "no parameters"
         problem = f"does not take {', '.join(unknown)}" if unknown else f"needs {', '.join(needed)}"
-        raise InvalidArgument(f"balance {name!r} {problem}; it takes {takes}")
+        raise InvalidArgument(f"{what} {name!r} {problem}; it takes {takes}")
     return choice[name](**options)
 
 
@@ -122,26 +147,36 @@ def __dir__() -> list[str]:
 __all__ = [
     "BALANCES",
     "KEYED_BALANCES",
+    "PLACEMENTS",
     "Auto",
     "Balance",
     "BlockingRate",
+    "CapsPlacement",
     "Credits",
     "DlbH",
     "DlbL",
+    "DynProgPlacement",
     "Flux",
     "FluxAuto",
     "FluxHybrid",
     "FluxMemory",
+    "GreedyPlacement",
     "Hash",
     "KeyGrouping",
     "KeyedBalance",
     "Lptf",
     "Oracle",
     "PartialKeyGrouping",
+    "Placement",
+    "PotentialPlacement",
+    "RandomPlacement",
     "Reroute",
     "River",
     "RoundRobin",
+    "RoundRobinPlacement",
     "StaticWeights",
+    "XzhPlacement",
     "balance_named",
     "keyed_balance_named",
+    "placement_named",
 ]

@@ -23,8 +23,10 @@ class DynProgPlacement:
         a[i, j] = a[i - 1, r] + PE(O[i], H[j], P_r)                            line 10
         P_j = P_r with O[i] on H[j]                                            line 11
 
-    As printed: r is chosen by the energy of the new operator alone, not by a[i, j]. The answer is the mapping with the
-    least a[m, j]. Order, pinned operators and `theta` are those of INIT_GREEDY. Takes O(m n^2 k).
+    As printed, r is chosen by the energy of the new operator alone. That favours mappings that have left host j empty,
+    however bad they are otherwise. With `by_sum`, r makes a[i, j] least, which is what the text says that a[i, j] is.
+    The answer is the mapping with the least a[m, j]. Order, pinned operators and `theta` are those of INIT_GREEDY.
+    Takes O(m n^2 k).
     """
 
     name: ClassVar[str] = "dp"
@@ -33,6 +35,7 @@ class DynProgPlacement:
     theta: float = 0.0
     theta_bytes: float = inf
     terms: tuple[EnergyTerm, ...] = ()
+    by_sum: bool = False
 
     def __post_init__(self) -> None:
         check_theta(self.theta, self.theta_bytes)
@@ -44,7 +47,7 @@ class DynProgPlacement:
         mappings, least = [empty] * len(problem.hosts), np.zeros(len(problem.hosts))
         for operator in order:
             energies = np.array([mapping.pe_of(operator) for mapping in mappings])  # a row for each P_k
-            chosen = np.argmin(energies, axis=0)
+            chosen = np.argmin(energies + least[:, None] if self.by_sum else energies, axis=0)
             least = least[chosen] + energies[chosen, np.arange(len(chosen))]
             mappings = [_extended(mappings[r], operator, host) for host, r in enumerate(chosen)]
         return answer(mappings[int(np.argmin(least))].hosts)

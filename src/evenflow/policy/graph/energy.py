@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights, PlacementProblem
-from evenflow.policy.graph.measures import CONSTANT, correlation
+from evenflow.policy.graph.measures import correlation, ratio
 from evenflow.policy.graph.placement import Floats, Ints
 from evenflow.policy.graph.traffic import LinkTraffic
 
@@ -73,11 +73,9 @@ class PartialPlacement:
     ) -> None:
         self.problem, self.weights, self.terms = problem, weights, tuple(terms)
         self.loads, self.traffic = HostLoads(problem), LinkTraffic(problem)
-        centred = self.loads.loads - self.loads.loads.mean(axis=1, keepdims=True)
-        spread = np.square(centred).mean(axis=1)
-        varies = spread > CONSTANT * np.square(self.loads.loads.mean(axis=1))
-        # A series that does not vary correlates with nothing: shapes of zeros say that.
-        self._shapes = np.where(varies[:, None], centred / np.sqrt(np.where(varies, spread, 1.0))[:, None], 0.0)
+        self._middle = self.loads.loads.mean(axis=1)
+        self._centred = self.loads.loads - self._middle[:, None]
+        self._spread = np.square(self._centred).mean(axis=1)
 
     @property
     def hosts(self) -> Ints:
@@ -114,12 +112,11 @@ class PartialPlacement:
 
     def correlations(self, operator: int) -> Floats:
         """PE_c of an operator that is nowhere: its correlation with all that is on each host (§3.2)."""
-        middle = self.loads.series.mean(axis=1)
+        periods, middle = self.loads.series.shape[1], self.loads.series.mean(axis=1)
         centred = self.loads.series - middle[:, None]
-        spread = np.einsum("hk,hk->h", centred, centred) / centred.shape[1]
-        varies = spread > CONSTANT * np.square(middle)
-        found = (centred @ self._shapes[operator]) / centred.shape[1]
-        return np.where(varies, np.clip(found / np.sqrt(np.where(varies, spread, 1.0)), -1.0, 1.0), 0.0)
+        spread = np.einsum("hk,hk->h", centred, centred) / periods
+        together = (centred @ self._centred[operator]) / periods
+        return ratio(together, self._spread[operator], spread, np.maximum(middle, self._middle[operator]))
 
     def total(self) -> float:
         """The sum of the energies of all operators that have a host: what a placement should make small (§4)."""

@@ -13,7 +13,7 @@ from evenflow.errors import InvalidArgument
 from evenflow.policy.graph.placement import Floats
 
 CONSTANT = 1e-18
-"""A series whose variance is less than this part of its squared mean does not vary: what is left is rounding."""
+"""A series whose variance is less than this part of a squared mean load does not vary: what is left is rounding."""
 
 
 class Cascade(NamedTuple):
@@ -61,13 +61,8 @@ def mean(series: Floats) -> Floats:
 
 
 def variance(series: Floats) -> Floats:
-    """var(S), the mean of squares less the square of the mean (§2.2.2), computed without the loss of digits.
-
-    It is exactly 0 for a series that differs from its mean by no more than rounding.
-    """
-    middle = series.mean(axis=-1, keepdims=True)
-    found = np.square(series - middle).mean(axis=-1)
-    return np.where(found <= CONSTANT * np.square(middle[..., 0]), 0.0, found)
+    """var(S), the mean of squares less the square of the mean (§2.2.2), computed so that no digits are lost."""
+    return np.asarray(np.square(series - series.mean(axis=-1, keepdims=True)).mean(axis=-1), np.float64)
 
 
 def covariance(one: Floats, other: Floats) -> Floats:
@@ -78,6 +73,11 @@ def covariance(one: Floats, other: Floats) -> Floats:
 
 def correlation(one: Floats, other: Floats) -> Floats:
     """rho(S1, S2), from -1 to 1, over the last axis (§2.2.2); 0 where one of the two does not vary."""
-    spread = np.sqrt(variance(one) * variance(other))
-    found = np.divide(covariance(one, other), spread, out=np.zeros_like(spread), where=spread > 0)
-    return np.clip(found, -1.0, 1.0)
+    return ratio(covariance(one, other), variance(one), variance(other), np.maximum(mean(one), mean(other)))
+
+
+def ratio(together: Floats, one: Floats, other: Floats, scale: Floats) -> Floats:
+    """The correlation, of a covariance and two variances; 0 where one of these is only rounding of loads of a scale."""
+    varies = np.minimum(one, other) > CONSTANT * np.square(scale)
+    found = np.where(varies, together, 0.0) / np.sqrt(np.where(varies, one * other, 1.0))
+    return np.asarray(np.clip(found, -1.0, 1.0), np.float64)

@@ -151,13 +151,20 @@ class LinkTraffic:
         self.add(other, there)
         return found
 
-    def touched(self, operator: int) -> float:
-        """What all links together cost that carry what an operator sends or reads: a move of it saves no more."""
+    def savings(self, operator: int) -> float:
+        """What links cost because of an operator: no move of it saves more. A link above its bandwidth counts whole."""
         host = self.placed[operator]
-        links = {(other, host) for other in self._sends(operator)}
-        links |= {(host, self.placed[sender]) for sender in self._upstream[operator] if self.placed[sender] >= 0}
-        prices = [self._price(self.delay[link], self.bytes[link] / self.bandwidth[link]) for link in links]
-        return sum(float(self.mass[link] * price) for link, price in zip(links, prices, strict=True))
+        masses = {(other, host): mass for other, mass in self._sends(operator).items() if other != host}
+        for sender in self._upstream[operator]:
+            link = host, self.placed[sender]
+            if link[1] not in (-1, host):
+                mass = 1.0 if self._shares is None else self._shares[sender, operator]
+                masses[link] = masses.get(link, 0.0) + mass
+        found = 0.0
+        for link, mass in masses.items():
+            use = self.bytes[link] / self.bandwidth[link]
+            found += float(self._price(self.delay[link], use) * (mass if use <= 1 else max(mass, self.mass[link])))
+        return found
 
     def total(self) -> float:
         """What all links cost."""
