@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.operators.columns import locked
 from evenflow.operators.compiled import grown
 from evenflow.operators.keyed import Keys, Units
 from evenflow.operators.pairs import Pairs
@@ -81,7 +82,7 @@ class SidedPairs(Pairs):
         slots = self.slots.find(units, keys)
         self._fit()
         table = pa.Table.from_batches([rows])
-        sides = np.full(len(slots), side, np.int32)
+        sides = locked(np.full(len(slots), side, np.int32))
         base = self.store.append(sides, *((left, table) if side else (table, right)))
         self._reach()
         lefts, rights, _ = self._matched(slots, sides, times, base)
