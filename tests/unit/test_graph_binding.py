@@ -241,6 +241,10 @@ LISTED = pa.schema([("symbol", pa.list_(pa.int64())), ("price", pa.float64())])
         ),
         (lambda: one(lambda t, n: t.join(n, on="symbol", rows=1), case_sensitive=True), "needs column 'symbol'"),
         (lambda: one(lambda t, n: t.map(same, "x int")), "map 'map' declares schema 'x int': give a pyarrow.Schema"),
+        (
+            lambda: one(lambda t, n: t.map(same, pa.schema([("x", pa.int64()), ("X", pa.int64())]))),
+            "map 'map' declares column 'X' twice: rename one of them",
+        ),
         (lambda: one(lambda t, n: t.detect("select cost from T", key="symbol")), "unknown column 'cost'"),
         (lambda: one(lambda t, n: t.detect("select * from T", key="s")), "detect 'detect' needs column 's'"),
         (lambda: one(lambda t, n: t.detect("select * from T", key="symbol", time="t")), "needs column 't', which does"),

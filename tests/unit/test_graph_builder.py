@@ -41,6 +41,7 @@ def some():
         (lambda g, s: g.endpoint("", s["hot"]), "an endpoint is called ''"),
         (lambda g, s: g.endpoint("audit", s["hot"]), "endpoint 'audit' gives 'hot' already"),
         (lambda g, s: g.endpoint("new", None), r"endpoint 'new' is to give None: give a stream, as g.endpoint\('new'"),
+        (lambda g, s: g.endpoint("new"), "endpoint 'new' is to give None: give a stream"),
         (lambda g, s: g.endpoint("new", "hot"), "endpoint 'new' is to give 'hot': give a stream"),
         (
             lambda g, s: ef.Graph("b").endpoint("x", s["hot"]),

@@ -252,6 +252,24 @@ class TestKeyed:
         run(operator, ticks(("a", 1.0)))
         assert mine.extract(0) is None
 
+    def test_an_operator_that_waits_for_the_time_is_warned_of(self):
+        class Waiting(ef.RunningSum):
+            def on_time(self, now, units):
+                return None
+
+        with pytest.warns(UserWarning, match="keyed 'keyed': Waiting has on_time, which a graph never calls"):
+            node(lambda t, n: t.keyed("symbol", Waiting("price")))
+
+    def test_what_state_is_stored_as(self):
+        made = [
+            node(lambda t, n, rows=rows: t.keyed("symbol", ef.RollingSum("price", rows=rows))) for rows in (3, 3, 4)
+        ]
+        first, same, other = (operator.stored_as() for operator, _ in made)
+        assert first == same != other
+        assert "by ['symbol']" in first
+        joins = [node(lambda t, n, rows=rows: t.join(n, on="symbol", rows=rows))[0].stored_as() for rows in (1, 2)]
+        assert joins[0] != joins[1]
+
     def test_rules(self):
         operator, schema = node(
             lambda t, n: t.detect({"big": "select symbol, sum(price) as s from T where price > 1"}, key="symbol")

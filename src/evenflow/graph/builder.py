@@ -97,8 +97,8 @@ class Stream:
     ) -> Stream:
         """What a keyed operator returns, as with `Cluster.keyed`: rows of one key meet, keys are spread over `units`.
 
-        The operator sees the rows of a key in the order of their arrival. `schema` is what it returns; ready-made
-        operators know it.
+        The operator sees the rows of a key in the order of their arrival; its `on_time` and `on_end` are never called.
+        `schema` is what it returns; ready-made operators know it.
         """
         return self.graph._add(name, KeyedSpec(verbs.key_of(key), operator, schema, units), self)
 
@@ -192,7 +192,7 @@ class Graph:
         self._check_free(name, "source")
         return self._keep(Stream(self, name, None, ()))
 
-    def endpoint(self, name: str, stream: Stream) -> None:
+    def endpoint(self, name: str, stream: Stream | None = None) -> None:
         """Let the rows of a stream leave the graph, as the result of this name."""
         verbs.check_name("an endpoint", name)
         if not isinstance(stream, Stream):

@@ -23,8 +23,13 @@ class Dialect:
 
     def schema(self, given: Any, who: str) -> pa.Schema:
         """The columns that node `who` declares."""
-        if isinstance(given, pa.Schema):
-            return given
+        found = given if isinstance(given, pa.Schema) else self._parsed(given, who)
+        twice = self.twice(found.names)
+        if twice is not None:
+            raise InvalidArgument(f"{who} declares column '{twice}' twice: rename one of them")
+        return found
+
+    def _parsed(self, given: Any, who: str) -> pa.Schema:
         if self.schema_of is None:
             raise InvalidArgument(f"{who} declares schema {given!r:.100}: give a pyarrow.Schema")
         try:

@@ -92,6 +92,11 @@ class JoinNode(NodeOperator):
         kept = rows.select(self._sides[side].kept)
         self._pairs.push_side(side, np.zeros(len(keys), np.int32), keys, times, kept)
 
+    def stored_as(self) -> str:
+        sides = [f"{[side.rows.names[place] for place in side.key]} of {side.schema.names}" for side in self._sides]
+        window = f"{self._pairs.most} rows" if not self._pairs.span else f"{self._pairs.span} us"
+        return f"join of {' and '.join(sides)} within {window}"
+
     def extract(self, unit: int) -> Any:
         return self._pairs.extract(unit)
 

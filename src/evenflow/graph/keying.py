@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -16,7 +17,10 @@ from evenflow.graph.operator import NodeOperator
 from evenflow.graph.verbs import DetectSpec, KeyedSpec
 from evenflow.operators.declared import check_apart, check_declared, columns_of, reads_of, spelled
 from evenflow.operators.hosted import Hosted
-from evenflow.operators.keyed import KeyedOperator, Keys, Units
+from evenflow.operators.keyed import KeyedOperator, Keys, Units, identity, overrides
+
+LEVEL = 5
+"""Where warnings point: to the call of `bind`."""
 
 
 class KeyedNode(NodeOperator):
@@ -29,8 +33,16 @@ class KeyedNode(NodeOperator):
     kind: ClassVar[str] = "keyed"
     stateful: ClassVar[bool] = True
 
-    def __init__(self, key: list[int], hosted: Hosted, reads: list[int], hashed: list[int], schema: pa.Schema) -> None:
-        self.units = hosted.units
+    def __init__(
+        self,
+        rows: pa.Schema,
+        key: list[int],
+        hosted: Hosted,
+        reads: list[int],
+        hashed: list[int],
+        schema: pa.Schema,
+    ) -> None:
+        self.units, self._rows = hosted.units, rows
         self._key, self._hosted, self._operator = key, hosted, hosted.operator
         self._reads, self._hashed, self._schema = reads, hashed, schema
 
@@ -47,9 +59,13 @@ class KeyedNode(NodeOperator):
         return pa.RecordBatch.from_arrays([*rows.columns, *made.columns], schema=self._schema)
 
     def warm_up(self) -> None:
-        from evenflow.graph import hashing  # noqa: F401 - it is the import that takes long
-
+        none = pa.RecordBatch.from_pylist([], schema=self._rows)
+        self.keys(0, none)
+        with_hashes(none, self._hashed)
         self._hosted.warm_up()
+
+    def stored_as(self) -> str:
+        return f"{identity(self._operator)} by {[self._rows.names[place] for place in self._key]}"
 
     def tallies(self) -> dict[str, int]:
         return self._operator.tallies()
@@ -81,6 +97,13 @@ def bind_keyed(name: str, spec: KeyedSpec, rows: pa.Schema, dialect: Dialect) ->
     """The node, and the columns that it gives."""
     who = f"keyed '{name}'"
     key = key_places(who, spec.key, rows, dialect)
+    unused = [method for method in ("on_time", "on_end") if overrides(spec.operator, method)]
+    if unused:
+        warnings.warn(
+            f"{who}: {type(spec.operator).__name__} has {' and '.join(unused)}, which a graph never calls: it sees "
+            "rows as they arrive. Use Cluster.keyed with order_by= and lateness=, or for rules detect",
+            stacklevel=LEVEL,
+        )
     operator = spelled(copy.deepcopy(spec.operator), rows.names, dialect.case_sensitive)
     check_apart(operator, rows.names, dialect.case_sensitive)
     return hosted_node(who, operator, key, rows, spec, dialect)
@@ -110,7 +133,7 @@ def hosted_node(
     read = pa.schema([visible.field(place) for place in reads])
     made = pa.schema(list(schema)[len(rows) :]) if adds else schema
     hosted = Hosted(operator, read, made, spec.units + 1, adds)
-    return KeyedNode(key, hosted, reads, hashed, schema), schema
+    return KeyedNode(rows, key, hosted, reads, hashed, schema), schema
 
 
 def _result(who: str, operator: KeyedOperator, rows: pa.Schema, declared: Any, dialect: Dialect) -> pa.Schema:

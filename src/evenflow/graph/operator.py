@@ -66,6 +66,10 @@ class NodeOperator(ABC):
         """Named counts since this copy was made; their sums over workers are in the event log."""
         return {}
 
+    def stored_as(self) -> str:
+        """A text that is the same for nodes that may share stored state."""
+        return self.kind
+
     # -- state; only those that are stateful override these
 
     def extract(self, unit: int) -> Any:
