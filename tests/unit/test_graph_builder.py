@@ -164,6 +164,23 @@ def test_layout_goes_from_left_to_right_without_overlaps():
         assert all(0 <= x <= found.width and 0 <= y <= found.height for x, y in edge.points)
 
 
+def test_parts_without_edges_between_them_lie_close():
+    g = ef.Graph()
+    for number in range(6):
+        source = g.source(f"s{number}")
+        g.endpoint(f"a{number}", source.keyed("k", MEAN))
+        if number % 2:
+            g.endpoint(f"b{number}", source.filter("x > 1"))
+            g.endpoint(f"c{number}", source.filter("x > 2").join(source.filter("x > 3"), on="k", rows=1))
+    found = layout(g.sketch())
+    assert apart(found.boxes)
+    ends = sorted((box.y - box.height / 2, box.y + box.height / 2) for box in found.boxes)
+    bottom = ends[0][1]
+    for top, low in ends:
+        assert top - bottom <= 40
+        bottom = max(bottom, low)
+
+
 def test_edges_that_skip_layers_pass_beside_the_boxes():
     g, _ = some()
     found = layout(g.sketch())

@@ -7,6 +7,7 @@ the gaps between them allow. All lengths are in points, y grows downwards.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -115,6 +116,7 @@ def arrange(boxes: list[Box], edges: Sequence[tuple[int, int]]) -> Layout:
         layers[box.layer].append(number)
     _order(boxes, layers)
     _spread(boxes, layers)
+    _tighten(boxes)
     width = _columns(boxes, layers)
     top = min((box.y - box.height / 2 for box in boxes), default=0.0) - PADDING
     for box in boxes:
@@ -183,6 +185,15 @@ def _spread(boxes: list[Box], layers: list[list[int]]) -> None:
                 wanted.append(mean)
             for number, y in zip(layer, _apart([boxes[number] for number in layer], wanted), strict=True):
                 boxes[number].y = y
+
+
+def _tighten(boxes: list[Box]) -> None:
+    """Narrow the bands in which no layer has a box: they lie between parts of a graph without edges between them."""
+    shift, bottom = 0.0, math.inf
+    for box in sorted(boxes, key=lambda box: box.y - box.height / 2):
+        shift += max(0.0, box.y - box.height / 2 - bottom - 2 * BOX_GAP)
+        bottom = max(box.y + box.height / 2, bottom if bottom < math.inf else -math.inf)
+        box.y -= shift
 
 
 def _apart(boxes: list[Box], wanted: list[float]) -> list[float]:
