@@ -23,7 +23,7 @@ class CapsPlacement:
 
     A host's load L is its compute load over its quota, the bytes of state on it, and the bytes a second that it sends
     to others. A threshold t allows each host L_ideal + t (L_worst - L_ideal): ideal is everything spread evenly and
-    nothing sent, worst is everything on one host, with all of its streams sent.
+    nothing sent, worst is everything on one host and, for what is sent, every stream to as many hosts as it can be.
 
     The search goes through the operators by falling load, tries hosts by rising compute load, and turns back where a
     host exceeds a threshold. Thresholds tune themselves: the least feasible one of each dimension alone is found by
@@ -75,7 +75,7 @@ class _Search:
         self._load = np.array([float(np.mean(operator.series)) for operator in operators])
         self._state = np.array([float(operator.state_bytes) for operator in operators])
         total = float(self._load.sum() + (self._base / self._speed).sum())
-        sent = sum(operator.bytes_s for operator in operators if operator.readers)
+        sent = sum(each.bytes_s * min(len(each.readers), len(hosts) - 1) for each in operators)
         even = total / float((1 / self._speed).sum())
         self._ideal = np.array([even, self._state.sum() / len(hosts), 0.0])
         heaviest = float((self._base + self._speed * self._load.sum()).max())
