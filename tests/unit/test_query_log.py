@@ -59,7 +59,7 @@ def test_a_segment_is_put_when_it_is_full_and_when_somebody_asks_for_the_end():
     assert len(noted.puts) == 2
 
 
-def test_ticks_have_segments_of_their_own():
+def test_rows_of_several_kinds_share_a_segment():
     ticks = pa.schema([("now", pa.int64()), ("key", pa.int64())])
     body = pa.record_batch([pa.array([5, 5]), pa.array([0, 1])], schema=ticks).serialize()
     noted = Noted()
@@ -69,9 +69,12 @@ def test_ticks_have_segments_of_their_own():
     noted.rows(2)
     noted.arrived(8, [2], np.array([0]))
     noted.puts += noted.log(memoryview(body), ticks, np.array([0, 1], np.int32))
+    noted.rows(3)
     noted.end("feeder")
-    assert [kinds(put) for put in noted.puts] == [[(7, [3]), 2, 1], [(8, [2]), 2]]
-    assert [read_segment(b"".join(put.parts), put.name)[0] for put in noted.puts] == [SCHEMA, ticks]
+    assert [kinds(put) for put in noted.puts] == [[(7, [3]), 2, 1, (8, [2]), 2, 1]]
+    _, records = read_segment(b"".join(noted.puts[0].parts), noted.puts[0].name)
+    schemas = [record.batch.schema for record in records if isinstance(record, AppliedRows)]
+    assert schemas == [SCHEMA, SCHEMA, ticks, SCHEMA]
 
 
 def test_who_asks_is_told_when_all_before_is_durable():

@@ -131,10 +131,11 @@ class QueryLog:
     def log(self, body: bytes | bytearray | memoryview, schema: pa.Schema, units: Units) -> list[SegmentPut]:
         """Note rows that have just been applied; the segments that are finished now."""
         finished: list[SegmentPut] = []
-        if self._open is not None and not self._schema.equals(schema):
-            finished += self._close_segment()  # rows, and ticks: a segment has rows of one kind
         if self._open is None:
-            self._open, self._schema = SegmentWriter(schema), schema
+            self._open = SegmentWriter(schema)
+        elif schema is not self._schema and not self._schema.equals(schema, check_metadata=True):
+            self._open.schema(schema)  # rows of several inputs, or ticks
+        self._schema = schema
         for move, arrived in self._tenures:
             self._open.tenure(move, arrived)
         self._tenures = []
@@ -174,6 +175,10 @@ class QueryLog:
         if stamp == self.stamp:
             self.durable += not error
             self.error = self.error or error
+
+    def had_rows(self) -> npt.NDArray[np.int32]:
+        """The units that had rows in this batch."""
+        return np.flatnonzero(self.touched == self.epoch).astype(np.int32)
 
     def acknowledged(self) -> list[Any]:
         """Feeders that have waited for segments that are durable now, or never will be (`error`)."""

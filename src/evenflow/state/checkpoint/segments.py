@@ -1,6 +1,7 @@
 """Log segments: rows in the order in which a worker applied them.
 
-A segment is a series of records: the schema, then rows and tenures as they came, then the end. A record is a header
+A segment is a series of records: the schema, then rows and tenures as they came, then the end. Where rows of another
+schema follow, that schema comes first, or, if it came before, its number. A record is a header
 (magic, kind, version, bytes of the body, a number), a checksum, and a body padded with zeros to a multiple of 32, so
 that Arrow can use the rows in place. A record's position seeds its checksum, so dropped, doubled or swapped records are
 found; the last record holds their number, and its seed includes the blob's name, so that a segment under the name of
@@ -22,7 +23,8 @@ from evenflow.errors import InvalidArgument, StoreError
 from evenflow.state.store.base import Part, corrupt, mark_of
 
 MAGIC = b"EVLG"
-VERSION = 1
+VERSION = 2
+"""Of schemas that are not the first record; all else has version 1, which earlier readers know."""
 HEADER = struct.Struct("<4sBB2xQQ")
 """Magic, kind, version, bytes of the body, number; the checksum of header and body follows."""
 CHECKSUM = struct.Struct("<Q")
@@ -34,7 +36,7 @@ class RecordKind(IntEnum):
     """What a record holds."""
 
     SCHEMA = 1
-    """The Arrow schema of the rows."""
+    """The Arrow schema of the rows that follow; without a body, one that came before, by its number in the header."""
     ROWS = 2
     """An Arrow record batch without its schema."""
     TENURE = 3
@@ -69,7 +71,17 @@ class SegmentWriter:
         self._parts: list[Part] = []
         self._count = 0
         self._finished = False
+        self._schemas = [schema]
         self._add(RecordKind.SCHEMA, memoryview(schema.serialize()))
+
+    def schema(self, schema: pa.Schema) -> None:
+        """The rows that follow have these columns."""
+        for number, known in enumerate(self._schemas):
+            if known.equals(schema, check_metadata=True):
+                self._add(RecordKind.SCHEMA, b"", number, version=VERSION)
+                return
+        self._add(RecordKind.SCHEMA, memoryview(schema.serialize()), len(self._schemas), version=VERSION)
+        self._schemas.append(schema)
 
     def rows(self, body: Part) -> None:
         """Append a record batch, as serialised by `RecordBatch.serialize`."""
@@ -90,11 +102,11 @@ class SegmentWriter:
             self._finished = True
         return self._parts
 
-    def _add(self, kind: RecordKind, body: Part, number: int = 0, mark: int = 0) -> None:
+    def _add(self, kind: RecordKind, body: Part, number: int = 0, mark: int = 0, version: int = 1) -> None:
         if self._finished:
             raise InvalidArgument("the segment is finished: start another")
         view = memoryview(body).cast("B")
-        head = HEADER.pack(MAGIC, kind, VERSION, view.nbytes, number)
+        head = HEADER.pack(MAGIC, kind, version, view.nbytes, number)
         padding = -view.nbytes % ALIGN
         self._parts += [head + CHECKSUM.pack(_checksum(head, view, self._count ^ mark)), view]
         if padding:
@@ -113,18 +125,28 @@ def read_segment(content: Part, name: str = "") -> tuple[pa.Schema, Iterator[App
     offset, kind, _, body = next(records, (0, RecordKind.END, 0, memoryview(b"")))
     if kind != RecordKind.SCHEMA:
         raise corrupt(name, offset, f"the first record is of kind {kind}, not a schema")
+    schema = _schema(body, offset, name)
+    return schema, _contents(records, schema, name)
+
+
+def _schema(body: memoryview, offset: int, name: str) -> pa.Schema:
     try:
-        schema = pa.ipc.read_schema(pa.py_buffer(body))
+        return pa.ipc.read_schema(pa.py_buffer(body))
     except (pa.ArrowException, OSError) as error:
         raise corrupt(name, offset, f"its schema cannot be read: {error}") from error
-    return schema, _contents(records, schema, name)
 
 
 def _contents(
     records: Iterator[tuple[int, int, int, memoryview]], schema: pa.Schema, name: str
 ) -> Iterator[AppliedRows | Tenure]:
+    schemas = [schema]
     for offset, kind, number, body in records:
-        if kind == RecordKind.ROWS:
+        if kind == RecordKind.SCHEMA:
+            if number >= len(schemas) + bool(body):
+                raise corrupt(name, offset, f"it has {len(schemas)} schemas so far, and speaks of number {number}")
+            schema = _schema(body, offset, name) if body else schemas[number]
+            schemas += [schema] if body else []
+        elif kind == RecordKind.ROWS:
             try:
                 yield AppliedRows(pa.ipc.read_record_batch(pa.py_buffer(body), schema))
             except (pa.ArrowException, OSError) as error:
