@@ -59,7 +59,8 @@ READERS = {
     _LABEL: (Label,),
 }
 """What each reader takes."""
-PAIRED = {"unit_rows": "units", "sizes": "sized"}
+PAIRED = {"unit_rows": "units", "sizes": "sized", "bucket_rows": "buckets"}
+PAIRED |= dict.fromkeys(("rows_in", "rows_out", "micros"), "units")
 
 
 def arrays(kind, smallest=0, largest=5):

@@ -33,6 +33,7 @@ from evenflow.control.events import (
     Tick,
     Unpersisted,
 )
+from evenflow.control.graph_region import GraphRegion
 from evenflow.control.keyed_region import KeyedRegion
 from evenflow.control.ordered_region import OrderedRegion, refused
 from evenflow.control.workers import WorkerRecord, Workers
@@ -191,7 +192,9 @@ class Controller:
 
     def _open(self, event: RegionOpened) -> Iterator[Instruction]:
         region: OrderedRegion | KeyedRegion
-        if event.units:
+        if event.graph is not None:
+            region = GraphRegion(event, self._sharing, self._moves)
+        elif event.units:
             region = KeyedRegion(event, self._sharing, self._moves)
         else:
             region = OrderedRegion(event.region, event.operator, cast(Balance, event.balance))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from evenflow.model import MoveUnits
+from evenflow.model.graph import GraphShape
 from evenflow.model.messages import FeederMessage, ToFeeder, ToWorker, WorkerHello, WorkerMessage
+from evenflow.policy.graph.placement import Placement
 from evenflow.policy.keyed.balance import KeyedBalance
 from evenflow.policy.ordered.balance import Balance
 
@@ -29,6 +31,22 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphPlacing:
+    """A graph, and what is known beforehand of the workers that its operators are placed on."""
+
+    shape: GraphShape
+    placement: Placement
+    period: float = 1.0
+    """Seconds between two samples of the loads."""
+    quotas: Mapping[int, float] = field(default_factory=dict)
+    """By worker, the load that it may have at most; 1 if not given."""
+    coefficients: Mapping[int, float] = field(default_factory=dict)
+    """By worker, what a row costs there against elsewhere; measured if not given."""
+    links: Mapping[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
+    """By pair of workers, delay in ms and bytes a second; measured if not given."""
+
+
+@dataclass(frozen=True, slots=True)
 class RegionOpened:
     """The user has made a region; feeders may join it from now on."""
 
@@ -44,6 +62,8 @@ class RegionOpened:
     """How units move from worker to worker."""
     order_warning: str = ""
     """The warning to give, once, if several partitions of a batch have rows; empty if their order does not matter."""
+    graph: GraphPlacing | None = None
+    """Of the region of a graph: what it looks like, and how its operators are placed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,11 @@ class KeyedRegion:
         return self.balancing.balance
 
     @property
+    def senders(self) -> set[Peer]:
+        """Those that send rows to its units."""
+        return self.feeders
+
+    @property
     def in_use(self) -> bool:
         """Whether it has feeders, or a query that may have feeders again."""
         return self.evaluations.feeding
@@ -155,11 +160,11 @@ class KeyedRegion:
             case ConsumerReport():
                 self.statistics.report(worker, message)
                 if self.statistics.due:
-                    yield from self.balancing.rebalance(time, self.feeders, self.draining)
+                    yield from self.rebalance(time)
             case MoveReport():
                 movement = self.movements.under_way.get(message.move)
                 if message.outcome != "lost":
-                    yield from self.movements.hear(time, worker, message, self.feeders)
+                    yield from self.movements.hear(time, worker, message, self.senders)
                 elif movement is not None and worker == movement.source:  # it could not put back what it had taken out
                     yield from self._give_up(time, f"units {list(movement.units)[:5]} are lost: {message.reason}")
                 yield from self.stored.load(time)
@@ -345,7 +350,11 @@ class KeyedRegion:
     def _free(self, time: float) -> Iterator[Instruction]:
         """Let movements begin again if no state is being loaded or is to be loaded."""
         if self.movements.held and not self.stored.busy:
-            yield from self.movements.resume(time, self.feeders)
+            yield from self.movements.resume(time, self.senders)
+
+    def rebalance(self, time: float) -> Iterator[Instruction]:
+        """All workers have reported: ask the balance."""
+        return self.balancing.rebalance(time, self.feeders, self.draining)
 
     def snapshot(self, time: float) -> KeyedSnapshot:
         """The operator now."""
@@ -353,4 +362,4 @@ class KeyedRegion:
 
     def carry_out(self, time: float, moves: Iterable[MoveUnits]) -> Iterator[Instruction]:
         """Begin the moves, or record why not."""
-        return self.balancing.carry_out(time, moves, self.feeders)
+        return self.balancing.carry_out(time, moves, self.senders)

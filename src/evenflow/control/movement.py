@@ -20,7 +20,7 @@ do not fit their phase, are ignored. If the source is lost, its units are lost, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -95,6 +95,14 @@ class Movements:
     """Why units of this region can no longer be moved; empty if they can."""
     _queue: deque[MoveUnits] = field(default_factory=deque)
     _queued: set[int] = field(default_factory=set)
+    graph: bool = False
+    """Whether the units are those of a graph. Then workers send rows, too, and hold and mark them as feeders do; before
+    units leave, what they gave is to be where it goes; and one movement is under way at a time, since rows held for two
+    neighbours could overtake each other."""
+    spread: Callable[[int, Sequence[int]], RoutingTable] = RoutingTable.even
+    """Gives a number of units to the live workers, when there is no state."""
+    dealt: bool = False
+    """Whether units have got owners in another way than by movements, and nobody has been told yet."""
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     """The ids of movements: rising, and unique in the cluster, since workers identify movements by them."""
 
@@ -104,15 +112,17 @@ class Movements:
             return
         live = list(self.sites)
         if anew and not self.moving:
-            even = RoutingTable.even(self.table.units, live)
+            even = self.spread(self.table.units, live)
             if not np.array_equal(even.owners, self.table.owners):
                 self.table = RoutingTable(self.table.version + 1, even.owners)
+                self.dealt = True
             return
         orphans = np.flatnonzero(~np.isin(self.table.owners, live))
         for place, worker in enumerate(live):
             mine = orphans[orphans % len(live) == place]
             if len(mine):
                 self.table = self.table.moved(mine.tolist(), worker)
+                self.dealt = True
 
     @property
     def moving(self) -> int:
@@ -273,7 +283,8 @@ class Movements:
         if self.held:
             return
         for move in list(self._queue):
-            if any(movement.source == move.source for movement in self.under_way.values()):
+            busy = (self.graph or movement.source == move.source for movement in self.under_way.values())
+            if any(busy):
                 continue
             self._queue.remove(move)
             self._queued -= set(move.units)
@@ -301,6 +312,7 @@ class Movements:
             evaluations=evaluations,
             ticket=ticket(target.key, *about),
             store=self.transfer == "store",
+            flush=self.graph,
         )
 
     def _take_back(self, time: float, movement: Movement, reason: str) -> Iterator[Instruction]:
@@ -319,7 +331,7 @@ class Movements:
 
     def _release(self, movement: Movement, worker: int, feeders: Iterable[Peer]) -> Iterator[Instruction]:
         """Have all feeders release the rows to a worker, also those that joined after the pause."""
-        message = ReleaseUnits(movement.id, worker, self.table.version)
+        message = ReleaseUnits(movement.id, self.region, worker, self.table.version)
         for peer in sorted(feeders):
             yield Tell(peer, message)
 

@@ -19,12 +19,21 @@ class Emulate:
 
     A row costs `cost_us` microseconds times the worker's slowdown. `slowdown` maps a worker id to a factor, or to a
     schedule of (second, factor) steps; second 0 is when the first feeder joins the cluster. Workers not named run at 1.
+
+    Of graphs, `costs` gives operators another cost, by name. `link_ms` and `link_rows_s` are the delay, and the most
+    rows a second, from one worker to another, by pairs (from, to); a pair that is not named has no delay and no limit.
+    `arrival` names a column of all sources: the second at which a row arrives, from the first row of its task on.
     """
 
     cost_us: float
     slowdown: Mapping[int, Slowdown] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
+    link_ms: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    link_rows_s: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    arrival: str = ""
 
     def __post_init__(self) -> None:
+        self._check_graphs()
         if not 0 < self.cost_us < inf:
             raise InvalidArgument(f"cost_us is {self.cost_us}: give the microseconds a row costs, above 0")
         for worker in self.slowdown:
@@ -42,6 +51,17 @@ class Emulate:
                         "seconds start at 0 and factors are above 0"
                     )
 
+    def _check_graphs(self) -> None:
+        for name, cost in self.costs.items():
+            if not 0 < cost < inf:
+                raise InvalidArgument(f"costs has {cost} for {name!r}: give the microseconds a row costs, above 0")
+        for what, least in (("link_ms", 0.0), ("link_rows_s", 1e-9)):
+            for pair, value in getattr(self, what).items():
+                if not (isinstance(pair, tuple) and len(pair) == 2 and pair[0] != pair[1]):
+                    raise InvalidArgument(f"{what} has {pair!r}: give pairs of two different workers, (from, to)")
+                if not least <= value < inf:
+                    raise InvalidArgument(f"{what} of {pair} is {value}: give a number of at least {least:g}")
+
     @staticmethod
     def load(factor: float, since: float = 0.0, until: float = 0.0) -> list[tuple[float, float]]:
         """The schedule of a load that begins at second `since` and ends at second `until`; 0: it does not end."""
@@ -54,9 +74,17 @@ class Emulate:
         at = bisect_right([start for start, _ in steps], second) - 1
         return steps[at][1] if at >= 0 else 1.0
 
-    def row_s(self, worker: int, second: float) -> float:
-        """Seconds a row costs on `worker` at `second`."""
-        return self.cost_us * 1e-6 * self.factor(worker, second)
+    def row_s(self, worker: int, second: float, operator: str = "") -> float:
+        """Seconds a row costs on `worker` at `second`, at an operator of a graph if it is named."""
+        return self.costs.get(operator, self.cost_us) * 1e-6 * self.factor(worker, second)
+
+    def link_delay_s(self, pair: tuple[int, int]) -> float:
+        """Seconds that rows take from one worker to another."""
+        return self.link_ms.get(pair, 0.0) * 1e-3
+
+    def link_rows(self, pair: tuple[int, int]) -> float:
+        """Rows a second that can go from one worker to another, at most."""
+        return self.link_rows_s.get(pair, inf)
 
     def rows(self, workers: int, start: float, end: float) -> float:
         """The ideal: rows that `workers` workers can serve between two seconds if none of them is ever idle."""

@@ -114,6 +114,14 @@ class OperatorReady(Message, frozen=True):
     operator: str
 
 
+class SentCounts(MessagePart, frozen=True):
+    """What a worker has sent to another since its last report."""
+
+    frames: Whole = 0
+    rows: Whole = 0
+    bytes: Whole = 0
+
+
 class ConsumerReport(Message, frozen=True):
     """Worker to controller, ten times a second while a keyed operator is fed: what it did since its last report."""
 
@@ -142,6 +150,26 @@ class ConsumerReport(Message, frozen=True):
     def __post_init__(self) -> None:
         _check_pairs(units=self.units, unit_rows=self.unit_rows)
         _check_pairs(sized=self.sized, sizes=self.sizes)
+
+
+class FlowReport(Message, frozen=True):
+    """Worker to controller, ten times a second while a graph is fed: what its units here did since its last report."""
+
+    region: str
+    seconds: Real
+    units: Units
+    """Units that had rows."""
+    rows_in: Counts
+    rows_out: Counts
+    micros: Counts
+    """Time spent on the rows of each of `units`, in microseconds."""
+    sent: Table[Whole, SentCounts] = {}
+    """By worker, what went there."""
+    queued: Whole = 0
+    """Bytes of rows that wait here."""
+
+    def __post_init__(self) -> None:
+        _check_pairs(units=self.units, rows_in=self.rows_in, rows_out=self.rows_out, micros=self.micros)
 
 
 class MoveReport(Message, frozen=True):
@@ -178,8 +206,8 @@ class UnitsSaved(Message, frozen=True):
     bytes: Whole = 0
 
 
-WorkerRegionMessage = ConsumerReport | MoveReport | StateLoaded | UnitsSaved
-"""What a worker says to a keyed region."""
+WorkerRegionMessage = ConsumerReport | FlowReport | MoveReport | StateLoaded | UnitsSaved
+"""What a worker says to a keyed region, or to that of a graph."""
 WorkerMessage = WorkerReport | WorkerAlive | WorkerTrouble | OperatorReady | WorkerRegionMessage
 """What a worker says of itself and to its regions, after its hello."""
 
@@ -226,6 +254,20 @@ class FeederArrivals(Message, frozen=True):
 
     def __post_init__(self) -> None:
         _check_pairs(units=self.units, unit_rows=self.unit_rows)
+
+
+class FlowLatencies(Message, frozen=True):
+    """Feeder of a graph to controller, once a second: how long results took that came since it last said so."""
+
+    buckets: Counts
+    """Of latencies (`model.latency`)."""
+    bucket_rows: Counts
+    """Results in each bucket."""
+    total_s: Real
+    """Seconds of all of them together."""
+
+    def __post_init__(self) -> None:
+        _check_pairs(buckets=self.buckets, bucket_rows=self.bucket_rows)
 
 
 class FeederDraining(Message, frozen=True):
@@ -279,7 +321,16 @@ class FeederReport(Message, frozen=True):
     """What a call of the function costs beside its rows, in rows; None if not known."""
 
 
-FeederMessage = FeederBegan | FeederArrivals | FeederDraining | FeederEnded | FeederUnread | FeederFailed | FeederReport
+FeederMessage = (
+    FeederBegan
+    | FeederArrivals
+    | FlowLatencies
+    | FeederDraining
+    | FeederEnded
+    | FeederUnread
+    | FeederFailed
+    | FeederReport
+)
 """What a feeder says to its region after its hello."""
 Hello = WorkerHello | FeederHello
 ToController = Hello | CodeWanted | WorkerMessage | FeederMessage
@@ -330,6 +381,8 @@ class SendUnits(Message, frozen=True):
     """What lets the units in at the target (`model.tickets`)."""
     store: bool = False
     """Whether they go by way of the store."""
+    flush: bool = False
+    """Whether, before they leave, all that they gave must be where it goes: units of a graph."""
 
 
 class FeederGone(Message, frozen=True):
@@ -431,15 +484,6 @@ class SaveAgain(Message, frozen=True):
     units: Units
 
 
-MovementOrder = SendUnits | FeederGone | UnitsMoved | FetchUnits | DiscardUnits | RestoreUnits | AbandonMoves
-"""About movements of units."""
-EvaluationOrder = ForgetEvaluation | DropState | LoadState | SaveAgain
-"""About the state of an evaluation."""
-ToWorker = Shutdown | Prepare | NoCode | SetClock | MovementOrder | EvaluationOrder
-
-# -- controller to feeder
-
-
 class WorkerAddress(MessagePart, frozen=True):
     """Where a feeder finds a worker."""
 
@@ -448,6 +492,61 @@ class WorkerAddress(MessagePart, frozen=True):
     host: str
     pid: Whole
     port: Port
+
+
+class PausedUnits(MessagePart, frozen=True):
+    """A movement that a feeder must know of when it begins: it holds the units' rows and sends no marker."""
+
+    move: Whole
+    units: UnitNumbers
+
+
+class PauseUnits(Message, frozen=True):
+    """Controller to feeders, and to workers of a graph, as a movement begins: hold rows, mark their end."""
+
+    move: Whole
+    region: str
+    units: UnitNumbers
+    source: Whole
+
+
+class ReleaseUnits(Message, frozen=True):
+    """Controller to feeders, and to workers of a graph, as a movement ends: the units are with this worker."""
+
+    move: Whole
+    region: str
+    worker: Whole
+    version: Whole
+    """Of the routing table."""
+
+
+class GraphRouting(Message, frozen=True):
+    """Controller to all workers: who owns which unit of a graph, when that changes in another way than by movements.
+
+    Rows held for movements that are not among `paused` are thrown away: what they belonged to is over.
+    """
+
+    region: str
+    operator: str
+    you: Whole
+    """The number that the controller knows the worker by, for markers."""
+    workers: Several[WorkerAddress]
+    owners: Units
+    """The worker that owns each unit."""
+    version: Whole
+    """Of the routing table."""
+    paused: Several[PausedUnits]
+
+
+MovementOrder = SendUnits | FeederGone | UnitsMoved | FetchUnits | DiscardUnits | RestoreUnits | AbandonMoves
+"""About movements of units."""
+EvaluationOrder = ForgetEvaluation | DropState | LoadState | SaveAgain
+"""About the state of an evaluation."""
+FlowOrder = GraphRouting | PauseUnits | ReleaseUnits
+"""About the ways of a graph's rows."""
+ToWorker = Shutdown | Prepare | NoCode | SetClock | MovementOrder | EvaluationOrder | FlowOrder
+
+# -- controller to feeder
 
 
 class Directory(Message, frozen=True):
@@ -469,13 +568,6 @@ class Weights(Message, frozen=True):
     """By worker, in thousandths."""
 
 
-class PausedUnits(MessagePart, frozen=True):
-    """A movement that a feeder must know of when it begins: it holds the units' rows and sends no marker."""
-
-    move: Whole
-    units: UnitNumbers
-
-
 class KeyedDirectory(Message, frozen=True):
     """Controller to a feeder of a keyed operator that may apply its rows, and again when workers come."""
 
@@ -493,24 +585,6 @@ class KeyedDirectory(Message, frozen=True):
     costs: Table[Whole, Real] = {}
     overhead: Real | None = None
     """As in `Directory`."""
-
-
-class PauseUnits(Message, frozen=True):
-    """Controller to feeders, as a movement begins: hold the units' rows, and send a marker to the source."""
-
-    move: Whole
-    region: str
-    units: UnitNumbers
-    source: Whole
-
-
-class ReleaseUnits(Message, frozen=True):
-    """Controller to feeders, as a movement ends: the units are with this worker."""
-
-    move: Whole
-    worker: Whole
-    version: Whole
-    """Of the routing table."""
 
 
 class Loading(Message, frozen=True):
@@ -566,9 +640,17 @@ class OpenKeyed(Message, frozen=True):
     epoch: Whole = 0
     attempt: Whole = 0
     """At its batch, if the state is stored; else 0."""
+    version: Whole = 0
+    """Of a graph's routing table: the worker must know it before rows come."""
 
 
-Opening = OpenOrdered | OpenKeyed
+class OpenPeer(Message, frozen=True):
+    """Worker to worker, in an OPEN frame: rows of graphs come over this connection."""
+
+    worker: Whole
+
+
+Opening = OpenOrdered | OpenKeyed | OpenPeer
 
 
 class RowsDurable(Message, frozen=True):
@@ -577,6 +659,8 @@ class RowsDurable(Message, frozen=True):
     writer: str
     segments: Whole
     """How many segments of this writer's log the rows are in."""
+    units: Units
+    """Units that had rows in this attempt, by the same log."""
     error: str = ""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -18,6 +18,8 @@ from evenflow.control.controller import Controller
 from evenflow.control.events import Transfer
 from evenflow.control.ordered_region import OrderedRegion
 from evenflow.errors import InvalidArgument
+from evenflow.graph.builder import Graph
+from evenflow.graph.plan import GraphPlan
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
 from evenflow.operators.keyed import KeyedOperator
@@ -25,6 +27,8 @@ from evenflow.operators.map import Input, MapOperator
 from evenflow.policy import Balance, KeyedBalance
 from evenflow.runtime.cluster import arguments
 from evenflow.runtime.cluster.detect import Order, Rules, plan_rules
+from evenflow.runtime.cluster.graph_output import GraphOutput
+from evenflow.runtime.cluster.graph_plan import bound, endpoint_schema, joined_inputs, together_schema
 from evenflow.runtime.cluster.keyed_plan import plan_keyed, prepared, stored_as
 from evenflow.runtime.cluster.lifecycle import Lifecycle
 from evenflow.runtime.cluster.order import ordering_of, warning_of
@@ -32,8 +36,13 @@ from evenflow.runtime.cluster.qos import Named
 from evenflow.runtime.cluster.regions import Regions
 from evenflow.runtime.cluster.session import driver_host, executor_of
 from evenflow.runtime.cluster.slots import slot_count
+from evenflow.runtime.feeder.graph import GraphTask
+from evenflow.runtime.feeder.graph_feed import GraphFeed
 from evenflow.runtime.feeder.ordered import OrderedTask
 from evenflow.runtime.wire.settings import Settings
+
+if TYPE_CHECKING:
+    from evenflow.policy import Placement
 
 
 class Cluster:
@@ -251,6 +260,61 @@ class Cluster:
         more = {**options, "order_by": planned.order_by, "lateness": planned.lateness, "ordered": ordered}
         rows, operator = planned.rows, planned.operator
         return self.keyed(rows, key, operator, units=units, balance=balance, name=name, **more)
+
+    def run(
+        self,
+        graph: Graph,
+        inputs: Mapping[str, DataFrame],
+        *,
+        placement: str | Placement = "potential",
+        name: str = "",
+        quota: Mapping[int, float] | None = None,
+        coefficients: Mapping[int, float] | None = None,
+        links: Mapping[tuple[int, int], tuple[float, float]] | None = None,
+        transfer: Transfer = "direct",
+        **options: Any,
+    ) -> GraphOutput:
+        """Run a graph of operators on the workers; the result has a DataFrame for each endpoint.
+
+        `inputs` has a DataFrame for each source, all batch or all streaming. Whole operators live on workers and stream
+        to each other; operators with keys are spread over workers in units. Rows of one input partition keep their
+        order along a path of whole operators; behind an operator that is spread, or where two streams meet, they come
+        in the order of arrival. State, epochs and checkpoints are those of `keyed`.
+
+        `placement` says where operators run, and moves them while rows flow: a name, whose parameters are given as
+        `options`, or an object from `evenflow.policy`. `quota` is the load that a worker may have at most, by its
+        number (1 if not given). `coefficients` says how much longer a row takes on a worker than elsewhere, `links` the
+        delay in ms and the bytes a second from one worker to another; both are measured if they are not given.
+        """
+        self._life.check()
+        arguments.check_name(name)
+        if self._settings.memory:
+            raise InvalidArgument("graphs keep their state in memory: run them on a Cluster without memory=")
+        arguments.check_transfer(transfer, bool(self._settings.checkpoint))
+        known = arguments.known_of_workers(self._life.workers, quota, coefficients, links)
+        whole = bound(self._spark, graph, inputs)
+        streaming = next(iter(inputs.values())).isStreaming
+        title = name or graph.name or "graph"
+
+        def applied(endpoint: str | None) -> tuple[GraphPlan, DataFrame]:
+            plan = whole if endpoint is None else bound(self._spark, graph, inputs, [endpoint])
+            chosen = arguments.placement_of(placement, options)
+            region = title if endpoint is None else f"{title}.{endpoint}"
+            opened = self._regions.open_graph(plan, region, chosen, known, transfer, streaming, self._settings)
+            self._named.use(region)
+            feed = GraphFeed(
+                self._settings,
+                *opened,
+                plan,
+                streaming,
+                f"{self._settings.cluster}/{opened[0]}/",
+                endpoint is None,
+                arrival=self._settings.emulate.arrival if self._settings.emulate else "",
+            )
+            schema = together_schema(plan) if endpoint is None else endpoint_schema(plan, 0)
+            return plan, joined_inputs(plan, inputs).mapInArrow(GraphTask(feed), schema)
+
+        return GraphOutput(title, whole, streaming, applied)
 
     def workers(self) -> list[WorkerStatus]:
         """The workers: id, executor, host, pid, state, restarts, and the rows and frames they have done."""

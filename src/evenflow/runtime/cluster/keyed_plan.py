@@ -110,7 +110,7 @@ def plan_keyed(
     declared = schema_of(schema) if schema is not None else _returned(spark, df, operator)
     arrow = arrow_schema(spark, declared)
     if schema is not None:
-        check_declared(operator, _described(arrow_schema(spark, df.schema), df.schema), arrow)
+        check_declared(operator, described(arrow_schema(spark, df.schema), df.schema), arrow)
     seen = zip(route.names[:-1], route.rows.schema.fields, strict=False)
     visible = arrow_schema(spark, StructType([StructField(name, f.dataType, f.nullable) for name, f in seen]))
     kept = _kept(operator, visible, arrow, len(df.columns)) if ordering is None else 0
@@ -141,7 +141,7 @@ def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator) -> St
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    given = _described(arrow_schema(spark, df.schema), df.schema)
+    given = described(arrow_schema(spark, df.schema), df.schema)
     try:
         returned = columns_of(operator, given)
     except NotImplementedError as error:
@@ -159,7 +159,7 @@ def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator) -> St
     return StructType(fields)
 
 
-def _described(arrow: pa.Schema, schema: StructType) -> pa.Schema:
+def described(arrow: pa.Schema, schema: StructType) -> pa.Schema:
     """The columns with what Spark knows of them but Arrow does not: collations, char and varchar, interval types."""
     told = []
     for field, known in zip(arrow, schema.fields, strict=True):

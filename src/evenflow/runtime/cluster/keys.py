@@ -91,13 +91,13 @@ def routed(df: DataFrame, key: KeyColumns, hashed: Sequence[str], spread: str = 
         own = [hash_of(df, columns, f"key {key!r}")]
     names = [*df.columns, *(f"xxhash64({name})" for name in hashed), KEY]
     try:
-        rows = _unfolded(df).select("*", *wanted, *own, F.spark_partition_id())
+        rows = unfolded(df).select("*", *wanted, *own, F.spark_partition_id())
     except PySparkException as error:
         raise InvalidArgument(f"key {key!r} cannot be hashed: {first_line(error)}") from None
     return Routed(rows.toDF(*(f"c{number}" for number in range(len(rows.columns)))), names, place)
 
 
-def _unfolded(df: DataFrame) -> DataFrame:
+def unfolded(df: DataFrame) -> DataFrame:
     """`df`, changed so that Spark does not compute its columns on the driver, where every partition is number 0.
 
     Spark does so for rows that were given to createDataFrame. A coalesce to more partitions than there are prevents it.

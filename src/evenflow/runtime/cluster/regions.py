@@ -5,14 +5,23 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from typing import TYPE_CHECKING
 
-from evenflow.control.events import RegionOpened, Transfer
+from evenflow.control.events import GraphPlacing, RegionOpened, Transfer
 from evenflow.control.keyed_region import KeyedRegion
 from evenflow.control.ordered_region import OrderedRegion
 from evenflow.errors import InvalidArgument
-from evenflow.policy import Balance, KeyedBalance
+from evenflow.graph.hosted import HostedGraph
+from evenflow.graph.plan import GraphPlan
+from evenflow.policy import Balance, KeyedBalance, keyed_balance_named
+from evenflow.runtime.cluster.arguments import KnownOfWorkers, pickled
+from evenflow.runtime.cluster.graph_plan import described_graph, shape_of
 from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
 from evenflow.runtime.driver.controller_thread import ControllerThread
+from evenflow.runtime.wire.settings import Settings
+
+if TYPE_CHECKING:
+    from evenflow.policy import Placement
 
 PREPARE_S = 60.0
 """How long to wait for workers to compile an operator."""
@@ -34,20 +43,27 @@ class Regions:
         units: int = 0,
         transfer: Transfer = "direct",
         order_warning: str = "",
+        graph: GraphPlacing | None = None,
     ) -> tuple[str, str]:
         """Open a region; returns its name and the digest of its operator."""
         operator = _digest(code)
         with self._opening:  # one at a time: until its region is open, a name counts as free and an operator as unused
             self._driver.add_code(operator, code)
             region = self._driver.ask(lambda controller: controller.free_name(name))
-            opened = RegionOpened(
-                self._driver.now(), region, operator, balance, units, transfer=transfer, order_warning=order_warning
-            )
+            about = self._driver.now(), region, operator, balance, units, False
+            opened = RegionOpened(*about, transfer, order_warning, graph)
             self._driver.open_region(opened)
         return region, operator
 
     def open_stored(
-        self, code: bytes, name: str, kept: Kept, balance: KeyedBalance, transfer: Transfer, order_warning: str = ""
+        self,
+        code: bytes,
+        name: str,
+        kept: Kept,
+        balance: KeyedBalance,
+        transfer: Transfer,
+        order_warning: str = "",
+        graph: GraphPlacing | None = None,
     ) -> tuple[str, str]:
         """Open a region whose state is stored; if a region of this name is open already, continue with its state."""
         assert self._checkpoint_thread is not None
@@ -57,13 +73,36 @@ class Regions:
             if before is not None and before != kept:
                 raise InvalidArgument(
                     f"name {name!r} is that of {before.operator} with {before.units - 1} units already, and this is "
-                    f"{kept.operator} with {kept.units - 1}: give keyed another name"
+                    f"{kept.operator} with {kept.units - 1}: give another name"
                 )
             self._checkpoint_thread.add(name, kept)
             self._driver.add_code(digest, code)
-            opened = RegionOpened(self._driver.now(), name, digest, balance, kept.units, True, transfer, order_warning)
+            about = self._driver.now(), name, digest, balance, kept.units, True
+            opened = RegionOpened(*about, transfer, order_warning, graph)
             self._driver.open_region(opened)
         return name, digest
+
+    def open_graph(
+        self,
+        plan: GraphPlan,
+        name: str,
+        placement: Placement,
+        known: KnownOfWorkers,
+        transfer: Transfer,
+        streaming: bool,
+        settings: Settings,
+    ) -> tuple[str, str]:
+        """Open the region of a graph, and wait until workers have it; returns its name and the digest of its code."""
+        hosted = HostedGraph(plan)
+        code, placing = pickled(hosted), GraphPlacing(shape_of(plan), placement, settings.period, *known)
+        balance = keyed_balance_named("hash")  # units move as the placement has it
+        if settings.checkpoint and streaming:
+            kept = Kept(described_graph(plan), hosted.units, True)
+            opened = self.open_stored(code, name, kept, balance, transfer, graph=placing)
+        else:
+            opened = self.open(code, name, balance, hosted.units, transfer, graph=placing)
+        self.await_operator(opened[1])
+        return opened
 
     def await_operator(self, operator: str) -> None:
         """Wait until the workers have compiled an operator, at most PREPARE_S; after that, rows wait for the rest."""

@@ -57,6 +57,15 @@ class Kind(IntEnum):
     """From a feeder to a worker: these were all its rows. Back, a message, when they are durable: where they are."""
     DRAIN = 11
     """From a feeder to a worker: no more rows come until all have been answered."""
+    FLOW = 12
+    """Rows of a graph, from a feeder or a worker to a worker (`wire.flows`). Sequence: the frame's id; `part`: its root
+    frame at the feeder. On RESULT of a graph, sequence is the root frame and `part` the endpoint."""
+    DONE = 13
+    """From a worker to a feeder: a FLOW frame has been processed. Sequence: its root frame; the body (`wire.flows`) is
+    its id XOR the ids of the frames that it caused."""
+    FLUSH = 14
+    """To a worker or a feeder and back: all that went before it on this connection is through. Sequence: the move, or
+    0 from a feeder that begins; `told`: it is the answer."""
 
 
 _KINDS = {int(kind): kind for kind in Kind}

@@ -36,6 +36,7 @@ Stamp = tuple[int, int]
 """A batch, and the attempt at it."""
 Away = npt.NDArray[np.bool_] | None
 """Marks the units that have left this worker: their state is not here to be saved."""
+NO_UNITS = np.zeros(0, np.int32)
 
 
 class Checkpointer:
@@ -84,7 +85,7 @@ class Checkpointer:
         """A feeder wants to know when its rows are durable; one that sent none here is told at once."""
         query_log = self._query_logs.get((region, evaluation))
         if query_log is None or query_log.stamp != stamp:
-            self._answer(feeder, RowsDurable(self._writer, 0))
+            self._answer(feeder, RowsDurable(self._writer, 0, NO_UNITS))
             return
         self._put(query_log.end(feeder))
         self._acknowledge(query_log)
@@ -118,7 +119,8 @@ class Checkpointer:
 
     def _acknowledge(self, query_log: QueryLog) -> None:
         for feeder in query_log.acknowledged():
-            self._answer(feeder, RowsDurable(self._writer, query_log.durable, query_log.error))
+            units = query_log.had_rows()
+            self._answer(feeder, RowsDurable(self._writer, query_log.durable, units, query_log.error))
 
     def _query_log(self, region: str, evaluation: str, units: int) -> QueryLog:
         known = self._query_logs.get((region, evaluation))

@@ -36,15 +36,20 @@ def read_schema(frame: Frame) -> pa.Schema:
 
 def read_batch(frame: Frame, schema: pa.Schema) -> pa.RecordBatch:
     """A feeder's rows."""
+    return read_rows(frame.body, schema, f"frame {frame.sequence}")
+
+
+def read_rows(body: bytes | bytearray | memoryview, schema: pa.Schema, what: str = "a FLOW frame") -> pa.RecordBatch:
+    """The rows that `what` holds."""
     import pyarrow as pa
 
     try:
-        batch = pa.ipc.read_record_batch(pa.py_buffer(frame.body), schema)
+        batch = pa.ipc.read_record_batch(pa.py_buffer(body), schema)
         batch.validate()
         for column in batch.columns:
             _check(column)
     except Exception as error:
-        raise ProtocolError(f"frame {frame.sequence} is no record batch of its schema: {error}") from None
+        raise ProtocolError(f"{what} is no record batch of its schema: {error}") from None
     return batch
 
 
@@ -91,15 +96,17 @@ def _as_bytes(kind: pa.DataType) -> pa.DataType:
 def parts_of(answer: Answer) -> list[memoryview]:
     """Results, with their places if these are told, as bodies of about RESULT_BYTES at most, one at least."""
     if answer.origin is None:
-        return list(_parts(answer.batch))
+        return [body for _, body in batch_parts(answer.batch)]
     import pyarrow as pa
 
     from evenflow.operators.hosted import ORIGIN
 
-    return list(_parts(answer.batch.append_column(ORIGIN, pa.array(answer.origin))))
+    told = answer.batch.append_column(ORIGIN, pa.array(answer.origin))
+    return [body for _, body in batch_parts(told)]
 
 
-def _parts(batch: pa.RecordBatch) -> Iterator[memoryview]:
+def batch_parts(batch: pa.RecordBatch) -> Iterator[tuple[int, memoryview]]:
+    """Rows in parts of about RESULT_BYTES at most, one at least: how many rows, and the body of a frame with them."""
     count = max(1, -(-batch.nbytes // RESULT_BYTES))
     step = max(1, -(-batch.num_rows // count))
     for start in range(0, max(1, batch.num_rows), step):
@@ -110,7 +117,7 @@ def _parts(batch: pa.RecordBatch) -> Iterator[memoryview]:
                 f"{piece.num_rows} rows of the result take {body.nbytes} bytes, over the {MAX_BODY} bytes a frame can "
                 "hold: return smaller values"
             )
-        yield body
+        yield piece.num_rows, body
 
 
 def error_body(worker: int, error: BaseException, where: str) -> bytes:

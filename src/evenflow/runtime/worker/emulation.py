@@ -34,11 +34,14 @@ class EmulatedSpeed:
         """Set the schedule's clock: `elapsed` seconds of it have passed by now."""
         self._zero = self._clock() - elapsed
 
-    def serve(self, rows: int, spent_s: float) -> float:
-        """Sleep until `rows` rows have taken their time, of which `spent_s` have passed; returns the service time."""
+    def serve(self, rows: int, spent_s: float, operator: str = "") -> float:
+        """Sleep until `rows` rows have taken their time, of which `spent_s` have passed; returns the service time.
+
+        `operator` is the name of a graph's operator, else empty.
+        """
         now = self._clock()
         second = 0.0 if self._zero is None else now - self._zero
-        service = rows * self._emulate.row_s(self._worker, second)
+        service = rows * self._emulate.row_s(self._worker, second, operator)
         self._debt += service - spent_s
         if self._debt >= LEAST_SLEEP_S:
             self._sleep(self._debt)

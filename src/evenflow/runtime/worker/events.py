@@ -37,6 +37,13 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class Flushed:
+    """All that this worker has sent of a movement's graph is through where it went; or nobody waits for it."""
+
+    move: int
+
+
+@dataclass(frozen=True, slots=True)
 class TakenOut:
     """Result of `TakeOut`."""
 
@@ -118,6 +125,7 @@ MovementEvent = (
     MovementOrder
     | Marked
     | Settled
+    | Flushed
     | TakenOut
     | BackInPlace
     | UnitsStored
@@ -148,6 +156,14 @@ class Settle:
     region: str | None = None
     """None: the units of all regions, since it is not known yet what the movement is about."""
     units: UnitNumbers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Have those who get rows of a graph from here say when they have all of them, then say `Flushed`."""
+
+    move: int
+    region: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +245,7 @@ class Disown:
 MovementInstruction = (
     TellController
     | Settle
+    | Flush
     | TakeOut
     | PutBack
     | Send

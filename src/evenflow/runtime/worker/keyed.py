@@ -12,11 +12,12 @@ import pyarrow as pa
 from evenflow.errors import ProtocolError
 from evenflow.model.messages import EvaluationOrder, MovementOrder
 from evenflow.operators.hosted import Hosted, units_of
+from evenflow.operators.keyed import Units
 from evenflow.runtime.worker.checkpointer import Checkpointer, SendMessage, Stamp
 from evenflow.runtime.worker.direct_transfer import DirectTransfer
 from evenflow.runtime.worker.evaluations import HostedEvaluations
 from evenflow.runtime.worker.events import Marked
-from evenflow.runtime.worker.instances import Answer, Instances, answers, process
+from evenflow.runtime.worker.instances import Answer, Instance, Instances, answers, process
 from evenflow.runtime.worker.loader import Loader
 from evenflow.runtime.worker.move_label import Part
 from evenflow.runtime.worker.regions import HostedRegion, HostedRegions
@@ -43,7 +44,7 @@ class KeyedHost:
         loader: Loader | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._tell = tell
+        self.tell = tell
         self._clock = clock
         self.checkpointer = checkpointer
         self.regions = HostedRegions(code, instances or Instances(), give)
@@ -97,7 +98,7 @@ class KeyedHost:
                 self._send_report(name, region, now, waited_s)
 
     def _send_report(self, name: str, region: HostedRegion, now: float, waited_s: float) -> None:
-        self._tell(region.news(name, now, waited_s, self.regions.memory()))
+        self.tell(region.news(name, now, waited_s, self.regions.memory()))
 
     # -- rows
 
@@ -114,22 +115,30 @@ class KeyedHost:
 
         `tag` names the frame in its answers. With a `stamp`, the rows are logged as they came, in `body`.
         """
-        region = self.regions[name]
-        hosted = self.regions.hosted(region)
+        hosted = self.regions.hosted(self.regions[name])
         rows, units, keys = hosted.unpacked(batch)
+        region, instance = self.enter(name, evaluation, stamp)
+        self.check_here(region, name, evaluation, units)
+        found = process(instance, hosted, tag, rows, units, keys)
+        if self.checkpointer is not None and stamp is not None:
+            self.checkpointer.log(name, evaluation, body, batch.schema, units)
+        region.add_rows(units, batch.nbytes)
+        return found
+
+    def enter(self, name: str, evaluation: str, stamp: Stamp | None) -> tuple[HostedRegion, Instance]:
+        """Rows of an evaluation are about to be applied; the instance that has its state. Raises if they may not be."""
+        region = self.regions[name]
         self.evaluations.check_rows(name, evaluation, stamp is not None)
+        instance = self.regions.instance_of(region, evaluation)
+        if self.checkpointer is not None and stamp is not None:
+            self.checkpointer.enter(name, evaluation, region.units, stamp, instance, region.away.get(evaluation))
+        return region, instance
+
+    def check_here(self, region: HostedRegion, name: str, evaluation: str, units: Units) -> None:
+        """Refuse rows of units that have left this worker."""
         away = region.away.get(evaluation)
         if away is not None and away[units].any():
             raise ProtocolError(f"rows of region {name} came for units that have left this worker")
-        instance = self.regions.instance_of(region, evaluation)
-        checkpointer = self.checkpointer if stamp is not None else None
-        if checkpointer is not None and stamp is not None:
-            checkpointer.enter(name, evaluation, region.units, stamp, instance, away)
-        found = process(instance, hosted, tag, rows, units, keys)
-        if checkpointer is not None:
-            checkpointer.log(name, evaluation, body, batch.schema, units)
-        region.add_rows(units, batch.nbytes)
-        return found
 
     def served(self, name: str, seconds: float) -> None:
         """Add service time to a region."""

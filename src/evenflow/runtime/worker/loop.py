@@ -15,8 +15,11 @@ from typing import Any
 from evenflow.errors import ProtocolError, described
 from evenflow.model.messages import (
     CodeWanted,
+    GraphRouting,
     NoCode,
+    PauseUnits,
     Prepare,
+    ReleaseUnits,
     SetClock,
     Shutdown,
     WorkerHello,
@@ -33,7 +36,9 @@ from evenflow.runtime.worker.emulation import EmulatedSpeed
 from evenflow.runtime.worker.environment import REAL, WorkerEnvironment
 from evenflow.runtime.worker.hosting import Hosting
 from evenflow.runtime.worker.operator_cache import SPARE
-from evenflow.runtime.worker.sessions import Session, Sessions
+from evenflow.runtime.worker.peers import Peers
+from evenflow.runtime.worker.session import Session
+from evenflow.runtime.worker.sessions import Sessions
 
 REASON = 2000
 """Characters of a reason, at most."""
@@ -74,7 +79,9 @@ class Worker:
         self._controller = self._poller.connect(settings.host, settings.port, "the controller")
         self.hosting = Hosting(settings, worker, environment, self._tell, self._poller.wake)
         self._pace = EmulatedSpeed(settings.emulate, worker, clock, environment.sleep) if settings.emulate else None
-        self._sessions = Sessions(worker, self.hosting, settings.qos, self._pace, clock)
+        self._peers = Peers(worker, self._poller, settings.emulate, clock)
+        about = worker, self.hosting, settings.qos, self._pace, clock, self._peers
+        self._sessions = Sessions(*about, environment.random_bits)
         self._reported = clock()
         self.stopped = ""
         """Why it ends; empty while it serves."""
@@ -93,7 +100,7 @@ class Worker:
         return self.stopped
 
     def _serve_once(self) -> None:
-        for happening in self._poller.poll(0.0 if self._sessions.waiting else self._patience(), most=1):
+        for happening in self._poller.poll(0.0 if self._sessions.ready else self._patience(), most=1):
             match happening:
                 case Opened(channel=channel):
                     self.opened(channel)
@@ -107,12 +114,15 @@ class Worker:
             self._sessions.host.collect()
             if self._settings.memory:
                 self._sessions.rotate()
+        self._sessions.tend_flows(self._clock())
         self._sessions.choose_readers(self._limits.outbox_bytes)
         self._report()
 
     def _patience(self) -> float:
         keyed = self.hosting.host is not None and self.hosting.host.active
-        return min(self._settings.period, self._limits.keyed_poll_s) if keyed else self._settings.period
+        patience = min(self._settings.period, self._limits.keyed_poll_s) if keyed else self._settings.period
+        due = self._peers.due_in
+        return patience if due is None else min(patience, due)
 
     def close(self) -> None:
         """Close every connection and forget every operator."""
@@ -125,7 +135,9 @@ class Worker:
     # -- connections
 
     def opened(self, channel: Channel) -> None:
-        """A peer has proved itself: the controller, or else a feeder."""
+        """A peer has proved itself: the controller, a worker that was called, or else a feeder."""
+        if channel in self._peers:
+            return
         if channel is not self._controller:
             self._sessions[channel] = Session()
             return
@@ -139,6 +151,11 @@ class Worker:
         """A connection is gone; whether it was a feeder's."""
         if channel is self._controller:
             self.stopped = reason
+        if channel in self._peers:  # rows may be lost with it: the feeders whose rows they were have to know
+            for feeder in self._sessions.peer_lost(channel):
+                self._poller.drop(feeder)
+                self._sessions.leave(feeder, self._poller.waited_s)
+            return False
         return self._sessions.leave(channel, self._poller.waited_s)
 
     def received(self, channel: Channel, frame: Frame) -> None:
@@ -146,13 +163,15 @@ class Worker:
         try:
             if channel is self._controller:
                 self._obey(frame)
+            elif channel in self._peers:
+                self._sessions.serve_peer(channel, frame)
             else:
                 self._sessions.serve(channel, frame, self._poller.waited_s)
         except Exception as error:
             self._turn_out(channel, error)
 
     def serve_waiting(self) -> None:
-        """Process one of the frames of keyed operators that wait."""
+        """Process one of the frames of keyed operators and graphs that wait."""
         self._sessions.serve_waiting(self._turn_out)
 
     def _turn_out(self, channel: Channel, error: Exception) -> None:
@@ -187,6 +206,8 @@ class Worker:
             case SetClock(elapsed):
                 if self._pace is not None:
                     self._pace.set_clock(elapsed)
+            case GraphRouting() | PauseUnits() | ReleaseUnits() as order:
+                self._sessions.obey_flow(order)
             case order:
                 self._sessions.host.obey(order)
 
@@ -210,5 +231,4 @@ class Worker:
             self.hosting.host.report(now, self._poller.waited_s)
         if now - self._reported >= self._settings.period:
             self._reported = now
-            done = self._sessions
-            self._tell(WorkerReport(done.rows, done.frames, done.busy_s))
+            self._tell(WorkerReport(*self._sessions.done))

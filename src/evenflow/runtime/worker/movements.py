@@ -29,6 +29,8 @@ from evenflow.runtime.worker.events import (
     DeliveryRefused,
     Disown,
     FetchFromStore,
+    Flush,
+    Flushed,
     Install,
     Installed,
     Marked,
@@ -93,6 +95,9 @@ class LocalMovements:
                 return [Install(move, parcel) for move, parcel in self.arrived.items()]
             case Marked() | Settled() | FeederGone() | SendUnits():
                 return self._wait(event)
+            case Flushed(move):
+                leaving = self.leaving.get(move)
+                return [TakeOut(leaving.order)] if leaving is not None else []
             case TakenOut() | UnitsStored() | Undelivered():
                 return self._go_on(event)
             case BackInPlace(move, region, failure):
@@ -139,7 +144,9 @@ class LocalMovements:
         if leaving is None or leaving.waiting or leaving.quiet:
             return []
         leaving.quiet = True
-        return [_report(leaving.order.region, move, "quiet"), TakeOut(leaving.order)]
+        order = leaving.order
+        then = Flush(move, order.region) if order.flush else TakeOut(order)
+        return [_report(order.region, move, "quiet"), then]
 
     def _go_on(self, event: TakenOut | UnitsStored | Undelivered) -> list[MovementInstruction]:
         move = event.move

@@ -1,18 +1,20 @@
 """Serves feeders: each connection is a session, in which rows of one operator come and results go.
 
 Rows of ordered regions are processed as they come. Of keyed operators one frame a feeder waits here until it is its
-operator's turn, and that feeder is not read from before.
+operator's turn, and that feeder is not read from before. Rows of graphs, which come from other workers too, wait in
+`flows`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from evenflow.errors import EvenflowError, FunctionError, ProtocolError
-from evenflow.model.messages import Opening, OpenKeyed, RowsDurable
+from evenflow.model.messages import FlowOrder, Opening, OpenKeyed, OpenPeer, RowsDurable
 from evenflow.policy.keyed.fair_queue import ServiceOrder
 from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.frames import Frame, Kind
@@ -21,26 +23,15 @@ from evenflow.runtime.worker.codec import error_body, parts_of, read_batch, read
 from evenflow.runtime.worker.emulation import EmulatedSpeed
 from evenflow.runtime.worker.hosting import Hosting
 from evenflow.runtime.worker.operator_cache import Broken
+from evenflow.runtime.worker.peers import Peers
+from evenflow.runtime.worker.session import Session
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from evenflow.runtime.worker.flows import Flows
     from evenflow.runtime.worker.instances import Answer
     from evenflow.runtime.worker.keyed import KeyedHost
-
-
-@dataclass(slots=True)
-class Session:
-    """One feeder's use of one operator."""
-
-    operator: str = ""
-    schema: pa.Schema | None = None
-    region: str = ""
-    """Of a keyed operator; empty otherwise."""
-    evaluation: str = ""
-    feeder: int = 0
-    stamp: tuple[int, int] | None = None
-    """Of a query whose state is stored: the batch, and which attempt at it this is."""
 
 
 class Sessions(dict[Channel, Session]):
@@ -53,8 +44,13 @@ class Sessions(dict[Channel, Session]):
         qos: Mapping[str, float],
         pace: EmulatedSpeed | None,
         clock: Callable[[], float],
+        peers: Peers,
+        random_bits: Callable[[int], int],
     ) -> None:
         super().__init__()
+        self._peers = peers
+        self._random_bits = random_bits
+        self._flows: Flows | None = None
         self._worker = worker
         self._hosting = hosting
         self._operators = hosting.operators
@@ -63,9 +59,32 @@ class Sessions(dict[Channel, Session]):
         self._clock = clock
         self.waiting: dict[Channel, Frame] = {}
         """Rows of keyed operators, one frame a feeder."""
-        self.rows = self.frames = 0
-        """Processed since the worker started."""
-        self.busy_s = 0.0
+        self._rows = self._frames = 0
+        self._busy_s = 0.0
+
+    @property
+    def done(self) -> tuple[int, int, float]:
+        """Rows and frames processed since the worker started, and the seconds that took."""
+        own = self._rows, self._frames, self._busy_s
+        if self._flows is None:
+            return own
+        return own[0] + self._flows.rows, own[1] + self._flows.frames, own[2] + self._flows.busy_s
+
+    @property
+    def ready(self) -> bool:
+        """Whether a frame waits."""
+        return bool(self.waiting) or (self._flows is not None and bool(self._flows.waiting))
+
+    @property
+    def flows(self) -> Flows:
+        """The graphs of this worker."""
+        if self._flows is None:
+            from evenflow.runtime.worker.flows import Flows
+
+            about = self._worker, self.host, self._operators.fetch, self._peers
+            self._flows = Flows(*about, self._pace, self._clock, self._random_bits, self.fail)
+            self.host.mover.flush = self._flows.flush
+        return self._flows
 
     @property
     def host(self) -> KeyedHost:
@@ -82,6 +101,8 @@ class Sessions(dict[Channel, Session]):
         """A connection is gone; whether it was a feeder's."""
         session = self.pop(channel, None)
         self.waiting.pop(channel, None)
+        if session is not None and session.graph:
+            self.flows.leave(channel, session)
         if session is not None and session.region:
             self.host.leave(session.region, self._clock(), waited_s)
         return session is not None
@@ -92,10 +113,11 @@ class Sessions(dict[Channel, Session]):
         From none of them while the store is too far behind.
         """
         behind = self._hosting.full
+        full = self._flows is not None and self._flows.full
         for channel, session in self.items():
-            held = channel in self.waiting or channel.unsent > outbox_bytes
+            held = channel in self.waiting or channel.unsent > outbox_bytes or (full and session.graph)
             here = not session.operator or session.operator in self._operators
-            channel.reading = not held and not behind and here
+            channel.reading = session.peer or (not held and not behind and here)
 
     # -- frames
 
@@ -111,6 +133,12 @@ class Sessions(dict[Channel, Session]):
                 self.waiting[channel] = frame
             case Kind.DATA:
                 self._process(channel, session, frame)
+            case Kind.FLOW | Kind.FLUSH | Kind.MARKER if session.graph:
+                self.flows.receive(channel, session, frame)
+            case Kind.FLUSH if session.region and self.flows.is_graph(session.operator):
+                session.graph = True
+                self.flows.enter(channel, session)
+                self.flows.receive(channel, session, frame)
             case Kind.MARKER if session.region:
                 self.host.mark(frame.sequence, session.feeder)
                 channel.send(Frame(Kind.MARKER, b"", frame.sequence))
@@ -123,17 +151,50 @@ class Sessions(dict[Channel, Session]):
 
     def serve_waiting(self, turn_out: Callable[[Channel, Exception], None]) -> None:
         """Process one frame of a keyed operator: of those that wait, one of the operator whose turn it is."""
-        if not self.waiting:
+        flowing = self._flows.waiting if self._flows is not None else ""
+        if not self.waiting and not flowing:
             return
-        region = self._order.choose({self[channel].region for channel in self.waiting})
+        region = self._order.choose({*(self[channel].region for channel in self.waiting), *filter(None, [flowing])})
+        if region == flowing:
+            self._serve_flow(region, turn_out)
+            return
         channel = next(each for each in self.waiting if self[each].region == region)
         frame = self.waiting.pop(channel)
-        before = self.busy_s
+        before = self._busy_s
         try:
             self._process(channel, self[channel], frame)
         except Exception as error:
             turn_out(channel, error)
-        self._order.charge(region, self.busy_s - before)
+        self._order.charge(region, self._busy_s - before)
+
+    def _serve_flow(self, region: str, turn_out: Callable[[Channel, Exception], None]) -> None:
+        from evenflow.runtime.worker.flows import FeederFault
+
+        before = self.flows.busy_s
+        try:
+            self.flows.serve()
+        except FeederFault as fault:
+            turn_out(fault.channel, fault.error)
+        self._order.charge(region, self.flows.busy_s - before)
+
+    def serve_peer(self, channel: Channel, frame: Frame) -> None:
+        """A worker has answered over a connection that was made here."""
+        self.flows.receive(channel, None, frame)
+
+    def peer_lost(self, channel: Channel) -> list[Channel]:
+        """A connection to a worker that was made here is over; the feeders that cannot go on without it."""
+        return self.flows.peer_lost(channel)
+
+    def obey_flow(self, order: FlowOrder) -> None:
+        """Do what the controller says about the ways of a graph's rows."""
+        self.flows.obey(order)
+
+    def tend_flows(self, now: float) -> None:
+        """Do what is due for graphs: frames on emulated links, feeders that wait to begin, reports."""
+        if self._flows is not None:
+            self._peers.send_late()
+            self._flows.begin()
+            self._flows.report(now)
 
     def rotate(self) -> None:
         """Bring back state for which rows wait; what goes wrong then is told to all feeders of keyed operators."""
@@ -147,10 +208,14 @@ class Sessions(dict[Channel, Session]):
     def _open(self, session: Session, request: Opening, waited_s: float) -> None:
         if session.operator:
             raise ProtocolError("a feeder opens an operator on a connection that has one")
+        if isinstance(request, OpenPeer):
+            session.peer = session.graph = True
+            return
         if isinstance(request, OpenKeyed):
             self.host.open(request.region, request.operator, request.units, self._clock(), waited_s)
             session.region, session.evaluation, session.feeder = request.region, request.evaluation, request.feeder
             session.stamp = (request.epoch, request.attempt) if request.attempt else None
+            session.version = request.version
         session.operator = request.operator
         self._operators.fetch(request.operator)
 
@@ -172,9 +237,9 @@ class Sessions(dict[Channel, Session]):
         service = self._clock() - started
         if self._pace is not None:
             service = self._pace.serve(batch.num_rows, service)
-        self.rows += batch.num_rows
-        self.frames += 1
-        self.busy_s += service
+        self._rows += batch.num_rows
+        self._frames += 1
+        self._busy_s += service
         if session.region:
             self.host.served(session.region, service)
         for answer, parts in zip(answers, bodies, strict=True):
@@ -228,6 +293,8 @@ class Sessions(dict[Channel, Session]):
     def _answer_end(self, channel: Channel, answer: RowsDurable) -> None:
         """Tell a feeder, if it is still there, that its rows are durable or why not."""
         if channel in self:
+            if not self[channel].graph:  # the feeder knows itself which units had rows
+                answer = replace(answer, units=answer.units[:0])
             with suppress(ConnectionError):  # it has just gone, and the poller will say so
                 channel.send(Frame(Kind.END, packed(answer)))
 

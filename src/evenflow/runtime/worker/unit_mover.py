@@ -7,7 +7,7 @@ worker.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Container
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, assert_never
@@ -65,6 +65,8 @@ class UnitMover:
         """Regions and evaluations that have ended: their state is not put in any more."""
         self._checkpointer = checkpointer
         self._via_store = store_transfer
+        self.flush: Callable[[int, str], bool] = lambda move, region: False
+        """Asks whether rows of a graph are through, and says `Flushed` when they are; False if there are none."""
 
     def handle(self, event: events.MovementEvent) -> None:
         """Let the machine decide about an event, as an order of the controller, and carry that out."""
@@ -95,6 +97,8 @@ class UnitMover:
             case events.Settle(move, feeder, region, units):
                 self._settle(region, list(units))
                 return events.Settled(move, feeder)
+            case events.Flush(move, region):
+                return None if self.flush(move, region) else events.Flushed(move)
             case events.TakeOut(order):
                 return self._take_out(order)
             case events.PutBack():

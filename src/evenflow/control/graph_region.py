@@ -1,0 +1,96 @@
+"""The region of a graph: one keyed region that has the units of all operators; workers send its rows, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evenflow.control.events import Instruction, Peer, Record, RegionOpened, Tell
+from evenflow.control.graph_balancing import GraphBalancing
+from evenflow.control.keyed_region import KeyedRegion
+from evenflow.control.workers import Site, listed
+from evenflow.model import RoutingTable
+from evenflow.model.messages import FlowReport, GraphRouting, WorkerRegionMessage
+from evenflow.policy.keyed.sharing import Sharing
+
+
+class GraphRegion(KeyedRegion):
+    """One graph. What is told to its feeders about owners of units is told to its workers, too."""
+
+    def __init__(self, event: RegionOpened, sharing: Sharing, numbers: Iterator[int]) -> None:
+        super().__init__(event, sharing, numbers)
+        assert event.graph is not None
+        self.movements.graph = True
+        self.movements.spread = self._spread
+        self.graph = GraphBalancing(event.graph, self.statistics, self.movements)
+
+    @property
+    def senders(self) -> set[Peer]:
+        return self.feeders | {site.peer for site in self.movements.sites.values()}
+
+    def opened(self, time: float) -> Record:
+        shape = self.graph.shape
+        operators = [{"name": node.name, "kind": node.kind, "units": node.units} for node in shape.nodes]
+        edges = [[number, reader] for number, node in enumerate(shape.nodes) for reader in node.readers]
+        fields: dict[str, Any] = {"region": self.name, "placement": self.graph.placement.name, "units": self.units}
+        fields |= {"sources": list(shape.sources), "operators": operators, "edges": edges}
+        return Record(time, "region-opened", fields)
+
+    # -- workers
+
+    def set_workers(
+        self, time: float, sites: Mapping[int, Site], reasons: Mapping[int, str] | None = None
+    ) -> Iterator[Instruction]:
+        gone = [site for worker, site in self.movements.sites.items() if sites.get(worker) != site]
+        for site in gone:
+            yield from self.movements.feeder_left(site.peer)
+        self.graph.set_workers(sites)
+        self.movements.dealt = True
+        yield from super().set_workers(time, sites, reasons)
+        yield from self._route()
+
+    def hear_worker(self, time: float, worker: int, message: WorkerRegionMessage) -> Iterator[Instruction]:
+        if isinstance(message, FlowReport):
+            self.graph.report(worker, message)
+            return
+        yield from super().hear_worker(time, worker, message)
+        yield from self._route()
+
+    def rebalance(self, time: float) -> Iterator[Instruction]:
+        self.statistics.fresh.clear()
+        return self.graph.rebalance(time, self.feeders, self.draining, self.senders)
+
+    def tick(self, time: float) -> Iterator[Instruction]:
+        yield from super().tick(time)
+        yield from self._route()
+
+    def _admit(self) -> Iterator[Instruction]:
+        yield from self._route()
+        yield from super()._admit()
+
+    def _route(self) -> Iterator[Instruction]:
+        """Tell the workers who owns which unit, if that has changed in another way than by movements."""
+        if not self.movements.dealt:
+            return
+        self.movements.dealt = False
+        table, sites = self.movements.table, self.movements.sites
+        for site in sites.values():
+            routing = GraphRouting(
+                region=self.name,
+                operator=self.operator,
+                you=site.peer,
+                workers=listed(sites, deep=True),
+                owners=table.owners,
+                version=table.version,
+                paused=self.movements.paused(),
+            )
+            yield Tell(site.peer, routing)
+
+    def _spread(self, units: int, live: Sequence[int]) -> RoutingTable:
+        """Where units begin: as they are placed already, if those workers are there; else as the placement has it."""
+        table = self.movements.table
+        if table.version and np.isin(table.owners, live).all():
+            return table
+        return RoutingTable(0, self.graph.first_owners(sorted(live)))

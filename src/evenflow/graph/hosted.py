@@ -1,0 +1,164 @@
+"""A graph as it is sent to the workers, and the state of one evaluation of it on one worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.graph.operator import NodeOperator
+from evenflow.graph.plan import GraphPlan
+from evenflow.graph.routing import HASH, port_schema
+from evenflow.operators.hosted import Hosted, units_of, values_of
+from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
+
+UNIT = pa.field("__evenflow_unit", pa.int64())
+"""The last column of rows in a log: the unit that they were applied to."""
+PORT = b"evenflow.port"
+"""What the metadata of the columns in a log call the number of the port that the rows came to."""
+NO_UNITS: Units = np.zeros(0, np.int32)
+NO_KEYS: Keys = np.zeros(0, np.int64)
+
+
+class GraphState(KeyedOperator):
+    """The operators of all nodes of a graph, with the state of those units that are on this worker.
+
+    To those who move, save and load units it is one keyed operator that has the units of all nodes.
+    """
+
+    def __init__(self, plan: GraphPlan) -> None:
+        self._plan = plan
+        self._operators: dict[int, NodeOperator] = {}
+        self._firsts = np.array([node.first for node in plan.nodes], np.int64)
+
+    def operator(self, node: int) -> NodeOperator:
+        """The evaluation's own copy of a node's operator; those without state are shared by all evaluations."""
+        found = self._operators.get(node)
+        if found is None:
+            given = self._plan.nodes[node].operator
+            found = self._operators[node] = given.fresh() if given.stateful else given
+        return found
+
+    def apply(self, port: int, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
+        """Apply rows to the node of a port; `units` are numbered within the node."""
+        about = self._plan.ports[port]
+        return self.operator(about.node).process(about.side, rows, units, keys)
+
+    def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
+        """Apply rows of a log to the node they came to before: what that gives has been sent on already."""
+        port = int((rows.schema.metadata or {})[PORT])
+        about = self._plan.ports[port]
+        node = self._plan.nodes[about.node]
+        plain = rows.replace_schema_metadata(None)
+        local, hashes = units - np.int32(node.first), keys
+        if node.units == 1:
+            local, hashes = _single(node.operator, about.side, plain)
+        self.apply(port, plain, local, hashes)
+        return rows.slice(0, 0)
+
+    def extract(self, unit: int) -> Any:
+        node, place = self._at(unit)
+        return self.operator(node).extract(place) if node is not None else None
+
+    def install(self, unit: int, state: Any) -> None:
+        node, place = self._at(unit)
+        assert node is not None
+        self.operator(node).install(place, state)
+
+    def snapshot(self, unit: int) -> Any:
+        node, place = self._at(unit)
+        return self.operator(node).snapshot(place) if node is not None else None
+
+    def sizes(self, units: Units) -> npt.NDArray[np.int64]:
+        nodes = np.searchsorted(self._firsts, units, side="right") - 1
+        sizes = np.zeros(len(units), np.int64)
+        for node in np.unique(nodes).tolist():
+            mine = nodes == node
+            if node in self._operators:
+                sizes[mine] = self._operators[node].sizes(units[mine] - np.int32(self._firsts[node]))
+        return sizes
+
+    def _at(self, unit: int) -> tuple[int | None, int]:
+        """The node of a unit, and the unit's number within it; None for the unit that no node has."""
+        if unit >= self._plan.units:
+            return None, 0
+        node = int(np.searchsorted(self._firsts, unit, side="right")) - 1
+        return node, int(unit - self._firsts[node])
+
+
+class HostedGraph(Hosted):
+    """The graph as it was planned. It keeps no state itself: each evaluation has its own (`GraphState`).
+
+    It has one unit more than its nodes, which is never used: units are found as those of keyed operators are, whose
+    last unit is that of null keys.
+    """
+
+    def __init__(self, plan: GraphPlan) -> None:
+        empty = pa.schema([])
+        super().__init__(GraphState(plan), empty, empty, plan.units + 1)
+        self.plan = plan
+        self.schemas = tuple(port_schema(plan, port) for port in range(len(plan.ports)))
+        """By port, the columns of rows as they travel."""
+        self._logged = tuple(self._log_schema(port) for port in range(len(plan.ports)))
+
+    def warm_up(self) -> None:
+        """Let the operators compile their code."""
+        for node in self.plan.nodes:
+            node.operator.warm_up()
+
+    def fresh(self) -> GraphState:
+        """The state of an evaluation that begins."""
+        return GraphState(self.plan)
+
+    def rows_of(self, port: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Units, Keys]:
+        """Rows as an operator takes them, their units within the node and the hashes of their keys.
+
+        Both are empty for an operator without keys.
+        """
+        about = self.plan.ports[port]
+        node = self.plan.nodes[about.node]
+        if node.units == 1:
+            return batch, *_single(node.operator, about.side, batch)
+        hashes = batch.column(batch.num_columns - 1)
+        rows = batch.select(list(range(batch.num_columns - 1)))
+        return rows, units_of(hashes, node.units), values_of(hashes)
+
+    def logged(self, port: int, batch: pa.RecordBatch, units: Units) -> pa.RecordBatch:
+        """Rows of a port as the log has them; `units` are numbered through the graph."""
+        column = pa.array(np.broadcast_to(units, batch.num_rows).astype(np.int64))
+        return pa.RecordBatch.from_arrays([*batch.columns, column], schema=self._logged[port])
+
+    def _log_schema(self, port: int) -> pa.Schema:
+        return self.schemas[port].append(UNIT).with_metadata({PORT: str(port).encode()})
+
+    def unpacked(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Units, Keys]:
+        """Rows of a log, their units in the graph, and the hashes of their keys."""
+        width = batch.num_columns - 1
+        units = batch.column(width).to_numpy().astype(np.int32)
+        keys = NO_KEYS
+        if width and batch.schema.field(width - 1).name == HASH.name:
+            width -= 1
+            keys = values_of(batch.column(width))
+        return batch.select(list(range(width))), units, keys
+
+    def process(
+        self,
+        operator: KeyedOperator,
+        rows: pa.RecordBatch,
+        units: Units,
+        keys: Keys,
+        ordered: bool,
+        placed: bool = False,
+    ) -> tuple[pa.RecordBatch, Origin | None]:
+        """Apply rows of a log."""
+        return operator.process(rows, units, keys), None
+
+
+def _single(operator: NodeOperator, side: int, rows: pa.RecordBatch) -> tuple[Units, Keys]:
+    """Units and keys of rows for an operator with one unit."""
+    hashes = operator.keys(side, rows)
+    if hashes is None:
+        return NO_UNITS, NO_KEYS
+    return np.zeros(rows.num_rows, np.int32), values_of(hashes)

@@ -1,0 +1,101 @@
+"""The ways of a graph's rows, as one sender knows them: which worker has the units that rows are for.
+
+Feeders and workers are senders. Rows of one stream go once to every worker that has readers of it, whatever their
+number; rows for an operator that is spread over units go where their unit is. Rows of units that are being moved are
+held, by movement, until it is known where they are. Nothing here touches a socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.graph.plan import GraphPlan
+from evenflow.operators.hosted import units_of
+
+HASH = pa.field("__evenflow_key", pa.int64())
+"""The last column of rows for an operator with several units: the hash of the key."""
+
+Owners = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Rows of one stream for some ports, all in one place."""
+
+    worker: int
+    """Where they go; if below 0, they are held for movement `-worker`."""
+    ports: tuple[int, ...]
+    rows: pa.RecordBatch
+
+
+class Ways:
+    """The routing of one graph at one sender."""
+
+    def __init__(self, plan: GraphPlan, owners: Owners, paused: Mapping[int, Iterable[int]] | None = None) -> None:
+        self._plan = plan
+        self._destination = owners.astype(np.int64)
+        self._moving: dict[int, npt.NDArray[np.int64]] = {}
+        for move, units in (paused or {}).items():
+            self.pause(move, units)
+
+    @property
+    def moving(self) -> frozenset[int]:
+        """The movements whose units' rows are held."""
+        return frozenset(self._moving)
+
+    def uses(self, worker: int) -> bool:
+        """Whether rows go to a worker, or may have gone there before a movement that is not over."""
+        return bool(self._moving) or bool((self._destination == worker).any())
+
+    def pause(self, move: int, units: Iterable[int]) -> None:
+        """Rows of these units are held from now on."""
+        chosen = np.fromiter(units, np.int64)
+        self._moving[move] = chosen
+        self._destination[chosen] = -move
+
+    def release(self, move: int, worker: int) -> bool:
+        """The units of a movement are at `worker`; whether the movement was known here."""
+        chosen = self._moving.pop(move, None)
+        if chosen is None:
+            return False
+        self._destination[chosen[self._destination[chosen] == -move]] = worker
+        return True
+
+    def split(self, stream: int, rows: pa.RecordBatch) -> Iterator[Bundle]:
+        """Rows that a stream gives, by where they go."""
+        whole: dict[int, list[int]] = {}
+        for number in self._plan.streams[stream].readers:
+            port = self._plan.ports[number]
+            node = self._plan.nodes[port.node]
+            if node.units == 1:
+                whole.setdefault(int(self._destination[node.first]), []).append(number)
+            else:
+                hashes = node.operator.keys(port.side, rows)
+                units = node.first + units_of(hashes, node.units)
+                yield from self._spread(number, rows.append_column(HASH, hashes), self._destination[units])
+        for worker, ports in whole.items():
+            yield Bundle(worker, tuple(ports), rows)
+
+    def _spread(self, port: int, rows: pa.RecordBatch, destination: npt.NDArray[np.int64]) -> Iterator[Bundle]:
+        targets, place = np.unique(destination, return_inverse=True)
+        if len(targets) == 1:
+            yield Bundle(int(targets[0]), (port,), rows)
+            return
+        order = np.argsort(place, kind="stable")
+        taken = rows.take(pa.array(order))
+        start = 0
+        for target, count in zip(targets.tolist(), np.bincount(place).tolist(), strict=True):
+            yield Bundle(int(target), (port,), taken.slice(start, count))
+            start += count
+
+
+def port_schema(plan: GraphPlan, number: int) -> pa.Schema:
+    """The columns of rows for a port as they travel."""
+    port = plan.ports[number]
+    schema = plan.streams[port.stream].schema
+    return schema.append(HASH) if plan.nodes[port.node].units > 1 else schema

@@ -1,0 +1,68 @@
+"""What `Cluster.run` gives: the DataFrames of a graph's endpoints, each by itself or all in one query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from evenflow.errors import InvalidArgument, nearest
+from evenflow.graph.plan import GraphPlan
+from evenflow.runtime.cluster.graph_plan import unpacked
+
+
+class GraphOutput(Mapping[str, DataFrame]):
+    """DataFrames by endpoint. Each evaluates what it needs of the graph by itself, as DataFrames do.
+
+    `writeStream` writes all endpoints of a streaming graph in one query, with one evaluation.
+    """
+
+    def __init__(
+        self, name: str, plan: GraphPlan, streaming: bool, applied: Callable[[str | None], tuple[GraphPlan, DataFrame]]
+    ) -> None:
+        self._name = name
+        self._plan = plan
+        self._streaming = streaming
+        self._applied = applied
+        """Gives the plan and the DataFrame of one endpoint, or of all together."""
+        self._made: dict[str, DataFrame] = {}
+
+    def __getitem__(self, endpoint: str) -> DataFrame:
+        if endpoint not in set(self):
+            raise InvalidArgument(f"there is no endpoint {endpoint!r}; {nearest(str(endpoint), list(self))}")
+        if endpoint not in self._made:
+            self._made[endpoint] = self._applied(endpoint)[1]
+        return self._made[endpoint]
+
+    def __iter__(self) -> Iterator[str]:
+        return (endpoint.name for endpoint in self._plan.endpoints)
+
+    def __len__(self) -> int:
+        return len(self._plan.endpoints)
+
+    def __repr__(self) -> str:
+        return f"<{self._name}: endpoints {', '.join(self)}>"
+
+    def writeStream(self, function: Callable[[DataFrame, str], Any]) -> DataStreamWriter:
+        """A writer of all endpoints: `function(batch, endpoint)` is called for each in every micro-batch.
+
+        The graph is evaluated once a micro-batch; all calls see the results of that evaluation.
+        """
+        if not self._streaming:
+            raise InvalidArgument("writeStream is for streaming inputs, and these are batch DataFrames: use out[name]")
+        if not callable(function):
+            raise InvalidArgument(f"function={function!r:.100}: give a function of a batch and an endpoint's name")
+        plan, together = self._applied(None)
+
+        def write(batch: DataFrame, _epoch: int) -> None:
+            batch.persist()
+            try:
+                batch.count()  # one action sees all rows: those of the function may want only some
+                for number, endpoint in enumerate(plan.endpoints):
+                    function(unpacked(batch, plan, number), endpoint.name)
+            finally:
+                batch.unpersist()
+
+        return together.writeStream.foreachBatch(write)

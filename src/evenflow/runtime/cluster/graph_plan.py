@@ -1,0 +1,134 @@
+"""How a graph is put into a query's plan: its inputs as one DataFrame, its results by endpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from evenflow.errors import InvalidArgument, first_line
+from evenflow.graph.binding import bind
+from evenflow.graph.builder import Graph
+from evenflow.graph.plan import GraphPlan
+from evenflow.model.graph import GraphShape, NodeShape
+from evenflow.operators.declared import COLUMN
+from evenflow.runtime.cluster.arguments import arrow_schema, case_sensitive, check_dataframe, schema_of
+from evenflow.runtime.cluster.keyed_plan import described
+from evenflow.runtime.cluster.keys import unfolded
+
+
+def bound(spark: SparkSession, graph: Graph, inputs: Any, endpoints: Sequence[str] | None = None) -> GraphPlan:
+    """The plan of a graph over DataFrames, of all endpoints or of some."""
+    if not isinstance(inputs, Mapping):
+        raise InvalidArgument(f"inputs={inputs!r:.100}: give a DataFrame for each source, by the source's name")
+    for df in inputs.values():
+        check_dataframe(df)
+    kinds = {df.isStreaming for df in inputs.values()}
+    if len(kinds) > 1:
+        still = [name for name, df in inputs.items() if not df.isStreaming]
+        raise InvalidArgument(f"input {still[0]!r} is a batch DataFrame and others are streaming: give one kind")
+
+    def declared(given: Any) -> pa.Schema:
+        schema = schema_of(given)
+        return described(arrow_schema(spark, schema), schema)
+
+    return bind(
+        graph,
+        {name: described(arrow_schema(spark, df.schema), df.schema) for name, df in inputs.items()},
+        endpoints=endpoints,
+        schema_of=declared,
+        case_sensitive=case_sensitive(spark),
+        ansi=spark.conf.get("spark.sql.ansi.enabled") == "true",
+    )
+
+
+def shape_of(plan: GraphPlan) -> GraphShape:
+    """What the controller knows of a graph."""
+    made_by = {node.stream: number for number, node in enumerate(plan.nodes)}
+    nodes = []
+    for node in plan.nodes:
+        stream = plan.streams[node.stream]
+        readers = tuple(dict.fromkeys(plan.ports[port].node for port in stream.readers))
+        reads = tuple(plan.ports[port].stream for port in node.ports)
+        inputs = tuple(made_by[each] if each in made_by else -1 - each for each in reads)
+        about = node.name, node.operator.kind, node.first, node.units
+        nodes.append(NodeShape(*about, readers, inputs, bool(stream.endpoints)))
+    return GraphShape(plan.sources, tuple(nodes))
+
+
+def joined_inputs(plan: GraphPlan, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    """The rows of all sources as feeders take them: see `runtime.feeder.graph_feed`."""
+    used = [inputs[name] for name in plan.sources]
+    if len(used) == 1:
+        rows = used[0]
+        columns: list[Column] = [_column(name) for name in rows.columns]
+    else:
+        rows = reduce(DataFrame.unionAll, (_numbered(used, number) for number in range(len(used))))
+        columns = [_column(name) for name in rows.columns]
+    whole = unfolded(rows).select(*columns, F.spark_partition_id())
+    return whole.toDF(*(f"c{number}" for number in range(len(whole.columns))))
+
+
+def _numbered(inputs: Sequence[DataFrame], number: int) -> DataFrame:
+    """One input: its number, and a struct for each input, null but for its own."""
+    structs = []
+    for place, df in enumerate(inputs):
+        kind = StructType([StructField(f"f{at}", field.dataType) for at, field in enumerate(df.schema.fields)])
+        if place == number:
+            fields = [_column(name).alias(f"f{at}") for at, name in enumerate(df.columns)]
+            structs.append(F.struct(*fields).cast(kind).alias(f"s{place}"))
+        else:
+            structs.append(F.lit(None).cast(kind).alias(f"s{place}"))
+    return inputs[number].select(F.lit(number).alias("source"), *structs)
+
+
+def _column(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def endpoint_schema(plan: GraphPlan, endpoint: int) -> StructType:
+    """The columns of an endpoint's DataFrame. Columns of inputs keep the types that they have in Spark."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = plan.streams[plan.endpoints[endpoint].stream].schema
+    try:
+        made = from_arrow_schema(schema)
+    except PySparkException as error:
+        name = plan.endpoints[endpoint].name
+        raise InvalidArgument(f"endpoint {name!r} has a column that Spark cannot take: {first_line(error)}") from None
+    fields = []
+    for field, plain in zip(schema, made.fields, strict=True):
+        told = (field.metadata or {}).get(COLUMN)
+        known = StructField.fromJson(json.loads(told)) if told else plain
+        fields.append(StructField(field.name, known.dataType, True, known.metadata))
+    return StructType(fields)
+
+
+def together_schema(plan: GraphPlan) -> StructType:
+    """The columns of the DataFrame that has the results of all endpoints."""
+    structs = [endpoint_schema(plan, number) for number in range(len(plan.endpoints))]
+    fields = [StructField("c0", IntegerType())]
+    return StructType([*fields, *(StructField(f"c{1 + at}", each) for at, each in enumerate(structs))])
+
+
+def unpacked(together: DataFrame, plan: GraphPlan, endpoint: int) -> DataFrame:
+    """The results of one endpoint, from those of all."""
+    schema = endpoint_schema(plan, endpoint)
+    struct = f"c{1 + endpoint}"
+    columns = [F.col(struct).getField(field.name).alias(field.name) for field in schema.fields]
+    return together.where(F.col("c0") == endpoint).select(*columns)
+
+
+def described_graph(plan: GraphPlan) -> str:
+    """A text that is the same for graphs that may share stored state: their operators, and who reads whom."""
+    parts = []
+    for node in shape_of(plan).nodes:
+        parts.append(f"{node.kind} {node.name} of {list(node.inputs)} in {node.units} units")
+    return f"graph of {', '.join(plan.sources)}: {'; '.join(parts)}"

@@ -1,0 +1,230 @@
+"""The feeder of a graph: sends rows of sources to the workers that have their readers, and hands results to Spark.
+
+Rows go out as root frames, a bounded number of rows at a time; results come from whatever worker has the endpoint's
+node. The task's rows are through when no root frame is open.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.errors import ProtocolError
+from evenflow.graph.routing import Bundle, Ways
+from evenflow.model import messages
+from evenflow.runtime.feeder.connections import FeederFigures
+from evenflow.runtime.feeder.frame_size import serialized
+from evenflow.runtime.feeder.graph_feed import GraphFeed
+from evenflow.runtime.feeder.latencies import Latencies
+from evenflow.runtime.feeder.link import Link
+from evenflow.runtime.feeder.roots import ALL, Root, Roots
+from evenflow.runtime.feeder.stateful import StatefulFeeder
+from evenflow.runtime.feeder.task import REAL, Environment
+from evenflow.runtime.wire.flows import MARK, flow_frame, read_mark
+from evenflow.runtime.wire.frames import Frame, Kind
+
+ID_BITS = 64
+LATENCY_S = 1.0
+"""How often the controller is told how long results took."""
+
+
+class GraphFeeder(StatefulFeeder):
+    """One task's rows in a graph."""
+
+    def __init__(self, feed: GraphFeed, environment: Environment = REAL) -> None:
+        super().__init__(feed.settings, feed.region, feed.operator, feed.streaming, feed.mark, environment)
+        self._feed = feed
+        self._size = environment.frame_size()
+        self._roots = Roots(feed.window_rows, feed.window_bytes, self._size)
+        self._ways = Ways(feed.plan, np.zeros(feed.plan.units + 1, np.int32))
+        self._ready: set[Link] = set()
+        """Workers that take rows of this feeder from anywhere."""
+        self._markers: list[tuple[int, int]] = []
+        """Movements that were announced while some worker was not ready, and their sources."""
+        self._held: dict[int, list[tuple[int, Bundle, int]]] = {}
+        """By movement, rows that wait: their root frame, and the id of their frame."""
+        self._results_ready: list[pa.RecordBatch] = []
+        self._latencies = Latencies()
+        self._told = self._clock()
+        self._zero: float | None = None
+        """When the first row came, for emulated arrivals."""
+
+    # -- rows in
+
+    def _split(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        self._begin(pa.schema([]), batch)
+        while not self._all_ready:
+            self._connections.wait()
+        for source, rows in self._feed.rows_of(batch):
+            for part in self._arriving(rows):
+                if isinstance(part, pa.RecordBatch):
+                    self._send_root(source, part)
+                yield from self._results()
+
+    @property
+    def _all_ready(self) -> bool:
+        links = self._connections.links.values()
+        return bool(links) and all(link in self._ready for link in links)
+
+    def _arriving(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch | None]:
+        """Rows for the next root frames, as there is room and they arrive; None whenever there was time for others."""
+        seconds = self._feed.arrivals(rows)
+        if self._zero is None:
+            self._zero = self._clock()
+        start, row_bytes = 0, rows.nbytes / max(1, rows.num_rows)
+        while start < rows.num_rows:
+            self._connections.poll(0.0)
+            while self._roots.full(len(self._connections.links)):
+                yield None
+                self._connections.wait()
+            most = self._roots.rows(len(self._connections.links), row_bytes)
+            if seconds is not None:
+                elapsed = self._clock() - self._zero
+                here = int(np.searchsorted(seconds[start:], elapsed, side="right"))
+                if not here:
+                    yield None
+                    self._connections.wait(min(1.0, max(0.0, seconds[start] - elapsed)))
+                    continue
+                most = min(most, here)
+            yield rows.slice(start, most)
+            start += most
+        self._connections.poll(0.0)
+
+    def _send_root(self, source: int, rows: pa.RecordBatch) -> None:
+        number = self._roots.begin(self._clock(), rows.num_rows, rows.nbytes)
+        for endpoint in self._feed.plan.streams[source].endpoints:
+            self._take(endpoint, number, rows)
+        for bundle in self._ways.split(source, rows):
+            identity = secrets.randbits(ID_BITS)
+            self._roots.sent(number, identity)
+            if bundle.worker < 0:
+                self._held.setdefault(-bundle.worker, []).append((number, bundle, identity))
+            else:
+                self._send(number, bundle, bundle.worker, identity)
+        self._through(self._roots.check(number))
+
+    def _send(self, root: int, bundle: Bundle, worker: int, identity: int) -> None:
+        assert self._opening is not None
+        what = f"{bundle.rows.num_rows} rows of partition {self.identity['partition']}"
+        body = memoryview(serialized(bundle.rows, what, "graph"))
+        frame = flow_frame(identity, root, self._opening.feeder, bundle.ports, body)
+        self._connections.send(self._connections.links[worker], frame)
+
+    def _settle(self) -> None:
+        while self._connections.unsent:
+            self._connections.wait()
+
+    def _drain(self) -> Iterator[pa.RecordBatch]:
+        if self._schema is None:
+            return  # there were no rows
+        self._connections.tell(messages.FeederDraining())
+        while len(self._roots):
+            yield from self._results()
+            self._connections.wait()
+        yield from self._results()
+        self._tell_latencies()
+
+    # -- results
+
+    def _results(self) -> Iterator[pa.RecordBatch]:
+        ready, self._results_ready = self._results_ready, []
+        return self._exchange.handed(ready)
+
+    def _take(self, endpoint: int, root: int, rows: pa.RecordBatch) -> None:
+        self._latencies.add(self._clock() - self._roots.born(root), rows.num_rows)
+        self._results_ready.append(self._feed.results(endpoint, rows))
+
+    def _through(self, root: Root | None) -> None:
+        """A root frame may be through: note what its rows cost, for the next micro-batch."""
+        if root is not None and self._connections.links:
+            link = next(iter(self._connections.links.values()))
+            link.rows_done += root.rows
+            link.busy_s += root.work_s
+
+    def _news(self) -> FeederFigures:
+        return FeederFigures(self._exchange.count(), self._size.overhead)
+
+    def _tell_latencies(self) -> None:
+        if self._latencies.rows:
+            self._connections.tell(messages.FlowLatencies(*self._latencies.news()))
+
+    # -- what the connections hear
+
+    def polled(self, now: float) -> None:
+        """Tell the controller how things go."""
+        if now - self._told >= LATENCY_S:
+            self._told = now
+            self._tell_latencies()
+        if self._connections.report_due(now):
+            self._connections.report(now, self._news())
+
+    def opened(self, link: Link) -> None:
+        """Ask whether the worker can take rows."""
+        self._connections.send(link, Frame(Kind.FLUSH))
+
+    def told(self, message: messages.ToFeeder) -> None:
+        match message:
+            case messages.PauseUnits():
+                self._ways.pause(message.move, message.units)
+                self._markers.append((message.move, message.source))
+                self._mark()
+            case messages.ReleaseUnits():
+                self._ways.release(message.move, message.worker)
+                for root, bundle, identity in self._held.pop(message.move, ()):
+                    self._send(root, bundle, message.worker, identity)
+            case _:
+                super().told(message)
+
+    def _mark(self) -> None:
+        """Mark the end of the rows of units that move; not before every worker, so also the next one, knows us."""
+        if not self._all_ready:
+            return
+        assert self._opening is not None
+        for move, source in self._markers:
+            link = self._connections.links.get(source)
+            if link is not None:
+                self._connections.send(link, Frame(Kind.MARKER, MARK.pack(self._opening.feeder), move))
+        self._markers = []
+
+    def _learn(self, directory: messages.KeyedDirectory) -> None:
+        paused = {movement.move: movement.units for movement in directory.paused}
+        self._ways = Ways(self._feed.plan, directory.owners, paused)
+        costs = {ALL: max(directory.costs.values())} if directory.costs else {}
+        self._size = self._environment.frame_size(costs, directory.overhead)
+        self._roots = Roots(self._feed.window_rows, self._feed.window_bytes, self._size)
+
+    def answered(self, link: Link, frame: Frame) -> None:
+        """Take what a worker sends: results, that a frame is processed, a flush, an error, that all is durable."""
+        match frame.kind:
+            case Kind.RESULT if frame.part < len(self._feed.plan.endpoints):
+                stream = self._feed.plan.endpoints[frame.part].stream
+                self._take(frame.part, frame.sequence, link.read(frame, self._feed.plan.streams[stream].schema))
+            case Kind.DONE:
+                self._through(self._roots.done(frame.sequence, read_mark(frame), frame.micros * 1e-6))
+            case Kind.FLUSH if frame.told:
+                self._ready.add(link)
+                self._mark()
+            case Kind.FLUSH:
+                self._connections.send(link, Frame(Kind.FLUSH, b"", frame.sequence, told=True))
+            case Kind.END if self._end.awaits(link):
+                units = self._durable(link, frame).units
+                self._connections.tell(messages.FeederArrivals(units, np.zeros(len(units), np.int64)))
+            case Kind.ERROR:
+                raise self._operator_failed(frame)
+            case _:
+                raise ProtocolError(f"{link} sent a {frame.kind.name} frame, unasked")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphTask:
+    """What `mapInArrow` is given."""
+
+    feed: GraphFeed
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run one feeder over one task's rows."""
+        return GraphFeeder(self.feed).serve(batches)

@@ -1,0 +1,63 @@
+"""What FLOW and DONE frames hold: rows of a graph on their way, and that a frame of them has been processed.
+
+A FLOW frame's body is an Arrow record batch without its schema, then the numbers of the ports that its rows are for,
+then a fixed end: the feeder whose rows caused it and the number of ports. The end comes last so that Arrow finds the
+rows at the beginning of the buffer. All rows of a frame descend from rows of one feeder.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from evenflow.errors import ProtocolError
+from evenflow.runtime.wire.frames import MAX_BODY, Frame, Kind
+
+END = struct.Struct("<QI")
+"""The feeder, and how many ports there are."""
+PORT = struct.Struct("<I")
+MARK = struct.Struct("<Q")
+"""The XOR in a DONE frame; the sender's number in a MARKER frame between workers."""
+MOST_PORTS = 10_000
+
+
+class FlowHead(NamedTuple):
+    """What a FLOW frame says beside its rows."""
+
+    feeder: int
+    ports: tuple[int, ...]
+    rows: memoryview
+    """The record batch, serialised."""
+
+
+def flow_frame(identity: int, root: int, feeder: int, ports: Sequence[int], rows: memoryview) -> Frame:
+    """Rows for these ports, all on one worker."""
+    tail = struct.pack(f"<{len(ports)}I", *ports) + END.pack(feeder, len(ports))
+    if rows.nbytes + len(tail) > MAX_BODY:
+        raise ProtocolError(f"a frame of {rows.nbytes} bytes of rows is over the limit of {MAX_BODY} bytes")
+    return Frame(Kind.FLOW, b"".join((rows, tail)), identity, part=root)
+
+
+def flow_head(frame: Frame) -> FlowHead:
+    """What is in a FLOW frame."""
+    body = memoryview(frame.body).cast("B")
+    if body.nbytes < END.size:
+        raise ProtocolError(f"a FLOW frame has {body.nbytes} bytes: too few")
+    feeder, count = END.unpack_from(body, body.nbytes - END.size)
+    rows = body.nbytes - END.size - count * PORT.size
+    if not 0 < count <= MOST_PORTS or rows < 0:
+        raise ProtocolError(f"a FLOW frame of {body.nbytes} bytes is said to be for {count} ports")
+    return FlowHead(feeder, struct.unpack_from(f"<{count}I", body, rows), body[:rows])
+
+
+def done_frame(root: int, mark: int, micros: int) -> Frame:
+    """A FLOW frame of this root frame is processed; `mark` is its id XOR those of the frames that it caused."""
+    return Frame(Kind.DONE, MARK.pack(mark), root, micros)
+
+
+def read_mark(frame: Frame) -> int:
+    """The number in a DONE or MARKER frame."""
+    if memoryview(frame.body).nbytes != MARK.size:
+        raise ProtocolError(f"a {frame.kind.name} frame has {memoryview(frame.body).nbytes} bytes, not {MARK.size}")
+    return int(MARK.unpack(frame.body)[0])

@@ -1,0 +1,65 @@
+"""What a worker counts of one graph between two reports: rows and time by unit, and what it sent to other workers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenflow.model.messages import FlowReport, SentCounts
+from evenflow.operators.keyed import Units
+
+
+class FlowCounts:
+    """Counters since the last report."""
+
+    def __init__(self, units: int, now: float) -> None:
+        self._in = np.zeros(units, np.int64)
+        self._out = np.zeros(units)
+        self._seconds = np.zeros(units)
+        self._sent: dict[int, tuple[int, int, int]] = {}
+        self.reported = now
+        """When the last report was sent."""
+
+    def add(self, units: Units, given: int, seconds: float) -> None:
+        """A node took rows of these units, one each, gave `given` rows and worked for `seconds`.
+
+        If the rows are of several units, each unit has its share by its rows.
+        """
+        if not len(units):
+            return
+        if units[0] == units[-1] and (units == units[0]).all():
+            unit = units[0]
+            self._in[unit] += len(units)
+            self._out[unit] += given
+            self._seconds[unit] += seconds
+            return
+        counts = np.bincount(units, minlength=len(self._in))
+        self._in += counts
+        self._out += counts * (given / len(units))
+        self._seconds += counts * (seconds / len(units))
+
+    def add_sent(self, worker: int, rows: int, size: int) -> None:
+        """A frame went to another worker."""
+        frames, before, bytes_before = self._sent.get(worker, (0, 0, 0))
+        self._sent[worker] = frames + 1, before + rows, bytes_before + size
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to report."""
+        return bool(self._in.any() or self._sent)
+
+    def news(self, region: str, now: float, queued: int) -> FlowReport:
+        """The report since the last one; resets the counters."""
+        units = np.flatnonzero(self._in).astype(np.int32)
+        out, micros = np.rint(self._out[units]), np.rint(self._seconds[units] * 1e6)
+        news = FlowReport(
+            region=region,
+            seconds=now - self.reported,
+            units=units,
+            rows_in=self._in[units],
+            rows_out=out.astype(np.int64),
+            micros=micros.astype(np.int64),
+            sent={worker: SentCounts(*counts) for worker, counts in self._sent.items()},
+            queued=queued,
+        )
+        self._in[:], self._out[:], self._seconds[:], self._sent, self.reported = 0, 0.0, 0.0, {}, now
+        return news

@@ -1,0 +1,337 @@
+"""Rows of graphs on one worker: which frames wait, whose turn it is, and where the rows of units that move are held.
+
+Frames of feeders and of other workers are served in the order in which they came (`Passage` takes one through the nodes
+that are here). Each is answered to its feeder (DONE) with its id XOR the ids of the frames it caused, so that the
+feeder knows when nothing that comes of its rows is on its way any more.
+
+Workers always read from workers: they could wait for each other in a circle otherwise, although the graph has none.
+How much can wait here is bounded by what feeders have under way; above QUEUE_BYTES nothing is read from feeders.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from evenflow.errors import ProtocolError
+from evenflow.graph.hosted import HostedGraph
+from evenflow.graph.routing import Bundle, Ways
+from evenflow.model.messages import FlowOrder, GraphRouting, PauseUnits, ReleaseUnits
+from evenflow.runtime.wire.channel import Channel
+from evenflow.runtime.wire.flows import MARK, done_frame, flow_frame, flow_head, read_mark
+from evenflow.runtime.wire.frames import Frame, Kind
+from evenflow.runtime.worker.codec import batch_parts
+from evenflow.runtime.worker.events import Flushed
+from evenflow.runtime.worker.flow_counts import FlowCounts
+from evenflow.runtime.worker.passage import Passage, PassageFailed, Surroundings
+from evenflow.runtime.worker.peers import Peers
+
+if TYPE_CHECKING:
+    from evenflow.runtime.worker.emulation import EmulatedSpeed
+    from evenflow.runtime.worker.keyed import KeyedHost
+    from evenflow.runtime.worker.session import Session
+
+QUEUE_BYTES = 64 * 1024 * 1024
+"""With more than this waiting here, no rows are taken from feeders."""
+REPORT_S = 0.1
+"""Seconds between reports of a graph's statistics while it is fed."""
+ID_BITS = 64
+MARKERS = "markers of graphs"
+
+
+@dataclass(slots=True)
+class HeldRows:
+    """A frame of rows for units that are being moved; its feeder knows of it already."""
+
+    frame: Frame
+    rows: int
+
+
+@dataclass(slots=True)
+class HostedWays:
+    """The routing of one graph, as this worker knows it."""
+
+    order: GraphRouting
+    version: int
+    """Of the routing table."""
+    ways: Ways | None = None
+    """None until the graph itself is here."""
+    early: list[PauseUnits | ReleaseUnits] = field(default_factory=list)
+    """What was told meanwhile."""
+    held: dict[int, list[HeldRows]] = field(default_factory=dict)
+    """By movement."""
+
+
+class FeederFault(Exception):
+    """Rows of a feeder do not fit what this worker has: that feeder loses its connection."""
+
+    def __init__(self, channel: Channel, error: ProtocolError) -> None:
+        super().__init__(str(error))
+        self.channel, self.error = channel, error
+
+
+class Flows:
+    """The graphs of one worker."""
+
+    def __init__(
+        self,
+        worker: int,
+        host: KeyedHost,
+        graph: Callable[[str], Any],
+        peers: Peers,
+        pace: EmulatedSpeed | None,
+        clock: Callable[[], float],
+        random_bits: Callable[[int], int],
+        fail: Callable[[Channel, int, BaseException, str], None],
+    ) -> None:
+        self._worker = worker
+        self._host = host
+        self._graph = graph
+        """Gives the operator of a name, if it is here; asks for it otherwise."""
+        self.peers = peers
+        self._pace = pace
+        self._clock = clock
+        self._random_bits = random_bits
+        self._fail = fail
+        self._routings: dict[str, HostedWays] = {}
+        self._queue: deque[tuple[Channel | None, Frame]] = deque()
+        """Frames that wait, and whence; None for rows that were held here."""
+        self.queued = 0
+        """Bytes of frames that wait."""
+        self._feeders: dict[int, tuple[Channel, Session]] = {}
+        """By their numbers."""
+        self._beginning: list[tuple[Channel, Session]] = []
+        """Feeders that wait until the routing they know is known here, too."""
+        self._flushing: dict[int, set[Channel]] = {}
+        """By movement, connections over which has not come yet that all before it is through."""
+        self._counts: dict[str, FlowCounts] = {}
+        """By region."""
+        self.rows = self.frames = 0
+        """Processed since the worker started."""
+        self.busy_s = 0.0
+
+    # -- who is here
+
+    def enter(self, channel: Channel, session: Session) -> None:
+        """A feeder has opened a graph."""
+        self._feeders[session.feeder] = channel, session
+
+    def leave(self, channel: Channel, session: Session) -> None:
+        """A feeder, or a worker that sent rows, is gone; frames that wait are dropped when it is their turn."""
+        known = self._feeders.get(session.feeder)
+        if known is not None and known[0] is channel:
+            del self._feeders[session.feeder]
+        self._beginning = [each for each in self._beginning if each[0] is not channel]
+        self._flushed_by(channel)
+
+    def peer_lost(self, channel: Channel) -> list[Channel]:
+        """The connection to a worker is over; the feeders that have to be told, because rows may be lost with it."""
+        worker = self.peers.lost(channel)
+        self._flushed_by(channel)
+        concerned = {name for name, known in self._routings.items() if known.ways is None or known.ways.uses(worker)}
+        return [at for at, session in self._feeders.values() if session.region in concerned]
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits here that no rows should be taken from feeders."""
+        return self.queued > QUEUE_BYTES
+
+    def is_graph(self, operator: str) -> bool:
+        """Whether an operator is a graph; False while that is not known."""
+        return isinstance(self._graph(operator), HostedGraph)
+
+    # -- what comes
+
+    def receive(self, channel: Channel, session: Session | None, frame: Frame) -> None:
+        """A feeder or another worker has sent a frame; `session` is None on connections that were made here."""
+        if frame.kind is Kind.FLUSH and frame.told:
+            self._flushed_by(channel, frame.sequence)
+        elif frame.kind is Kind.FLUSH and not frame.sequence and session is not None and session.region:
+            self._beginning.append((channel, session))
+            self.begin()
+        elif frame.kind in (Kind.FLOW, Kind.MARKER, Kind.FLUSH):
+            self._append(channel, frame)
+        else:
+            raise ProtocolError(f"a {frame.kind.name} frame came for a graph")
+
+    def _append(self, channel: Channel | None, frame: Frame) -> None:
+        self._queue.append((channel, frame))
+        self.queued += memoryview(frame.body).nbytes
+
+    def _first(self) -> tuple[Channel | None, Frame]:
+        channel, frame = self._queue.popleft()
+        self.queued -= memoryview(frame.body).nbytes
+        return channel, frame
+
+    def begin(self) -> None:
+        """Let feeders begin whose routing is known here, and whose rows can go on to all other workers."""
+        for channel, session in list(self._beginning):
+            known = self._known(session.region)
+            if known is not None and known.version >= session.version and self.peers.met(known.order.workers):
+                self._beginning.remove((channel, session))
+                with suppress(ConnectionError):  # it has just gone, and the poller will say so
+                    channel.send(Frame(Kind.FLUSH, told=True))
+
+    @property
+    def waiting(self) -> str:
+        """The region of the frame whose turn it is; empty if none waits."""
+        while self._queue:
+            frame = self._queue[0][1]
+            if frame.kind is not Kind.FLOW:
+                return MARKERS
+            feeder = self._feeders.get(flow_head(frame).feeder)
+            if feeder is not None:
+                return feeder[1].region
+            self._first()  # its task is over
+        return ""
+
+    def serve(self) -> None:
+        """Serve the frame whose turn it is."""
+        channel, frame = self._first()
+        match frame.kind:
+            case Kind.FLOW:
+                self._flow(frame)
+            case Kind.MARKER:
+                self._host.mark(frame.sequence, read_mark(frame))
+            case Kind.FLUSH if channel is not None:
+                with suppress(ConnectionError):
+                    channel.send(Frame(Kind.FLUSH, b"", frame.sequence, told=True))
+
+    # -- routing
+
+    def obey(self, order: FlowOrder) -> None:
+        """Do what the controller says about the ways of rows."""
+        if isinstance(order, GraphRouting):
+            self._route(order)
+            return
+        known = self._routings.get(order.region)
+        if known is None:
+            return  # of a graph that this worker has not heard of: there are no rows
+        if known.ways is None:
+            known.early.append(order)
+        else:
+            self._change(known, known.ways, order)
+
+    def _route(self, order: GraphRouting) -> None:
+        before = self._routings.get(order.region)
+        known = self._routings[order.region] = HostedWays(order, order.version)
+        if before is not None:
+            moves = {each.move for each in order.paused}
+            known.held = {move: rows for move, rows in before.held.items() if move in moves}
+        self.peers.meet(order.workers)
+        self._known(order.region)
+        self.begin()
+
+    def _known(self, region: str) -> HostedWays | None:
+        """The routing of a graph; None while it, or the graph itself, is not here."""
+        known = self._routings.get(region)
+        if known is None or known.ways is not None:
+            return known
+        graph = self._graph(known.order.operator)
+        if not isinstance(graph, HostedGraph):
+            return None
+        paused = {each.move: each.units for each in known.order.paused}
+        known.ways = Ways(graph.plan, known.order.owners, paused)
+        for order in known.early:
+            self._change(known, known.ways, order)
+        known.early = []
+        return known
+
+    def _change(self, known: HostedWays, ways: Ways, order: PauseUnits | ReleaseUnits) -> None:
+        if isinstance(order, PauseUnits):
+            ways.pause(order.move, order.units)
+            if order.source == self._worker:  # nothing is on its way from here to here
+                self._host.mark(order.move, known.order.you)
+            else:
+                self.peers.send(order.source, Frame(Kind.MARKER, MARK.pack(known.order.you), order.move))
+            return
+        ways.release(order.move, order.worker)
+        known.version = order.version
+        for held in known.held.pop(order.move, ()):
+            if order.worker == self._worker:
+                self._append(None, held.frame)
+            else:
+                self.peers.send(order.worker, held.frame, held.rows)
+
+    def flush(self, move: int, region: str) -> bool:
+        """Ask all who get rows of a graph from here whether those are through; False if there is nobody to ask.
+
+        When all have answered, the movement is told (`Flushed`). So rows that the next owner of its units sends cannot
+        overtake those that were sent from here.
+        """
+        flush = Frame(Kind.FLUSH, b"", move)
+        asked: set[Channel] = set(self.peers.send_all(flush)) if region in self._routings else set()
+        for channel, session in list(self._feeders.values()):
+            if session.region == region:
+                with suppress(ConnectionError):
+                    channel.send(flush)
+                    asked.add(channel)
+        if asked:
+            self._flushing[move] = asked
+        return bool(asked)
+
+    def _flushed_by(self, channel: Channel, move: int | None = None) -> None:
+        """All before a flush is through on this connection; without a `move`, the connection is over."""
+        for number, asked in list(self._flushing.items()):
+            if move in (None, number):
+                asked.discard(channel)
+                if not asked:
+                    del self._flushing[number]
+                    self._host.mover.handle(Flushed(number))
+
+    # -- rows
+
+    def _flow(self, frame: Frame) -> None:
+        head = flow_head(frame)
+        feeder = self._feeders.get(head.feeder)
+        if feeder is None:
+            return  # its task is over
+        channel, session = feeder
+        known, graph = self._known(session.region), self._graph(session.operator)
+        if known is None or known.ways is None or not isinstance(graph, HostedGraph):
+            raise FeederFault(channel, ProtocolError(f"rows of region {session.region} came before its graph"))
+        counts = self._counts.setdefault(session.region, FlowCounts(graph.plan.units, self._clock()))
+        around = Surroundings(self._worker, self._host, self._pace, self._clock, counts)
+
+        def send_on(bundle: Bundle) -> int:
+            return self._send(known, session.feeder, frame.part, bundle, counts)
+
+        passage = Passage(session, channel, graph, known.ways, frame.part, around, send_on)
+        began = self._clock()
+        try:
+            caused = passage.run(head)
+        except ProtocolError as error:
+            raise FeederFault(channel, error) from None
+        except PassageFailed as failed:
+            self._fail(channel, 0, failed.error, failed.where)
+            return
+        took = self._clock() - began
+        self.rows += passage.rows
+        self.frames += 1
+        self.busy_s += took
+        self._host.served(session.region, took)
+        with suppress(ConnectionError):  # it has just gone, and the poller will say so
+            channel.send(done_frame(frame.part, frame.sequence ^ caused, int(took * 1e6)))
+
+    def _send(self, known: HostedWays, feeder: int, root: int, bundle: Bundle, counts: FlowCounts) -> int:
+        """Send rows on, or hold them; the XOR of the ids of their frames."""
+        mark = 0
+        for rows, part in batch_parts(bundle.rows):
+            number = self._random_bits(ID_BITS)
+            mark ^= number
+            frame = flow_frame(number, root, feeder, bundle.ports, part)
+            if bundle.worker < 0:
+                known.held.setdefault(-bundle.worker, []).append(HeldRows(frame, rows))
+            else:
+                counts.add_sent(bundle.worker, rows, part.nbytes)
+                self.peers.send(bundle.worker, frame, rows)
+        return mark
+
+    def report(self, now: float) -> None:
+        """Send the statistics of every graph that is due for a report."""
+        for region, counts in list(self._counts.items()):
+            if now - counts.reported >= REPORT_S and counts.any:
+                self._host.tell(counts.news(region, now, self.queued))

@@ -1,0 +1,122 @@
+"""Connections to the other workers, over which rows of graphs go; with emulated links, as late as these would have it.
+
+Each worker makes its own connections, over which it sends; what others send comes over theirs. So between two workers
+there are two connections, each for one direction, but for the answers to flushes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+
+from evenflow.model.capacity import Emulate
+from evenflow.model.messages import OpenPeer, WorkerAddress
+from evenflow.runtime.wire.channel import Channel, PeerGone
+from evenflow.runtime.wire.frames import Frame, Kind
+from evenflow.runtime.wire.messages import packed
+from evenflow.runtime.wire.poller import Poller
+
+
+@dataclass(slots=True)
+class PeerLink:
+    """The connection to one worker."""
+
+    channel: Channel
+    incarnation: int
+    free_at: float = 0.0
+    """When the emulated link has sent all that went before."""
+
+
+class Peers:
+    """The connections of one worker to the others."""
+
+    def __init__(self, worker: int, poller: Poller, emulate: Emulate | None, clock: Callable[[], float]) -> None:
+        self._worker = worker
+        self._poller = poller
+        self._emulate = emulate
+        self._clock = clock
+        self._links: dict[int, PeerLink] = {}
+        self._by_channel: dict[Channel, int] = {}
+        self._late: list[tuple[float, int, Channel, Frame]] = []
+        """Frames on emulated links: when they arrive, a number that keeps them in order, where they go."""
+        self._numbers = count()
+
+    def __contains__(self, channel: Channel) -> bool:
+        return channel in self._by_channel
+
+    def meet(self, workers: Iterable[WorkerAddress]) -> None:
+        """Connect to the workers that there are now."""
+        directory = {entry.id: entry for entry in workers if entry.id != self._worker}
+        for worker, link in list(self._links.items()):
+            if worker not in directory or directory[worker].incarnation != link.incarnation:
+                self._poller.drop(link.channel)
+                self.lost(link.channel)
+        for worker, entry in directory.items():
+            if worker not in self._links:
+                self._connect(entry)
+
+    def _connect(self, entry: WorkerAddress) -> None:
+        with suppress(PeerGone):  # it died since the controller heard of it; its replacement will be announced
+            channel = self._poller.connect(entry.host, entry.port, f"worker {entry.id}")
+            channel.send(Frame(Kind.OPEN, packed(OpenPeer(self._worker))))
+            self._links[entry.id] = PeerLink(channel, entry.incarnation)
+            self._by_channel[channel] = entry.id
+
+    def met(self, workers: Iterable[WorkerAddress]) -> bool:
+        """Whether all these workers are connected; calls those that are not."""
+        directory = [entry for entry in workers if entry.id != self._worker]
+        if any(entry.id not in self._links for entry in directory):
+            self.meet(directory)
+        return all(entry.id in self._links and self._links[entry.id].channel.open for entry in directory)
+
+    def lost(self, channel: Channel) -> int:
+        """A connection is over; the worker that it went to."""
+        worker = self._by_channel.pop(channel)
+        del self._links[worker]
+        self._late = [each for each in self._late if each[2] is not channel]
+        heapq.heapify(self._late)
+        return worker
+
+    def send(self, worker: int, frame: Frame, rows: int = 0) -> None:
+        """Send a frame to a worker; if it is gone, the poller will say so, or has said so."""
+        link = self._links.get(worker)
+        if link is None:
+            return
+        delay = self._delay(worker, link, rows)
+        if delay:
+            heapq.heappush(self._late, (self._clock() + delay, next(self._numbers), link.channel, frame))
+        else:
+            with suppress(ConnectionError):
+                link.channel.send(frame)
+
+    def send_all(self, frame: Frame) -> list[Channel]:
+        """Send a frame to all other workers; the connections that it went over."""
+        for worker in self._links:
+            self.send(worker, frame)
+        return list(self._by_channel)
+
+    def _delay(self, worker: int, link: PeerLink, rows: int) -> float:
+        """Seconds after which a frame arrives: behind those before it, and after the link's delay."""
+        if self._emulate is None:
+            return 0.0
+        pair = self._worker, worker
+        now = self._clock()
+        sent_at = max(now, link.free_at) + rows / self._emulate.link_rows(pair)
+        link.free_at = sent_at
+        return sent_at - now + self._emulate.link_delay_s(pair)
+
+    @property
+    def due_in(self) -> float | None:
+        """Seconds until the next frame on an emulated link arrives; None if there is none."""
+        return max(0.0, self._late[0][0] - self._clock()) if self._late else None
+
+    def send_late(self) -> None:
+        """Send the frames whose time on emulated links is over."""
+        now = self._clock()
+        while self._late and self._late[0][0] <= now:
+            _, _, channel, frame = heapq.heappop(self._late)
+            with suppress(ConnectionError):
+                channel.send(frame)
