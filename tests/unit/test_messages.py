@@ -60,7 +60,7 @@ READERS = {
 }
 """What each reader takes."""
 PAIRED = {"unit_rows": "units", "sizes": "sized", "bucket_rows": "buckets"}
-PAIRED |= dict.fromkeys(("rows_in", "rows_out", "micros"), "units")
+PAIRED |= dict.fromkeys(("rows_in", "rows_out", "micros", "calls", "bytes_out"), "units")
 
 
 def arrays(kind, smallest=0, largest=5):

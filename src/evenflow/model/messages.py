@@ -163,13 +163,21 @@ class FlowReport(Message, frozen=True):
     rows_out: Counts
     micros: Counts
     """Time spent on the rows of each of `units`, in microseconds."""
+    calls: Counts
+    """How often the operator of each of `units` was called."""
+    bytes_out: Counts
     sent: Table[Whole, SentCounts] = {}
     """By worker, what went there."""
     queued: Whole = 0
     """Bytes of rows that wait here."""
+    standard_us: Real = 0.0
+    """How long a standard piece of work took lately, in microseconds; 0 if that was not measured."""
+    round_trips: Table[Whole, Real] = {}
+    """By worker, seconds until a small frame that was sent there was answered, at best lately."""
 
     def __post_init__(self) -> None:
         _check_pairs(units=self.units, rows_in=self.rows_in, rows_out=self.rows_out, micros=self.micros)
+        _check_pairs(units=self.units, calls=self.calls, bytes_out=self.bytes_out)
 
 
 class MoveReport(Message, frozen=True):
@@ -256,11 +264,13 @@ class FeederArrivals(Message, frozen=True):
         _check_pairs(units=self.units, unit_rows=self.unit_rows)
 
 
-class FlowLatencies(Message, frozen=True):
-    """Feeder of a graph to controller, once a second: how long results took that came since it last said so."""
+class FlowProgress(Message, frozen=True):
+    """Feeder of a graph to controller, once a second: what has come to it since it last said so."""
 
+    arrived: Table[Whole, Whole]
+    """Rows by source, also those that are not sent yet."""
     buckets: Counts
-    """Of latencies (`model.latency`)."""
+    """How long results took (`model.latency`)."""
     bucket_rows: Counts
     """Results in each bucket."""
     total_s: Real
@@ -324,7 +334,7 @@ class FeederReport(Message, frozen=True):
 FeederMessage = (
     FeederBegan
     | FeederArrivals
-    | FlowLatencies
+    | FlowProgress
     | FeederDraining
     | FeederEnded
     | FeederUnread

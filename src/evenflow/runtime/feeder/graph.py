@@ -19,8 +19,8 @@ from evenflow.model import messages
 from evenflow.runtime.feeder.connections import FeederFigures
 from evenflow.runtime.feeder.frame_size import serialized
 from evenflow.runtime.feeder.graph_feed import GraphFeed
-from evenflow.runtime.feeder.latencies import Latencies
 from evenflow.runtime.feeder.link import Link
+from evenflow.runtime.feeder.progress import Progress
 from evenflow.runtime.feeder.roots import ALL, Root, Roots
 from evenflow.runtime.feeder.stateful import StatefulFeeder
 from evenflow.runtime.feeder.task import REAL, Environment
@@ -28,8 +28,8 @@ from evenflow.runtime.wire.flows import MARK, flow_frame, read_mark
 from evenflow.runtime.wire.frames import Frame, Kind
 
 ID_BITS = 64
-LATENCY_S = 1.0
-"""How often the controller is told how long results took."""
+PROGRESS_S = 1.0
+"""How often the controller is told what has come."""
 
 
 class GraphFeeder(StatefulFeeder):
@@ -48,7 +48,7 @@ class GraphFeeder(StatefulFeeder):
         self._held: dict[int, list[tuple[int, Bundle, int]]] = {}
         """By movement, rows that wait: their root frame, and the id of their frame."""
         self._results_ready: list[pa.RecordBatch] = []
-        self._latencies = Latencies()
+        self._progress = Progress()
         self._told = self._clock()
         self._zero: float | None = None
         """When the first row came, for emulated arrivals."""
@@ -60,9 +60,9 @@ class GraphFeeder(StatefulFeeder):
         while not self._all_ready:
             self._connections.wait()
         for source, rows in self._feed.rows_of(batch):
-            for part in self._arriving(rows):
-                if isinstance(part, pa.RecordBatch):
-                    self._send_root(source, part)
+            for arrived in self._arriving(source, rows):
+                if arrived is not None:
+                    self._send_root(source, *arrived)
                 yield from self._results()
 
     @property
@@ -70,18 +70,25 @@ class GraphFeeder(StatefulFeeder):
         links = self._connections.links.values()
         return bool(links) and all(link in self._ready for link in links)
 
-    def _arriving(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch | None]:
-        """Rows for the next root frames, as there is room and they arrive; None whenever there was time for others."""
+    def _arriving(self, source: int, rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, float] | None]:
+        """Rows for the next root frames as there is room and they arrive, and when they came, in the mean.
+
+        None comes whenever there was time for others.
+        """
         seconds = self._feed.arrivals(rows)
         if self._zero is None:
             self._zero = self._clock()
         start, row_bytes = 0, rows.nbytes / max(1, rows.num_rows)
+        if seconds is None:
+            self._progress.arrived(source, rows.num_rows)
+        else:
+            self._progress.expect(source, seconds + self._zero)
         while start < rows.num_rows:
             self._connections.poll(0.0)
             while self._roots.full(len(self._connections.links)):
                 yield None
                 self._connections.wait()
-            most = self._roots.rows(len(self._connections.links), row_bytes)
+            most, born = self._roots.rows(len(self._connections.links), row_bytes), self._clock()
             if seconds is not None:
                 elapsed = self._clock() - self._zero
                 here = int(np.searchsorted(seconds[start:], elapsed, side="right"))
@@ -90,12 +97,13 @@ class GraphFeeder(StatefulFeeder):
                     self._connections.wait(min(1.0, max(0.0, seconds[start] - elapsed)))
                     continue
                 most = min(most, here)
-            yield rows.slice(start, most)
+                born = self._zero + float(seconds[start : start + most].mean())
+            yield rows.slice(start, most), born
             start += most
         self._connections.poll(0.0)
 
-    def _send_root(self, source: int, rows: pa.RecordBatch) -> None:
-        number = self._roots.begin(self._clock(), rows.num_rows, rows.nbytes)
+    def _send_root(self, source: int, rows: pa.RecordBatch, born: float) -> None:
+        number = self._roots.begin(born, rows.num_rows, rows.nbytes)
         for endpoint in self._feed.plan.streams[source].endpoints:
             self._take(endpoint, number, rows)
         for bundle in self._ways.split(source, rows):
@@ -126,7 +134,7 @@ class GraphFeeder(StatefulFeeder):
             yield from self._results()
             self._connections.wait()
         yield from self._results()
-        self._tell_latencies()
+        self._tell_progress()
 
     # -- results
 
@@ -135,7 +143,7 @@ class GraphFeeder(StatefulFeeder):
         return self._exchange.handed(ready)
 
     def _take(self, endpoint: int, root: int, rows: pa.RecordBatch) -> None:
-        self._latencies.add(self._clock() - self._roots.born(root), rows.num_rows)
+        self._progress.add(self._clock() - self._roots.born(root), rows.num_rows)
         self._results_ready.append(self._feed.results(endpoint, rows))
 
     def _through(self, root: Root | None) -> None:
@@ -148,17 +156,18 @@ class GraphFeeder(StatefulFeeder):
     def _news(self) -> FeederFigures:
         return FeederFigures(self._exchange.count(), self._size.overhead)
 
-    def _tell_latencies(self) -> None:
-        if self._latencies.rows:
-            self._connections.tell(messages.FlowLatencies(*self._latencies.news()))
+    def _tell_progress(self) -> None:
+        if self._progress.any:
+            self._connections.tell(messages.FlowProgress(*self._progress.news()))
 
     # -- what the connections hear
 
     def polled(self, now: float) -> None:
         """Tell the controller how things go."""
-        if now - self._told >= LATENCY_S:
+        if now - self._told >= PROGRESS_S:
             self._told = now
-            self._tell_latencies()
+            self._progress.pass_time(now)
+            self._tell_progress()
         if self._connections.report_due(now):
             self._connections.report(now, self._news())
 

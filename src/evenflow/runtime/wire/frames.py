@@ -66,6 +66,8 @@ class Kind(IntEnum):
     FLUSH = 14
     """To a worker or a feeder and back: all that went before it on this connection is through. Sequence: the move, or
     0 from a feeder that begins; `told`: it is the answer."""
+    PROBE = 15
+    """From a worker to another and back, at once: how long that takes. Sequence: a number; `told`: it is the answer."""
 
 
 _KINDS = {int(kind): kind for kind in Kind}

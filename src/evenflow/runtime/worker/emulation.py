@@ -34,6 +34,10 @@ class EmulatedSpeed:
         """Set the schedule's clock: `elapsed` seconds of it have passed by now."""
         self._zero = self._clock() - elapsed
 
+    def factor(self) -> float:
+        """The worker's slowdown now."""
+        return self._emulate.factor(self._worker, 0.0 if self._zero is None else self._clock() - self._zero)
+
     def serve(self, rows: int, spent_s: float, operator: str = "") -> float:
         """Sleep until `rows` rows have taken their time, of which `spent_s` have passed; returns the service time.
 

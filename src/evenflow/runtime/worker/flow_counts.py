@@ -15,12 +15,14 @@ class FlowCounts:
         self._in = np.zeros(units, np.int64)
         self._out = np.zeros(units)
         self._seconds = np.zeros(units)
+        self._calls = np.zeros(units, np.int64)
+        self._bytes = np.zeros(units)
         self._sent: dict[int, tuple[int, int, int]] = {}
         self.reported = now
         """When the last report was sent."""
 
-    def add(self, units: Units, given: int, seconds: float) -> None:
-        """A node took rows of these units, one each, gave `given` rows and worked for `seconds`.
+    def add(self, units: Units, given: int, size: int, seconds: float) -> None:
+        """A node took rows of these units, one each, gave `given` rows of `size` bytes, and worked for `seconds`.
 
         If the rows are of several units, each unit has its share by its rows.
         """
@@ -31,11 +33,15 @@ class FlowCounts:
             self._in[unit] += len(units)
             self._out[unit] += given
             self._seconds[unit] += seconds
+            self._calls[unit] += 1
+            self._bytes[unit] += size
             return
         counts = np.bincount(units, minlength=len(self._in))
         self._in += counts
         self._out += counts * (given / len(units))
         self._seconds += counts * (seconds / len(units))
+        self._calls += counts > 0
+        self._bytes += counts * (size / len(units))
 
     def add_sent(self, worker: int, rows: int, size: int) -> None:
         """A frame went to another worker."""
@@ -47,7 +53,9 @@ class FlowCounts:
         """Whether there is anything to report."""
         return bool(self._in.any() or self._sent)
 
-    def news(self, region: str, now: float, queued: int) -> FlowReport:
+    def news(
+        self, region: str, now: float, queued: int, standard_us: float, round_trips: dict[int, float]
+    ) -> FlowReport:
         """The report since the last one; resets the counters."""
         units = np.flatnonzero(self._in).astype(np.int32)
         out, micros = np.rint(self._out[units]), np.rint(self._seconds[units] * 1e6)
@@ -58,8 +66,14 @@ class FlowCounts:
             rows_in=self._in[units],
             rows_out=out.astype(np.int64),
             micros=micros.astype(np.int64),
+            calls=self._calls[units],
+            bytes_out=np.rint(self._bytes[units]).astype(np.int64),
             sent={worker: SentCounts(*counts) for worker, counts in self._sent.items()},
             queued=queued,
+            standard_us=standard_us,
+            round_trips=round_trips,
         )
-        self._in[:], self._out[:], self._seconds[:], self._sent, self.reported = 0, 0.0, 0.0, {}, now
+        for counter in (self._in, self._out, self._seconds, self._calls, self._bytes):
+            counter[:] = 0
+        self._sent, self.reported = {}, now
         return news

@@ -23,6 +23,7 @@ from evenflow.model.messages import FlowOrder, GraphRouting, PauseUnits, Release
 from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.flows import MARK, done_frame, flow_frame, flow_head, read_mark
 from evenflow.runtime.wire.frames import Frame, Kind
+from evenflow.runtime.worker.calibration import Calibration
 from evenflow.runtime.worker.codec import batch_parts
 from evenflow.runtime.worker.events import Flushed
 from evenflow.runtime.worker.flow_counts import FlowCounts
@@ -109,6 +110,7 @@ class Flows:
         """By movement, connections over which has not come yet that all before it is through."""
         self._counts: dict[str, FlowCounts] = {}
         """By region."""
+        self.calibration = Calibration(pace, clock)
         self.rows = self.frames = 0
         """Processed since the worker started."""
         self.busy_s = 0.0
@@ -139,6 +141,11 @@ class Flows:
         """Whether so much waits here that no rows should be taken from feeders."""
         return self.queued > QUEUE_BYTES
 
+    @property
+    def active(self) -> bool:
+        """Whether a feeder is connected."""
+        return bool(self._feeders)
+
     def is_graph(self, operator: str) -> bool:
         """Whether an operator is a graph; False while that is not known."""
         return isinstance(self._graph(operator), HostedGraph)
@@ -152,6 +159,8 @@ class Flows:
         elif frame.kind is Kind.FLUSH and not frame.sequence and session is not None and session.region:
             self._beginning.append((channel, session))
             self.begin()
+        elif frame.kind is Kind.PROBE:
+            self.peers.answer_probe(channel, session.worker if session is not None else None, frame)
         elif frame.kind in (Kind.FLOW, Kind.MARKER, Kind.FLUSH):
             self._append(channel, frame)
         else:
@@ -334,4 +343,5 @@ class Flows:
         """Send the statistics of every graph that is due for a report."""
         for region, counts in list(self._counts.items()):
             if now - counts.reported >= REPORT_S and counts.any:
-                self._host.tell(counts.news(region, now, self.queued))
+                about = self.queued, self.calibration.standard_us(now), self.peers.round_trips
+                self._host.tell(counts.news(region, now, *about))

@@ -117,16 +117,16 @@ class Passage:
         took = self._around.clock() - began
         if self._around.pace is not None:
             took = self._around.pace.serve(rows.num_rows, took, node.name)
-        self._count(units, rows, out.num_rows, took)
+        self._count(units, rows, out, took)
         if node.operator.stateful:
             self._log(port, batch, units)
         return out
 
-    def _count(self, units: Units, rows: pa.RecordBatch, given: int, seconds: float) -> None:
+    def _count(self, units: Units, rows: pa.RecordBatch, out: pa.RecordBatch, seconds: float) -> None:
         self.rows += rows.num_rows
         each = units if len(units) == rows.num_rows else np.broadcast_to(units, rows.num_rows)
         self._region.add_rows(each, rows.nbytes)
-        self._around.counts.add(each, given, seconds)
+        self._around.counts.add(each, out.num_rows, out.nbytes, seconds)
 
     def _log(self, port: int, batch: pa.RecordBatch, units: Units) -> None:
         session, checkpointer = self._session, self._around.host.checkpointer

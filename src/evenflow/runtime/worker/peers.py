@@ -7,10 +7,12 @@ there are two connections, each for one direction, but for the answers to flushe
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
+from math import inf
 
 from evenflow.model.capacity import Emulate
 from evenflow.model.messages import OpenPeer, WorkerAddress
@@ -18,6 +20,11 @@ from evenflow.runtime.wire.channel import Channel, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import packed
 from evenflow.runtime.wire.poller import Poller
+
+PROBE_S = 0.5
+"""Seconds between two probes of a connection."""
+TRIPS = 10
+"""Probes that are remembered: the quickest counts, since a busy worker answers late."""
 
 
 @dataclass(slots=True)
@@ -28,6 +35,10 @@ class PeerLink:
     incarnation: int
     free_at: float = 0.0
     """When the emulated link has sent all that went before."""
+    probed: float = -inf
+    """When it was last probed."""
+    trips: deque[float] = field(default_factory=lambda: deque(maxlen=TRIPS))
+    """Seconds that the latest probes took, there and back."""
 
 
 class Peers:
@@ -107,6 +118,28 @@ class Peers:
         sent_at = max(now, link.free_at) + rows / self._emulate.link_rows(pair)
         link.free_at = sent_at
         return sent_at - now + self._emulate.link_delay_s(pair)
+
+    # -- how long the ways are
+
+    def probe(self, now: float) -> None:
+        """Send a probe over every connection that has had none for a while."""
+        for worker, link in self._links.items():
+            if link.channel.open and now - link.probed >= PROBE_S:
+                link.probed = now
+                self.send(worker, Frame(Kind.PROBE, b"", int(now * 1e6)))
+
+    def answer_probe(self, channel: Channel, sender: int | None, frame: Frame) -> None:
+        """A probe has come, which is answered over the connection to its sender; or the answer to one of ours."""
+        if not frame.told:
+            if sender is not None:
+                self.send(sender, Frame(Kind.PROBE, b"", frame.sequence, told=True))
+        elif sender in self._links:
+            self._links[sender].trips.append(max(0.0, self._clock() - frame.sequence * 1e-6))
+
+    @property
+    def round_trips(self) -> dict[int, float]:
+        """By worker, seconds there and back, at best lately."""
+        return {worker: min(link.trips) for worker, link in self._links.items() if link.trips}
 
     @property
     def due_in(self) -> float | None:

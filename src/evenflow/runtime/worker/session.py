@@ -25,5 +25,7 @@ class Session:
     """Of a graph's routing table, as the feeder knows it."""
     peer: bool = False
     """Whether it is another worker, which sends rows of graphs."""
+    worker: int | None = None
+    """Which one."""
     graph: bool = False
     """Whether its frames wait in `flows`: those of another worker, and those of a feeder of a graph."""

@@ -133,7 +133,7 @@ class Sessions(dict[Channel, Session]):
                 self.waiting[channel] = frame
             case Kind.DATA:
                 self._process(channel, session, frame)
-            case Kind.FLOW | Kind.FLUSH | Kind.MARKER if session.graph:
+            case Kind.FLOW | Kind.FLUSH | Kind.MARKER | Kind.PROBE if session.graph:
                 self.flows.receive(channel, session, frame)
             case Kind.FLUSH if session.region and self.flows.is_graph(session.operator):
                 session.graph = True
@@ -193,6 +193,8 @@ class Sessions(dict[Channel, Session]):
         """Do what is due for graphs: frames on emulated links, feeders that wait to begin, reports."""
         if self._flows is not None:
             self._peers.send_late()
+            if self._flows.active:
+                self._peers.probe(now)
             self._flows.begin()
             self._flows.report(now)
 
@@ -210,6 +212,7 @@ class Sessions(dict[Channel, Session]):
             raise ProtocolError("a feeder opens an operator on a connection that has one")
         if isinstance(request, OpenPeer):
             session.peer = session.graph = True
+            session.worker = request.worker
             return
         if isinstance(request, OpenKeyed):
             self.host.open(request.region, request.operator, request.units, self._clock(), waited_s)
