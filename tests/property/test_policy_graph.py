@@ -41,8 +41,9 @@ def problems(draw, most=6, pinned=True, placed=False):
         Host(j, draw(st.sampled_from([0.5, 1.0, 3.0])), draw(st.sampled_from([0.3, 1.0])), draw(series))
         for j in range(hosts)
     )
+    roomy = draw(st.sampled_from([1, 100]))
     pairs = {
-        (a, b): (float(draw(st.integers(0, 50))), float(draw(st.integers(20, 400))))
+        (a, b): (float(draw(st.integers(0, 50))), float(roomy * draw(st.integers(20, 400))))
         for a in range(hosts)
         for b in range(hosts)
     }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from evenflow.model.placement import PlacementProblem, upstream
-from evenflow.policy.graph.placement import Floats
+from evenflow.policy.graph.placement import Floats, Ints
 
 Price = Callable[[Floats, Floats], Floats]
 """What a link costs, of its delay in ms and its use, bytes over bandwidth."""
@@ -164,6 +164,19 @@ class LinkTraffic:
         for link, mass in masses.items():
             use = self.bytes[link] / self.bandwidth[link]
             found += float(self._price(self.delay[link], use) * (mass if use <= 1 else max(mass, self.mass[link])))
+        return found
+
+    def roomy(self) -> bool:
+        """Whether every link has room for the streams of all operators at once, however these are placed."""
+        return sum(self._rate) <= float(self.bandwidth.min())
+
+    def near(self) -> list[Ints]:
+        """For each operator those whose places matter for its links: neighbours, and readers of what it reads."""
+        found = []
+        for operator, readers in enumerate(self._readers):
+            near = {*readers, *self._upstream[operator]}
+            near.update(reader for sender in self._upstream[operator] for reader in self._readers[sender])
+            found.append(np.array(sorted(near - {operator}), np.int64))
         return found
 
     def total(self) -> float:
