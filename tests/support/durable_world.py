@@ -20,7 +20,6 @@ from evenflow.control.events import RegionOpened, StageFacts
 from evenflow.model.messages import LoadState, LogEntry, SnapshotEntry
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime.driver.checkpoint import KEPT, Kept
-from evenflow.runtime.feeder.keyed_feed import KeyedFeed
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker.hosting import KEY_BITS
 from evenflow.runtime.worker.instances import Instances
@@ -112,12 +111,19 @@ class DurableWorld(World):
         self.settings = Settings(cluster, "sim", self.driver.port, b"secret", PERIOD_S, 350.0, checkpoint="sim")
         for number in range(self.plan.workers - self.plan.late):
             self.start_worker(number)
-        code = pickle.dumps(Hosted(self._operator, pa.schema([ROWS.field(0)]), OUT, UNITS))
         for name in (f"r{number}" for number in range(self.plan.regions)):
-            self.checkpoint_thread.add(name, Kept("Nth", UNITS))
-            self.driver.lend(f"op-{name}", code)
-            opened = RegionOpened(self.now, name, f"op-{name}", Stub(self, name), UNITS, True, self.plan.transfer)
-            self.driver.handle(opened)
+            self._open_region(name)
+
+    def _open_region(self, name):
+        self.checkpoint_thread.add(name, Kept("Nth", UNITS))
+        self.driver.lend(f"op-{name}", pickle.dumps(self.hosted))
+        opened = RegionOpened(self.now, name, f"op-{name}", Stub(self, name), UNITS, True, self.plan.transfer)
+        self.driver.handle(opened)
+
+    @property
+    def hosted(self):
+        """The operator of the queries."""
+        return Hosted(self._operator, pa.schema([ROWS.field(0)]), OUT, UNITS)
 
     def _untouched(self, name, epoch):
         query = next(query for query in self.jobs if query.name == name)
@@ -283,17 +289,7 @@ class DurableWorld(World):
 
     def _start_in(self, stage, task):
         query = stage.query
-        schema = OUT.serialize().to_pybytes()
-        feed = KeyedFeed(
-            self.settings,
-            query.region,
-            f"op-{query.region}",
-            schema,
-            True,
-            query.ordered,
-            tuple(ROWS.names),
-            mark=query.name,
-        )
+        feed = self._feed(query, query.name)
         task.stage = stage
         task.fiber = Fiber(self, f"feeder {task}, stage {stage.number}", lambda: self._run_task(task, feed))
         task.fiber.identity = {
@@ -356,22 +352,30 @@ class DurableWorld(World):
         self.manifests += 1
         manifest = read_manifest(self.store, epoch_name(parsed.prefix, parsed.epoch))
         query = next(query for query in self.jobs if query.name == parsed.query)
-        wrong = query.mistakes(self.state_of(manifest), manifest.epoch)
+        wrong = self.mistakes(query, manifest)
         if wrong:
             raise Broken(f"seed {self.seed}: the manifest of batch {manifest.epoch}: {wrong}")
 
+    def mistakes(self, query, manifest):
+        """What is wrong with the state that a manifest stands for."""
+        return query.mistakes(self.state_of(manifest), manifest.epoch)
+
     def state_of(self, manifest):
         """By key, the rows in the state that a manifest stands for, in order."""
-        hosted = Hosted(self._operator, pa.schema([ROWS.field(0)]), OUT, UNITS)
+        return {key: rows for unit in self.loaded(manifest).counts.values() for key, rows in unit.items()}
+
+    def loaded(self, manifest):
+        """The state that a manifest stands for."""
+        hosted = self.hosted
         snapshots = tuple(SnapshotEntry(name, parse(name).epoch) for name in manifest.snapshots)
         logs = tuple(LogEntry(log.epoch, log.attempt, log.segments) for log in manifest.logs)
-        everything = np.arange(UNITS, dtype=np.int32)
+        everything = np.arange(hosted.units, dtype=np.int32)
         of = (manifest.region, manifest.query)
-        order = LoadState(*of, "", UNITS, 0, manifest.epoch, 0, snapshots, logs, everything)
-        blank = np.full(UNITS, -1, np.int64)
+        order = LoadState(*of, "", hosted.units, 0, manifest.epoch, 0, snapshots, logs, everything)
+        blank = np.full(hosted.units, -1, np.int64)
         loaded, instance = Loaded(order, saved=blank.copy(), touched=blank.copy()), hosted.fresh()
         Loader("sim", lambda: None, Instances(), limits=self.limits).fill(self.store, loaded, instance, hosted)
-        return {key: rows for unit in instance.counts.values() for key, rows in unit.items()}
+        return instance
 
     def _check_needed(self, prefix):
         """Everything that the manifests that stay need is there, and what tasks since have noted."""

@@ -103,6 +103,7 @@ class World:
             clock=self._now,
             sleep=self._sleep,
             frame_size=self._frame_size,
+            random_bits=self.keys.getrandbits,
         )
         self.worker_environment = WorkerEnvironment(
             clock=self._now,
@@ -169,14 +170,18 @@ class World:
     def _open_region(self, name):
         operator = Nth(padding=self.rng.choice((0, 0, 1000)))
         if self.plan.fails is not None:
-            where, times = self.plan.fails
-            operator = Fragile(fails=Fails(where, self.rng.randrange(UNITS), times, self.seed))
-            Fails.left.pop(self.seed, None)
-            if times == inf and where in ("install", "unpickle"):
-                self.harm.add("state that cannot be put back")
+            operator = Fragile(fails=self.fails(UNITS))
         code = pickle.dumps(Hosted(operator, pa.schema([ROWS.field(0)]), OUT, UNITS))
         self.driver.lend(f"op-{name}", code)
         self.driver.handle(RegionOpened(self.now, name, f"op-{name}", Stub(self, name), UNITS))
+
+    def fails(self, units):
+        """Where and how often an operator fails, as the plan has it."""
+        where, times = self.plan.fails
+        Fails.left.pop(self.seed, None)
+        if times == inf and where in ("install", "unpickle"):
+            self.harm.add("state that cannot be put back")
+        return Fails(where, self.rng.randrange(units), times, self.seed)
 
     # -- workers
 
@@ -274,10 +279,7 @@ class World:
 
     def start_task(self, task):
         job = task.job
-        schema = OUT.serialize().to_pybytes()
-        names = tuple(ROWS.names)
-        of = (self.settings, job.region, f"op-{job.region}", schema, True, job.ordered, names, job.streaming)
-        feed = KeyedFeed(*of, mark=job.region)
+        feed = self._feed(job, job.region)
         task.fiber = Fiber(self, f"feeder {task}", lambda: self._run_task(task, feed))
         task.fiber.identity = {
             "partition": task.partition,
@@ -290,12 +292,21 @@ class World:
         self.tasks.append(task)
         self.fibers.append(task.fiber)
 
+    def _feed(self, job, mark):
+        """What the feeders of a job are told."""
+        schema = OUT.serialize().to_pybytes()
+        names = tuple(ROWS.names)
+        of = (self.settings, job.region, f"op-{job.region}", schema, True, job.ordered, names, job.streaming)
+        return KeyedFeed(*of, mark=mark)
+
+    def _feeder(self, feed):
+        return KeyedFeeder(feed, self.environment, skew_bytes=self.skew_bytes)
+
     def _run_task(self, task, feed):
         try:
             if task.fiber.killed:
                 raise Killed
-            feeder = KeyedFeeder(feed, self.environment, skew_bytes=self.skew_bytes)
-            with contextlib.closing(feeder.serve(self._source(task))) as results:
+            with contextlib.closing(self._feeder(feed).serve(self._source(task))) as results:
                 for batch in results:
                     task.results.append(batch)
                     task.fiber.turn(0.0)
@@ -308,9 +319,13 @@ class World:
         self.note(f"done {task.fiber.name}: {task.error!r}")
 
     def _source(self, task):
-        for batch in numbered(task.batches, task.partition):
+        for batch in self._given(task):
             task.fiber.turn(self.rng.choice(self.pulls))
             yield batch
+
+    def _given(self, task):
+        """A task's rows as Spark gives them."""
+        return numbered(task.batches, task.partition)
 
     # -- moves and faults
 
@@ -319,7 +334,7 @@ class World:
         source = rng.randrange(self.plan.workers)
         mine = table.units_of(source).tolist()
         if rng.random() < 0.1 or not mine:
-            units = tuple(rng.randrange(-1, UNITS + 1) for _ in range(rng.randint(0, 3)))
+            units = tuple(rng.randrange(-1, table.units + 1) for _ in range(rng.randint(0, 3)))
         else:
             units = tuple(rng.sample(mine, rng.randint(1, min(len(mine), 3))))
         return MoveUnits(region, units, source, rng.randrange(self.plan.workers), "the stub wants it")

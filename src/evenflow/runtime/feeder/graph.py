@@ -6,7 +6,6 @@ node. The task's rows are through when no root frame is open.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -107,7 +106,7 @@ class GraphFeeder(StatefulFeeder):
         for endpoint in self._feed.plan.streams[source].endpoints:
             self._take(endpoint, number, rows)
         for bundle in self._ways.split(source, rows):
-            identity = secrets.randbits(ID_BITS)
+            identity = self._environment.random_bits(ID_BITS)
             self._roots.sent(number, identity)
             if bundle.worker < 0:
                 self._held.setdefault(-bundle.worker, []).append((number, bundle, identity))

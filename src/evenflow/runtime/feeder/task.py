@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ class Environment:
     sleep: Callable[[float], None] = time.sleep
     frame_size: Callable[..., FrameSize] = FrameSize
     """Made from seconds a row by worker, and the overhead of a call."""
+    random_bits: Callable[[int], int] = secrets.randbits
 
 
 REAL = Environment()
