@@ -36,14 +36,18 @@ class GraphPlacing:
 
     shape: GraphShape
     placement: Placement
-    period: float = 1.0
-    """Seconds between two samples of the loads."""
+    first: Placement | None = None
+    """Where operators are until something is known of them; None: where `placement` puts operators that cost alike."""
     quotas: Mapping[int, float] = field(default_factory=dict)
     """By worker, the load that it may have at most; 1 if not given."""
     coefficients: Mapping[int, float] = field(default_factory=dict)
     """By worker, what a row costs there against elsewhere; measured if not given."""
     links: Mapping[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
     """By pair of workers, delay in ms and bytes a second; measured if not given."""
+    period: float = 1.0
+    """Seconds between two samples of the loads."""
+    every_s: float = 30.0
+    """Seconds after which a placement that does not weigh moves itself is asked again."""
 
 
 @dataclass(frozen=True, slots=True)

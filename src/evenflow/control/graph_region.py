@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from evenflow.control.events import Instruction, Peer, Record, RegionOpened, Tell
+from evenflow.control.events import FeederJoined, Instruction, Peer, Record, RegionOpened, Tell
 from evenflow.control.graph_balancing import GraphBalancing
 from evenflow.control.keyed_region import KeyedRegion
 from evenflow.control.workers import Site, listed
 from evenflow.model import RoutingTable
-from evenflow.model.messages import FlowReport, GraphRouting, WorkerRegionMessage
+from evenflow.model.messages import FeederMessage, FlowProgress, FlowReport, GraphRouting, WorkerRegionMessage
 from evenflow.policy.keyed.sharing import Sharing
 
 
@@ -57,6 +57,12 @@ class GraphRegion(KeyedRegion):
             return
         yield from super().hear_worker(time, worker, message)
         yield from self._route()
+
+    def hear(self, time: float, feeder: FeederJoined, message: FeederMessage) -> Iterator[Instruction]:
+        if isinstance(message, FlowProgress):
+            self.graph.progress(message)
+            return
+        yield from super().hear(time, feeder, message)
 
     def rebalance(self, time: float) -> Iterator[Instruction]:
         self.statistics.fresh.clear()

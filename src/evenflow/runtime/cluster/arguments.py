@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from py4j.protocol import Py4JError
@@ -23,13 +23,19 @@ from evenflow.model.routing import MOST_UNITS, Splitting
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input, MapOperator
-from evenflow.policy import BALANCES, KEYED_BALANCES, Balance, KeyedBalance, balance_named, keyed_balance_named
+from evenflow.policy import (
+    BALANCES,
+    KEYED_BALANCES,
+    Balance,
+    KeyedBalance,
+    Placement,
+    balance_named,
+    keyed_balance_named,
+    placement_named,
+)
 from evenflow.runtime.wire.frames import MAX_BODY
 from evenflow.state.store.layout import check_scheme
 from evenflow.state.store.sealed import key_of
-
-if TYPE_CHECKING:
-    from evenflow.policy import Placement
 
 LEAST_MEMORY = 64 * 1024
 LONGEST_NAME = 80
@@ -279,15 +285,16 @@ def known_of_workers(workers: int, quota: Any, coefficients: Any, links: Any) ->
     return found
 
 
-def placement_of(placement: Any, options: dict[str, Any]) -> Placement:
-    """A placement by its name and options, or as it is given."""
-    if isinstance(placement, str):
-        from evenflow.policy import placement_named
+WARMED = ("greedy", "dp", "xzh", "caps")
+"""Placements that begin with a random one, until loads have been measured (potential-driven §4.1)."""
 
-        return placement_named(placement, **options)
+
+def placement_of(placement: Any, options: dict[str, Any]) -> tuple[Placement, Placement | None]:
+    """A placement by its name and options, or as it is given; and the one that it begins with, if it has one."""
+    if isinstance(placement, str):
+        return placement_named(placement, **options), placement_named("random") if placement in WARMED else None
     if options:
         raise InvalidArgument(f"options {sorted(options)} go with the name of a placement, not with an object")
     if not callable(getattr(placement, "place", None)):
         raise InvalidArgument(f"placement={placement!r:.100}: give a name, or an object from evenflow.policy")
-    chosen: Placement = placement
-    return chosen
+    return placement, None

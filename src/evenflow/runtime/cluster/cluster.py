@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -24,7 +24,7 @@ from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input, MapOperator
-from evenflow.policy import Balance, KeyedBalance
+from evenflow.policy import Balance, KeyedBalance, Placement
 from evenflow.runtime.cluster import arguments
 from evenflow.runtime.cluster.detect import Order, Rules, plan_rules
 from evenflow.runtime.cluster.graph_output import GraphOutput
@@ -40,9 +40,6 @@ from evenflow.runtime.feeder.graph import GraphTask
 from evenflow.runtime.feeder.graph_feed import GraphFeed
 from evenflow.runtime.feeder.ordered import OrderedTask
 from evenflow.runtime.wire.settings import Settings
-
-if TYPE_CHECKING:
-    from evenflow.policy import Placement
 
 
 class Cluster:

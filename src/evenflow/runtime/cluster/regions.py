@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from typing import TYPE_CHECKING
 
 from evenflow.control.events import GraphPlacing, RegionOpened, Transfer
 from evenflow.control.keyed_region import KeyedRegion
@@ -13,15 +12,12 @@ from evenflow.control.ordered_region import OrderedRegion
 from evenflow.errors import InvalidArgument
 from evenflow.graph.hosted import HostedGraph
 from evenflow.graph.plan import GraphPlan
-from evenflow.policy import Balance, KeyedBalance, keyed_balance_named
+from evenflow.policy import Balance, KeyedBalance, Placement, keyed_balance_named
 from evenflow.runtime.cluster.arguments import KnownOfWorkers, pickled
 from evenflow.runtime.cluster.graph_plan import described_graph, shape_of
 from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
 from evenflow.runtime.driver.controller_thread import ControllerThread
 from evenflow.runtime.wire.settings import Settings
-
-if TYPE_CHECKING:
-    from evenflow.policy import Placement
 
 PREPARE_S = 60.0
 """How long to wait for workers to compile an operator."""
@@ -86,7 +82,7 @@ class Regions:
         self,
         plan: GraphPlan,
         name: str,
-        placement: Placement,
+        placement: tuple[Placement, Placement | None],
         known: KnownOfWorkers,
         transfer: Transfer,
         streaming: bool,
@@ -94,7 +90,17 @@ class Regions:
     ) -> tuple[str, str]:
         """Open the region of a graph, and wait until workers have it; returns its name and the digest of its code."""
         hosted = HostedGraph(plan)
-        code, placing = pickled(hosted), GraphPlacing(shape_of(plan), placement, settings.period, *known)
+        code, placing = (
+            pickled(hosted),
+            GraphPlacing(
+                shape_of(plan),
+                *placement,
+                quotas=known.quotas,
+                coefficients=known.coefficients,
+                links=known.links,
+                period=settings.period,
+            ),
+        )
         balance = keyed_balance_named("hash")  # units move as the placement has it
         if settings.checkpoint and streaming:
             kept = Kept(described_graph(plan), hosted.units, True)

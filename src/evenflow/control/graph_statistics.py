@@ -1,0 +1,226 @@
+"""The statistics of one graph: what its units cost and give, what its sources bring, and how far workers are apart.
+
+Reports are collected for a period; then the period is closed, and the latest PERIODS of them make up the load series
+of the operators (potential-driven §2.2). Costs and selectivities change slowly: they are averages that forget. A period
+in which units moved is left out, since rows waited in it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import median
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.model.graph import GraphShape
+from evenflow.model.latency import LatencySummary, summarised
+from evenflow.model.messages import FlowProgress, FlowReport
+from evenflow.policy.graph.measures import Cascade, cascade, selectivity
+
+PERIODS = 10
+"""Periods that are remembered (k in the paper)."""
+NEWS = 0.3
+"""What a new measurement of a cost or a selectivity counts against those before."""
+ALIKE = 1.25
+"""Workers whose speeds differ by less than this factor are taken to be alike: measurements are not finer."""
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class WorkerSums:
+    """What one worker's units did since the period began."""
+
+    rows_in: Floats
+    rows_out: Floats
+    seconds: Floats
+    calls: Floats
+    bytes_out: Floats
+
+
+@dataclass(slots=True)
+class Period:
+    """One closed period."""
+
+    seconds: float
+    sources: Floats
+    """Rows a second by source."""
+    unit_rows: Floats
+    """Rows a second by unit."""
+
+
+@dataclass
+class GraphStatistics:
+    """All that is measured of one graph."""
+
+    shape: GraphShape
+    row_s: Floats = field(init=False)
+    """By node, seconds that a row costs on a worker of coefficient 1; NaN while it is not known."""
+    selectivities: Floats = field(init=False)
+    """By node; NaN while it is not known."""
+    call_rows: Floats = field(init=False)
+    """By node, rows of a call; NaN while it is not known."""
+    row_bytes: Floats = field(init=False)
+    """By node, bytes of a row that it gives; NaN while it is not known."""
+    periods: deque[Period] = field(default_factory=lambda: deque(maxlen=PERIODS))
+    standards: dict[int, float] = field(default_factory=dict)
+    """By worker, microseconds of a standard piece of work."""
+    round_trips: dict[tuple[int, int], float] = field(default_factory=dict)
+    """By sender and receiver, seconds there and back."""
+    latencies: dict[int, int] = field(default_factory=dict)
+    """Results by bucket of latencies."""
+    latency_s: float = 0.0
+    """Of all results together."""
+
+    def __post_init__(self) -> None:
+        count = len(self.shape.nodes)
+        self.row_s, self.selectivities, self.call_rows, self.row_bytes = (np.full(count, np.nan) for _ in range(4))
+        self._sums: dict[int, WorkerSums] = {}
+        self._arrived = np.zeros(len(self.shape.sources))
+        self._began: float | None = None
+        self._node = np.zeros(self.shape.units, np.int64)
+        """By unit, its node."""
+        for number, node in enumerate(self.shape.nodes):
+            self._node[node.first : node.first + node.units] = number
+
+    # -- what is told
+
+    def set_workers(self, workers: Iterable[int]) -> None:
+        """Forget what was measured of workers that are gone."""
+        live = set(workers)
+        self._sums = {worker: sums for worker, sums in self._sums.items() if worker in live}
+        self.standards = {worker: value for worker, value in self.standards.items() if worker in live}
+        self.round_trips = {pair: value for pair, value in self.round_trips.items() if live.issuperset(pair)}
+
+    def report(self, worker: int, told: FlowReport) -> None:
+        """A worker tells what its units did."""
+        if worker not in self._sums:
+            self._sums[worker] = WorkerSums(*(np.zeros(self.shape.units) for _ in range(5)))
+        sums = self._sums[worker]
+        for total, told_of in (
+            (sums.rows_in, told.rows_in),
+            (sums.rows_out, told.rows_out),
+            (sums.seconds, told.micros * 1e-6),
+            (sums.calls, told.calls),
+            (sums.bytes_out, told.bytes_out),
+        ):
+            np.add.at(total, told.units, told_of)
+        if told.standard_us:
+            self.standards[worker] = told.standard_us
+        self.round_trips.update({(worker, other): trip for other, trip in told.round_trips.items()})
+
+    def progress(self, told: FlowProgress) -> None:
+        """A feeder tells what has come to it."""
+        for source, rows in told.arrived.items():
+            if source < len(self._arrived):
+                self._arrived[source] += rows
+        for bucket, rows in zip(told.buckets.tolist(), told.bucket_rows.tolist(), strict=True):
+            self.latencies[bucket] = self.latencies.get(bucket, 0) + rows
+        self.latency_s += told.total_s
+
+    def latency(self) -> LatencySummary | None:
+        """How long results took, since the graph runs; None if there were none."""
+        return summarised(self.latencies, self.latency_s)
+
+    # -- periods
+
+    def begin(self, time: float) -> None:
+        """A period begins now; what was told before is thrown away."""
+        self._began = time
+        self._sums.clear()
+        self._arrived[:] = 0
+
+    def elapsed(self, time: float) -> float:
+        """Seconds since the period began; it begins now if none has."""
+        if self._began is None:
+            self.begin(time)
+        assert self._began is not None
+        return time - self._began
+
+    def close(self, time: float, coefficients: dict[int, float]) -> bool:
+        """A period ends, and the next begins; whether it had rows, and counts."""
+        seconds = self.elapsed(time)
+        sums, arrived = self._pooled(coefficients), self._arrived / max(seconds, 1e-9)
+        self.begin(time)
+        if sums is None or not sums.rows_in.any():
+            return False
+        rows = self._by_node(sums.rows_in)
+        self._learn(self.row_s, self._by_node(sums.seconds), rows)
+        self._learn(self.call_rows, rows, self._by_node(sums.calls))
+        given = self._by_node(sums.rows_out)
+        self._learn(self.row_bytes, self._by_node(sums.bytes_out), given)
+        self._learn_selectivities(given / seconds, rows / seconds, arrived)
+        self.periods.append(Period(seconds, arrived, sums.rows_in / seconds))
+        return True
+
+    def _pooled(self, coefficients: dict[int, float]) -> WorkerSums | None:
+        """The sums of all workers; time counts as on a worker of coefficient 1."""
+        pooled: WorkerSums | None = None
+        for worker, sums in self._sums.items():
+            scaled = sums.seconds / coefficients.get(worker, 1.0)
+            if pooled is None:
+                zero = np.zeros(self.shape.units)
+                pooled = WorkerSums(*(zero.copy() for _ in range(5)))
+            pooled.rows_in += sums.rows_in
+            pooled.rows_out += sums.rows_out
+            pooled.seconds += scaled
+            pooled.calls += sums.calls
+            pooled.bytes_out += sums.bytes_out
+        return pooled
+
+    def _by_node(self, units: Floats) -> Floats:
+        return np.bincount(self._node[: len(units)], units, len(self.shape.nodes)).astype(np.float64)
+
+    def _learn(self, known: Floats, part: Floats, whole: Floats) -> None:
+        """Take in new ratios where there is something to divide by."""
+        new = whole > 0
+        ratio = part[new] / whole[new]
+        known[new] = np.where(np.isnan(known[new]), ratio, (1 - NEWS) * known[new] + NEWS * ratio)
+
+    def _learn_selectivities(self, given: Floats, taken: Floats, arrived: Floats) -> None:
+        """Output over the product of the inputs' rates, as they were; for one input, over the rows that it took."""
+        for number, node in enumerate(self.shape.nodes):
+            inputs = [taken[number]]
+            if len(node.inputs) > 1:
+                inputs = [given[each] if each >= 0 else arrived[-1 - each] for each in node.inputs]
+            if min(inputs) > 0:
+                found = selectivity(float(given[number]), [float(each) for each in inputs])
+                before = self.selectivities[number]
+                self.selectivities[number] = found if np.isnan(before) else (1 - NEWS) * before + NEWS * found
+
+    # -- what follows from it
+
+    @property
+    def known(self) -> bool:
+        """Whether every operator that had rows has a cost, and there is a period to look at."""
+        return bool(self.periods) and not np.isnan(self.row_s).all()
+
+    def ideal(self) -> Cascade:
+        """What would flow if no worker were overloaded, by node and period (§2.2.1)."""
+        rates = np.array([period.sources for period in self.periods]).T
+        first = len(self.shape.sources)
+        inputs = [[-1 - each if each < 0 else first + each for each in node.inputs] for node in self.shape.nodes]
+        return cascade(rates, inputs, np.nan_to_num(self.selectivities).tolist())
+
+    def loads(self) -> Floats:
+        """By node and period, the benchmark load: ideal rate times cost (§2.2.1)."""
+        return np.asarray(self.ideal().arrivals * np.nan_to_num(self.row_s)[:, None], np.float64)
+
+    def unit_shares(self) -> Floats:
+        """By unit, its share of its node's rows in the latest periods."""
+        rows = np.sum([period.unit_rows for period in self.periods], axis=0)
+        whole = self._by_node(rows)[self._node]
+        shares: Floats = np.divide(rows, whole, out=np.zeros_like(rows), where=whole > 0)
+        return shares
+
+    def coefficients(self, given: dict[int, float], live: Iterable[int]) -> dict[int, float]:
+        """By worker, how much longer a row takes than on a worker of the usual speed."""
+        usual = median(self.standards.values()) if self.standards else 0.0
+        found = {}
+        for worker in live:
+            ratio = self.standards.get(worker, usual) / usual if usual else 1.0
+            found[worker] = given.get(worker, ratio if not 1 / ALIKE <= ratio <= ALIKE else 1.0)
+        return found
