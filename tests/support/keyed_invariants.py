@@ -93,7 +93,7 @@ def _check_log(world):
         _fail(world, f"movements {begun - over} have no end in the log")
 
 
-def _hosts(world):
+def hosts(world):
     return {p.number: p.worker.hosting.host for p in world.live() if p.worker.hosting.host is not None}
 
 
@@ -103,7 +103,7 @@ def _check_state(world):
         owners = region.movements.table.owners
         alive = set(region.evaluations.ids)
         found = defaultdict(list)
-        for number, host in _hosts(world).items():
+        for number, host in hosts(world).items():
             known = host.regions.get(name)
             if known is None:
                 continue
@@ -136,7 +136,7 @@ def _check_totals(world, name, alive, found):
 
 
 def _check_leaks(world):
-    for number, host in _hosts(world).items():
+    for number, host in hosts(world).items():
         for name in ("leaving", "markers", "arrived"):
             if getattr(host.mover.movements, name):
                 _fail(world, f"worker {number} keeps {name} {getattr(host.mover.movements, name)}")

@@ -1,0 +1,150 @@
+"""What must hold of a simulated cluster with graphs when all is quiet."""
+
+from collections import Counter, defaultdict
+
+from evenflow.graph.hosted import GraphState
+from tests.support.graph_nodes import SEEN
+from tests.support.graph_world import GraphWorld, merged
+from tests.support.keyed_invariants import _check_leaks, _check_log, _check_peeks, _check_tasks, hosts, live_again
+from tests.support.keyed_world import Broken
+
+
+def check(world):
+    """Everything that must hold when all is quiet."""
+    _check_tasks(world)
+    for task in world.tasks:
+        check_order(world, task)
+    for job in world.jobs:
+        _check_results(world, job)
+        _check_peeks(world, job)
+    _check_edges(world)
+    _check_log(world)
+    _check_state(world)
+    _check_leaks(world)
+    check_flows(world)
+
+
+def _fail(world, what):
+    raise Broken(f"seed {world.seed}: {what}")
+
+
+def check_order(world, task):
+    """Results behind whole operators are in the order of the rows."""
+    sketch = world.sketches[task.job.region]
+    for endpoint, rows in world.results(task).items():
+        ids, orderly = [row[0] for row in rows], sketch.streams[sketch.endpoints[endpoint]].orderly
+        for source in range(sketch.sources) if orderly else ():
+            mine = [number for number in ids if (number * 7919 // 13) % sketch.sources == source]
+            if mine != sorted(mine):
+                _fail(world, f"results of {task} at endpoint {endpoint} are out of order: {mine}")
+
+
+def compare(world, who, ends, results, whole):
+    """Results against what they should be: all of it if they are `whole`, and else nothing that is not in it."""
+    for endpoint, wanted in enumerate(ends):
+        got = Counter(results[endpoint])
+        if not got <= wanted or (whole and got != wanted):
+            more, less = dict(got - wanted), dict(wanted - got) if whole else "?"
+            _fail(world, f"{who}: endpoint {endpoint} has {more} too many and {less} too few")
+
+
+def _check_results(world, job):
+    """Nothing is lost or doubled in an evaluation that ended well, and nothing doubled in the others."""
+    given, results = {}, defaultdict(list)
+    for task in job.tasks:
+        given[task.epoch, task.partition] = task.batches
+        for endpoint, rows in world.results(task).items():
+            results[endpoint] += rows
+    ends, _ = world.expected(job.region, [batch for batches in given.values() for batch in batches])
+    clean = all(task.error is None and not task.stopped for task in job.tasks)
+    compare(world, job.evaluation, ends, results, clean)
+
+
+def _check_edges(world):
+    """Each node gets the rows of one task in order, if only whole operators are before it; wherever it was."""
+    for region, sketch in world.sketches.items():
+        for name, _, reads in sketch.nodes:
+            by_task = defaultdict(list)
+            for side, (task, number, *_) in SEEN[world.seed, region, name]:
+                if sketch.streams[reads[side]].orderly:
+                    by_task[side, task].append(number)
+            for (side, task), numbers in by_task.items():
+                if numbers != sorted(numbers):
+                    _fail(world, f"{name} got rows of {world.tasks[task]} on side {side} out of order: {numbers}")
+
+
+def states(world, region):
+    """By evaluation and unit of a graph: the workers that have state of it, and that."""
+    found = defaultdict(list)
+    plan = world.hosted_graph(region).plan
+    for number, host in hosts(world).items():
+        known = host.regions.get(region)
+        for evaluation, instance in known.instances.items() if known is not None else ():
+            assert isinstance(instance, GraphState)
+            for node, operator in instance._operators.items():
+                for unit, state in getattr(operator, "state", {}).items():
+                    found[evaluation, plan.nodes[node].first + unit].append((number, plan.nodes[node].name, state))
+    return found
+
+
+def _check_state(world):
+    """One live copy of every unit's state, where the table says it is, and with every row in it."""
+    for name, region in world.regions.items():
+        owners, alive = region.movements.table.owners, set(region.evaluations.ids)
+        found = states(world, name)
+        for number, host in hosts(world).items():
+            known = host.regions.get(name)
+            for gone in known.away.values() if known is not None else ():
+                wrong = [unit for unit in gone.nonzero()[0].tolist() if owners[unit] == number]
+                if wrong:
+                    _fail(world, f"worker {number} owns units {wrong} of {name} and takes them to be away")
+        for (evaluation, unit), places in found.items():
+            if evaluation not in alive:
+                _fail(world, f"workers {places} have state of {evaluation}, which is over")
+            if [number for number, _, _ in places] != [owners[unit]]:
+                _fail(world, f"{evaluation}: unit {unit} is of worker {owners[unit]} and at {places}")
+        for job in world.jobs:
+            if job.region == name and job.evaluation in alive:
+                _check_totals(world, job, found)
+
+
+def _check_totals(world, job, found):
+    if job.unpersisted:
+        _fail(world, f"{job.evaluation} has state, and is not persisted any more")
+    if any(task.error is not None or task.stopped for task in job.tasks):
+        return
+    given = {(task.epoch, task.partition): task.batches for task in job.tasks}
+    _, wanted = world.expected(job.region, [batch for batches in given.values() for batch in batches])
+    for node, state in wanted.items():
+        mine = [
+            got for (evaluation, _), [(_, name, got)] in found.items() if (evaluation, name) == (job.evaluation, node)
+        ]
+        if merged(mine) != state:
+            _fail(world, f"{job.evaluation}: {node} has {merged(mine)} in its state, not {state}")
+
+
+def check_flows(world):
+    """Nothing of any graph is on its way: no frames wait, no rows are held, nobody is asked, all know the owners."""
+    for process in world.live():
+        flows = process.worker._sessions._flows
+        if flows is None:
+            continue
+        held = {name: known.held for name, known in flows._routings.items() if known.held}
+        left = {"frames": list(flows._queue), "held": held, "flushes": flows._flushing, "feeders": flows._feeders}
+        left |= {"beginning": flows._beginning, "bytes": flows.queued}
+        if any(left.values()):
+            _fail(world, f"{process.name} keeps {left}")
+        for name, known in flows._routings.items():
+            table = world.regions[name].movements.table
+            if known.ways is not None and known.ways._destination.tolist() != table.owners.tolist():
+                _fail(world, f"{process.name} knows other owners of {name}: {known.ways._destination}, {table.owners}")
+
+
+def history(seed, plan=None):
+    """Run one history and check it; the world, for whoever wants to look."""
+    with GraphWorld(seed, plan) as world:
+        world.run()
+        check(world)
+        live_again(world)
+        check(world)
+    return world

@@ -1,0 +1,140 @@
+"""The simulated cluster of `keyed_world` with graphs: real controller, workers and feeders, small random graphs.
+
+Units of all nodes move all the time. A stub stands in for the placement: it wants random moves.
+"""
+
+import pickle
+from collections import Counter
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+
+from evenflow.control import graph_region
+from evenflow.control.events import GraphPlacing, RegionOpened
+from evenflow.graph.hosted import HostedGraph
+from evenflow.graph.reference import evaluate
+from evenflow.policy import Hash
+from evenflow.runtime.cluster.graph_plan import shape_of
+from evenflow.runtime.feeder.graph import GraphFeeder
+from evenflow.runtime.feeder.graph_feed import GraphFeed
+from tests.support.graph_nodes import SEEN
+from tests.support.graph_plans import Sketch
+from tests.support.keyed_world import World
+
+
+class StubPlacement:
+    """Instead of `GraphBalancing`: wants random moves, some of them impossible."""
+
+    world = None
+    """The world that is open: there is one at a time."""
+
+    def __init__(self, placing, _statistics, movements):
+        self.shape, self.placement = placing.shape, placing.placement
+        self._movements = movements
+
+    def set_workers(self, sites):
+        pass
+
+    def report(self, worker, message):
+        pass
+
+    def progress(self, message):
+        pass
+
+    def first_owners(self, live):
+        return np.array([live[number * 5 % 7 % len(live)] for number in range(self.shape.units)], np.int32)
+
+    def rebalance(self, time, _feeders, _draining, senders):
+        world, movements = self.world, self._movements
+        if world.faulty and world.rng.random() <= world.plan.moving:
+            for _ in range(world.rng.randint(1, 3)):
+                yield from movements.ask(time, world.some_move(movements.region, movements.table), {}, senders)
+
+
+class Graphs:
+    """What a world of graphs has that others have not; comes before the world in the list of bases."""
+
+    def __enter__(self):
+        self.sketches = {}
+        """By region."""
+        StubPlacement.world = self
+        self._stub = mock.patch.object(graph_region, "GraphBalancing", StubPlacement)
+        self._stub.start()
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        self._stub.stop()
+        for place in [place for place in SEEN if place[0] == self.seed]:
+            del SEEN[place]
+
+    # -- regions
+
+    def _open_region(self, name):
+        hosted = self.hosted_graph(name)
+        placing = GraphPlacing(shape_of(hosted.plan), SimpleNamespace(name="stub"))
+        self.driver.lend(f"op-{name}", pickle.dumps(hosted))
+        self._keep(name, hosted)
+        about = (f"op-{name}", Hash(), hosted.units, *self._durable())
+        self.driver.handle(RegionOpened(self.now, name, *about, graph=placing))
+
+    def hosted_graph(self, name):
+        """The graph of a region, drawn when it is asked for first."""
+        if name not in self.sketches:
+            fails = self.fails if self.plan.fails is not None else lambda _units: None
+            self.sketches[name] = Sketch.drawn(self.rng, fails)
+        return HostedGraph(self.sketches[name].plan((self.seed, name)))
+
+    def _durable(self):
+        return ()
+
+    def _keep(self, name, hosted):
+        pass
+
+    # -- tasks
+
+    def _feed(self, job, mark):
+        rows, size = self.rng.choice(((1, 1000), (10, 10_000), (1000, 300), (1000, 100_000)))
+        plan = self.sketches[job.region].plan()
+        of = (self.settings, job.region, f"op-{job.region}", plan, job.streaming, mark, True, rows, size)
+        return GraphFeed(*of)
+
+    def _feeder(self, feed):
+        return GraphFeeder(feed, self.environment)
+
+    def _given(self, task):
+        sketch = self.sketches[task.job.region]
+        for batch in task.batches:
+            yield sketch.spark_rows(batch, self.tasks.index(task), task.partition)
+
+    def results(self, task):
+        """By endpoint, the rows that a task gave, without the task they are of."""
+        found = {number: [] for number in range(len(self.sketches[task.job.region].endpoints))}
+        for batch in task.results:
+            for endpoint, *rows in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                found[endpoint].append(tuple(rows[endpoint].values())[1:])
+        return found
+
+    def expected(self, region, batches):
+        """What the plain evaluation of some batches gives at each endpoint, and the state of each node after it."""
+        sketch = self.sketches[region]
+        plan = sketch.plan()
+        inputs = [(plan.sources[source], rows) for batch in batches for source, rows in sketch.source_rows(batch)]
+        given = evaluate(plan, inputs)
+        ends = [Counter(tuple(row.values())[1:] for row in given[end.name].to_pylist()) for end in plan.endpoints]
+        kept = {node.name: node.operator.latest.state for node in plan.nodes if node.operator.stateful}
+        return ends, {name: merged(state.values()) for name, state in kept.items()}
+
+
+def merged(units):
+    """By key, the rows that some units keep, in no order."""
+    found = {}
+    for unit in units:
+        for key, rows in unit.items():
+            found.setdefault(key, Counter()).update(rows)
+    return found
+
+
+class GraphWorld(Graphs, World):
+    """One history without a store."""
