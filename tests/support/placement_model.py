@@ -116,6 +116,6 @@ def latencies(problem, placements, model=None):
         after = np.maximum(0, left + 1e3 * model.period_s * (load[:, :, period] - 1))
         backlog, left = backlog + (left + after) / 2 / load.shape[2], after
     over = 500 * model.horizon_s * np.maximum(0, load.mean(axis=2) - 1)
-    found = (share * (wait + backlog + slow * model.turn_ms) + over).sum(axis=1)
+    found = (share * (wait + slow * model.turn_ms) + np.minimum(share, 1) * backlog + over).sum(axis=1)
     delay, use, mass = _links(problem, placements, shares.streams)
     return found + (mass * (delay + 500 * model.horizon_s * np.maximum(0, use - 1))).sum(axis=(1, 2))

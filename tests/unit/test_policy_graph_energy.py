@@ -145,8 +145,8 @@ def test_waiting_grows_with_load_and_with_its_variance():
     assert model.waiting(steady, 2 * steady).tolist() == pytest.approx([2.0])
     assert model.waiting(varied, 2 * varied).tolist() == pytest.approx([(2 * 0.2 / 0.8 + 2 * 0.8 / 0.2) / 2])
     burst = np.array([[0.5, 1.5, 0.0, 0.5]])  # 500 ms are left over from the second period, and gone by the third
-    zero = np.zeros((1, 4))
-    assert model.waiting(burst, zero).tolist() == pytest.approx([(250 + 250) / 4])
+    assert model.backlog(burst).tolist() == pytest.approx([(250 + 250) / 4])
+    assert model.backlog(varied).tolist() == [0.0]
 
 
 def test_overload_outweighs_any_delay():

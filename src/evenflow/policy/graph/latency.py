@@ -37,17 +37,21 @@ class LatencyModel:
                 raise InvalidArgument(f"{what} is {getattr(self, what)}: give a time above 0")
 
     def waiting(self, load: Floats, residual: Floats) -> Floats:
-        """Ms that a turn waits for others, of what hosts have in each period; the last axis are the periods.
+        """Ms that a turn waits for those before it, of what hosts have in each period; the last axis are the periods.
 
-        Two parts. Turns wait for those that came before them (M/G/1, Pollaczek-Khinchine): with load x_t, and r_t the
-        mean rest of the turn that is under way, r_t / (1 - x_t). And what a period brings beyond 1 is left for the next
-        one (Lindley's recursion): b_t = max(0, b_{t-1} + period (x_t - 1)), b_0 = 0, in the mean (b_{t-1} + b_t) / 2.
+        M/G/1 (Pollaczek-Khinchine): with load x_t, and r_t the mean rest of the turn that is under way, it is
+        r_t / (1 - x_t), in the mean over the periods.
         """
         steep = 1 / (1 - STEEP)
         slowed = 1 / (1 - np.minimum(load, STEEP)) + steep * steep * np.maximum(load - STEEP, 0.0)
-        return np.asarray((residual * slowed).mean(axis=-1), np.float64) + self._backlog(load)
+        return np.asarray((residual * slowed).mean(axis=-1), np.float64)
 
-    def _backlog(self, load: Floats) -> Floats:
+    def backlog(self, load: Floats) -> Floats:
+        """Ms of work that lie on hosts in the mean, because a period brings more than it can take.
+
+        What is beyond 1 is left for the next period (Lindley's recursion): b_t = max(0, b_{t-1} + period (x_t - 1)),
+        b_0 = 0, and (b_{t-1} + b_t) / 2 during period t.
+        """
         left: Floats = np.zeros(load.shape[:-1])
         total = left
         if (load <= 1).all():
@@ -100,12 +104,13 @@ def result_shares(problem: PlacementProblem) -> ResultShares:
 class HostWaiting:
     """What hosts add to the latency of a result, under a partial placement.
 
-        cost_h = V_h waiting(x_h, r_h) + alpha_h sum of v_o turn_o + overload(mean of x_h)
+        cost_h = V_h waiting(x_h, r_h) + min(1, V_h) backlog(x_h) + alpha_h sum of v_o turn_o + overload(mean of x_h)
         x_h = alpha_h / q_h (background + sum of series_o)         r_h = alpha_h x_h turn, with the turn of each part
 
     The sums go over the operators on h, with v_o their shares of the results and V_h the sum of these. A turn of
-    exponential length that is under way lasts for as long again, so load times turn is what others wait for. A host
-    that stays overloaded holds up everything, not only its own share.
+    exponential length that is under way lasts for as long again, so load times turn is what others wait for. A row
+    waits for a backlog once, however many operators on the host it passes: what comes behind them has not arrived yet.
+    A host that stays overloaded holds up everything, not only its own share.
     """
 
     def __init__(self, problem: PlacementProblem, model: LatencyModel, shares: Floats) -> None:
@@ -141,7 +146,9 @@ class HostWaiting:
         slow, quota = self.loads.coefficient[hosts], self.loads.quota[hosts]
         load = (slow / quota)[:, None] * sums[:, : self._periods]
         rest = (slow * slow / quota)[:, None] * sums[:, self._periods : -2]
-        mine = sums[:, -2] * self._model.waiting(load, rest) + slow * sums[:, -1]
+        share = sums[:, -2]
+        mine = share * self._model.waiting(load, rest) + np.minimum(share, 1.0) * self._model.backlog(load)
+        mine = mine + slow * sums[:, -1]
         return np.asarray(mine + self._model.overload(load.mean(axis=1)), np.float64)
 
     def costs(self, operator: int) -> Floats:

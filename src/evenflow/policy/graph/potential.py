@@ -31,8 +31,8 @@ class PotentialPlacement:
         total = sum over o of v_o (PE_l + PE_c) + sum over streams o -> r of v_(o,r) PE_n + overload
 
         PE_l(o, h)   = alpha_h turn_o + r_h / (1 - x_h)       its own turn, and waiting at the mean load x_h of the host
-        PE_c(o, h)   = waiting in the measured periods, less waiting at the mean load: what variance costs. Loads that
-                       go up together cost most, and those that fill each other's gaps nothing
+        PE_c(o, h)   = waiting in the measured periods, with what they leave undone, less waiting at the mean load: what
+                       variance costs. Loads that go up together cost most, those that fill each other's gaps nothing
         PE_n(o -> r) = delay of the link from host to host
         overload     = horizon / 2 for each unit of load, of a host or a link, that stays above its quota or bandwidth
 

@@ -1,0 +1,105 @@
+"""How placements of operator graphs scale, and how far from the best they are.
+
+    python -m benchmarks.placement_scale
+
+The first table places m operators on n workers with INIT_GREEDY, k = 10 periods: 10,000 on 1,000 must take under 5 s.
+Its last column is flat if the time grows with m * n. The second places with all of them; "rounds" of the search for an
+equilibrium grow faster. The third compares with brute force on 200 random small graphs: how much more the total is than
+the least, in the median, the 90th percentile and the worst case; by the paper's energy with weights (100, 1, 0.001) and
+by estimated latency.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from time import perf_counter
+
+import numpy as np
+from tests.support.placement_model import energies, every_placement, latencies, random_problem
+
+from evenflow.model.placement import PAPER_WEIGHTS, Host, Links, OperatorLoad, PlacementProblem
+from evenflow.policy import PLACEMENTS, placement_named
+
+PERIODS = 10
+CHAIN = 10
+
+
+def chains(operators: int, hosts: int) -> PlacementProblem:
+    """Chains of ten filters with fluctuating load, on workers of different speed that are half full."""
+    draw = random.Random(1)
+    machines = tuple(Host(j, draw.uniform(1, 10)) for j in range(hosts))
+    scale = 0.5 * sum(1 / machine.coefficient for machine in machines) / operators
+    loads = []
+    for number in range(operators):
+        readers = () if number % CHAIN == CHAIN - 1 or number + 1 == operators else (number + 1,)
+        series = tuple(scale * draw.uniform(0.5, 1.5) for _ in range(PERIODS))
+        loads.append(OperatorLoad(f"o{number}", series, readers, 100.0, 1e4, 1000))
+    delays = np.random.default_rng(1).uniform(1, 500, (hosts, hosts))
+    return PlacementProblem(tuple(loads), machines, Links(delays))
+
+
+def greedy_table() -> None:
+    print(f"\nINIT_GREEDY, k = {PERIODS}")
+    print(f"{'m':>7} {'n':>6} {'seconds':>9} {'us an operator':>15} {'ns / (m n)':>11}")
+    greedy = placement_named("greedy")
+    for operators, hosts in (
+        (100, 10),
+        (1000, 10),
+        (1000, 100),
+        (10_000, 100),
+        (1000, 1000),
+        (5000, 1000),
+        (10_000, 1000),
+    ):
+        problem = chains(operators, hosts)
+        start = perf_counter()
+        greedy.place(problem)
+        seconds = perf_counter() - start
+        each, pair = seconds / operators * 1e6, seconds / operators / hosts * 1e9
+        print(f"{operators:>7,} {hosts:>6,} {seconds:>9.3f} {each:>15.1f} {pair:>11.1f}")
+
+
+def all_table() -> None:
+    print("\nseconds of each placement")
+    sizes = ((40, 6), (100, 10), (200, 20))
+    print(f"{'placement':>12} " + " ".join(f"{f'{m} on {n}':>12}" for m, n in sizes))
+    for name in PLACEMENTS:
+        times = []
+        for size in sizes:
+            problem, placement = chains(*size), placement_named(name)
+            start = perf_counter()
+            placement.place(problem)
+            times.append(perf_counter() - start)
+        print(f"{name:>12} " + " ".join(f"{seconds:>12.4f}" for seconds in times))
+
+
+def distance_table(graphs: int = 200) -> None:
+    print(f"\nabove the brute-force optimum, {graphs} random graphs of 4 to 6 operators on 2 or 3 workers")
+    print(f"{'':>18} {'energy (100, 1, 0.001)':>28} {'estimated latency':>28}")
+    print(f"{'placement':>18} " + f"{'median':>9}{'p90':>9}{'worst':>10} " * 2)
+    placements = {name: placement_named(name) for name in PLACEMENTS}
+    placements["dp, by sums"] = placement_named("dp", by_sum=True)
+    placements["potential, weights"] = placement_named("potential", weights=PAPER_WEIGHTS)
+    gaps: dict[str, list[list[float]]] = {name: [[], []] for name in placements}
+    for seed in range(graphs):
+        problem = random_problem(seed)
+        least = [totals(problem, every_placement(problem)).min() for totals in (energies, latencies)]
+        for name, placement in placements.items():
+            placed = np.array([placement.place(problem)])
+            for which, totals in enumerate((energies, latencies)):
+                gaps[name][which].append(float(totals(problem, placed)[0] / least[which] - 1))
+    for name, both in gaps.items():
+        cells = [(np.median(each), np.quantile(each, 0.9), max(each)) for each in both]
+        print(f"{name:>18} " + "".join(f"{a:>9.1%}{b:>9.1%}{c:>10.0%} " for a, b, c in cells))
+
+
+def main() -> None:
+    print(f"Python {sys.version.split()[0]}, numpy {np.__version__}")
+    greedy_table()
+    all_table()
+    distance_table()
+
+
+if __name__ == "__main__":
+    main()
