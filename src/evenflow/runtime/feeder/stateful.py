@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -25,6 +26,8 @@ from evenflow.runtime.wire.channel import DEEP_BUFFER
 from evenflow.runtime.wire.frames import Frame
 from evenflow.runtime.wire.messages import ENDED, FAILURE
 from evenflow.runtime.wire.settings import Settings
+
+Failure = TypeVar("Failure", bound=Exception)
 
 LAST_WORDS_S = 1.0
 """How long the controller may take to say why a worker is gone."""
@@ -53,6 +56,8 @@ class StatefulFeeder(ABC):
         self._attempt = 0
         """The attempt at the batch; 0 if no state is stored."""
         self._end = KeyedEnd(self._connections, clock)
+        self._told_why = False
+        """Whether the controller knows already why this task fails."""
 
     def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results of a task's rows; afterwards every connection is closed."""
@@ -61,8 +66,11 @@ class StatefulFeeder(ABC):
         except GeneratorExit:
             self._unread()
             raise
-        except (FunctionError, StateLost) as error:  # they say all there is to say: no frames of ours around the user's
-            raise error.with_traceback(None) from None
+        except Exception as error:
+            self._report(error)
+            if isinstance(error, FunctionError | StateLost):  # these say all there is to say
+                raise error.with_traceback(None) from None
+            raise
         finally:
             self._connections.close()
 
@@ -72,7 +80,7 @@ class StatefulFeeder(ABC):
         self._connections.register(self.identity)
         while not self._connections.registered:  # or we would be strangers if the first row is long in coming
             self._connections.wait()
-        for batch in self._exchange.pulled(batches, self._settle, self._unread):
+        for batch in self._exchange.pulled(batches, self._settle, self._input_failed):
             if batch.num_rows:
                 yield from self._split(batch)
         yield from self._drain()
@@ -110,6 +118,11 @@ class StatefulFeeder(ABC):
             while not self._connections.links:
                 self._connections.wait()
 
+    def _input_failed(self) -> None:
+        """There is no next batch, because of an error that is not ours: Spark may well run the task again."""
+        self._told_why = True
+        self._unread()
+
     def _unread(self) -> None:
         """Say that Spark wants no more, so that this is not taken for a failure; if nobody hears it, it may be one."""
         with suppress(EvenflowError):
@@ -132,6 +145,7 @@ class StatefulFeeder(ABC):
             case messages.Committed():
                 self._end.commit()
             case messages.EvaluationLost():
+                self._told_why = True
                 raise keyed_errors.evaluation_lost(self._region, message.reason)
 
     def _open(self, directory: messages.KeyedDirectory) -> messages.OpenKeyed:
@@ -178,9 +192,17 @@ class StatefulFeeder(ABC):
         error = keyed_errors.operator_failed(self._region, self.identity["partition"], FAILURE.read(frame))
         return self._failed(error)
 
-    def _failed(self, error: EvenflowError) -> EvenflowError:
+    def _report(self, error: Exception) -> None:
+        """See to it that the controller knows why this task fails, if it can be told."""
+        if not self._told_why and self._connections.registered:
+            with suppress(Exception):  # what went wrong first is what counts
+                self._failed(error)
+
+    def _failed(self, error: Failure) -> Failure:
         """Tell the controller what went wrong, so that Spark's retries, which are refused, say the same."""
-        self._connections.tell(messages.FeederFailed(str(error)))
+        self._told_why = True
+        reason = str(error) if isinstance(error, EvenflowError) else f"{type(error).__name__}: {error}"
+        self._connections.tell(messages.FeederFailed(reason))
         self._leave()
         return error
 

@@ -50,11 +50,11 @@ class Broken:
     """Stands in for an operator that could not be loaded, so that its users are told why."""
 
     def __init__(self, error: BaseException) -> None:
-        self._error = error
+        self.error = error
 
     def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Fail."""
-        raise self._error
+        raise self.error
 
 
 def _load(code: bytes) -> Any:

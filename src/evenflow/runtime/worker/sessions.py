@@ -139,6 +139,8 @@ class Sessions(dict[Channel, Session]):
                 session.graph = True
                 self.flows.enter(channel, session)
                 self.flows.receive(channel, session, frame)
+            case Kind.FLUSH if isinstance(broken := self._operators.get(session.operator), Broken):
+                self.fail(channel, frame.sequence, broken.error, "the graph could not be loaded")
             case Kind.MARKER if session.region:
                 self.host.mark(frame.sequence, session.feeder)
                 channel.send(Frame(Kind.MARKER, b"", frame.sequence))
