@@ -11,6 +11,7 @@ import evenflow as ef
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.graph.binding import bind
 from evenflow.graph.filters import EXPLORE, Filters, Measurement
+from evenflow.graph.ordering import HeldTurn, OrderNode
 from evenflow.graph.reference import evaluate
 
 TICKS = pa.schema([("symbol", pa.string()), ("price", pa.float64())])
@@ -198,7 +199,7 @@ class TestMap:
     def test_arrow(self):
         operator, _ = node(lambda t, n: t.map(lambda b: pa.record_batch({"n": [b.num_rows]}), self.SCHEMA))
         assert run(operator, ticks(("a", 1.0), ("b", 2.0))).to_pylist() == [{"n": 2}]
-        assert not operator.ordered
+        assert not operator.lanes
 
     def test_pandas(self):
         operator, _ = node(lambda t, n: t.map(lambda frame: frame.assign(n=1)[["n"]], self.SCHEMA, "pandas"))
@@ -206,8 +207,22 @@ class TestMap:
         assert run(operator, ticks(("a", 1.0), ("b", 2.0))).to_pylist() == [{"n": 1}] * 2
 
     def test_ordered(self):
-        operator, _ = node(lambda t, n: t.filter("price > 1").map(lambda b: b, TICKS, ordered=True))
-        assert operator.ordered
+        order, _ = node(lambda t, n: t.filter("price > 1").map(lambda b: b, TICKS, ordered=True))
+        assert isinstance(order, OrderNode)
+
+    def test_turns_go_on_in_order(self):
+        order, rows = OrderNode(), [ticks((text, 1.0)) for text in "abcd"]
+        assert [order.due(7, turn) for turn in (1, 0)] == [False, True]
+        for turn in (3, 1, 2):
+            order.hold(7, HeldTurn(turn, 100 + turn, turn, rows[turn]))
+        moved = OrderNode()
+        moved.install(0, order.extract(0))
+        assert order.extract(0) is None
+        assert [held.turn for held in moved.following(7)] == [1, 2, 3]
+        assert moved.following(7) == []
+        assert not moved.due(8, 1)
+        moved.forget(7)
+        assert moved.due(7, 0)
 
     def test_a_result_that_does_not_fit_names_the_node(self):
         operator, _ = node(lambda t, n: t.map(lambda b: b, self.SCHEMA, name="m"))

@@ -202,7 +202,8 @@ class GraphBalancing:
         loads = np.array([float(np.mean(host.background or (0.0,))) for host in problem.hosts])
         series = [float(np.mean(operator.series)) for operator in problem.operators]
         np.add.at(loads, np.array(problem.placed, np.int64), series)
-        return loads * np.array([host.coefficient for host in problem.hosts])
+        scaled: npt.NDArray[np.float64] = loads * np.array([host.coefficient for host in problem.hosts])
+        return scaled
 
     # -- what is written down
 

@@ -19,6 +19,7 @@ from evenflow.graph.joining import bind_join
 from evenflow.graph.keying import bind_keyed
 from evenflow.graph.mapping import bind_map
 from evenflow.graph.operator import NodeOperator
+from evenflow.graph.ordering import OrderNode
 from evenflow.graph.plan import EndpointPlan, GraphPlan, NodePlan, PortPlan, StreamPlan
 from evenflow.graph.verbs import DetectSpec, FilterSpec, JoinSpec, KeyedSpec, MapSpec
 
@@ -74,14 +75,21 @@ class _Numbering:
         """The next node: all that it reads has its number already."""
         reads = [self._numbers[stream] for stream in fused.inputs]
         operator, schema = self._bound(fused, reads)
+        stream = self._numbers[fused.last] = self._append(fused.name, operator, reads, schema)
+
+        if operator.lanes:
+            self._append(f"{fused.name} order", OrderNode(), [stream], schema)
+            self._numbers[fused.last] = stream + 1
+
+    def _append(self, name: str, operator: NodeOperator, reads: list[int], schema: pa.Schema) -> int:
+        """Add a node that reads these streams; the number of the stream that it gives."""
         ports = range(len(self._ports), len(self._ports) + len(reads))
         self._ports += [PortPlan(len(self._nodes), side, stream) for side, stream in enumerate(reads)]
-        stream = len(self._schemas)
-        self._nodes.append(NodePlan(fused.name, operator, tuple(ports), stream, self._units))
+        self._nodes.append(NodePlan(name, operator, tuple(ports), len(self._schemas), self._units))
         self._units += operator.units
         self._schemas.append(schema)
-        self._names.append(fused.name)
-        self._numbers[fused.last] = stream
+        self._names.append(name)
+        return len(self._schemas) - 1
 
     def _bound(self, fused: Fused, reads: list[int]) -> tuple[NodeOperator, pa.Schema]:
         name, rows, dialect = fused.name, self._schemas[reads[0]], self._dialect

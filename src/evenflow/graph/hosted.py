@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.graph.operator import NodeOperator
-from evenflow.graph.plan import GraphPlan
+from evenflow.graph.ordering import OrderNode
+from evenflow.graph.plan import GraphPlan, NodePlan
 from evenflow.graph.routing import HASH, port_schema
 from evenflow.operators.hosted import Hosted, units_of, values_of
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
@@ -45,6 +46,12 @@ class GraphState(KeyedOperator):
         """Apply rows to the node of a port; `units` are numbered within the node."""
         about = self._plan.ports[port]
         return self.operator(about.node).process(about.side, rows, units, keys)
+
+    def forget(self, feeder: int) -> None:
+        """A feeder is gone: nothing of it is held any more."""
+        for operator in self._operators.values():
+            if isinstance(operator, OrderNode):
+                operator.forget(feeder)
 
     def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
         """Apply rows of a log to the node they came to before: what that gives has been sent on already."""
@@ -119,11 +126,16 @@ class HostedGraph(Hosted):
         """
         about = self.plan.ports[port]
         node = self.plan.nodes[about.node]
-        if node.units == 1:
+        if node.units == 1 or node.operator.lanes:
             return batch, *_single(node.operator, about.side, batch)
         hashes = batch.column(batch.num_columns - 1)
         rows = batch.select(list(range(batch.num_columns - 1)))
         return rows, units_of(hashes, node.units), values_of(hashes)
+
+    def nothing(self, node: NodePlan) -> pa.RecordBatch:
+        """No rows of what a node gives."""
+        schema = self.plan.streams[node.stream].schema
+        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
     def logged(self, port: int, batch: pa.RecordBatch, units: Units) -> pa.RecordBatch:
         """Rows of a port as the log has them; `units` are numbered through the graph."""

@@ -28,8 +28,12 @@ class NodeOperator(ABC):
     kind: ClassVar[str]
     """What it is called in pictures and in the event log: filter, map, join, keyed."""
     stateful: ClassVar[bool] = False
-    ordered: bool = False
-    """Whether results must leave in the order of the rows that they come from, as those of an ordered map."""
+    logged: ClassVar[bool] = True
+    """Whether rows that a stateful operator applies are logged; not if its state is empty at the end of each batch."""
+    ordering: ClassVar[bool] = False
+    """Whether it puts frames into the order of their turns."""
+    lanes: bool = False
+    """Whether any of its units may take any frame: those of an ordered map, which has no state."""
     units: int = 1
 
     def keys(self, side: int, rows: pa.RecordBatch) -> pa.Array | None:

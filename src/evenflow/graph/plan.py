@@ -80,6 +80,14 @@ class GraphPlan:
         """How many units all nodes have together."""
         return sum(node.units for node in self.nodes)
 
+    def dense(self) -> frozenset[int]:
+        """Ports to which a frame comes for every turn, although it may have no rows: those on the way to an order."""
+        found: set[int] = set()
+        for node in reversed(self.nodes):
+            if node.operator.ordering or found.intersection(self.streams[node.stream].readers):
+                found.update(node.ports)
+        return frozenset(found)
+
     def edges(self) -> Iterator[tuple[int, int]]:
         """Pairs of nodes, the second of which reads what the first gives; one for each port."""
         for number, node in enumerate(self.nodes):

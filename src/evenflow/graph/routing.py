@@ -31,6 +31,9 @@ class Bundle:
     """Where they go; if below 0, they are held for movement `-worker`."""
     ports: tuple[int, ...]
     rows: pa.RecordBatch
+    turn: int
+    uncut: bool = False
+    """Whether they must go as one frame: their turn is waited for."""
 
 
 class Ways:
@@ -38,6 +41,7 @@ class Ways:
 
     def __init__(self, plan: GraphPlan, owners: Owners, paused: Mapping[int, Iterable[int]] | None = None) -> None:
         self._plan = plan
+        self._dense = plan.dense()
         self._destination = owners.astype(np.int64)
         self._moving: dict[int, npt.NDArray[np.int64]] = {}
         for move, units in (paused or {}).items():
@@ -66,31 +70,36 @@ class Ways:
         self._destination[chosen[self._destination[chosen] == -move]] = worker
         return True
 
-    def split(self, stream: int, rows: pa.RecordBatch) -> Iterator[Bundle]:
-        """Rows that a stream gives, by where they go."""
+    def split(self, stream: int, rows: pa.RecordBatch, turn: int) -> Iterator[Bundle]:
+        """Rows that a stream gives in a turn, by where they go; without rows, only where every turn has to come."""
         whole: dict[int, list[int]] = {}
         for number in self._plan.streams[stream].readers:
             port = self._plan.ports[number]
             node = self._plan.nodes[port.node]
-            if node.units == 1:
-                whole.setdefault(int(self._destination[node.first]), []).append(number)
+            if not rows.num_rows and number not in self._dense:
+                continue
+            if node.units == 1 or node.operator.lanes:
+                unit = node.first + (turn % node.units)
+                whole.setdefault(int(self._destination[unit]), []).append(number)
             else:
                 hashes = node.operator.keys(port.side, rows)
                 units = node.first + units_of(hashes, node.units)
-                yield from self._spread(number, rows.append_column(HASH, hashes), self._destination[units])
+                yield from self._spread(number, rows.append_column(HASH, hashes), self._destination[units], turn)
         for worker, ports in whole.items():
-            yield Bundle(worker, tuple(ports), rows)
+            yield Bundle(worker, tuple(ports), rows, turn, not self._dense.isdisjoint(ports))
 
-    def _spread(self, port: int, rows: pa.RecordBatch, destination: npt.NDArray[np.int64]) -> Iterator[Bundle]:
+    def _spread(
+        self, port: int, rows: pa.RecordBatch, destination: npt.NDArray[np.int64], turn: int
+    ) -> Iterator[Bundle]:
         targets, place = np.unique(destination, return_inverse=True)
         if len(targets) == 1:
-            yield Bundle(int(targets[0]), (port,), rows)
+            yield Bundle(int(targets[0]), (port,), rows, turn)
             return
         order = np.argsort(place, kind="stable")
         taken = rows.take(pa.array(order))
         start = 0
         for target, count in zip(targets.tolist(), np.bincount(place).tolist(), strict=True):
-            yield Bundle(int(target), (port,), taken.slice(start, count))
+            yield Bundle(int(target), (port,), taken.slice(start, count), turn)
             start += count
 
 
@@ -98,4 +107,5 @@ def port_schema(plan: GraphPlan, number: int) -> pa.Schema:
     """The columns of rows for a port as they travel."""
     port = plan.ports[number]
     schema = plan.streams[port.stream].schema
-    return schema.append(HASH) if plan.nodes[port.node].units > 1 else schema
+    node = plan.nodes[port.node]
+    return schema.append(HASH) if node.units > 1 and not node.operator.lanes else schema

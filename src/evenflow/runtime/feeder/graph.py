@@ -44,6 +44,8 @@ class GraphFeeder(StatefulFeeder):
         """Workers that take rows of this feeder from anywhere."""
         self._markers: list[tuple[int, int]] = []
         """Movements that were announced while some worker was not ready, and their sources."""
+        self._turns: dict[int, int] = {}
+        """By source, the number of its latest root frame among those of the source."""
         self._held: dict[int, list[tuple[int, Bundle, int]]] = {}
         """By movement, rows that wait: their root frame, and the id of their frame."""
         self._results_ready: list[pa.RecordBatch] = []
@@ -105,7 +107,8 @@ class GraphFeeder(StatefulFeeder):
         number = self._roots.begin(born, rows.num_rows, rows.nbytes)
         for endpoint in self._feed.plan.streams[source].endpoints:
             self._take(endpoint, number, rows)
-        for bundle in self._ways.split(source, rows):
+        turn = self._turns[source] = self._turns.get(source, -1) + 1
+        for bundle in self._ways.split(source, rows, turn):
             identity = self._environment.random_bits(ID_BITS)
             self._roots.sent(number, identity)
             if bundle.worker < 0:
@@ -118,7 +121,7 @@ class GraphFeeder(StatefulFeeder):
         assert self._opening is not None
         what = f"{bundle.rows.num_rows} rows of partition {self.identity['partition']}"
         body = memoryview(serialized(bundle.rows, what, "graph"))
-        frame = flow_frame(identity, root, self._opening.feeder, bundle.ports, body)
+        frame = flow_frame(identity, root, bundle.turn, self._opening.feeder, bundle.ports, body)
         self._connections.send(self._connections.links[worker], frame)
 
     def _settle(self) -> None:

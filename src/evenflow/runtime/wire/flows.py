@@ -1,8 +1,8 @@
 """What FLOW and DONE frames hold: rows of a graph on their way, and that a frame of them has been processed.
 
 A FLOW frame's body is an Arrow record batch without its schema, then the numbers of the ports that its rows are for,
-then a fixed end: the feeder whose rows caused it and the number of ports. The end comes last so that Arrow finds the
-rows at the beginning of the buffer. All rows of a frame descend from rows of one feeder.
+then a fixed end: the feeder whose rows caused it, their turn and the number of ports. The end comes last so that Arrow
+finds the rows at the beginning of the buffer. All rows of a frame descend from rows of one feeder.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 from evenflow.errors import ProtocolError
 from evenflow.runtime.wire.frames import MAX_BODY, Frame, Kind
 
-END = struct.Struct("<QI")
-"""The feeder, and how many ports there are."""
+END = struct.Struct("<QII")
+"""The feeder, the turn, and how many ports there are."""
 PORT = struct.Struct("<I")
 MARK = struct.Struct("<Q")
 """The XOR in a DONE frame; the sender's number in a MARKER frame between workers."""
@@ -26,14 +26,16 @@ class FlowHead(NamedTuple):
     """What a FLOW frame says beside its rows."""
 
     feeder: int
+    turn: int
+    """Which of the root frames of the feeder's source its root frame is, from 0 on."""
     ports: tuple[int, ...]
     rows: memoryview
     """The record batch, serialised."""
 
 
-def flow_frame(identity: int, root: int, feeder: int, ports: Sequence[int], rows: memoryview) -> Frame:
+def flow_frame(identity: int, root: int, turn: int, feeder: int, ports: Sequence[int], rows: memoryview) -> Frame:
     """Rows for these ports, all on one worker."""
-    tail = struct.pack(f"<{len(ports)}I", *ports) + END.pack(feeder, len(ports))
+    tail = struct.pack(f"<{len(ports)}I", *ports) + END.pack(feeder, turn, len(ports))
     if rows.nbytes + len(tail) > MAX_BODY:
         raise ProtocolError(f"a frame of {rows.nbytes} bytes of rows is over the limit of {MAX_BODY} bytes")
     return Frame(Kind.FLOW, b"".join((rows, tail)), identity, part=root)
@@ -44,11 +46,11 @@ def flow_head(frame: Frame) -> FlowHead:
     body = memoryview(frame.body).cast("B")
     if body.nbytes < END.size:
         raise ProtocolError(f"a FLOW frame has {body.nbytes} bytes: too few")
-    feeder, count = END.unpack_from(body, body.nbytes - END.size)
+    feeder, turn, count = END.unpack_from(body, body.nbytes - END.size)
     rows = body.nbytes - END.size - count * PORT.size
     if not 0 < count <= MOST_PORTS or rows < 0:
         raise ProtocolError(f"a FLOW frame of {body.nbytes} bytes is said to be for {count} ports")
-    return FlowHead(feeder, struct.unpack_from(f"<{count}I", body, rows), body[:rows])
+    return FlowHead(feeder, turn, struct.unpack_from(f"<{count}I", body, rows), body[:rows])
 
 
 def done_frame(root: int, mark: int, micros: int) -> Frame:

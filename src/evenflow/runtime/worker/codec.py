@@ -105,9 +105,9 @@ def parts_of(answer: Answer) -> list[memoryview]:
     return [body for _, body in batch_parts(told)]
 
 
-def batch_parts(batch: pa.RecordBatch) -> Iterator[tuple[int, memoryview]]:
+def batch_parts(batch: pa.RecordBatch, uncut: bool = False) -> Iterator[tuple[int, memoryview]]:
     """Rows in parts of about RESULT_BYTES at most, one at least: how many rows, and the body of a frame with them."""
-    count = max(1, -(-batch.nbytes // RESULT_BYTES))
+    count = 1 if uncut else max(1, -(-batch.nbytes // RESULT_BYTES))
     step = max(1, -(-batch.num_rows // count))
     for start in range(0, max(1, batch.num_rows), step):
         piece = batch if count == 1 else batch.slice(start, step)

@@ -14,10 +14,12 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evenflow.errors import ProtocolError
-from evenflow.graph.hosted import HostedGraph
+from evenflow.graph.hosted import GraphState, HostedGraph
+from evenflow.graph.ordering import HeldTurn
 from evenflow.graph.routing import Bundle, Ways
 from evenflow.model.messages import FlowOrder, GraphRouting, PauseUnits, ReleaseUnits
 from evenflow.runtime.wire.channel import Channel
@@ -126,6 +128,10 @@ class Flows:
         known = self._feeders.get(session.feeder)
         if known is not None and known[0] is channel:
             del self._feeders[session.feeder]
+            region = self._host.regions.get(session.region)
+            for state in region.instances.values() if region is not None else ():
+                if isinstance(state, GraphState):
+                    state.forget(session.feeder)
         self._beginning = [each for each in self._beginning if each[0] is not channel]
         self._flushed_by(channel)
 
@@ -134,7 +140,9 @@ class Flows:
         worker = self.peers.lost(channel)
         self._flushed_by(channel)
         concerned = {name for name, known in self._routings.items() if known.ways is None or known.ways.uses(worker)}
-        return [at for at, session in self._feeders.values() if session.region in concerned]
+        waiting = {at for at, _ in self._beginning}  # of those no rows are on their way: the worker is called again
+        feeders = self._feeders.values()
+        return [at for at, session in feeders if session.region in concerned and at not in waiting]
 
     @property
     def full(self) -> bool:
@@ -302,36 +310,57 @@ class Flows:
         known, graph = self._known(session.region), self._graph(session.operator)
         if known is None or known.ways is None or not isinstance(graph, HostedGraph):
             raise FeederFault(channel, ProtocolError(f"rows of region {session.region} came before its graph"))
-        counts = self._counts.setdefault(session.region, FlowCounts(graph.plan.units, self._clock()))
-        around = Surroundings(self._worker, self._host, self._pace, self._clock, counts)
-
-        def send_on(bundle: Bundle) -> int:
-            return self._send(known, session.feeder, frame.part, bundle, counts)
-
-        passage = Passage(session, channel, graph, known.ways, frame.part, around, send_on)
-        began = self._clock()
+        passed = partial(self._passage, session, channel, graph, known)
+        due = deque([(frame.part, head.turn, frame.sequence, lambda passage: passage.run(head))])
         try:
-            caused = passage.run(head)
+            while due:  # behind an order, rows that were held follow
+                root, turn, identity, step = due.popleft()
+                for stream, held in passed(root, turn, identity, step):
+                    going_on = partial(Passage.go_on, stream=stream, rows=held.rows)
+                    due.append((held.root, held.turn, held.identity, going_on))
         except ProtocolError as error:
             raise FeederFault(channel, error) from None
         except PassageFailed as failed:
             self._fail(channel, 0, failed.error, failed.where)
-            return
+
+    def _passage(
+        self,
+        session: Session,
+        channel: Channel,
+        graph: HostedGraph,
+        known: HostedWays,
+        root: int,
+        turn: int,
+        identity: int,
+        step: Callable[[Passage], int],
+    ) -> list[tuple[int, HeldTurn]]:
+        """Take rows as far as they go here, and answer that; rows that were held and follow."""
+        counts = self._counts.setdefault(session.region, FlowCounts(graph.plan.units, self._clock()))
+        around = Surroundings(self._worker, self._host, self._pace, self._clock, counts, self._new_id)
+        assert known.ways is not None
+        send_on = partial(self._send, known, session.feeder, root, counts)
+        began = self._clock()
+        passage = Passage(session, channel, graph, known.ways, root, turn, around, send_on)
+        caused = step(passage)
         took = self._clock() - began
         self.rows += passage.rows
         self.frames += 1
         self.busy_s += took
         self._host.served(session.region, took)
         with suppress(ConnectionError):  # it has just gone, and the poller will say so
-            channel.send(done_frame(frame.part, frame.sequence ^ caused, int(took * 1e6)))
+            channel.send(done_frame(root, identity ^ caused, int(took * 1e6)))
+        return passage.following
 
-    def _send(self, known: HostedWays, feeder: int, root: int, bundle: Bundle, counts: FlowCounts) -> int:
+    def _new_id(self) -> int:
+        return self._random_bits(ID_BITS)
+
+    def _send(self, known: HostedWays, feeder: int, root: int, counts: FlowCounts, bundle: Bundle) -> int:
         """Send rows on, or hold them; the XOR of the ids of their frames."""
         mark = 0
-        for rows, part in batch_parts(bundle.rows):
-            number = self._random_bits(ID_BITS)
+        for rows, part in batch_parts(bundle.rows, bundle.uncut):
+            number = self._new_id()
             mark ^= number
-            frame = flow_frame(number, root, feeder, bundle.ports, part)
+            frame = flow_frame(number, root, bundle.turn, feeder, bundle.ports, part)
             if bundle.worker < 0:
                 known.held.setdefault(-bundle.worker, []).append(HeldRows(frame, rows))
             else:

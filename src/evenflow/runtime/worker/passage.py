@@ -16,6 +16,8 @@ import numpy as np
 
 from evenflow.errors import ProtocolError
 from evenflow.graph.hosted import GraphState, HostedGraph
+from evenflow.graph.ordering import HeldTurn, OrderNode
+from evenflow.graph.plan import NodePlan
 from evenflow.graph.routing import Bundle, Ways
 from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.flows import FlowHead
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from evenflow.operators.keyed import Units
     from evenflow.runtime.worker.emulation import EmulatedSpeed
     from evenflow.runtime.worker.keyed import KeyedHost
+    from evenflow.runtime.worker.regions import HostedRegion
     from evenflow.runtime.worker.session import Session
 
 
@@ -49,6 +52,8 @@ class Surroundings:
     pace: EmulatedSpeed | None
     clock: Callable[[], float]
     counts: FlowCounts
+    new_id: Callable[[], int]
+    """Draws the id of a frame."""
 
 
 class Passage:
@@ -61,6 +66,7 @@ class Passage:
         graph: HostedGraph,
         ways: Ways,
         root: int,
+        turn: int,
         around: Surroundings,
         send_on: Callable[[Bundle], int],
     ) -> None:
@@ -68,48 +74,93 @@ class Passage:
         self._channel = channel
         self._graph = graph
         self._ways = ways
-        self._root = root
+        self._root, self._turn = root, turn
         self._around = around
         self._send_on = send_on
         """Sends rows to another worker, or holds them; gives the XOR of the ids of their frames."""
         self.rows = 0
         """Rows that nodes have taken, each row as often as a node took it."""
+        self.following: list[tuple[int, HeldTurn]] = []
+        """Streams, and rows that were held and are to go on there behind those of this passage."""
+        self._region, self._state = self._entered()
+
+    def _entered(self) -> tuple[HostedRegion, GraphState]:
+        session = self._session
+        region, found = self._around.host.enter(session.region, session.evaluation, session.stamp)
+        if not isinstance(found, GraphState):
+            raise ProtocolError(f"region {session.region} is not that of a graph")
+        return region, found
 
     def run(self, head: FlowHead) -> int:
         """Take the rows as far as they go here; the XOR of the ids of the frames that this caused."""
-        plan, session = self._graph.plan, self._session
+        plan = self._graph.plan
         if any(port >= len(plan.ports) for port in head.ports):
             raise ProtocolError(f"rows came for ports {head.ports}: the graph has {len(plan.ports)}")
         batch = read_rows(head.rows, self._graph.schemas[head.ports[0]])
-        self._region, found = self._around.host.enter(session.region, session.evaluation, session.stamp)
-        if not isinstance(found, GraphState):
-            raise ProtocolError(f"region {session.region} is not that of a graph")
-        work = deque((port, batch) for port in head.ports)
-        caused = 0
+        return self._take_on(deque((port, batch) for port in head.ports))
+
+    def go_on(self, stream: int, rows: pa.RecordBatch) -> int:
+        """Take rows that a stream gives as far as they go here; as `run`."""
+        work: deque[tuple[int, pa.RecordBatch]] = deque()
+        caused = self._pass_on(stream, rows, work)
+        return caused ^ self._take_on(work)
+
+    def _take_on(self, work: deque[tuple[int, pa.RecordBatch]]) -> int:
+        plan, caused = self._graph.plan, 0
         while work:
             port, rows = work.popleft()
-            stream = plan.nodes[plan.ports[port].node].stream
-            out = self._apply(found, port, rows)
-            if not out.num_rows:
-                continue
-            for endpoint in plan.streams[stream].endpoints:
-                self._give(endpoint, out)
-            for bundle in self._ways.split(stream, out):
-                if bundle.worker == self._around.worker:
-                    work.extend((each, bundle.rows) for each in bundle.ports)
-                else:
-                    caused ^= self._send_on(bundle)
+            node = plan.nodes[plan.ports[port].node]
+            out = self._apply(node, port, rows)
+            if node.operator.ordering and not self._in_turn(node, out):
+                caused ^= self._hold(node, out)
+            else:
+                caused ^= self._pass_on(node.stream, out, work)
         return caused
 
-    def _apply(self, state: GraphState, port: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _pass_on(self, stream: int, out: pa.RecordBatch, work: deque[tuple[int, pa.RecordBatch]]) -> int:
+        """Rows of a stream go to its readers, to `work` if these are here; the XOR of the ids of frames sent."""
+        caused = 0
+        for endpoint in self._graph.plan.streams[stream].endpoints if out.num_rows else ():
+            self._give(endpoint, out)
+        for bundle in self._ways.split(stream, out, self._turn):
+            if bundle.worker == self._around.worker:
+                work.extend((each, bundle.rows) for each in bundle.ports)
+            else:
+                caused ^= self._send_on(bundle)
+        return caused
+
+    def _in_turn(self, node: NodePlan, rows: pa.RecordBatch) -> bool:
+        """Whether rows may go on behind an ordered map; those that waited for them follow."""
+        order = self._order(node)
+        if not order.due(self._session.feeder, self._turn):
+            return False
+        self.following += [(node.stream, held) for held in order.following(self._session.feeder)]
+        return True
+
+    def _hold(self, node: NodePlan, rows: pa.RecordBatch) -> int:
+        """Keep rows that are early; the id that stands for them."""
+        identity = self._around.new_id()
+        self._order(node).hold(self._session.feeder, HeldTurn(self._root, identity, self._turn, rows))
+        return identity
+
+    def _order(self, node: NodePlan) -> OrderNode:
+        found = self._state.operator(self._graph.plan.ports[node.ports[0]].node)
+        assert isinstance(found, OrderNode)
+        return found
+
+    def _apply(self, node: NodePlan, port: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Apply rows to one node; what it gives."""
-        node = self._graph.plan.nodes[self._graph.plan.ports[port].node]
         rows, local, keys = self._graph.rows_of(port, batch)
-        units = local + np.int32(node.first) if node.units > 1 else np.array([node.first], np.int32)
+        if node.operator.lanes:
+            units = np.array([node.first + self._turn % node.units], np.int32)
+        else:
+            units = local + np.int32(node.first) if node.units > 1 else np.array([node.first], np.int32)
         self._around.host.check_here(self._region, self._session.region, self._session.evaluation, units)
+        if not rows.num_rows:  # a turn without rows, on its way to an order
+            return self._graph.nothing(node)
         began = self._around.clock()
         try:
-            out = state.apply(port, rows, local, keys)
+            out = self._state.apply(port, rows, local, keys)
         except ProtocolError:
             raise
         except BaseException as error:  # whatever the user's code throws is the user's to see
@@ -118,7 +169,7 @@ class Passage:
         if self._around.pace is not None:
             took = self._around.pace.serve(rows.num_rows, took, node.name)
         self._count(units, rows, out, took)
-        if node.operator.stateful:
+        if node.operator.stateful and node.operator.logged:
             self._log(port, batch, units)
         return out
 
