@@ -185,13 +185,13 @@ class GraphBalancing:
         return PlacementProblem(tuple(operators), hosts, self._links(hosts), placed)
 
     def _links(self, hosts: tuple[Host, ...]) -> Links:
-        """Delays and bandwidths between hosts: as given, else half of the measured way there and back."""
+        """Delays and bandwidths between hosts: as given, else as measured, half of the way there and back."""
         pairs = {}
         for one, sender in enumerate(hosts):
             for other, receiver in enumerate(hosts):
                 pair = sender.id, receiver.id
                 trip = self.measured.round_trips.get(pair)
-                default = (DELAY_MS if trip is None else trip * 500.0, BANDWIDTH)
+                default = DELAY_MS if trip is None else trip * 500.0, self.measured.bandwidths.get(pair, BANDWIDTH)
                 if one != other:
                     pairs[one, other] = self._placing.links.get(pair, default)
         return Links(DELAY_MS, BANDWIDTH, pairs)
@@ -235,6 +235,10 @@ class GraphBalancing:
             "hosts": [
                 {"worker": host.id, "coefficient": round(host.coefficient, 4), "load": round(float(load), 6)}
                 for host, load in zip(problem.hosts, by_host, strict=True)
+            ],
+            "links": [
+                {"from": one, "to": other, "rows_s": round(rows, 1), "bytes_s": round(size, 1)}
+                for (one, other), (rows, size) in sorted(self.measured.link_use.items())
             ],
             "total_pe": round(float(total_energy(problem, problem.placed)), 6),
             "load_std": round(float(by_host.std()), 6),

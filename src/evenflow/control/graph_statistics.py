@@ -70,6 +70,10 @@ class GraphStatistics:
     """By worker, microseconds of a standard piece of work."""
     round_trips: dict[tuple[int, int], float] = field(default_factory=dict)
     """By sender and receiver, seconds there and back."""
+    bandwidths: dict[tuple[int, int], float] = field(default_factory=dict)
+    """By sender and receiver, bytes a second, at best."""
+    link_use: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
+    """By sender and receiver, rows and bytes a second in the latest period."""
     latencies: dict[int, int] = field(default_factory=dict)
     """Results by bucket of latencies."""
     latency_s: float = 0.0
@@ -79,6 +83,7 @@ class GraphStatistics:
         count = len(self.shape.nodes)
         self.row_s, self.selectivities, self.call_rows, self.row_bytes = (np.full(count, np.nan) for _ in range(4))
         self._sums: dict[int, WorkerSums] = {}
+        self._sent: dict[tuple[int, int], tuple[int, int]] = {}
         self._arrived = np.zeros(len(self.shape.sources))
         self._began: float | None = None
         self._node = np.zeros(self.shape.units, np.int64)
@@ -93,7 +98,9 @@ class GraphStatistics:
         live = set(workers)
         self._sums = {worker: sums for worker, sums in self._sums.items() if worker in live}
         self.standards = {worker: value for worker, value in self.standards.items() if worker in live}
-        self.round_trips = {pair: value for pair, value in self.round_trips.items() if live.issuperset(pair)}
+        for pairs in (self.round_trips, self.bandwidths):
+            for pair in [pair for pair in pairs if not live.issuperset(pair)]:
+                del pairs[pair]
 
     def report(self, worker: int, told: FlowReport) -> None:
         """A worker tells what its units did."""
@@ -111,6 +118,10 @@ class GraphStatistics:
         if told.standard_us:
             self.standards[worker] = told.standard_us
         self.round_trips.update({(worker, other): trip for other, trip in told.round_trips.items()})
+        self.bandwidths.update({(worker, other): rate for other, rate in told.bandwidths.items()})
+        for other, sent in told.sent.items():
+            rows, size = self._sent.get((worker, other), (0, 0))
+            self._sent[worker, other] = rows + sent.rows, size + sent.bytes
 
     def progress(self, told: FlowProgress) -> None:
         """A feeder tells what has come to it."""
@@ -131,6 +142,7 @@ class GraphStatistics:
         """A period begins now; what was told before is thrown away."""
         self._began = time
         self._sums.clear()
+        self._sent.clear()
         self._arrived[:] = 0
 
     def elapsed(self, time: float) -> float:
@@ -144,6 +156,7 @@ class GraphStatistics:
         """A period ends, and the next begins; whether it had rows, and counts."""
         seconds = self.elapsed(time)
         sums, arrived = self._pooled(coefficients), self._arrived / max(seconds, 1e-9)
+        self.link_use = {pair: (rows / seconds, size / seconds) for pair, (rows, size) in self._sent.items()}
         self.begin(time)
         if sums is None or not sums.rows_in.any():
             return False

@@ -174,6 +174,8 @@ class FlowReport(Message, frozen=True):
     """How long a standard piece of work took lately, in microseconds; 0 if that was not measured."""
     round_trips: Table[Whole, Real] = {}
     """By worker, seconds until a small frame that was sent there was answered, at best lately."""
+    bandwidths: Table[Whole, Real] = {}
+    """By worker, bytes a second that went there, at best lately."""
 
     def __post_init__(self) -> None:
         _check_pairs(units=self.units, rows_in=self.rows_in, rows_out=self.rows_out, micros=self.micros)

@@ -54,7 +54,13 @@ class FlowCounts:
         return bool(self._in.any() or self._sent)
 
     def news(
-        self, region: str, now: float, queued: int, standard_us: float, round_trips: dict[int, float]
+        self,
+        region: str,
+        now: float,
+        queued: int,
+        standard_us: float,
+        round_trips: dict[int, float],
+        bandwidths: dict[int, float],
     ) -> FlowReport:
         """The report since the last one; resets the counters."""
         units = np.flatnonzero(self._in).astype(np.int32)
@@ -72,6 +78,7 @@ class FlowCounts:
             queued=queued,
             standard_us=standard_us,
             round_trips=round_trips,
+            bandwidths=bandwidths,
         )
         for counter in (self._in, self._out, self._seconds, self._calls, self._bytes):
             counter[:] = 0

@@ -372,5 +372,5 @@ class Flows:
         """Send the statistics of every graph that is due for a report."""
         for region, counts in list(self._counts.items()):
             if now - counts.reported >= REPORT_S and counts.any:
-                about = self.queued, self.calibration.standard_us(now), self.peers.round_trips
+                about = self.queued, self.calibration.standard_us(now), self.peers.round_trips, self.peers.bandwidths
                 self._host.tell(counts.news(region, now, *about))

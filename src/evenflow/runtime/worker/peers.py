@@ -25,6 +25,14 @@ PROBE_S = 0.5
 """Seconds between two probes of a connection."""
 TRIPS = 10
 """Probes that are remembered: the quickest counts, since a busy worker answers late."""
+LARGE = bytes(128 * 1024)
+"""What a large probe carries there: the time that it takes longer tells the bandwidth."""
+LARGE_EVERY = 4
+"""One of so many probes is large."""
+LEAST_S = 1e-4
+"""A large probe that takes no longer than a small one by more than this says only that the bandwidth is large."""
+EMULATED_ROW = 128
+"""Bytes of a probe that count as a row on an emulated link."""
 
 
 @dataclass(slots=True)
@@ -39,6 +47,9 @@ class PeerLink:
     """When it was last probed."""
     trips: deque[float] = field(default_factory=lambda: deque(maxlen=TRIPS))
     """Seconds that the latest probes took, there and back."""
+    large: deque[float] = field(default_factory=lambda: deque(maxlen=TRIPS))
+    """The same of large probes."""
+    probes: int = 0
 
 
 class Peers:
@@ -124,22 +135,31 @@ class Peers:
     def probe(self, now: float) -> None:
         """Send a probe over every connection that has had none for a while."""
         for worker, link in self._links.items():
-            if link.channel.open and now - link.probed >= PROBE_S:
+            if link.channel.open and now - link.probed >= PROBE_S and not link.channel.unsent:
                 link.probed = now
-                self.send(worker, Frame(Kind.PROBE, b"", int(now * 1e6)))
+                link.probes += 1
+                body = LARGE if link.probes % LARGE_EVERY == 0 else b""
+                self.send(worker, Frame(Kind.PROBE, body, int(now * 1e6), part=len(body)), len(body) // EMULATED_ROW)
 
     def answer_probe(self, channel: Channel, sender: int | None, frame: Frame) -> None:
         """A probe has come, which is answered over the connection to its sender; or the answer to one of ours."""
         if not frame.told:
             if sender is not None:
-                self.send(sender, Frame(Kind.PROBE, b"", frame.sequence, told=True))
+                self.send(sender, Frame(Kind.PROBE, b"", frame.sequence, part=frame.part, told=True))
         elif sender in self._links:
-            self._links[sender].trips.append(max(0.0, self._clock() - frame.sequence * 1e-6))
+            link = self._links[sender]
+            (link.large if frame.part else link.trips).append(max(0.0, self._clock() - frame.sequence * 1e-6))
 
     @property
     def round_trips(self) -> dict[int, float]:
         """By worker, seconds there and back, at best lately."""
         return {worker: min(link.trips) for worker, link in self._links.items() if link.trips}
+
+    @property
+    def bandwidths(self) -> dict[int, float]:
+        """By worker, bytes a second that go there, at best lately."""
+        probed = {worker: link for worker, link in self._links.items() if link.trips and link.large}
+        return {worker: len(LARGE) / max(LEAST_S, min(link.large) - min(link.trips)) for worker, link in probed.items()}
 
     @property
     def due_in(self) -> float | None:
