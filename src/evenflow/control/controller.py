@@ -262,6 +262,8 @@ class Controller:
             case WorkerReport():
                 worker.heard = time
                 worker.rows, worker.frames, worker.busy_s = message.rows, message.frames, message.busy_s
+                for graph in [each for each in self._regions.values() if isinstance(each, GraphRegion)]:
+                    graph.graph.worker_busy(time, worker.id, message.busy_s)
             case WorkerAlive():
                 worker.heard = time
         return ()

@@ -29,6 +29,8 @@ WARM = 3
 NOMINAL_LOAD = 0.5
 """The load of each worker that is assumed of a graph of which nothing is known."""
 NOMINAL_ROWS = 1000.0
+LITTLE = 0.15
+"""What a worker does for other regions counts if it takes more of its time: less cannot be told from what is late."""
 DELAY_MS, BANDWIDTH = 0.5, 125e6
 """Of links of which nothing is known."""
 
@@ -64,6 +66,12 @@ class GraphBalancing:
     def progress(self, message: FlowProgress) -> None:
         """Take in what came to a feeder."""
         self.measured.progress(message)
+
+    def worker_busy(self, time: float, worker: int, busy_s: float) -> None:
+        """A worker tells for how long it has been busy since it started, with whatever it does."""
+        known = self._statistics.consumers.get(worker)
+        own = known.busy_s if known is not None else 0.0
+        self.measured.worker_busy(time, worker, busy_s, own)
 
     # -- where units are
 
@@ -155,8 +163,10 @@ class GraphBalancing:
         return self._problem(hosts, {node: tuple(loads[node]) for node in self._whole}, rates, placed)
 
     def _background(self, loads: npt.NDArray[np.float64], owners: npt.NDArray[np.int32]) -> dict[int, Any]:
-        """By worker, the load of its units of operators that are spread, in each period."""
-        found = {worker: np.zeros(loads.shape[1]) for worker in self._live}
+        """By worker, the load of its units of operators that are spread, in each period, and what else it does."""
+        elsewhere, coefficients = self.measured.elsewhere, self.coefficients()
+        busy = {worker: share for worker, share in elsewhere.items() if share > LITTLE}
+        found = {w: np.full(loads.shape[1], busy.get(w, 0.0) / coefficients[w]) for w in self._live}
         shares = self.measured.unit_shares()
         for number, node in enumerate(self.shape.nodes):
             if not node.whole:

@@ -74,6 +74,8 @@ class GraphStatistics:
     """By sender and receiver, bytes a second, at best."""
     link_use: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
     """By sender and receiver, rows and bytes a second in the latest period."""
+    elsewhere: dict[int, float] = field(default_factory=dict)
+    """By worker, the part of its time that it has for other regions lately."""
     latencies: dict[int, int] = field(default_factory=dict)
     """Results by bucket of latencies."""
     latency_s: float = 0.0
@@ -83,6 +85,7 @@ class GraphStatistics:
         count = len(self.shape.nodes)
         self.row_s, self.selectivities, self.call_rows, self.row_bytes = (np.full(count, np.nan) for _ in range(4))
         self._sums: dict[int, WorkerSums] = {}
+        self._busy: dict[int, tuple[float, float, float]] = {}
         self._sent: dict[tuple[int, int], tuple[int, int]] = {}
         self._arrived = np.zeros(len(self.shape.sources))
         self._began: float | None = None
@@ -97,6 +100,7 @@ class GraphStatistics:
         """Forget what was measured of workers that are gone."""
         live = set(workers)
         self._sums = {worker: sums for worker, sums in self._sums.items() if worker in live}
+        self.elsewhere = {worker: share for worker, share in self.elsewhere.items() if worker in live}
         self.standards = {worker: value for worker, value in self.standards.items() if worker in live}
         for pairs in (self.round_trips, self.bandwidths):
             for pair in [pair for pair in pairs if not live.issuperset(pair)]:
@@ -122,6 +126,17 @@ class GraphStatistics:
         for other, sent in told.sent.items():
             rows, size = self._sent.get((worker, other), (0, 0))
             self._sent[worker, other] = rows + sent.rows, size + sent.bytes
+
+    def worker_busy(self, time: float, worker: int, busy_s: float, own_s: float) -> None:
+        """A worker has been busy for so long since it started, `own_s` of it with this graph."""
+        before, busy_before, own_before = self._busy.get(worker, (time, busy_s, own_s))
+        self._busy[worker] = time, busy_s, own_s
+        if busy_s < busy_before or own_s < own_before:  # it is another one since
+            self.elsewhere.pop(worker, None)
+        elif time > before:
+            others = max(0.0, (busy_s - busy_before) - (own_s - own_before)) / (time - before)
+            known = self.elsewhere.get(worker, others)
+            self.elsewhere[worker] = min(1.0, (1 - NEWS) * known + NEWS * others)
 
     def progress(self, told: FlowProgress) -> None:
         """A feeder tells what has come to it."""
