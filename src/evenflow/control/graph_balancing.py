@@ -92,6 +92,12 @@ class GraphBalancing:
                 owners[self.shape.nodes[number].first] = live[host]
         return owners
 
+    def placed(self) -> dict[str, list[int]]:
+        """By operator, the workers that it is on."""
+        owners = self._movements.table.owners
+        parts = {node.name: owners[node.first : node.first + node.units] for node in self.shape.nodes}
+        return {name: sorted({int(worker) for worker in part}) for name, part in parts.items()}
+
     def rebalance(
         self, time: float, feeders: Set[Peer], draining: Set[Peer], senders: Set[Peer]
     ) -> Iterator[Instruction]:

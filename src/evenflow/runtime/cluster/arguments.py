@@ -259,6 +259,19 @@ def pickled(operator: MapOperator | Hosted) -> bytes:
     return code
 
 
+def queues_of(rows: Any, size: Any) -> tuple[int, int]:
+    """How many rows and bytes may be on their way through a graph."""
+    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
+        raise InvalidArgument(f"queue_rows={rows!r}: give a whole number of rows, at least 1")
+    try:
+        found = bytes_of(size)
+    except InvalidArgument as error:
+        raise InvalidArgument(str(error).replace("memory", "queue_bytes")) from None
+    if not found:
+        raise InvalidArgument(f"queue_bytes={size!r}: give bytes, or a size as '16m'")
+    return rows, found
+
+
 class KnownOfWorkers(NamedTuple):
     """What a user says of workers and the links between them, for the placement of a graph."""
 

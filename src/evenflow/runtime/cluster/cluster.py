@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import Transfer
+from evenflow.control.graph_region import GraphRegion
 from evenflow.control.ordered_region import OrderedRegion
 from evenflow.errors import InvalidArgument
 from evenflow.graph.builder import Graph
@@ -268,6 +269,8 @@ class Cluster:
         quota: Mapping[int, float] | None = None,
         coefficients: Mapping[int, float] | None = None,
         links: Mapping[tuple[int, int], tuple[float, float]] | None = None,
+        queue_rows: int = 100_000,
+        queue_bytes: str | int = "16m",
         transfer: Transfer = "direct",
         **options: Any,
     ) -> GraphOutput:
@@ -282,9 +285,13 @@ class Cluster:
         `options`, or an object from `evenflow.policy`. `quota` is the load that a worker may have at most, by its
         number (1 if not given). `coefficients` says how much longer a row takes on a worker than elsewhere, `links` the
         delay in ms and the bytes a second from one worker to another; both are measured if they are not given.
+
+        `queue_rows` and `queue_bytes` bound the rows of each Spark task that are on their way through the graph; while
+        there are as many, nothing is taken from Spark.
         """
         self._life.check()
         arguments.check_name(name)
+        queues = arguments.queues_of(queue_rows, queue_bytes)
         if self._settings.memory:
             raise InvalidArgument("graphs keep their state in memory: run them on a Cluster without memory=")
         arguments.check_transfer(transfer, bool(self._settings.checkpoint))
@@ -306,6 +313,7 @@ class Cluster:
                 streaming,
                 f"{self._settings.cluster}/{opened[0]}/",
                 endpoint is None,
+                *queues,
                 arrival=self._settings.emulate.arrival if self._settings.emulate else "",
             )
             schema = together_schema(plan) if endpoint is None else endpoint_schema(plan, 0)
@@ -336,6 +344,13 @@ class Cluster:
         """A keyed operator's statistics now."""
         known = self._regions.find_keyed(region)
         return self._driver.ask(lambda _: known.snapshot(self._driver.now()))
+
+    def placement(self, region: str) -> dict[str, list[int]]:
+        """Where the operators of a graph are now: by the operator's name, the workers that it is on."""
+        known = self._regions.find(region)
+        if not isinstance(known, GraphRegion):
+            raise InvalidArgument(f"region {region} is not that of a graph")
+        return self._driver.ask(lambda _: known.graph.placed())
 
     def move(self, region: str, units: Sequence[int], target: int) -> None:
         """Ask for units of a keyed operator to be moved to a worker; the event log tells whether they were."""
