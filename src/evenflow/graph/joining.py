@@ -53,10 +53,8 @@ class JoinNode(NodeOperator):
         self._sides, self._schema = sides, schema
         self._pairs = SidedPairs(rows, span, sides[0].schema, sides[1].schema)
 
-    def keys(self, side: int, rows: pa.RecordBatch) -> pa.Array:
-        from evenflow.graph.hashing import hashes_of
-
-        return hashes_of([rows.column(place) for place in self._sides[side].key])
+    def key_places(self, side: int) -> list[int]:
+        return self._sides[side].key
 
     def process(self, side: int, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
         known = self._sides[side]

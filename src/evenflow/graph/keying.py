@@ -46,10 +46,8 @@ class KeyedNode(NodeOperator):
         self._key, self._hosted, self._operator = key, hosted, hosted.operator
         self._reads, self._hashed, self._schema = reads, hashed, schema
 
-    def keys(self, side: int, rows: pa.RecordBatch) -> pa.Array:
-        from evenflow.graph.hashing import hashes_of  # numba comes with it
-
-        return hashes_of([rows.column(place) for place in self._key])
+    def key_places(self, side: int) -> list[int]:
+        return self._key
 
     def process(self, side: int, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
         read = with_hashes(rows, self._hashed).select(self._reads)

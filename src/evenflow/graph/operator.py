@@ -30,15 +30,24 @@ class NodeOperator(ABC):
     stateful: ClassVar[bool] = False
     logged: ClassVar[bool] = True
     """Whether rows that a stateful operator applies are logged; not if its state is empty at the end of each batch."""
-    ordering: ClassVar[bool] = False
+    ordering: bool = False
     """Whether it puts frames into the order of their turns."""
     lanes: bool = False
     """Whether any of its units may take any frame: those of an ordered map, which has no state."""
     units: int = 1
 
+    def key_places(self, side: int) -> list[int] | None:
+        """The places of the key columns in rows of input `side`; None if there are no keys."""
+        return None
+
     def keys(self, side: int, rows: pa.RecordBatch) -> pa.Array | None:
         """64-bit hashes of the keys of rows of input `side`, null where the key is null; None if there are no keys."""
-        return None
+        places = self.key_places(side)
+        if places is None:
+            return None
+        from evenflow.graph.hashing import hashes_of  # numba comes with it: only those who have keys pay
+
+        return hashes_of([rows.column(place) for place in places])
 
     def routed(self, side: int, rows: pa.RecordBatch) -> tuple[Units, Keys]:
         """The unit and the key of each row of input `side`, as `process` takes them: both empty without keys."""

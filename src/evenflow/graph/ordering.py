@@ -35,7 +35,7 @@ class OrderNode(NodeOperator):
     kind: ClassVar[str] = "order"
     stateful: ClassVar[bool] = True
     logged: ClassVar[bool] = False
-    ordering: ClassVar[bool] = True
+    ordering = True
 
     def __init__(self) -> None:
         self._next: dict[int, int] = {}

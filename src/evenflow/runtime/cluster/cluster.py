@@ -21,6 +21,7 @@ from evenflow.control.ordered_region import OrderedRegion
 from evenflow.errors import InvalidArgument
 from evenflow.graph.builder import Graph
 from evenflow.graph.plan import GraphPlan
+from evenflow.graph.routers import routing_plan
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
 from evenflow.operators.keyed import KeyedOperator
@@ -309,7 +310,7 @@ class Cluster:
             feed = GraphFeed(
                 self._settings,
                 *opened,
-                plan,
+                routing_plan(plan),
                 streaming,
                 f"{self._settings.cluster}/{opened[0]}/",
                 endpoint is None,

@@ -129,6 +129,7 @@ def unpacked(together: DataFrame, plan: GraphPlan, endpoint: int) -> DataFrame:
 def described_graph(plan: GraphPlan) -> str:
     """A text that is the same for graphs that may share stored state: their operators, and who reads whom."""
     parts = []
-    for node in shape_of(plan).nodes:
-        parts.append(f"{node.kind} {node.name} of {list(node.inputs)} in {node.units} units")
+    for node in plan.nodes:
+        reads = [plan.streams[plan.ports[port].stream].name for port in node.ports]
+        parts.append(f"{node.name}, {node.operator.stored_as()}, of {' and '.join(reads)} in {node.units} units")
     return f"graph of {', '.join(plan.sources)}: {'; '.join(parts)}"

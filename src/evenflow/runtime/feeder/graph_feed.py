@@ -26,6 +26,7 @@ class GraphFeed:
     region: str
     operator: str
     plan: GraphPlan
+    """With routers for operators (`graph.routers`)."""
     streaming: bool
     mark: str = ""
     """Tells this use of a graph from all others in the plan: see `stages`."""
