@@ -20,6 +20,6 @@ def test_readme_examples(tmp_path):
         output = script.finish()
     assert "Traceback" not in output
     written = {folder.name for folder in tmp_path.iterdir() if folder.is_dir() and (folder / "_SUCCESS").exists()}
-    assert written == {"scored", "means", "alerts"}, f"not all is there; printed was:\n{output}"
+    assert written == {"scored", "means", "alerts", "joined"}, f"not all is there; printed was:\n{output}"
     for name in written:
         assert pq.read_table(tmp_path / name).num_rows > 0
