@@ -9,6 +9,7 @@ import numpy as np
 
 from evenflow.control.events import FeederJoined, Instruction, Peer, Record, RegionOpened, Tell
 from evenflow.control.graph_balancing import GraphBalancing
+from evenflow.control.graph_results import GraphResults
 from evenflow.control.keyed_region import KeyedRegion
 from evenflow.control.workers import Site, listed
 from evenflow.model import RoutingTable
@@ -25,6 +26,7 @@ class GraphRegion(KeyedRegion):
         self.movements.graph = True
         self.movements.spread = self._spread
         self.graph = GraphBalancing(event.graph, self.statistics, self.movements)
+        self._results = GraphResults(event.region, event.graph.period)
 
     @property
     def senders(self) -> set[Peer]:
@@ -32,8 +34,11 @@ class GraphRegion(KeyedRegion):
 
     def opened(self, time: float) -> Record:
         shape = self.graph.shape
-        operators = [{"name": node.name, "kind": node.kind, "units": node.units} for node in shape.nodes]
-        edges = [[number, reader] for number, node in enumerate(shape.nodes) for reader in node.readers]
+        operators = [
+            {"name": node.name, "kind": node.kind, "units": node.units, "endpoint": node.endpoint}
+            for node in shape.nodes
+        ]
+        edges = [[each, number] for number, node in enumerate(shape.nodes) for each in dict.fromkeys(node.inputs)]
         fields: dict[str, Any] = {"region": self.name, "placement": self.graph.placement.name, "units": self.units}
         fields |= {"sources": list(shape.sources), "operators": operators, "edges": edges}
         return Record(time, "region-opened", fields)
@@ -61,6 +66,7 @@ class GraphRegion(KeyedRegion):
     def hear(self, time: float, feeder: FeederJoined, message: FeederMessage) -> Iterator[Instruction]:
         if isinstance(message, FlowProgress):
             self.graph.progress(message)
+            self._results.add(message)
             return
         yield from super().hear(time, feeder, message)
 
@@ -71,6 +77,7 @@ class GraphRegion(KeyedRegion):
     def tick(self, time: float) -> Iterator[Instruction]:
         yield from super().tick(time)
         yield from self._route()
+        yield from self._results.note(time)
 
     def _admit(self) -> Iterator[Instruction]:
         yield from self._route()
