@@ -29,6 +29,7 @@ def shown(table):
         (("ordered", "--also", "2"), "'2' is not workers:factor"),
         (("keyed", "--slow", "1"), "slow workers need --cost-us"),
         (("cep", "--exponents", "0.2,steep"), "'steep' is no number"),
+        (("placement", "--scheme", "7"), "--scheme"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_a_matter_of_usage(arguments, said):
@@ -43,6 +44,21 @@ def test_an_unknown_balance_is_one_line(what):
     assert code == 1
     assert output.startswith("error: ")
     assert "fairness" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--placement", "luck"), "there is no placement 'luck'"),
+        (("--seconds", "10", "--slow-at", "10"), "give a second within the run"),
+        (("--operators", "2"), "needs at least 3 operators"),
+    ],
+)
+def test_a_placement_that_cannot_be_measured_is_one_line(arguments, said):
+    code, output = run("bench", "placement", *arguments)
+    assert code == 1
+    assert output.startswith("error: ")
+    assert said in output
 
 
 @pytest.mark.parametrize("arguments", [(), ("bench",), ("bench", "ordered"), ("state", "ls"), ("torture",)])

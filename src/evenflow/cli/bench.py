@@ -1,4 +1,4 @@
-"""The command line: `evenflow bench ordered | keyed | cep`."""
+"""The command line: `evenflow bench ordered | keyed | cep | placement`."""
 
 from __future__ import annotations
 
@@ -143,6 +143,43 @@ def bench_cep(
         if picture is not None:
             cep_view.figure(setting, results).savefig(picture, dpi=110)
             console.print(f"written: {picture}")
+
+    guard(work)
+
+
+@bench.command("placement")
+def bench_placement(
+    workers: Annotated[int, typer.Option(help="Workers.", min=1)] = 6,
+    operators: Annotated[int, typer.Option(help="Operators of the graph.", min=1)] = 40,
+    placement: Annotated[str, typer.Option(help="Placements to compare.")] = "random,xzh,caps,greedy,dp,potential",
+    scheme: Annotated[int, typer.Option(help="1-3, 6: chains of filters; 4, 5: also joins.", min=1, max=6)] = 3,
+    seconds: Annotated[float, typer.Option(help="How long rows arrive.", min=1)] = 60.0,
+    load: Annotated[float, typer.Option(help="Load of each worker if shared evenly.", min=0.01)] = 0.6,
+    slow_at: Annotated[float, typer.Option(help="Second at which one worker turns slow; 0: never.", min=0)] = 0.0,
+    factor: Annotated[float, typer.Option(help="How many times slower.", min=1)] = 5.0,
+    seed: Annotated[int, typer.Option(help="Of graph, workers, links and rows.", min=0)] = 1,
+    event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a placement.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+) -> None:
+    """A graph of filters and joins on emulated workers and links: latency of results, placement by placement."""
+
+    def work() -> None:
+        from evenflow.bench import placement as placing
+        from evenflow.bench import placement_view
+
+        setting = placing.PlacementSetting(workers, operators, scheme, seconds, load, slow_at, factor, seed)
+        names = [name.strip() for name in placement.split(",")]
+        placing.check_placements(names)
+        drawn = setting.drawn()
+        touch(json_file)
+        results = []
+        rows = sum(drawn.taken.values()) * seconds
+        with embedded_spark(workers, len(drawn.rows)) as spark, placing.data(drawn) as paths, _progress() as progress:
+            for name in names:
+                watch = _bar(progress, name, rows)
+                results.append(placing.run(spark, setting, name, drawn, paths, _log(event_log, name), watch))
+        console.print(placement_view.table(setting, results))
+        write_figures(json_file, placing.report(setting, drawn, results))
 
     guard(work)
 

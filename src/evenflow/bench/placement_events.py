@@ -1,0 +1,68 @@
+"""What the event log tells of one run of a graph: latency in any part of it, loads, energies and moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from evenflow.model.latency import LatencySummary, summarised
+
+QUIET_S = 5.0
+"""Moves that are closer than this belong together."""
+NOTHING = LatencySummary(0, float("nan"), float("nan"), float("nan"))
+
+
+@dataclass(frozen=True)
+class GraphRun:
+    """The events of a run. Seconds count from when the first feeder joined, as those of emulated workers do."""
+
+    events: list[dict[str, Any]]
+    region: str
+    ended: float
+    """When the last result had come, by the wall clock."""
+
+    @property
+    def _joined(self) -> dict[str, Any]:
+        return next(event for event in self.events if event["event"] == "feeder-joined")
+
+    @property
+    def seconds(self) -> float:
+        """From the first feeder's joining to the last result."""
+        return float(self.ended - self._joined["at"])
+
+    def latency(self, start: float, end: float) -> LatencySummary:
+        """How long the results took that came between two seconds."""
+        rows: dict[int, int] = {}
+        total_s = 0.0
+        for event in self._between(start, end, "graph-results"):
+            for bucket, count in event["buckets"].items():
+                rows[int(bucket)] = rows.get(int(bucket), 0) + count
+            total_s += event["total_s"]
+        return summarised(rows, total_s) or NOTHING
+
+    def sampled(self, start: float, end: float, field: str) -> list[float]:
+        """A figure of each sample between two seconds."""
+        return [event[field] for event in self._between(start, end, "graph-sample")] or [float("nan")]
+
+    def last(self, end: float, field: str) -> float:
+        """A figure of the last sample before a second."""
+        return self.sampled(0.0, end, field)[-1]
+
+    def moved(self, start: float, end: float) -> int:
+        """Operators that moved between two seconds."""
+        return sum(len(event["units"]) for event in self._between(start, end, "moved"))
+
+    def placed_after(self, second: float) -> float | None:
+        """Seconds until the last of the moves that begin after a second and follow each other; None if none do."""
+        last = None
+        for event in self._between(second, float("inf"), "moved"):
+            now = event["time"] - self._joined["time"]
+            if last is not None and now - last > QUIET_S:
+                break
+            last = now
+        return None if last is None else round(last - second, 2)
+
+    def _between(self, start: float, end: float, kind: str) -> list[dict[str, Any]]:
+        zero = self._joined["time"]
+        mine = [event for event in self.events if event["event"] == kind and event.get("region") == self.region]
+        return [event for event in mine if start < event["time"] - zero <= end]
