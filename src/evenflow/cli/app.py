@@ -71,17 +71,19 @@ def plot(
 def torture(
     seed: Annotated[int, typer.Option(help="The first schedule; the next one is seed + 1, and so on.")] = 1,
     minutes: Annotated[float, typer.Option(help="How long to begin new schedules.", min=0)] = 5.0,
+    job: Annotated[str, typer.Option(help="The kind of job: keyed (with rules in some), or graph.")] = "keyed",
     schedules: Annotated[int, typer.Option(help="How many schedules, however long they take; 0: see --minutes.")] = 0,
     keep: Annotated[Path | None, typer.Option(help="Directory for all that is left of runs that went wrong.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
     table: Annotated[Path | None, typer.Option(help="File for a table by kind of fault, in Markdown.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what the file of --json has.")] = False,
 ) -> None:
-    """Run a keyed streaming job under schedules of faults, and compare its output and state with a plain run."""
+    """Run streaming jobs under schedules of faults, and compare their output and state with a plain run."""
 
     def work() -> None:
         from evenflow.torture import run, view
         from evenflow.torture.report import TortureReport
+        from evenflow.torture.schedule import kind_named
 
         before = None
         if resume and json_file is not None and json_file.exists() and json_file.stat().st_size:
@@ -98,7 +100,7 @@ def torture(
             if table is not None:
                 table.write_text(view.markdown(report))
 
-        report = run.torture(seed, minutes, schedules, watch, keep, before)
+        report = run.torture(seed, minutes, schedules, watch, keep, before, kind_named(job))
         view.show_report(console, report)
         write_figures(json_file, report.to_json())
         if not report.good:

@@ -1,1 +1,1 @@
-"""`evenflow torture`: a keyed streaming job under seeded schedules of faults, its output compared with a plain run."""
+"""`evenflow torture`: streaming jobs under seeded schedules of faults, their output compared with a plain run."""

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evenflow.torture.rows import InputRows, reference, windowed
-from evenflow.torture.schedule import Job
+from evenflow.torture.rows import InputRows, reference, rows_of, windowed
+from evenflow.torture.schedule import Schedule
 
 COLUMNS = ("id", "k", "nth", "mean")
+OUTPUT = pa.schema(list(zip(COLUMNS, (pa.int64(), pa.int64(), pa.int64(), pa.float64()), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,9 @@ class Verdict:
         return not (self.lost or self.doubled or self.out_of_order or self.wrong)
 
 
-def verdict(job: Job, rows: InputRows, output: pa.Table) -> Verdict:
+def verdict(schedule: Schedule, sink: Path) -> Verdict:
     """Compare the output of a job with its reference."""
+    job, rows, output = schedule.job, rows_of(schedule), committed(sink)
     if job.windows:
         return compare_windows(windowed(job, rows), output)
     return compare(rows, output, job.ordered, job.racing)
@@ -77,7 +79,7 @@ def compare(rows: InputRows, output: pa.Table, ordered: bool = False, racing: bo
         rows=len(rows.ids),
         lost=int((times == 0).sum()),
         doubled=_again(times, known),
-        out_of_order=_falling(keys, nth, ids) + (_falling(keys, np.arange(len(ids)), ids) if ordered else 0),
+        out_of_order=falling(keys, nth, ids) + (falling(keys, np.arange(len(ids)), ids) if ordered else 0),
         wrong=int((~right).sum()),
     )
 
@@ -92,18 +94,18 @@ def _miscounted(keys: np.ndarray, counts: np.ndarray, got: np.ndarray, nth: np.n
     return (Counter(zip(got.tolist(), nth.tolist(), strict=True)) - want).total()
 
 
-def _falling(keys: np.ndarray, by: np.ndarray, ids: np.ndarray) -> int:
+def falling(keys: np.ndarray, by: np.ndarray, ids: np.ndarray) -> int:
     """How often a row comes after a later row of its key, when the rows are sorted by `by`."""
     order = np.lexsort((ids, by, keys))
     same = np.diff(keys[order]) == 0
     return int((same & (np.diff(ids[order]) < 0)).sum())
 
 
-def committed(sink: Path) -> pa.Table:
+def committed(sink: Path, schema: pa.Schema = OUTPUT) -> pa.Table:
     """The rows that a streaming query has committed to a folder, batch by batch, by Spark's own log."""
     batches = sorted((path for path in sink.glob("[0-9]*") if (path / "_SUCCESS").exists()), key=lambda p: int(p.name))
     if batches:  # written by a function for each batch
-        return _read([str(file) for batch in batches for file in sorted(batch.glob("*.parquet"))])
+        return _read([str(file) for batch in batches for file in sorted(batch.glob("*.parquet"))], schema)
     log = sink / "_spark_metadata"
     numbered = {int(path.name.partition(".")[0]): path for path in log.glob("[0-9]*")} if log.is_dir() else {}
     for path in log.glob("*.compact"):
@@ -114,10 +116,9 @@ def committed(sink: Path) -> pa.Table:
         if number >= compacted:
             entries = map(json.loads, numbered[number].read_text().splitlines()[1:])
             files += [entry["path"] for entry in entries if entry["action"] == "add"]
-    return _read([unquote(urlparse(file).path) for file in files])
+    return _read([unquote(urlparse(file).path) for file in files], schema)
 
 
-def _read(files: list[str]) -> pa.Table:
-    tables = [pq.ParquetFile(file).read(columns=list(COLUMNS)) for file in files]
-    empty = pa.table({"id": pa.array([], pa.int64()), "k": pa.array([], pa.int64()), "nth": pa.array([], pa.int64())})
-    return pa.concat_tables(tables) if tables else empty.append_column("mean", pa.array([], pa.float64()))
+def _read(files: list[str], schema: pa.Schema) -> pa.Table:
+    tables = [pq.ParquetFile(file).read(columns=schema.names).cast(schema) for file in files]
+    return pa.concat_tables([schema.empty_table(), *tables])

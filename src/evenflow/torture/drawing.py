@@ -21,14 +21,38 @@ from evenflow.torture.schedule import (
     VOID_S,
     Fault,
     Job,
+    Kind,
     Schedule,
 )
 
 Draw = Callable[[random.Random, Job], list[Fault]]
+PLACEMENTS = ("potential", "potential", "greedy", "round-robin", "random")
 
 
-def draw(seed: int) -> Schedule:
-    """The schedule of a seed."""
+def draw(seed: int, kind: Kind = "keyed") -> Schedule:
+    """The schedule of a seed, for one kind of job."""
+    schedule = _draw_keyed(seed)
+    return schedule if kind == "keyed" else _with_graph(schedule)
+
+
+def _with_graph(schedule: Schedule) -> Schedule:
+    """The same with a graph: its state is all in memory, and it says itself where rows are in order."""
+    source = random.Random(f"{schedule.seed} with a graph")
+    job = replace(
+        schedule.job,
+        kind="graph",
+        sources=source.choice((1, 2)),
+        placement=source.choice(PLACEMENTS),
+        rows=source.choice((300, 600)),
+        keys=source.choice((20, 60)),
+        units=source.choice((4, 16)),
+    )
+    job = replace(job, memory=0, ballast=0, files=0, sink="files", ordered=False, order_by=False, windows=False)
+    faults = tuple(fault for fault in schedule.faults if fault.point not in SPILL)
+    return Schedule(schedule.seed, job, faults)
+
+
+def _draw_keyed(seed: int) -> Schedule:
     source = random.Random(seed)
     clustered = source.random() < 0.12
     job = Job(

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import TypeAlias
 
 from pyspark import SparkContext
 
@@ -23,12 +24,14 @@ from evenflow.torture.schedule import Fault
 
 POLL_S = 0.02
 RIVAL_S = 60.0
+Regions: TypeAlias = Mapping[str, Sequence[range]]
+"""By region, its operators: the units of each; a region without any is one operator itself."""
 
 
 class Injector:
     """Owns a thread, which runs inside the `with` block."""
 
-    def __init__(self, cluster: Cluster, regions: Sequence[str], hooks: Hooks, where: str) -> None:
+    def __init__(self, cluster: Cluster, regions: Regions, hooks: Hooks, where: str) -> None:
         self._cluster, self._regions, self._hooks, self._where = cluster, regions, hooks, where
         self._offsets = hooks.folder / "spark" / "offsets"
         self.wrong = ""
@@ -61,11 +64,11 @@ class Injector:
                 del self._stopped[pid]
 
     def _move(self, region: str) -> None:
-        """Move a few units to a random worker, if no units are on their way."""
+        """Move a few units of an operator to a random worker, if no units are on their way."""
         now = self._cluster.keyed_snapshot(region)
         if now.feeders and not now.moving:
-            count = min(4, len(now.unit_rows))
-            units = self._random.sample(range(len(now.unit_rows)), count)
+            among = self._random.choice(self._regions[region] or (range(len(now.unit_rows)),))
+            units = self._random.sample(among, min(4, len(among)))
             self._cluster.move(region, units, self._random.randrange(len(self._cluster.workers())))
 
     def _batch(self) -> int:

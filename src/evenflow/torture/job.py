@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.find_spark_home import _find_spark_home
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from evenflow.errors import EvenflowError, StoreError, StoreInUse
@@ -22,18 +22,11 @@ from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.cluster.restarts import supervise
 from evenflow.runtime.cluster.session import local_session
 from evenflow.runtime.threads import BackgroundThread
-from evenflow.torture import damage, store
+from evenflow.torture import damage, query, store
 from evenflow.torture.hooks import BEGUN, DRIVER, ENDED, WORK, Hooks, hooks_of
 from evenflow.torture.inject import Injector
-from evenflow.torture.operator import Counted, Slowly
-from evenflow.torture.rows import SCHEMA, SPAN_S, lateness_s
 from evenflow.torture.schedule import VOID_S, Job
 
-REGION = "counted"
-WINDOWS = "windows"
-RULE = (
-    f"""SELECT min(id) AS id, k, sum(nth) AS nth, avg(mean) AS mean FROM Row.win:time_batch({SPAN_S} sec) GROUP BY k"""
-)
 MOST_WORKERS = 4
 SLOTS = 3
 STARTS = 60
@@ -57,7 +50,7 @@ class Attempts:
     """Starts a job's query, after a look at its last failure."""
 
     def __init__(self, spark: SparkSession, cluster: Cluster, folder: Path, hooks: Hooks) -> None:
-        self._spark, self._cluster, self._folder, self._job = spark, cluster, folder, hooks.schedule.job
+        self._spark, self._cluster, self._folder, self._schedule = spark, cluster, folder, hooks.schedule
         self._query: StreamingQuery | None = None
         self._life = hooks.life
         self.starts = 0
@@ -71,36 +64,14 @@ class Attempts:
         if self.starts >= STARTS:
             raise EvenflowError(f"the query failed {self.starts} times; the last time: {failure}")
         self.starts += 1
-        job = self._job
+        job = self._schedule.job
         place = self._life + self.starts - 1
         for name, value in packed(job.packs[place % len(job.packs)] if job.packs else 0).items():
             self._spark.conf.set(name, value)
-        files = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", job.files or job.partitions)
-        rows = files.parquet(str(self._folder / "in")).mapInArrow(Slowly(job.pause_s), SCHEMA)
-        operator = Counted(str(self._folder), job.ballast)
-        options: dict[str, Any] = {"order_by": "id"} if job.order_by else {"ordered": job.ordered}
-        out = self._cluster.keyed(rows, "k", operator, units=job.units, transfer=job.transfer, name=REGION, **options)
-        if job.windows:
-            late = lateness_s(job)
-            found = self._cluster.detect(out, RULE, key="k", time="at", lateness=late, units=job.units, name=WINDOWS)
-            out = found.where("late is null").where(found.k < job.keys).drop("late")
-        writer = out.writeStream.option("checkpointLocation", str(self._folder / "spark"))
-        if job.sink == "peeks":
-            writer = writer.foreachBatch(self._write)
-        else:
-            writer = writer.format("parquet").option("path", str(self._folder / "out"))
+        writer = query.writer(self._spark, self._cluster, self._folder, self._schedule)
+        writer = writer.option("checkpointLocation", str(self._folder / "spark"))
         self._query = writer.trigger(availableNow=True).start()
         return self._query
-
-    def _write(self, rows: DataFrame, number: int) -> None:
-        """A function for each batch: it looks at the rows, then writes them, overwriting what an earlier try wrote."""
-        rows.persist()
-        try:
-            if rows.count():
-                rows.head(1)
-            rows.write.mode("overwrite").parquet(str(self._folder / "out" / str(number)))
-        finally:
-            rows.unpersist()
 
 
 def packed(partitions: int) -> dict[str, str]:
@@ -121,8 +92,7 @@ def run(spark: SparkSession, folder: Path) -> dict[str, object]:
             with cluster_on(spark, hooks, where) as cluster:
                 attempts = Attempts(spark, cluster, folder, hooks)
                 try:
-                    regions = (REGION, WINDOWS) if hooks.schedule.job.windows else (REGION,)
-                    with Injector(cluster, regions, hooks, where) as injector:
+                    with Injector(cluster, query.regions(hooks.schedule), hooks, where) as injector:
                         _supervised(attempts, cluster, folder, refused)
                     if injector.wrong:
                         raise EvenflowError(injector.wrong)

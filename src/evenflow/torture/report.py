@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from evenflow.torture.check import Verdict
-from evenflow.torture.schedule import Schedule, from_json
+from evenflow.torture.schedule import Kind, Schedule, from_json
 
 VERDICTS = ("rows", "lost", "doubled", "out_of_order", "wrong")
 
@@ -51,6 +51,8 @@ class TortureReport:
     outcomes: list[ScheduleOutcome] = field(default_factory=list)
     leaked: list[str] = field(default_factory=list)
     """Processes that outlived their drivers."""
+    kind: Kind = "keyed"
+    """The kind of the jobs."""
 
     @property
     def good(self) -> bool:
@@ -62,6 +64,7 @@ class TortureReport:
         verdicts = [outcome.verdict for outcome in self.outcomes]
         return {
             "seed": self.seed,
+            "kind": self.kind,
             "schedules": len(self.outcomes),
             "faults": sum(len(outcome.struck) for outcome in self.outcomes),
             **{name: sum(getattr(verdict, name) for verdict in verdicts) for name in VERDICTS},
@@ -75,4 +78,5 @@ class TortureReport:
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> TortureReport:
         """The report that an interrupted run has written."""
-        return cls(given["seed"], [ScheduleOutcome.from_json(run) for run in given["runs"]], list(given["leaked"]))
+        outcomes = [ScheduleOutcome.from_json(run) for run in given["runs"]]
+        return cls(given["seed"], outcomes, list(given["leaked"]), given.get("kind", "keyed"))

@@ -39,10 +39,20 @@ class InputRows:
     batches: Longs
 
 
-def rows_of(schedule: Schedule) -> InputRows:
+def source_names(job: Job) -> tuple[str, ...]:
+    """The sources of a job; those of a graph have names."""
+    return ("",) if job.kind == "keyed" else tuple("ab"[: job.sources])
+
+
+def inputs_of(schedule: Schedule) -> dict[str, InputRows]:
+    """The input rows of each source."""
+    return {name: rows_of(schedule, number) for number, name in enumerate(source_names(schedule.job))}
+
+
+def rows_of(schedule: Schedule, source: int = 0) -> InputRows:
     """All input rows of a schedule's job; values are multiples of 1/8, so that their sums are exact."""
     job = schedule.job
-    random = np.random.default_rng(schedule.seed)
+    random = np.random.default_rng((schedule.seed, source) if source else schedule.seed)
     drawn = np.concatenate([random.integers(0, job.keys, job.batches * job.rows), np.arange(job.keys)])
     batches = np.concatenate([np.repeat(np.arange(job.batches), job.rows), np.full(job.keys, job.batches)])
     if job.windows:
@@ -82,10 +92,15 @@ def write(rows: InputRows, job: Job, folder: Path) -> None:
         for partition in range(partitions):
             mine = (rows.batches == batch) & (rows.keys % partitions == partition)
             path = folder / f"{batch:03}-{partition}.parquet"
-            columns = {"id": rows.ids[mine], "k": rows.keys[mine], "v": rows.values[mine]}
-            pq.write_table(pa.table(columns | {"at": pa.array(at[mine], pa.timestamp("us", "UTC"))}), path)
+            pq.write_table(table(rows, at, mine), path)
             moment = 1_700_000_000 + batch * partitions + partition
             os.utime(path, (moment, moment))
+
+
+def table(rows: InputRows, at: Longs, mine: npt.NDArray[np.bool_]) -> pa.Table:
+    """Some of the rows, whose event times are `at`."""
+    columns = {"id": rows.ids[mine], "k": rows.keys[mine], "v": rows.values[mine]}
+    return pa.table(columns | {"at": pa.array(at[mine], pa.timestamp("us", "UTC"))})
 
 
 def reference(keys: Longs, values: Floats) -> tuple[Longs, Floats]:

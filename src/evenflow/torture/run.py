@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from evenflow.torture import check, processes, rows
+from evenflow.errors import InvalidArgument
+from evenflow.torture import check, graph_check, processes, rows
 from evenflow.torture.bucket import Server
 from evenflow.torture.drawing import draw
 from evenflow.torture.hooks import BEGUN, BUCKET, DONE, ENDED, SCHEDULE, WORK
 from evenflow.torture.report import ScheduleOutcome, TortureReport
-from evenflow.torture.schedule import BLOCK, Schedule
+from evenflow.torture.schedule import BLOCK, Kind, Schedule
 
 POLL_S = 0.1
 START_S = 150.0
@@ -30,6 +31,8 @@ LEAVE_S = 30.0
 LIVES = 4
 """How often a driver may die without a fault that kills it."""
 LOG = "driver.log"
+VERDICTS = {"keyed": check.verdict, "graph": graph_check.verdict}
+"""By kind of job, how its output is compared with a plain run."""
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options with which Java starts fast."""
 
@@ -44,20 +47,24 @@ def torture(
     watch: Watch = lambda report: None,
     keep: Path | None = None,
     report: TortureReport | None = None,
+    kind: Kind = "keyed",
 ) -> TortureReport:
     """Run the schedules of `seed`, `seed + 1` and so on, for `minutes`, or as many as `schedules` if that is not 0.
 
     What is left of runs that went wrong is copied to `keep`. Schedules that are in `report` already are skipped.
     """
-    report = report or TortureReport(seed)
+    report = report or TortureReport(seed, kind=kind)
+    if report.kind != kind:
+        raise InvalidArgument(f"jobs of kind {kind} cannot go on with a report on jobs of kind {report.kind}")
     done = {outcome.schedule.seed for outcome in report.outcomes}
     began = time.monotonic()
     number = 0
     with processes.interrupted_by_signals():  # nothing is left behind
         while (number < schedules) if schedules else (time.monotonic() - began < minutes * 60):
             some = BLOCK - (seed + number) % BLOCK
-            group = [draw(seed + number + more) for more in range(min(some, schedules - number) if schedules else some)]
-            number += len(group)
+            count = min(some, schedules - number) if schedules else some
+            group = [draw(seed + number + more, kind) for more in range(count)]
+            number += count
             run_all([schedule for schedule in group if schedule.seed not in done], report, watch, keep)
     return report
 
@@ -105,7 +112,8 @@ class ScheduleGroup:
         for folder, schedule in self._schedules.items():
             (folder / DONE).mkdir(parents=True)
             (folder / SCHEDULE).write_text(schedule.to_json())
-            rows.write(rows.rows_of(schedule), schedule.job, folder / "in")
+            for name, given in rows.inputs_of(schedule).items():
+                rows.write(given, schedule.job, folder / "in" / name)
         try:
             if any(schedule.job.store == "s3" for schedule in self._schedules.values()):
                 self._bucket = Server()
@@ -176,7 +184,7 @@ class ScheduleGroup:
         struck = [str(fault) for number, fault in enumerate(schedule.faults) if self._struck(folder, number)]
         outcome = ScheduleOutcome(
             schedule,
-            check.verdict(schedule.job, rows.rows_of(schedule), check.committed(folder / "out")),
+            VERDICTS[schedule.job.kind](schedule, folder / "out"),
             tuple(struck),
             round(seconds, 1),
             self._lives[folder] + 1,

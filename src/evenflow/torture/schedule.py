@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from evenflow.control.events import Transfer
+from evenflow.errors import InvalidArgument
 
+Kind: TypeAlias = Literal["keyed", "graph"]
+"""Kinds of jobs: a keyed operator, in some with rules behind it; or a graph of operators."""
 MOVE = ("extract", "install")
 """Points: a unit is taken out of a worker, or installed in another."""
 SAVE = ("snapshot", "units", "log")
@@ -45,7 +48,7 @@ BLOCK = 8
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A query that counts rows by key, batch by batch, and how it is run."""
+    """A query that counts rows by key, batch by batch, or runs a graph that does so; and how it is run."""
 
     batches: int
     rows: int
@@ -86,6 +89,11 @@ class Job:
     """`disk`, or `s3`: a bucket on a server that the run starts."""
     stall_s: float = 0.0
     """The stall timeout; 0 for the default."""
+    kind: Kind = "keyed"
+    sources: int = 1
+    """Of a graph; each has as many rows."""
+    placement: str = ""
+    """Of a graph: how its operators are placed, beside the moves that are asked for all the time."""
 
     @property
     def racing(self) -> bool:
@@ -156,3 +164,10 @@ def from_json(text: str) -> Schedule:
     for name, value in given["job"].items():
         job[name] = tuple(value) if isinstance(value, list) else value
     return Schedule(given["seed"], Job(**job), tuple(Fault(**fault) for fault in given["faults"]))
+
+
+def kind_named(name: str) -> Kind:
+    """A kind of jobs by its name."""
+    if name not in get_args(Kind):
+        raise InvalidArgument(f"there is no kind of job {name!r}: choose one of {', '.join(get_args(Kind))}")
+    return cast(Kind, name)

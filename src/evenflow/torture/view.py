@@ -16,7 +16,10 @@ def show_outcome(console: Console, outcome: ScheduleOutcome) -> None:
     struck = ", ".join(outcome.struck) or "no fault struck"
     state = "[green]ok[/green]" if outcome.good else "[red]BAD[/red]"
     refused = f"; refused {', '.join(outcome.refused)}" if outcome.refused else ""
-    console.print(f"seed {schedule.seed}: {state}, {outcome.seconds:.0f} s: {struck}{refused}", highlight=False)
+    console.print(
+        f"{schedule.job.kind} job, seed {schedule.seed}: {state}, {outcome.seconds:.0f} s: {struck}{refused}",
+        highlight=False,
+    )
     if not outcome.good:
         found = outcome.verdict
         wrong = f"lost {found.lost}, doubled {found.doubled}, out of order {found.out_of_order}, wrong {found.wrong}"
@@ -28,7 +31,7 @@ def show_report(console: Console, report: TortureReport) -> None:
     """Print a table of all schedules together."""
     told = report.to_json()
     names = ("schedules", "faults", *VERDICTS, "hangs", "errors", "refused")
-    table = Table(title=f"torture, from seed {report.seed}")
+    table = Table(title=f"torture of {report.kind} jobs, from seed {report.seed}")
     for name in names:
         table.add_column(name.replace("_", " "), justify="right")
     table.add_row(*(f"{told[name]:,}" for name in names))

@@ -1,0 +1,139 @@
+"""The graph of a seed: filters, maps, ordered maps, joins, keyed operators, with shared results and diamonds.
+
+It never depends on the machine. Windows of joins are so large that results do not depend on who comes first.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from evenflow.graph.binding import bind
+from evenflow.graph.builder import Graph, Stream
+from evenflow.graph.plan import GraphPlan
+from evenflow.torture.graph_nodes import ARROW, RIGHT, CountedInGraph, Paired, Renamed, Scaled, Tallied, Thinned
+from evenflow.torture.rows import SCHEMA, source_names
+from evenflow.torture.schedule import Job, Schedule
+
+NODES = (3, 7)
+"""How many steps are drawn; a join or a keyed operator is several nodes."""
+PAIRS = 4000
+"""About how many rows a join gives at most: its sides are thinned out until then."""
+WHOLE = 1_000_000
+"""The rows of a join's window: more than there are."""
+YEARS_S = 1e10
+"""The seconds of a join's window: more than pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnStream:
+    """A stream of the graph."""
+
+    stream: Stream
+    rows: float
+    """About how many rows it has in all."""
+    orderly: bool = True
+    """Whether rows of one partition are in their order: only whole operators are before it."""
+
+
+@dataclass(slots=True)
+class DrawnGraph:
+    """A graph, and what is known of its streams."""
+
+    graph: Graph
+    streams: list[DrawnStream] = field(default_factory=list)
+
+    @property
+    def orderly(self) -> set[str]:
+        """The endpoints at which rows of one partition are in their order."""
+        found = {drawn.stream for drawn in self.streams if drawn.orderly}
+        return {name for name, stream in self.graph.endpoints.items() if stream in found}
+
+
+def draw_graph(schedule: Schedule, folder: str = "") -> DrawnGraph:
+    """The graph of a schedule; `folder` is that of the run whose faults strike it, or empty."""
+    return _Drawing(schedule, folder).draw()
+
+
+def plan_of(drawn: DrawnGraph) -> GraphPlan:
+    """The plan of a graph without Spark; its units have the numbers that they have with Spark."""
+    inputs = {source.name: ARROW[SCHEMA] for source in drawn.graph.sources}
+    return bind(drawn.graph, inputs, schema_of=ARROW.__getitem__)
+
+
+class _Drawing:
+    def __init__(self, schedule: Schedule, folder: str) -> None:
+        self._random = random.Random(f"{schedule.seed} graph")
+        self._job: Job = schedule.job
+        self._folder = folder
+        self._read: set[Stream] = set()
+        graph = Graph("torture")
+        rows = float(self._job.batches * self._job.rows + self._job.keys)
+        self._drawn = DrawnGraph(graph, [DrawnStream(graph.source(name), rows) for name in source_names(self._job)])
+
+    def draw(self) -> DrawnGraph:
+        steps: tuple[Callable[[], None], ...] = (
+            *(self._filter, self._commuting, self._map, self._ordered_map),
+            *(self._keyed, self._keyed, self._join, self._join),
+        )
+        for _ in range(self._random.randint(*NODES)):
+            self._random.choice(steps)()
+        if not any(stream.kind == "keyed" for stream in self._drawn.graph.nodes):
+            self._keyed()
+        unread = [drawn.stream for drawn in self._drawn.streams if drawn.stream not in self._read]
+        others = [stream for stream in self._read if stream in {drawn.stream for drawn in self._drawn.streams}]
+        shared = [stream for stream in sorted(others, key=lambda each: each.name) if self._random.random() < 0.2]
+        for number, stream in enumerate((*unread, *shared)):
+            self._drawn.graph.endpoint(f"end{number}", stream)
+        return self._drawn
+
+    def _take(self, orderly: bool = False) -> DrawnStream:
+        """A stream to read, `orderly` or any: often one that nobody reads yet; else results are shared."""
+        fit = [drawn for drawn in self._drawn.streams if drawn.orderly or not orderly]
+        waiting = [drawn for drawn in fit if drawn.stream not in self._read]
+        found = self._random.choice(waiting if waiting and self._random.random() < 0.6 else fit)
+        self._read.add(found.stream)
+        return found
+
+    def _add(self, stream: Stream, rows: float, orderly: bool) -> None:
+        self._drawn.streams.append(DrawnStream(stream, rows, orderly))
+
+    def _filter(self) -> None:
+        given, of = self._take(), self._random.choice((2, 3, 5))
+        condition = self._random.choice((f"k % {of} <> 0", f"v >= {of * 60}", f"id % {of} > 0", Thinned(of)))
+        self._add(given.stream.filter(condition), given.rows * 0.7, given.orderly)
+
+    def _commuting(self) -> None:
+        given = self._take()
+        several = given.stream.filter("v < 900", commutative=True).filter("k % 7 <> 3", commutative=True)
+        self._add(several, given.rows * 0.8, given.orderly)
+
+    def _map(self, ordered: bool = False) -> None:
+        given = self._take(ordered)
+        times = self._random.choice((1, 1, 2)) if given.rows < 20_000 else 1
+        scaled = Scaled(self._random.choice((0.5, 2.0, -1.0)), times)
+        self._add(given.stream.map(scaled, SCHEMA, ordered=ordered), given.rows * times, given.orderly)
+
+    def _ordered_map(self) -> None:
+        self._map(ordered=True)
+
+    def _keyed(self) -> None:
+        given = self._take()
+        operator = CountedInGraph(self._folder)
+        counted = given.stream.keyed("k", operator, units=self._job.units)
+        self._add(counted.map(Tallied(given.orderly), SCHEMA), given.rows, False)
+
+    def _join(self) -> None:
+        left, right = self._take(), self._take()
+        pairs = left.rows * right.rows / self._job.keys
+        of = max(1, math.ceil(math.sqrt(pairs / PAIRS)))
+        one, other = (side.stream if of == 1 else side.stream.filter(Thinned(of)) for side in (left, right))
+        renamed = other.map(Renamed(), RIGHT)
+        units = self._random.choice((1, self._job.units))
+        if self._random.random() < 0.5:
+            joined = one.join(renamed, "k", rows=WHOLE, units=units)
+        else:
+            joined = one.join(renamed, "k", seconds=YEARS_S, time=("at", "at2"), units=units)
+        self._add(joined.map(Paired(), SCHEMA), pairs / of**2, False)

@@ -1,0 +1,106 @@
+"""Graphs of torture come from their seed alone, have all kinds of operators, and all that is wrong with them shows."""
+
+import pyarrow as pa
+import pytest
+
+from evenflow.errors import InvalidArgument
+from evenflow.graph.reference import evaluate
+from evenflow.testing import check_operator
+from evenflow.torture import graph_check
+from evenflow.torture.check import Verdict
+from evenflow.torture.drawing import draw
+from evenflow.torture.graph_drawing import draw_graph, plan_of
+from evenflow.torture.graph_nodes import CountedInGraph
+from evenflow.torture.report import TortureReport
+from evenflow.torture.run import torture
+from evenflow.torture.schedule import SPILL, Job, from_json, kind_named
+
+SEEDS = range(40)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 77])
+def test_a_seed_gives_one_graph(seed):
+    schedule = draw(seed, "graph")
+    assert from_json(schedule.to_json()) == schedule
+    assert repr(draw_graph(schedule).graph) == repr(draw_graph(draw(seed, "graph")).graph)
+    assert repr(draw_graph(schedule).graph) != repr(draw_graph(draw(seed + 1, "graph")).graph)
+
+
+def test_graphs_have_all_there_is():
+    schedules = [draw(seed, "graph") for seed in SEEDS]
+    drawn = [draw_graph(schedule) for schedule in schedules]
+    plans = [plan_of(each) for each in drawn]
+    kinds = {node.operator.kind for plan in plans for node in plan.nodes}
+    assert kinds == {"filter", "map", "ordered map", "order", "keyed", "join"}
+    assert {schedule.job.sources for schedule in schedules} == {len(plan.sources) for plan in plans} == {1, 2}
+    assert all(any(node.operator.kind == "keyed" for node in plan.nodes) for plan in plans), "it has the hooks"
+    assert any(len(stream.readers) > 1 for plan in plans for stream in plan.streams), "shared results"
+    assert any(len(stream.endpoints) and len(stream.readers) for plan in plans for stream in plan.streams)
+    assert any("+" in node.name for plan in plans for node in plan.nodes), "filters that commute"
+    joins = [stream.spec for each in drawn for stream in each.graph.nodes if stream.kind == "join"]
+    assert {bool(join.rows) for join in joins} == {join.units > 1 for join in joins} == {False, True}
+    assert any(each.orderly for each in drawn)
+
+
+def test_some_graph_is_a_diamond():
+    def above(stream):
+        return {stream}.union(*map(above, stream.inputs))
+
+    nodes = [stream for seed in SEEDS for stream in draw_graph(draw(seed, "graph")).graph.nodes]
+    pairs = [stream.inputs for stream in nodes if len(stream.inputs) == 2]
+    assert any(above(left) & above(right) for left, right in pairs)
+
+
+def test_schedules_of_graphs_make_sense():
+    for schedule in (draw(seed, "graph") for seed in SEEDS):
+        job = schedule.job
+        assert not job.memory
+        assert not job.racing
+        assert not {fault.point for fault in schedule.faults} & {*SPILL}
+        assert {fault.kind for fault in schedule.faults} <= {fault.kind for fault in draw(schedule.seed).faults}
+
+
+def test_kinds_of_jobs_have_names():
+    assert kind_named("graph") == "graph"
+    with pytest.raises(InvalidArgument, match="no kind of job 'grape': choose one of keyed, graph"):
+        kind_named("grape")
+
+
+def test_a_report_has_jobs_of_one_kind():
+    report = TortureReport.from_json(TortureReport(3, kind="graph").to_json())
+    assert report.kind == "graph"
+    with pytest.raises(InvalidArgument, match="jobs of kind keyed cannot go on with a report on jobs of kind graph"):
+        torture(3, report=report)
+
+
+def test_what_graphs_give_does_not_depend_on_how_rows_are_cut():
+    schedule = draw(12, "graph")
+    plan, inputs = plan_of(draw_graph(schedule)), list(graph_check.batches(schedule))
+    cut = [(name, batch.slice(at, 40)) for name, batch in inputs for at in range(0, batch.num_rows, 40)]
+    wanted = graph_check.expected(schedule)
+    for name, rows in evaluate(plan, cut).items():
+        assert wanted[name].num_rows
+        assert graph_check.compare(wanted[name], rows) == Verdict(rows.num_rows)
+
+
+def test_the_operator_in_graphs_counts_as_the_other_one():
+    batch = pa.record_batch({"k": [1, 2, 1], "v": [1.0, 2.0, 3.0]})
+    check_operator(CountedInGraph(), batch, key="k")
+
+
+def test_rows_at_an_endpoint():
+    job = Job(batches=2, rows=3, keys=2, partitions=2, workers=2, units=4, kind="graph")
+    want = pa.table({"id": [0, 1, 2, 4], "k": [0, 1, 0, 0], "v": [0.5, 1.5, 2.5, 4.5]})
+
+    def came(*places):
+        return graph_check.compare(want, want.take(list(places)), job)
+
+    assert came(0, 1, 2, 3) == came(1, 0, 2, 3) == Verdict(4), "files have no order among each other"
+    assert came(3, 0, 1, 2) == Verdict(4), "nor have batches"
+    assert came(2, 0, 1, 3) == Verdict(4, out_of_order=1)
+    assert came(0, 1, 3) == Verdict(4, lost=1)
+    assert came(0, 1, 2, 3, 3) == Verdict(4, doubled=1)
+    off = want.set_column(2, "v", pa.array([0.5, 1.5, 2.5, 9.0]))
+    assert graph_check.compare(want, off) == Verdict(4, wrong=1)
+    assert graph_check.compare(want, pa.concat_tables([want, off.slice(3)])) == Verdict(4, wrong=1)
+    assert graph_check.summed([came(0, 1, 3), came(2, 0, 1, 3)]) == Verdict(8, lost=1, out_of_order=1)
