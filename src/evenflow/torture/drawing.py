@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+from evenflow.torture.operator import AT_ONCE
 from evenflow.torture.schedule import (
     BLOBS,
     BLOCK,
@@ -26,6 +27,9 @@ from evenflow.torture.schedule import (
 )
 
 Draw = Callable[[random.Random, Job], list[Fault]]
+FLOW_S = 0.8
+"""About how long the rows of a graph's batch flow, unless pauses became longer than LONGEST_S: as delays of faults."""
+LONGEST_S = 0.1
 PLACEMENTS = ("potential", "potential", "greedy", "round-robin", "random")
 
 
@@ -48,7 +52,12 @@ def _with_graph(schedule: Schedule) -> Schedule:
         units=source.choice((4, 16)),
     )
     job = replace(job, memory=0, ballast=0, files=0, sink="files", ordered=False, order_by=False, windows=False)
-    faults = tuple(fault for fault in schedule.faults if fault.point not in SPILL)
+    job = replace(job, pause_s=round(min(LONGEST_S, FLOW_S * AT_ONCE * job.partitions / job.rows), 3))
+    faults = tuple(
+        replace(fault, flowing=source.random() < 0.7) if fault.victim and not fault.point else fault
+        for fault in schedule.faults
+        if fault.point not in SPILL
+    )
     return Schedule(schedule.seed, job, faults)
 
 

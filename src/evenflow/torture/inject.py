@@ -38,6 +38,8 @@ class Injector:
         """A description of what a fault did that it should not be able to do; empty if nothing."""
         self._random = random.Random(hooks.schedule.seed)
         self._begun: dict[int, float] = {}
+        self._flowing: dict[int, float] = {}
+        """By batch, when it began, and when its first feeder was seen."""
         self._stopped: dict[int, float] = {}
         """Processes that are stopped, and the time at which each is continued."""
         self._thread = BackgroundThread("torture", self._run, lambda _error: None)
@@ -66,6 +68,8 @@ class Injector:
     def _move(self, region: str) -> None:
         """Move a few units of an operator to a random worker, if no units are on their way."""
         now = self._cluster.keyed_snapshot(region)
+        if now.feeders:
+            self._flowing.setdefault(self._batch(), time.monotonic())
         if now.feeders and not now.moving:
             among = self._random.choice(self._regions[region] or (range(len(now.unit_rows)),))
             units = self._random.sample(among, min(4, len(among)))
@@ -82,7 +86,8 @@ class Injector:
         self._begun.setdefault(batch, now)
         for number, fault in enumerate(self._hooks.schedule.faults):
             due = not fault.point and fault.victim and batch >= fault.batch
-            if due and now >= self._begun[batch] + (fault.delay_s if batch == fault.batch else 0):
+            since = (self._flowing if fault.flowing else self._begun).get(batch, float("inf"))
+            if due and now >= since + (fault.delay_s if batch == fault.batch else 0):
                 self._carry_out(number, fault)
 
     def _carry_out(self, number: int, fault: Fault) -> None:

@@ -117,6 +117,8 @@ class Fault:
     """It strikes when a process comes to the point for the nth time."""
     batch: int = 0
     delay_s: float = 0.0
+    flowing: bool = False
+    """Whether `delay_s` counts from the batch's first feeder on; else from when Spark has noted that it begins."""
     worker: int = 0
     seconds: float = 0.0
     """How long a stop or a full disk lasts; for a slow store, the longest delay of an operation."""
