@@ -112,9 +112,10 @@ def latencies(problem, placements, model=None):
     slope = np.where(load < 0.95, 1 / (1 - np.minimum(load, 0.95)), 20 + 400 * (load - 0.95))
     wait = (model.turn_ms * slow[:, None] * load * slope).mean(axis=2)
     left, backlog = np.zeros(load.shape[:2]), np.zeros(load.shape[:2])
-    for period in range(load.shape[2]):
-        after = np.maximum(0, left + 1e3 * model.period_s * (load[:, :, period] - 1))
-        backlog, left = backlog + (left + after) / 2 / load.shape[2], after
+    for counts in (0, 1):  # only the second time round
+        for period in range(load.shape[2]):
+            after = np.maximum(0, left + 1e3 * model.period_s * (load[:, :, period] - 1))
+            backlog, left = backlog + counts * (left + after) / 2 / load.shape[2], after
     over = 500 * model.horizon_s * np.maximum(0, load.mean(axis=2) - 1)
     found = (share * (wait + slow * model.turn_ms) + np.minimum(share, 1) * backlog + over).sum(axis=1)
     delay, use, mass = _links(problem, placements, shares.streams)

@@ -147,6 +147,8 @@ def test_waiting_grows_with_load_and_with_its_variance():
     burst = np.array([[0.5, 1.5, 0.0, 0.5]])  # 500 ms are left over from the second period, and gone by the third
     assert model.backlog(burst).tolist() == pytest.approx([(250 + 250) / 4])
     assert model.backlog(varied).tolist() == [0.0]
+    late = np.array([[0.0, 0.5, 0.5, 1.5]])  # the 500 ms are left to the first period of the next round
+    assert model.backlog(late).tolist() == pytest.approx([(250 + 250) / 4])
 
 
 def test_overload_outweighs_any_delay():

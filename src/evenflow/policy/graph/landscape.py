@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -38,7 +38,7 @@ class HostCosts(Protocol):
 class Landscape:
     """The total of a placement: what hosts cost, what links cost, the user's own terms, and a charge for moves.
 
-    The charge is a function of an operator; it gives what each host costs it, as 0 on the host where it is today.
+    `charges` has what a move to each host (column) costs each operator (row), 0 on the host where it is today.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class Landscape:
         traffic: LinkTraffic,
         network: float = 1.0,
         terms: Sequence[EnergyTerm] = (),
-        charge: Callable[[int], Floats] | None = None,
+        charges: Floats | None = None,
     ) -> None:
         self.problem, self._hosts, self._links, self._network = problem, hosts, LinkCosts(traffic), network
-        self._charge = charge
+        self._charges = charges
         self._terms = PartialPlacement(problem, terms=terms) if terms else None
         self.placed = traffic.placed
 
@@ -73,16 +73,15 @@ class Landscape:
             for host in range(len(found)):
                 placed[operator] = host
                 found[host] += self._terms.term_total(placed)
-        return found if self._charge is None else found + self._charge(operator)
+        return found if self._charges is None else found + self._charges[operator]
 
     def swap(self, operator: int, others: Ints, least: float) -> int | None:
         """The first of some operators on other hosts, best first, whose swap lowers the total by more than `least`."""
         here, there = self.placed[operator], np.array(self.placed)[others]
         change = self._hosts.swaps(operator, here, others, there)
-        if self._charge is not None:
-            mine = self._charge(operator)
-            change = change + mine[there] - mine[here]
-            change += [row[here] - row[h] for row, h in zip(map(self._charge, others.tolist()), there, strict=True)]
+        if self._charges is not None:
+            mine, theirs = self._charges[operator], self._charges[others]
+            change = change + mine[there] - mine[here] + theirs[:, here] - theirs[np.arange(len(others)), there]
         more, known = self._links.swaps(operator, here, others, there)
         hope = change + self._network * more
         if self._terms is not None:
@@ -109,8 +108,8 @@ class Landscape:
     def total(self) -> float:
         """The total of the placement."""
         found = self._hosts.total() + self._network * self._links.total()
-        if self._charge is not None:
-            found += sum(float(self._charge(o)[host]) for o, host in enumerate(self.placed) if host >= 0)
+        if self._charges is not None:
+            found += sum(float(self._charges[o, host]) for o, host in enumerate(self.placed) if host >= 0)
         return found + (0.0 if self._terms is None else self._terms.term_total(np.array(self.placed)))
 
 
@@ -118,20 +117,20 @@ def energy_landscape(
     problem: PlacementProblem,
     weights: EnergyWeights,
     terms: Sequence[EnergyTerm] = (),
-    charge: Callable[[int], Floats] | None = None,
+    charges: Floats | None = None,
 ) -> Landscape:
     """The paper's total energy, with weights that are given."""
     hosts = HostEnergies(problem, weights)
-    return Landscape(problem, hosts, LinkTraffic(problem), weights.network, terms, charge)
+    return Landscape(problem, hosts, LinkTraffic(problem), weights.network, terms, charges)
 
 
 def latency_landscape(
     problem: PlacementProblem,
     model: LatencyModel,
     terms: Sequence[EnergyTerm] = (),
-    charge: Callable[[int], Floats] | None = None,
+    charges: Floats | None = None,
 ) -> Landscape:
     """Estimated ms of the mean latency of a result."""
     shares = result_shares(problem)
     traffic = LinkTraffic(problem, model.link, shares.streams)
-    return Landscape(problem, HostWaiting(problem, model, shares.operators), traffic, 1.0, terms, charge)
+    return Landscape(problem, HostWaiting(problem, model, shares.operators), traffic, 1.0, terms, charges)

@@ -50,12 +50,15 @@ class LatencyModel:
         """Ms of work that lie on hosts in the mean, because a period brings more than it can take.
 
         What is beyond 1 is left for the next period (Lindley's recursion): b_t = max(0, b_{t-1} + period (x_t - 1)),
-        b_0 = 0, and (b_{t-1} + b_t) / 2 during period t.
+        and (b_{t-1} + b_t) / 2 during period t. The periods come again and again: b_0 is what they leave if they start
+        from nothing, so that a host which is nearly full all the time never looks empty.
         """
         left: Floats = np.zeros(load.shape[:-1])
         total = left
         if (load <= 1).all():
             return left
+        for period in range(load.shape[-1]):
+            left = np.maximum(0.0, left + load[..., period] - 1)
         for period in range(load.shape[-1]):
             before, left = left, np.maximum(0.0, left + load[..., period] - 1)
             total = total + (before + left) / 2

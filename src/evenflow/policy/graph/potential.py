@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
@@ -16,8 +16,6 @@ from evenflow.policy.graph.equilibrium import fill, least_gain, settle
 from evenflow.policy.graph.landscape import Landscape, energy_landscape, latency_landscape
 from evenflow.policy.graph.latency import LatencyModel, result_shares
 from evenflow.policy.graph.placement import Floats, Ints, answer, by_load, pins
-
-Charge = Callable[[int], Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +94,17 @@ class PotentialPlacement:
         fill(landscape, placed, ())
         return landscape.total()
 
-    def _landscape(self, problem: PlacementProblem, charge: Charge | None) -> Landscape:
+    def _landscape(self, problem: PlacementProblem, charges: Floats | None) -> Landscape:
         if self.weights is not None:
-            return energy_landscape(problem, self.weights, self.terms, charge)
-        return latency_landscape(problem, self._model, self.terms, charge)
+            return energy_landscape(problem, self.weights, self.terms, charges)
+        return latency_landscape(problem, self._model, self.terms, charges)
 
-    def _best(self, problem: PlacementProblem, charge: Charge | None) -> Landscape:
+    def _best(self, problem: PlacementProblem, charges: Floats | None) -> Landscape:
         pinned, loads = pins(problem), by_load(problem)
         movable = loads[pinned[loads] < 0]
         found = None
         for hosts, order in self._starts(problem, pinned, loads):
-            landscape = self._landscape(problem, charge)
+            landscape = self._landscape(problem, charges)
             fill(landscape, hosts, order)
             settle(landscape, movable, self.rounds)
             if found is None or landscape.total() < found.total() - least_gain(found.total()):
@@ -123,18 +121,14 @@ class PotentialPlacement:
         starts = [(free, loads.tolist()), (free, flow), (free, flow[::-1]), (together, [])]
         return ([(present, loads.tolist())] if max(problem.placed, default=-1) >= 0 else []) + starts
 
-    def _charges(self, problem: PlacementProblem) -> Charge:
-        """What a move of an operator to each host costs, in the unit of the total."""
+    def _charges(self, problem: PlacementProblem) -> Floats:
+        """What a move of each operator (row) to each host (column) costs, in the unit of the total."""
         _, bandwidth = problem.links.dense(len(problem.hosts))
-        shares, unit = result_shares(problem).operators, 1.0 if self.weights is None else self.weights.network
-
-        def charge(operator: int) -> Floats:
-            here = problem.placed[operator]
-            if here < 0:
-                return np.zeros(len(problem.hosts))
-            pause = self.pause_s + problem.operators[operator].state_bytes / bandwidth[here]
-            cost = unit * shares[operator] * 500.0 * np.square(pause) / self.horizon_s
-            cost[here] = 0.0
-            return np.asarray(cost, np.float64)
-
-        return charge
+        unit = 1.0 if self.weights is None else self.weights.network
+        here = np.array(problem.placed, np.int64)
+        size = np.array([float(operator.state_bytes) for operator in problem.operators])
+        pause = self.pause_s + size[:, None] / bandwidth[here]
+        cost = unit * 500.0 * result_shares(problem).operators[:, None] * np.square(pause) / self.horizon_s
+        cost[here < 0] = 0.0  # what has no host must be placed anyway
+        cost[np.arange(len(here)), here] = 0.0
+        return np.asarray(cost, np.float64)
