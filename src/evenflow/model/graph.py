@@ -21,6 +21,8 @@ class NodeShape:
     """What each of its inputs reads: a node, or source n as -1 - n."""
     endpoint: bool = False
     """Whether what it gives are results."""
+    lanes: bool = False
+    """Whether any of its units takes any rows, as those of an ordered map; otherwise keys say which."""
 
     @property
     def whole(self) -> bool:

@@ -59,7 +59,7 @@ def shape_of(plan: GraphPlan) -> GraphShape:
         reads = tuple(plan.ports[port].stream for port in node.ports)
         inputs = tuple(made_by[each] if each in made_by else -1 - each for each in reads)
         about = node.name, node.operator.kind, node.first, node.units
-        nodes.append(NodeShape(*about, readers, inputs, bool(stream.endpoints)))
+        nodes.append(NodeShape(*about, readers, inputs, bool(stream.endpoints), node.operator.lanes))
     return GraphShape(plan.sources, tuple(nodes))
 
 
