@@ -1,19 +1,20 @@
 """Places the operators of a graph: statistics make a problem, the placement's answer makes moves of units.
 
-Once a period the placement is asked, unless units are under way. A placement that weighs moves itself (`moves`) is
-asked every time; any other is asked when the graph is warm, and again every `every_s` seconds: operators go where it
-says (potential-driven §4).
+Once a period it is decided what moves, unless units are under way. With `PotentialPlacement`, lanes, units of keyed
+operators and whole operators are one decision (`Levels`). Any other placement says where whole operators go: one that
+weighs moves itself (`moves`) is asked every time, the others when the graph is warm, and again every `every_s` seconds
+(potential-driven §4); if no operator is to move, lanes and units are balanced around them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from evenflow.control.events import GraphPlacing, Instruction, Peer, Record, Warn
+from evenflow.control.graph_samples import graph_sample, host_loads, too_heavy
 from evenflow.control.graph_statistics import GraphStatistics
 from evenflow.control.movement import Movements
 from evenflow.control.ordered_region import balance_failed
@@ -22,7 +23,9 @@ from evenflow.control.workers import Site
 from evenflow.model import MoveUnits
 from evenflow.model.messages import FlowProgress, FlowReport
 from evenflow.model.placement import Host, Links, OperatorLoad, PlacementProblem
-from evenflow.policy.graph.energy import total_energy
+from evenflow.model.spread import KEYED, LANES, OperatorMove, SpreadOperator, as_background
+from evenflow.policy.graph.levels import WHOLE, Decision, Levels
+from evenflow.policy.graph.potential import PotentialPlacement
 
 WARM = 3
 """Periods with rows before operators are placed by what was measured."""
@@ -44,8 +47,11 @@ class GraphBalancing:
         self._placing = placing
         self._statistics, self._movements = statistics, movements
         self._whole = [number for number, node in enumerate(self.shape.nodes) if node.whole]
-        self._place = {node: place for place, node in enumerate(self._whole)}
-        """By node that is in one place, its number among these."""
+        self._spread = [number for number, node in enumerate(self.shape.nodes) if not node.whole]
+        self._place = {node: place for place, node in enumerate([*self._whole, *self._spread])}
+        """By node, its number in what a placement sees: those that are in one place first."""
+        potential = self.placement if isinstance(self.placement, PotentialPlacement) else None
+        self._one_decision, self._levels = potential is not None, Levels(potential or PotentialPlacement())
         self._live: tuple[int, ...] = ()
         self._warm = 0
         self._placed_at: float | None = None
@@ -114,38 +120,53 @@ class GraphBalancing:
         if not self.measured.close(time, self.coefficients()) or not feeders - draining:
             return
         self._warm += 1
-        if self._warm < WARM or not self.measured.known or not self._whole:
+        if self._warm < WARM or not self.measured.known:
             return
         try:
-            problem = self.problem()
-            moves = self._decide(time, problem)
+            problem, spread = self.problem(), self.spread()
+            decision = self._decide(time, problem, spread)
         except Exception as error:
             yield balance_failed(time, self._movements.region, self.placement.name, error)
             return
-        yield from self._warnings(problem)
-        yield self._sampled(time, problem, moves)
-        for node, target in moves:
-            unit = self.shape.nodes[node].first
-            source = int(self._movements.table.owners[unit])
-            reason = f"{self.placement.name}: {self.shape.nodes[node].name} costs less there"
-            move = MoveUnits(self._movements.region, (unit,), source, target, reason)
-            sizes = {unit: int(self._statistics.unit_bytes[unit])}
+        yield from self._written(time, problem, spread, decision)
+        for move in self._moves(problem, spread, decision):
+            self._moved = True  # also if it is over before this is asked again
+            sizes = {unit: int(self._statistics.unit_bytes[unit]) for unit in move.units}
             yield from self._movements.ask(time, move, sizes, senders)
 
-    def _decide(self, time: float, problem: PlacementProblem) -> list[tuple[int, int]]:
-        """Nodes that are to move, and the workers they go to."""
+    def _decide(self, time: float, problem: PlacementProblem, spread: Sequence[SpreadOperator]) -> Decision:
+        """What is to move."""
+        if self._one_decision:
+            return self._levels.decide(problem, spread)
+        moves = self._placed(time, as_background(problem, spread)) if self._whole else ()
+        return Decision(WHOLE, moves, (), "costs less there") if moves else self._levels.decide_units(problem, spread)
+
+    def _placed(self, time: float, problem: PlacementProblem) -> tuple[OperatorMove, ...]:
+        """Operators that the placement wants elsewhere, with units of the others as background."""
         weigh = getattr(self.placement, "moves", None)
         if weigh is not None:
-            chosen = [(o, to) for o, _, to in weigh(problem)]
-        else:
-            if self._placed_at is not None and time - self._placed_at < self._placing.every_s:
-                return []
-            self._placed_at = time
-            answer = self.placement.place(problem)
-            chosen = [(o, to) for o, to in enumerate(answer) if to != problem.placed[o]]
-        loads = self._host_loads(problem)
-        chosen.sort(key=lambda each: -loads[problem.placed[each[0]]])  # those that suffer most go first
-        return [(self._whole[o], self._live[to]) for o, to in chosen]
+            return tuple(OperatorMove(*move) for move in weigh(problem))
+        if self._placed_at is not None and time - self._placed_at < self._placing.every_s:
+            return ()
+        self._placed_at = time
+        answer = zip(problem.placed, self.placement.place(problem), strict=True)
+        return tuple(OperatorMove(o, now, to) for o, (now, to) in enumerate(answer) if now != to)
+
+    def _moves(
+        self, problem: PlacementProblem, spread: Sequence[SpreadOperator], decision: Decision
+    ) -> Iterator[MoveUnits]:
+        """The decision in units of the region; what is on the workers that suffer most goes first."""
+        region, nodes, name = self._movements.region, self.shape.nodes, self.placement.name
+        loads = host_loads(as_background(problem, spread))
+        for operator, source, target in sorted(decision.operators, key=lambda move: -loads[move.source]):
+            node = nodes[self._whole[operator]]
+            reason = f"{name}: {node.name}: {decision.why}"
+            yield MoveUnits(region, (node.first,), self._live[source], self._live[target], reason)
+        for number, units, source, target in sorted(decision.units, key=lambda move: -loads[move.source]):
+            node = nodes[self._spread[number]]
+            reason = f"{name}: {node.name}: {decision.why}"
+            some = tuple(node.first + unit for unit in units)
+            yield MoveUnits(region, some, self._live[source], self._live[target], reason)
 
     # -- what the placement sees
 
@@ -154,33 +175,44 @@ class GraphBalancing:
         return self.measured.coefficients(dict(self._placing.coefficients), self._live)
 
     def problem(self) -> PlacementProblem:
-        """The graph as it is now: operators that are in one place, with units of the others as background."""
-        loads, given = self.measured.loads(), self.measured.ideal().outputs.mean(axis=-1)
+        """The operators that are in one place as they are now, without units of the others."""
+        loads, given = self.measured.loads(), self._given()
         owners, coefficients = self._movements.table.owners, self.coefficients()
-        background = self._background(loads, owners)
-        hosts = tuple(
-            Host(worker, coefficients[worker], self._placing.quotas.get(worker, 1.0), tuple(background[worker]))
-            for worker in self._live
-        )
-        row_bytes = np.nan_to_num(self.measured.row_bytes, nan=100.0)
-        rates = {node: (float(given[node]), float(given[node] * row_bytes[node])) for node in self._whole}
+        elsewhere = {worker: share for worker, share in self.measured.elsewhere.items() if share > LITTLE}
+        hosts = []
+        for worker in self._live:
+            other = elsewhere.get(worker, 0.0) / coefficients[worker]
+            background = (other,) * loads.shape[1] if other else ()
+            hosts.append(Host(worker, coefficients[worker], self._placing.quotas.get(worker, 1.0), background))
         at = {worker: place for place, worker in enumerate(self._live)}
         placed = tuple(at[int(owners[self.shape.nodes[node].first])] for node in self._whole)
-        return self._problem(hosts, {node: tuple(loads[node]) for node in self._whole}, rates, placed)
+        return self._problem(tuple(hosts), {node: tuple(loads[node]) for node in self._whole}, given, placed)
 
-    def _background(self, loads: npt.NDArray[np.float64], owners: npt.NDArray[np.int32]) -> dict[int, Any]:
-        """By worker, the load of its units of operators that are spread, in each period, and what else it does."""
-        elsewhere, coefficients = self.measured.elsewhere, self.coefficients()
-        busy = {worker: share for worker, share in elsewhere.items() if share > LITTLE}
-        found = {w: np.full(loads.shape[1], busy.get(w, 0.0) / coefficients[w]) for w in self._live}
-        shares = self.measured.unit_shares()
-        for number, node in enumerate(self.shape.nodes):
-            if not node.whole:
-                units = slice(node.first, node.first + node.units)
-                held = np.bincount(owners[units], shares[units], 1 + max(self._live))
-                for worker in self._live:
-                    found[worker] = found[worker] + held[worker] * loads[number]
+    def spread(self) -> list[SpreadOperator]:
+        """The operators that are spread as they are now, with the owners of their units."""
+        loads, given, shares = self.measured.loads(), self._given(), self.measured.unit_shares()
+        turns, at, found = self._turns(), {worker: place for place, worker in enumerate(self._live)}, []
+        for number in self._spread:
+            node = self.shape.nodes[number]
+            units = slice(node.first, node.first + node.units)
+            level, readers = LANES if node.lanes else KEYED, tuple(self._place[reader] for reader in node.readers)
+            owners = np.array([at[worker] for worker in self._movements.table.owners[units].tolist()])
+            about = (node.name, level, tuple(loads[number]), shares[units], owners, readers, *given[number])
+            senders = tuple(self._place[o] for o in self._whole if number in self.shape.nodes[o].readers)
+            sizes = self._statistics.unit_bytes[units].astype(np.float64)
+            found.append(SpreadOperator(*about, sizes, senders, node.endpoint, turns[number]))
         return found
+
+    def _given(self) -> dict[int, tuple[float, float]]:
+        """By node, rows and bytes a second that it would give if no worker were overloaded."""
+        rows = self.measured.ideal().outputs.mean(axis=-1)
+        sizes = rows * np.nan_to_num(self.measured.row_bytes, nan=100.0)
+        return dict(enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)))
+
+    def _turns(self) -> list[float | None]:
+        """By node, ms of a turn; None while that is not known."""
+        turns = self.measured.row_s * self.measured.call_rows * 1e3
+        return [None if np.isnan(turn) else float(turn) for turn in turns]
 
     def _problem(
         self,
@@ -189,15 +221,13 @@ class GraphBalancing:
         rates: Mapping[int, tuple[float, float]],
         placed: tuple[int, ...],
     ) -> PlacementProblem:
-        operators = []
-        turns = self.measured.row_s * self.measured.call_rows * 1e3
+        operators, turns = [], self._turns()
         for node in self._whole:
             shape = self.shape.nodes[node]
-            readers = tuple(self._place[reader] for reader in shape.readers if reader in self._place)
-            turn = None if np.isnan(turns[node]) else float(turns[node])
+            readers = tuple(self._place[reader] for reader in shape.readers if self.shape.nodes[reader].whole)
             size = int(self._statistics.unit_bytes[shape.first])
             about = (shape.name, series[node], readers, *rates[node], size)
-            operators.append(OperatorLoad(*about, endpoint=shape.endpoint, turn_ms=turn))
+            operators.append(OperatorLoad(*about, endpoint=shape.endpoint, turn_ms=turns[node]))
         return PlacementProblem(tuple(operators), hosts, self._links(hosts), placed)
 
     def _links(self, hosts: tuple[Host, ...]) -> Links:
@@ -212,55 +242,16 @@ class GraphBalancing:
                     pairs[one, other] = self._placing.links.get(pair, default)
         return Links(DELAY_MS, BANDWIDTH, pairs)
 
-    @staticmethod
-    def _host_loads(problem: PlacementProblem) -> npt.NDArray[np.float64]:
-        """By host, its mean load as placed now."""
-        loads = np.array([float(np.mean(host.background or (0.0,))) for host in problem.hosts])
-        series = [float(np.mean(operator.series)) for operator in problem.operators]
-        np.add.at(loads, np.array(problem.placed, np.int64), series)
-        scaled: npt.NDArray[np.float64] = loads * np.array([host.coefficient for host in problem.hosts])
-        return scaled
-
     # -- what is written down
 
-    def _warnings(self, problem: PlacementProblem) -> Iterator[Instruction]:
-        """Warn once of each operator that is heavier than any worker."""
-        most = max(host.quota / host.coefficient for host in problem.hosts)
-        for operator in problem.operators:
-            load = sum(operator.series) / len(operator.series)
-            if load > most and operator.name not in self._warned:
-                self._warned.add(operator.name)
-                yield Warn(
-                    f"graph {self._movements.region}: operator {operator.name!r} has a load of {load:.2f}, and no "
-                    f"worker may have more than {most:.2f}: it stays behind its input. Make it cheaper, or spread it "
-                    "by a key"
-                )
-
-    def _sampled(self, time: float, problem: PlacementProblem, moves: list[tuple[int, int]]) -> Record:
-        """The entry for the event log: what the placement saw, and what it wants."""
-        loads = [float(np.mean(operator.series)) for operator in problem.operators]
-        by_host = self._host_loads(problem)
-        summary = self.measured.latency()
-        fields: dict[str, Any] = {
-            "region": self._movements.region,
-            "placement": self.placement.name,
-            "operators": [
-                {"name": operator.name, "worker": problem.hosts[host].id, "load": round(load, 6)}
-                for operator, host, load in zip(problem.operators, problem.placed, loads, strict=True)
-            ],
-            "hosts": [
-                {"worker": host.id, "coefficient": round(host.coefficient, 4), "load": round(float(load), 6)}
-                for host, load in zip(problem.hosts, by_host, strict=True)
-            ],
-            "links": [
-                {"from": one, "to": other, "rows_s": round(rows, 1), "bytes_s": round(size, 1)}
-                for (one, other), (rows, size) in sorted(self.measured.link_use.items())
-            ],
-            "total_pe": round(float(total_energy(problem, problem.placed)), 6),
-            "load_std": round(float(by_host.std()), 6),
-            "moves": [{"name": self.shape.nodes[node].name, "worker": worker} for node, worker in moves],
-        }
-        if summary is not None:
-            fields["latency_ms"] = {"mean": summary.mean, "p50": summary.p50, "p99": summary.p99}
-            fields["results"] = summary.rows
-        return Record(time, "graph-sample", fields)
+    def _written(
+        self, time: float, problem: PlacementProblem, spread: Sequence[SpreadOperator], decision: Decision
+    ) -> Iterator[Instruction]:
+        """A sample for the event log; before it, one warning of each operator that is heavier than any worker."""
+        region, shown = self._movements.region, as_background(problem, spread)
+        for name, warning in too_heavy(shown).items():
+            if name not in self._warned:
+                self._warned.add(name)
+                yield Warn(f"graph {region}: {warning}")
+        sample = graph_sample(time, self.placement.name, shown, spread, decision, self.measured)
+        yield Record(time, sample.event, {"region": region, **sample.fields})

@@ -1,0 +1,88 @@
+"""What is written down of the placement of a graph: samples for the event log, and operators that are too heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.control.events import Record
+from evenflow.control.graph_statistics import GraphStatistics
+from evenflow.model.placement import PlacementProblem
+from evenflow.model.spread import SpreadOperator
+from evenflow.policy.graph.energy import total_energy
+from evenflow.policy.graph.levels import Decision
+
+
+def host_loads(problem: PlacementProblem) -> npt.NDArray[np.float64]:
+    """By host, its mean load as placed now."""
+    loads = np.array([float(np.mean(host.background or (0.0,))) for host in problem.hosts])
+    series = [float(np.mean(operator.series)) for operator in problem.operators]
+    np.add.at(loads, np.array(problem.placed, np.int64), series)
+    scaled: npt.NDArray[np.float64] = loads * np.array([host.coefficient for host in problem.hosts])
+    return scaled
+
+
+def too_heavy(problem: PlacementProblem) -> dict[str, str]:
+    """By operator that is heavier than any worker, the warning, without the name of the graph."""
+    most = max(host.quota / host.coefficient for host in problem.hosts)
+    loads = {operator.name: sum(operator.series) / len(operator.series) for operator in problem.operators}
+    return {
+        name: f"operator {name!r} has a load of {load:.2f}, and no worker may have more than {most:.2f}: it stays "
+        "behind its input. Make it cheaper, or spread it by a key"
+        for name, load in loads.items()
+        if load > most
+    }
+
+
+def graph_sample(
+    time: float,
+    placement: str,
+    problem: PlacementProblem,
+    spread: Sequence[SpreadOperator],
+    decision: Decision,
+    measured: GraphStatistics,
+) -> Record:
+    """What the placement saw, and what is to move; in `problem`, units of spread operators are background."""
+    loads = [float(np.mean(operator.series)) for operator in problem.operators]
+    by_host, workers = host_loads(problem), [host.id for host in problem.hosts]
+    total = total_energy(problem, problem.placed) if problem.operators else 0.0
+    summary = measured.latency()
+    fields: dict[str, Any] = {
+        "placement": placement,
+        "operators": [
+            {"name": operator.name, "worker": workers[host], "load": round(load, 6)}
+            for operator, host, load in zip(problem.operators, problem.placed, loads, strict=True)
+        ],
+        "hosts": [
+            {"worker": host.id, "coefficient": round(host.coefficient, 4), "load": round(float(load), 6)}
+            for host, load in zip(problem.hosts, by_host, strict=True)
+        ],
+        "links": [
+            {"from": one, "to": other, "rows_s": round(rows, 1), "bytes_s": round(size, 1)}
+            for (one, other), (rows, size) in sorted(measured.link_use.items())
+        ],
+        "total_pe": round(float(total), 6),
+        "load_std": round(float(by_host.std()), 6),
+        "level": decision.level,
+        "why": decision.why,
+        "moves": [
+            {"name": problem.operators[move.operator].name, "worker": workers[move.target]}
+            for move in decision.operators
+        ],
+        "units": [
+            {
+                "name": spread[move.spread].name,
+                "units": len(move.units),
+                "from": workers[move.source],
+                "to": workers[move.target],
+            }
+            for move in decision.units
+        ],
+    }
+    if summary is not None:
+        fields["latency_ms"] = {"mean": summary.mean, "p50": summary.p50, "p99": summary.p99}
+        fields["results"] = summary.rows
+    return Record(time, "graph-sample", fields)
