@@ -1,0 +1,170 @@
+"""The statistics of a graph: reports in, costs, selectivities, loads and speeds out."""
+
+import numpy as np
+import pytest
+
+from evenflow.control.graph_statistics import ALIKE, NEWS, PERIODS, GraphStatistics
+from evenflow.model.latency import middle_ms
+from evenflow.model.messages import SentCounts
+from tests.support.graph_reports import progress, report, shape
+
+CHAIN = shape(((-1,), 1), ((0,), 1))
+
+
+def closed(statistics, told, arrived, at=(0.0, 1.0), coefficients=None):
+    """One period with these reports."""
+    statistics.begin(at[0])
+    for worker, each in told.items():
+        statistics.report(worker, each)
+    statistics.progress(progress(arrived))
+    assert statistics.close(at[1], coefficients or {})
+    return statistics
+
+
+def test_nothing_is_known_at_first():
+    statistics = GraphStatistics(CHAIN)
+    assert not statistics.known
+    assert np.isnan(statistics.row_s).all()
+    assert statistics.latency() is None
+
+
+def test_costs_and_sizes_of_rows():
+    told = {0: report({0: (100, 50, 20_000)}), 1: report({1: (50, 10, 5_000)})}
+    statistics = closed(GraphStatistics(CHAIN), told, {0: 100})
+    assert statistics.known
+    assert statistics.row_s.tolist() == pytest.approx([200e-6, 100e-6])
+    assert statistics.call_rows.tolist() == [10, 5]
+    assert statistics.row_bytes.tolist() == [8, 8]
+    assert statistics.selectivities.tolist() == pytest.approx([0.5, 0.2])
+
+
+def test_reports_of_a_period_add_up_over_workers_and_units():
+    graph = shape(((-1,), 2))
+    told = {0: report({0: (100, 100, 10_000)}), 1: report({1: (300, 100, 90_000)})}
+    statistics = closed(GraphStatistics(graph), told, {0: 400})
+    assert statistics.row_s.tolist() == pytest.approx([250e-6])
+    assert statistics.selectivities.tolist() == [0.5]
+    assert statistics.unit_shares()[:2].tolist() == [0.25, 0.75]
+
+
+def test_time_on_a_slow_worker_counts_as_on_a_usual_one():
+    told = {0: report({0: (100, 0, 60_000)})}
+    assert closed(GraphStatistics(CHAIN), told, {0: 100}, coefficients={0: 3.0}).row_s[0] == pytest.approx(200e-6)
+
+
+def test_new_measurements_count_for_a_part():
+    statistics = GraphStatistics(CHAIN)
+    closed(statistics, {0: report({0: (100, 100, 10_000)})}, {0: 100})
+    closed(statistics, {0: report({0: (100, 0, 20_000)})}, {0: 100}, (1.0, 2.0))
+    assert statistics.row_s[0] == pytest.approx((100 + NEWS * 100) * 1e-6)
+    assert statistics.selectivities[0] == pytest.approx(1 - NEWS)
+    assert np.isnan(statistics.row_s[1])
+
+
+def test_selectivity_of_a_join_is_over_the_product_of_its_inputs():
+    """Two sources with 100 and 50 rows a second, the first by way of a filter that lets 40 through."""
+    graph = shape(((-1,), 1), ((0, -2), 1), sources=("a", "b"))
+    told = {0: report({0: (100, 40, 1000), 1: (90, 200, 1000)})}
+    statistics = closed(GraphStatistics(graph), told, {0: 100, 1: 50})
+    assert statistics.selectivities.tolist() == pytest.approx([0.4, 200 / (40 * 50)])
+    found = statistics.ideal()
+    assert found.arrivals[:, 0].tolist() == pytest.approx([100, 90])
+    assert found.outputs[:, 0].tolist() == pytest.approx([40, 200])
+
+
+def test_a_join_without_rows_on_one_side_says_nothing():
+    graph = shape(((-1, -2), 1), sources=("a", "b"))
+    statistics = closed(GraphStatistics(graph), {0: report({0: (90, 0, 1000)})}, {0: 90})
+    assert np.isnan(statistics.selectivities[0])
+    assert statistics.ideal().outputs.tolist() == [[0.0]]
+
+
+def test_loads_cascade_from_the_sources():
+    """The first lets half through, so the second would get half of what arrives, whatever it got."""
+    told = {0: report({0: (100, 50, 10_000), 1: (10, 10, 10_000)})}
+    statistics = closed(GraphStatistics(CHAIN), told, {0: 1000})
+    assert statistics.loads()[:, 0].tolist() == pytest.approx([1000 * 100e-6, 500 * 1000e-6])
+
+
+def test_rates_are_by_second():
+    statistics = closed(GraphStatistics(CHAIN), {0: report({0: (100, 50, 10_000)})}, {0: 100}, (5.0, 9.0))
+    assert statistics.periods[0].sources.tolist() == [25.0]
+    assert statistics.periods[0].unit_rows.tolist() == [25.0, 0.0, 0.0]
+
+
+def test_a_period_without_rows_does_not_count():
+    statistics = GraphStatistics(CHAIN)
+    statistics.begin(0.0)
+    assert not statistics.close(1.0, {})
+    statistics.report(0, report({0: (0, 0, 0)}))
+    assert not statistics.close(2.0, {})
+    assert not statistics.periods
+
+
+def test_a_period_begins_with_nothing():
+    statistics = GraphStatistics(CHAIN)
+    assert statistics.elapsed(7.0) == 0.0
+    assert statistics.elapsed(9.0) == 2.0
+    statistics.report(0, report({0: (100, 0, 100)}))
+    statistics.progress(progress({0: 100}))
+    statistics.begin(10.0)
+    assert not statistics.close(11.0, {})
+
+
+def test_the_latest_periods_are_remembered():
+    statistics = GraphStatistics(CHAIN)
+    for number in range(PERIODS + 3):
+        closed(statistics, {0: report({0: (10, 0, 10)})}, {0: number}, (number, number + 1.0))
+    assert [period.sources[0] for period in statistics.periods] == list(range(3, PERIODS + 3))
+    assert statistics.loads().shape == (2, PERIODS)
+
+
+def test_speeds_are_against_the_usual_worker():
+    statistics = GraphStatistics(CHAIN)
+    for worker, micros in enumerate((100.0, 100.0, 100.0 * ALIKE, 500.0, 20.0)):
+        statistics.report(worker, report({}, standard_us=micros))
+    found = statistics.coefficients({}, range(6))
+    assert found == {0: 1.0, 1: 1.0, 2: 1.0, 3: 5.0, 4: 0.2, 5: 1.0}
+    assert statistics.coefficients({3: 2.0}, [3]) == {3: 2.0}
+    assert GraphStatistics(CHAIN).coefficients({}, [0]) == {0: 1.0}
+
+
+def test_what_was_measured_of_lost_workers_is_forgotten():
+    statistics = GraphStatistics(CHAIN)
+    ways = {"round_trips": {0: 0.001, 1: 0.002}, "bandwidths": {0: 1e6, 1: 2e6}}
+    for worker in range(3):
+        statistics.report(worker, report({0: (10, 0, 10)}, standard_us=100.0, **ways))
+    statistics.set_workers([0, 1])
+    assert statistics.standards.keys() == {0, 1}
+    assert statistics.round_trips == {(0, 0): 0.001, (0, 1): 0.002, (1, 0): 0.001, (1, 1): 0.002}
+    assert statistics.bandwidths.keys() == statistics.round_trips.keys()
+
+
+def test_use_of_links():
+    told = {0: report({0: (10, 10, 10)}, sent={1: SentCounts(rows=10, bytes=800)})}
+    statistics = closed(GraphStatistics(CHAIN), told, {0: 10}, (0.0, 2.0))
+    assert statistics.link_use == {(0, 1): (5.0, 400.0)}
+
+
+def test_what_workers_do_for_others():
+    statistics = GraphStatistics(CHAIN)
+    statistics.worker_busy(0.0, 0, 10.0, 5.0)
+    assert statistics.elsewhere == {}
+    statistics.worker_busy(2.0, 0, 12.0, 6.0)
+    assert statistics.elsewhere == {0: 0.5}
+    statistics.worker_busy(3.0, 0, 12.0, 6.0)
+    assert statistics.elsewhere[0] == pytest.approx(0.5 * (1 - NEWS))
+    statistics.worker_busy(4.0, 0, 0.5, 0.0)  # it has been started again
+    assert statistics.elsewhere == {}
+
+
+def test_latencies():
+    statistics = GraphStatistics(CHAIN)
+    statistics.progress(progress({0: 1, 9: 5}, [(80, 90), (120, 10)]))
+    found = statistics.latency()
+    assert (found.rows, found.mean, found.p50, found.p99) == (
+        100,
+        pytest.approx(1.0),
+        middle_ms(80),
+        middle_ms(120),
+    )
