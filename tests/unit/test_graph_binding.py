@@ -8,6 +8,8 @@ import pytest
 import evenflow as ef
 from evenflow.errors import InvalidArgument
 from evenflow.graph.binding import bind
+from evenflow.graph.reference import evaluate
+from evenflow.operators.declared import COLLATION
 
 TICKS = pa.schema([("symbol", pa.string()), ("price", pa.float64()), ("at", pa.timestamp("us"))])
 NEWS = pa.schema([("text", pa.string()), ("Symbol", pa.string()), ("seen", pa.timestamp("us"))])
@@ -135,6 +137,32 @@ def test_on_pairs_keep_both_columns():
     kept = news.map(same, pa.schema([("sign", pa.string()), ("seen", pa.timestamp("us"))]))
     g.endpoint("out", ticks.join(kept, on=[("symbol", "sign")], seconds=5, time=("at", "seen")))
     assert bind(g, INPUTS).streams[-1].schema.names == ["symbol", "price", "at", "sign", "seen"]
+
+
+def test_a_side_of_a_join_may_have_only_its_key():
+    """Then only the number of its rows counts."""
+    g = ef.Graph()
+    g.endpoint("pairs", g.source("left").join(g.source("right"), on="k", rows=9))
+    sides = {"left": pa.schema([("k", pa.int64()), ("v", pa.int64())]), "right": pa.schema([("k", pa.int64())])}
+    plan = bound(g, sides)
+    plan.nodes[0].operator.warm_up()
+    left = pa.record_batch({"k": [1, 2], "v": [10, 20]}, sides["left"])
+    right = pa.record_batch({"k": [1, 1, 3]}, sides["right"])
+    found = evaluate(plan, [("left", left), ("right", right)])["pairs"]
+    assert found.to_pylist() == [{"k": 1, "v": 10}] * 2
+
+
+def test_collated_keys_are_refused():
+    column = pa.field("k", pa.string(), metadata={COLLATION: "UTF8_LCASE"})
+    inputs = {"s": pa.schema([column, ("v", pa.int64())])}
+    for build in (
+        lambda s: s.keyed("k", ef.RunningSum("v")),
+        lambda s: s.join(s.map(same, pa.schema([column])), on="k", rows=3),
+    ):
+        g = ef.Graph()
+        g.endpoint("e", build(g.source("s")))
+        with pytest.raises(InvalidArgument, match=r"'k' of .* has collation UTF8_LCASE, and keys are compared byte by"):
+            bound(g, inputs)
 
 
 def test_joined_columns_come_in_the_order_of_on():

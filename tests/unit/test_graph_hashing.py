@@ -131,12 +131,12 @@ def test_no_rows_and_no_values():
 )
 def test_what_cannot_be_hashed(kind):
     with pytest.raises(InvalidArgument, match=r"key 'k' is .* cannot be hashed: give numbers"):
-        check_hashable(kind, "key 'k'")
+        check_hashable(pa.field("k", kind), "key 'k'")
 
 
 @pytest.mark.parametrize("kind", [pa.date64(), pa.time32("s"), pa.decimal32(5, 1), pa.decimal64(12, 3), pa.float16()])
 def test_further_types_have_a_hash(kind):
     value = {"date64[ms]": dt.date(2024, 1, 2), "time32[s]": dt.time(1, 2)}.get(str(kind))
     value = value or (decimal.Decimal("1.5") if pa.types.is_decimal(kind) else np.float16(1.5))
-    check_hashable(kind, "key")
+    check_hashable(pa.field("k", kind), "key")
     assert hashes_of([pa.array([value, None], kind)]).null_count == 1

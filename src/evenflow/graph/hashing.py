@@ -18,6 +18,7 @@ import pyarrow as pa
 from evenflow.errors import InvalidArgument
 from evenflow.operators.columns import locked, validity
 from evenflow.operators.compiled import compiled
+from evenflow.operators.declared import collation_of
 
 SEED = 42
 """The seed that Spark uses."""
@@ -53,8 +54,14 @@ def hashes_of(columns: Sequence[pa.Array]) -> pa.Array:
     return pa.array(found.view(np.int64), mask=missing if missing.any() else None)
 
 
-def check_hashable(kind: pa.DataType, what: str) -> None:
-    """Refuse a type that cannot be a key; `what` names the column in the message."""
+def check_hashable(column: pa.Field, what: str) -> None:
+    """Refuse a column that cannot be a key, which `what` names in the message: by its type, or by its collation."""
+    kind, collation = column.type, collation_of(column)
+    if collation:
+        raise InvalidArgument(
+            f"{what} has collation {collation}, and keys are compared byte by byte: give a column of collation "
+            "UTF8_BINARY, such as one made with lower()"
+        )
     if not _hashable(kind):
         raise InvalidArgument(
             f"{what} is {kind}, which cannot be hashed: give numbers, dates, times, booleans, strings or binary values"

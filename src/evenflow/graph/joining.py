@@ -32,8 +32,18 @@ class JoinSide:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that are kept in the window."""
+        """The columns that are in the result."""
         return pa.schema([self.rows.field(place) for place in self.kept])
+
+    @property
+    def stored(self) -> list[int]:
+        """The columns that are kept in the window: at least one, or rows could not be told from none."""
+        return self.kept or self.key[:1]
+
+    @property
+    def window(self) -> pa.Schema:
+        """The columns that are kept in the window."""
+        return pa.schema([self.rows.field(place) for place in self.stored])
 
 
 class JoinNode(NodeOperator):
@@ -51,7 +61,7 @@ class JoinNode(NodeOperator):
 
         self.units = units if units == 1 else units + 1
         self._sides, self._schema = sides, schema
-        self._pairs = SidedPairs(rows, span, sides[0].schema, sides[1].schema)
+        self._pairs = SidedPairs(rows, span, sides[0].window, sides[1].window)
 
     def key_places(self, side: int) -> list[int]:
         return self._sides[side].key
@@ -66,8 +76,9 @@ class JoinNode(NodeOperator):
         times = NO_TIMES
         if known.time is not None:
             times = microseconds(rows.column(known.time), known.rows.names[known.time])
-        left, right = self._pairs.push_side(side, units, keys, times, rows.select(known.kept))
-        arrays = [column.combine_chunks() for column in (*left.columns, *right.columns)]
+        left, right = self._pairs.push_side(side, units, keys, times, rows.select(known.stored))
+        chosen = (*left.columns, *right.columns[: len(self._sides[1].kept)])  # the left side keeps what `on` names
+        arrays = [column.combine_chunks() for column in chosen]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def warm_up(self) -> None:
@@ -87,7 +98,7 @@ class JoinNode(NodeOperator):
     def _pair_up(self, side: int, rows: pa.RecordBatch, keys: Keys) -> None:
         """Rows with made-up keys, in unit 0."""
         times = np.zeros(0 if self._sides[side].time is None else len(keys), np.int64)
-        kept = rows.select(self._sides[side].kept)
+        kept = rows.select(self._sides[side].stored)
         self._pairs.push_side(side, np.zeros(len(keys), np.int32), keys, times, kept)
 
     def stored_as(self) -> str:
@@ -143,7 +154,8 @@ def _check_alike(who: str, left: pa.Field, right: pa.Field) -> None:
             f"{who} compares column '{left.name}', which is {left.type}, with '{right.name}', which is {right.type}: "
             "cast one of them with map, before the join"
         )
-    check_hashable(left.type, f"column '{left.name}' of {who}")
+    for side in (left, right):
+        check_hashable(side, f"column '{side.name}' of {who}")
 
 
 def _times(who: str, names: tuple[str, str], left: pa.Schema, right: pa.Schema, dialect: Dialect) -> tuple[int, int]:

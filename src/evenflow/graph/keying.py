@@ -163,4 +163,4 @@ def _visible(rows: pa.Schema, hashed: list[int]) -> pa.Schema:
 def _check_hashable(rows: pa.Schema, place: int, what: str) -> None:
     from evenflow.graph.hashing import check_hashable
 
-    check_hashable(rows.field(place).type, what)
+    check_hashable(rows.field(place), what)

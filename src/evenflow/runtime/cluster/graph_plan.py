@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -64,33 +64,27 @@ def shape_of(plan: GraphPlan) -> GraphShape:
 
 
 def joined_inputs(plan: GraphPlan, inputs: Mapping[str, DataFrame]) -> DataFrame:
-    """The rows of all sources as feeders take them: see `runtime.feeder.graph_feed`."""
+    """The rows of all sources as feeders take them: see `runtime.feeder.graph_feed`. Names of columns play no part."""
     used = [inputs[name] for name in plan.sources]
-    if len(used) == 1:
-        rows = used[0]
-        columns: list[Column] = [_column(name) for name in rows.columns]
-    else:
-        rows = reduce(DataFrame.unionAll, (_numbered(used, number) for number in range(len(used))))
-        columns = [_column(name) for name in rows.columns]
-    whole = unfolded(rows).select(*columns, F.spark_partition_id())
+    several = (_numbered(used, place) for place in range(len(used)))
+    rows = _plain(used[0]) if len(used) == 1 else reduce(DataFrame.unionAll, several)
+    whole = unfolded(rows).select("*", F.spark_partition_id())
     return whole.toDF(*(f"c{number}" for number in range(len(whole.columns))))
+
+
+def _plain(df: DataFrame) -> DataFrame:
+    """A DataFrame whose columns are called by their places."""
+    return df.toDF(*(f"f{place}" for place in range(len(df.columns))))
 
 
 def _numbered(inputs: Sequence[DataFrame], number: int) -> DataFrame:
     """One input: its number, and a struct for each input, null but for its own."""
     structs = []
     for place, df in enumerate(inputs):
-        kind = StructType([StructField(f"f{at}", field.dataType) for at, field in enumerate(df.schema.fields)])
-        if place == number:
-            fields = [_column(name).alias(f"f{at}") for at, name in enumerate(df.columns)]
-            structs.append(F.struct(*fields).cast(kind).alias(f"s{place}"))
-        else:
-            structs.append(F.lit(None).cast(kind).alias(f"s{place}"))
-    return inputs[number].select(F.lit(number).alias("source"), *structs)
-
-
-def _column(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")
+        kind = StructType([StructField(each.name, each.dataType) for each in _plain(df).schema.fields])
+        own = F.struct(*kind.names) if place == number else F.lit(None)
+        structs.append(own.cast(kind).alias(f"s{place}"))
+    return _plain(inputs[number]).select(F.lit(number).alias("source"), *structs)
 
 
 def endpoint_schema(plan: GraphPlan, endpoint: int) -> StructType:
@@ -113,16 +107,19 @@ def endpoint_schema(plan: GraphPlan, endpoint: int) -> StructType:
 
 def together_schema(plan: GraphPlan) -> StructType:
     """The columns of the DataFrame that has the results of all endpoints."""
-    structs = [endpoint_schema(plan, number) for number in range(len(plan.endpoints))]
+    structs = []
+    for number in range(len(plan.endpoints)):
+        known = endpoint_schema(plan, number).fields
+        structs.append(StructType([StructField(f"f{at}", each.dataType) for at, each in enumerate(known)]))
     fields = [StructField("c0", IntegerType())]
     return StructType([*fields, *(StructField(f"c{1 + at}", each) for at, each in enumerate(structs))])
 
 
 def unpacked(together: DataFrame, plan: GraphPlan, endpoint: int) -> DataFrame:
     """The results of one endpoint, from those of all."""
-    schema = endpoint_schema(plan, endpoint)
-    struct = f"c{1 + endpoint}"
-    columns = [F.col(struct).getField(field.name).alias(field.name) for field in schema.fields]
+    struct = F.col(f"c{1 + endpoint}")
+    known = endpoint_schema(plan, endpoint).fields
+    columns = [struct[f"f{at}"].alias(each.name, metadata=each.metadata) for at, each in enumerate(known)]
     return together.where(F.col("c0") == endpoint).select(*columns)
 
 

@@ -64,7 +64,8 @@ class GraphFeed:
             return rows
         columns: list[pa.Array] = [pa.array(np.full(rows.num_rows, endpoint, np.int32))]
         for number, other in enumerate(self.plan.endpoints):
-            kind = pa.struct(list(self.plan.streams[other.stream].schema))
+            fields = self.plan.streams[other.stream].schema
+            kind = pa.struct([field.with_name(f"f{place}") for place, field in enumerate(fields)])
             if number == endpoint:
                 columns.append(pa.StructArray.from_arrays(rows.columns, fields=list(kind)))
             else:
