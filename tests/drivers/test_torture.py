@@ -45,14 +45,14 @@ OTHERS = {7: replace(JOB, sink="peeks", packs=(0, 1))}
 GRAPH = replace(JOB, keys=20, units=4, kind="graph", sources=2, placement="potential")
 GRAPHS = {
     "a worker and a task of a graph are killed": (
-        61,  # all kinds of nodes, one behind the other; a shared result
+        204,  # all kinds of nodes, and a diamond
         [
             Fault("kill", "worker", batch=1, delay_s=0.1, flowing=True),
             Fault("kill", "feeder", batch=2, delay_s=0.05, flowing=True),
         ],
     ),
     "a worker is killed as operators of a graph move, then the driver": (
-        15,  # all kinds of nodes, and a diamond
+        905,  # all kinds of nodes, most of them in one chain
         [Fault("kill", "worker", "extract", nth=5), Fault("kill", "driver", "whole", "after", nth=3)],
     ),
 }

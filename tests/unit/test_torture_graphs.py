@@ -32,8 +32,9 @@ def test_graphs_have_all_there_is():
     plans = [plan_of(each) for each in drawn]
     kinds = {node.operator.kind for plan in plans for node in plan.nodes}
     assert kinds == {"filter", "map", "ordered map", "order", "keyed", "join"}
+    assert "detect" in {stream.kind for each in drawn for stream in each.graph.nodes}
     assert {schedule.job.sources for schedule in schedules} == {len(plan.sources) for plan in plans} == {1, 2}
-    assert all(any(node.operator.kind == "keyed" for node in plan.nodes) for plan in plans), "it has the hooks"
+    assert all(any(stream.kind == "keyed" for stream in each.graph.nodes) for each in drawn), "it has the hooks"
     assert any(len(stream.readers) > 1 for plan in plans for stream in plan.streams), "shared results"
     assert any(len(stream.endpoints) and len(stream.readers) for plan in plans for stream in plan.streams)
     assert any("+" in node.name for plan in plans for node in plan.nodes), "filters that commute"

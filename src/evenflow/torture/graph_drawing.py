@@ -1,4 +1,4 @@
-"""The graph of a seed: filters, maps, ordered maps, joins, keyed operators, with shared results and diamonds.
+"""The graph of a seed: filters, maps, ordered maps, joins, keyed operators and rules, shared results and diamonds.
 
 It never depends on the machine. Windows of joins are so large that results do not depend on who comes first.
 """
@@ -23,6 +23,8 @@ PAIRS = 4000
 """About how many rows a join gives at most: its sides are thinned out until then."""
 WHOLE = 1_000_000
 """The rows of a join's window: more than there are."""
+RULE = "SELECT id, k, v, at, count(*) AS nth, avg(v) AS mean FROM Row GROUP BY k"
+"""Counts by key, as the keyed operator does; its averages are of all rows."""
 YEARS_S = 1e10
 """The seconds of a join's window: more than pass."""
 
@@ -76,7 +78,7 @@ class _Drawing:
     def draw(self) -> DrawnGraph:
         steps: tuple[Callable[[], None], ...] = (
             *(self._filter, self._commuting, self._map, self._ordered_map),
-            *(self._keyed, self._keyed, self._join, self._join),
+            *(self._keyed, self._keyed, self._detect, self._join, self._join),
         )
         for _ in range(self._random.randint(*NODES)):
             self._random.choice(steps)()
@@ -123,6 +125,11 @@ class _Drawing:
         given = self._take()
         operator = CountedInGraph(self._folder)
         counted = given.stream.keyed("k", operator, units=self._job.units)
+        self._add(counted.map(Tallied(given.orderly), SCHEMA), given.rows, False)
+
+    def _detect(self) -> None:
+        given = self._take()
+        counted = given.stream.detect(RULE, key="k", units=self._job.units)
         self._add(counted.map(Tallied(given.orderly), SCHEMA), given.rows, False)
 
     def _join(self) -> None:
