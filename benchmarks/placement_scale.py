@@ -3,11 +3,11 @@
     python -m benchmarks.placement_scale
 
 The first table places m operators on n workers with INIT_GREEDY, k = 10 periods: 10,000 on 1,000 must take under 5 s.
-Seconds are those of the clock and those of the processor, which others on the machine disturb less. Time grows with m; an
-operator costs a fixed part and one that grows with n, so time over m n falls, and does not rise. The second table has
-the time of each placement. The third compares with brute force on 200 random small graphs: how much more the total is
-than the least, in the median, the 90th percentile and the worst case; by the paper's energy with weights (100, 1, 0.001)
-and by estimated latency.
+Seconds are those of the clock and those of the processor, which others on the machine disturb less. Time grows with
+m; an operator costs a fixed part and one that grows with n, so time over m n falls and does not rise. The second table
+has the time of each placement. The third compares with brute force on 200 random small graphs: how much more the total
+is than the least, in the median, the 90th percentile and the worst case; by the paper's energy with weights
+(100, 1, 0.001) and by estimated latency.
 """
 
 from __future__ import annotations
