@@ -12,9 +12,6 @@ from evenflow.policy.graph.equilibrium import least_gain
 from evenflow.policy.graph.latency import result_shares
 from evenflow.policy.graph.weighing import Weighing
 
-MOST = 0.8
-"""The part of what all moves save that is enough: the rest is left until it is worth a decision of its own."""
-
 
 def operator_moves(weighing: Weighing, problem: PlacementProblem) -> tuple[list[OperatorMove], str]:
     """The moves that `PotentialPlacement.moves` has, less those that hardly matter; and why."""
@@ -43,9 +40,10 @@ def _most_of_it(
     moves: Sequence[OperatorMove],
     charges: Mapping[OperatorMove, float],
 ) -> tuple[list[OperatorMove], float, float]:
-    """The first few of the moves, best first, that save most of what all save; what they save, and the total now.
+    """The first few of the moves, best first; what they save, and the total now.
 
-    A new equilibrium often differs from the present placement in operators that hardly matter: these stay.
+    A new equilibrium often differs from the present placement in operators that hardly matter: these stay. What the
+    rest would save is less than the margin, so that it is not worth a decision of its own.
     """
     landscape = weighing.landscape(problem)
     now, left, saved = landscape.total(), list(moves), [0.0]
@@ -62,7 +60,8 @@ def _most_of_it(
         landscape.remove(order[-1].operator)
         landscape.add(order[-1].operator, order[-1].target)
         saved.append(saved[-1] + gains[best])
-    few = next((count for count, gain in enumerate(saved) if gain > 0 and gain >= MOST * saved[-1]), 0)
+    rest = ((count, saved[-1] - gain, now - gain) for count, gain in enumerate(saved) if gain > 0)
+    few = next((count for count, more, then in rest if more <= weighing.least(then)), 0)
     return order[:few], saved[few], now
 
 
