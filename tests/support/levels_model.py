@@ -44,7 +44,9 @@ class LevelsWorld:
             weights *= self.chance.pareto(2.0, len(weights)) + 0.2
         self.costs *= draw.uniform(0.3, 0.7) / self.filling()
         delay = draw.choice((0.2, 0.5, 2.0))
-        self.links = Links(delay, 125e6)
+        far = {draw.randrange(self.workers)} if draw.random() < 0.3 else set()
+        every = range(self.workers)
+        self.links = Links(delay, 125e6, {(a, b): (20.0, 125e6) for a in every for b in every if far & {a, b}})
         self.placed = {n: draw.randrange(self.workers) for n, kind in enumerate(self.kinds) if kind == WHOLE}
         self.owners = {n: np.arange(len(weights)) % self.workers for n, weights in self.hot.items()}
         self._history = deque(maxlen=PERIODS)

@@ -125,6 +125,20 @@ def test_far_hosts_get_no_units_for_a_little_load():
     assert LEVELS.decide(problem, parts) == Decision()
 
 
+def test_a_far_host_is_left():
+    """Hosts are even, but rows go to the third and back over 50 ms: its lanes go where there is room."""
+    far = Links(0.5, pairs={(a, b): (50.0, 125e6) for a, b in ((0, 2), (1, 2), (2, 0), (2, 1))})
+    hosts = (Host(0), Host(1), Host(2))
+    problem = PlacementProblem((OperatorLoad("reader", (0.05,), (), 10.0),), hosts, far, (0,))
+    owners = np.arange(12) % 3
+    found = LEVELS.decide(problem, [spread(LANES, 0.3, owners, readers=(0,))])
+    assert found.level == LANES
+    for move in found.units:
+        owners[list(move.units)] = move.target
+    assert 2 not in owners
+    assert LEVELS.decide(problem, [spread(LANES, 0.3, owners, readers=(0,))]) == Decision()
+
+
 def test_units_alone():
     """Where whole operators are not ours to move."""
     assert LEVELS.decide_units(whole(0.4, 0.4, placed=(0, 0)), []) == Decision()

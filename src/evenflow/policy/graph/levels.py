@@ -42,8 +42,9 @@ class Levels:
     a level has none, the next one is asked.
 
     Lanes and units: the hosts with the most and the least load are paired, and units chosen that make the two even
-    (`HostFilling`), again and again until no pair gains, or `steps` of them or `most_units` units were found. Whole
-    operators: those moves of `potential` that save most.
+    (`HostFilling`); a host that is far away is left by all units of an operator together. Again and again until nothing
+    gains, or `steps` of these or `most_units` units were found. Whole operators: those moves of `potential` that save
+    most.
     """
 
     potential: PotentialPlacement

@@ -57,6 +57,11 @@ class SpreadProblem:
         placed = self.problem.placed + tuple(host for hosts, _ in parts for host in hosts.tolist())
         return replace(self.problem, operators=tuple(operators), placed=placed)
 
+    def parts(self, owners: Sequence[Ints]) -> list[tuple[int, int]]:
+        """The spread operator and the host of each part, in the order in which `with_owners` has them."""
+        found = (self._parts(number, mine)[0] for number, mine in enumerate(owners))
+        return [(number, host) for number, hosts in enumerate(found) for host in hosts.tolist()]
+
     def _parts(self, number: int, owners: Ints) -> tuple[Ints, Floats]:
         """The hosts that have a part of a spread operator, and its share there."""
         held = np.bincount(owners, self.shares[number], len(self.problem.hosts))
@@ -72,9 +77,8 @@ class SpreadProblem:
 
     def results(self, problem: PlacementProblem, owners: Sequence[Ints]) -> Floats:
         """By spread operator, the share of all results that pass through it; `problem` is that of these owners."""
-        counts = [len(self._parts(number, mine)[0]) for number, mine in enumerate(owners)]
-        of = np.repeat(np.arange(len(counts)), counts)
-        found = np.bincount(of, result_shares(problem).operators[self._whole :], len(counts))
+        of = np.array([number for number, _ in self.parts(owners)], np.int64)
+        found = np.bincount(of, result_shares(problem).operators[self._whole :], len(self.spread))
         return np.minimum(found, 1.0)
 
     def unit_loads(self) -> list[Floats]:

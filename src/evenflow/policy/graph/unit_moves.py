@@ -1,12 +1,14 @@
-"""Units that are worth moving: from the hosts with most load to those with least, as long as the total falls."""
+"""Units that are worth moving: to hosts with less load, or closer to their neighbours, as long as the total falls."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
 from evenflow.model.spread import LANES, UnitsMove
 from evenflow.policy.graph.equilibrium import least_gain
-from evenflow.policy.graph.evening import HostFilling
+from evenflow.policy.graph.evening import LOOKED_AT, HostFilling
 from evenflow.policy.graph.placement import Ints
 from evenflow.policy.graph.spread_parts import SpreadProblem
 from evenflow.policy.graph.weighing import Weighing
@@ -22,7 +24,8 @@ class UnitMoves:
 
     A step makes one pair of hosts even, and counts if the total falls, also in doubt. Its hosts are at least 4 doubts
     apart: if one is slower and the other faster than measured, they are 2 doubts closer before the step, and 2 doubts
-    apart after it.
+    apart after it. If no pair gains, all units that a spread operator has on one host go to another one together, if
+    the total falls: hosts that are far away, or slow, are left.
     """
 
     def __init__(self, weighing: Weighing, whole: SpreadProblem, level: int) -> None:
@@ -59,15 +62,36 @@ class UnitMoves:
         return self._moves(units, began), f"{what}: saves {now - then:.3g} of {now:.3g}"
 
     def _step(self, most: int) -> int:
-        """Make one pair of hosts even; how many units that takes, 0 if no pair gains."""
-        holders = np.bincount(self._owner, self._load, len(self._now.hosts)) > 0
-        for donor, receiver in self._filling.pairs(holders.tolist(), 4 * self._weighing.doubt):
-            mine = np.flatnonzero(self._owner == donor)
-            units = mine[self._filling.chosen(self._load[mine], donor, receiver, most)]
+        """Take one step; how many units that moves, 0 if no step gains."""
+        for donor, receiver, units in self._candidates(most):
             if len(units) and self._gains(units, donor, receiver):
                 self._filling.move(float(self._load[units].sum()), donor, receiver)
                 return len(units)
         return 0
+
+    def _candidates(self, most: int) -> Iterator[tuple[int, int, Ints]]:
+        """Two hosts, and units that may go from the one to the other."""
+        holders = np.bincount(self._owner, self._load, len(self._now.hosts)) > 0
+        for donor, receiver in self._filling.pairs(holders.tolist(), 4 * self._weighing.doubt):
+            mine = np.flatnonzero(self._owner == donor)
+            yield donor, receiver, mine[self._filling.chosen(self._load[mine], donor, receiver, most)]
+        for number, donor, receiver in self._leaving():
+            mine = (self._node == number) & (self._owner == donor) & (self._load > 0)
+            yield donor, receiver, np.flatnonzero(mine)[:most]
+
+    def _leaving(self) -> list[tuple[int, int, int]]:
+        """Spread operators that may leave a host for another one: those that save most come first, a few of them."""
+        landscape, first = self._weighing.landscape(self._now), len(self._whole.problem.operators)
+        least, found = STEP * self._weighing.least(landscape.total()), []
+        for part, (number, host) in enumerate(self._whole.parts(self._owners), first):
+            if self._whole.spread[number].level == self._level:
+                landscape.remove(part)
+                costs = landscape.costs(part)
+                landscape.add(part, host)
+                best = int(np.argmin(costs))
+                if costs[host] - costs[best] > least:
+                    found.append((float(costs[host] - costs[best]), number, host, best))
+        return [(number, host, best) for _, number, host, best in sorted(found, reverse=True)[:LOOKED_AT]]
 
     def _gains(self, units: Ints, donor: int, receiver: int) -> bool:
         """Move units if the total falls, charges included, also if hosts are not quite as fast as measured."""
