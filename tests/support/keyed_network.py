@@ -189,7 +189,7 @@ class Board:
     def listen(self, _host, _buffer=None):
         return self._network.listen(self)
 
-    def connect(self, _host, port, peer, _patience=0.0):
+    def connect(self, _host, port, peer, _patience=0.0, buffer=None):
         line = self._network.connect(self, port, peer)
         self.lines.append(line)
         return line

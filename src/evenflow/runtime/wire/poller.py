@@ -95,15 +95,20 @@ class Poller:
         self._selector.register(listener, selectors.EVENT_READ, None)
         return int(listener.getsockname()[1])
 
-    def connect(self, host: str, port: int, peer: str, patience: float = CONNECT_S) -> Channel:
-        """Begin to connect; `Opened` or `Lost` will tell how it went. Raises `PeerGone` if it cannot be begun."""
+    def connect(
+        self, host: str, port: int, peer: str, patience: float = CONNECT_S, buffer: int | None = None
+    ) -> Channel:
+        """Begin to connect, with socket buffers of `buffer` bytes; `Opened` or `Lost` will tell how it went.
+
+        Raises `PeerGone` if it cannot be begun.
+        """
         where = f"{peer} at {host}:{port}"
         if len(self._calls) >= MAX_CALLS:
             raise PeerGone(f"{where} is not called: {MAX_CALLS} other connections are being made")
         sock = None
         try:
             sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-            configure(sock, self._buffer)
+            configure(sock, buffer or self._buffer)
             status = sock.connect_ex((host, port))
             if status not in (0, errno.EINPROGRESS):
                 raise OSError(status, os.strerror(status))

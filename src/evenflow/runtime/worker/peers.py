@@ -16,7 +16,7 @@ from math import inf
 
 from evenflow.model.capacity import Emulate
 from evenflow.model.messages import OpenPeer, WorkerAddress
-from evenflow.runtime.wire.channel import Channel, PeerGone
+from evenflow.runtime.wire.channel import DEEP_BUFFER, Channel, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import packed
 from evenflow.runtime.wire.poller import Poller
@@ -82,7 +82,8 @@ class Peers:
 
     def _connect(self, entry: WorkerAddress) -> None:
         with suppress(PeerGone):  # it died since the controller heard of it; its replacement will be announced
-            channel = self._poller.connect(entry.host, entry.port, f"worker {entry.id}")
+            # a small buffer would wait for a late acknowledgement, 40 ms, once for each time it is full
+            channel = self._poller.connect(entry.host, entry.port, f"worker {entry.id}", buffer=DEEP_BUFFER)
             channel.send(Frame(Kind.OPEN, packed(OpenPeer(self._worker))))
             self._links[entry.id] = PeerLink(channel, entry.incarnation)
             self._by_channel[channel] = entry.id
