@@ -38,7 +38,7 @@ class GraphFeeder(StatefulFeeder):
         super().__init__(feed.settings, feed.region, feed.operator, feed.streaming, feed.mark, environment)
         self._feed = feed
         self._size = environment.frame_size()
-        self._roots = Roots(feed.window_rows, feed.window_bytes, self._size)
+        self._roots = Roots(feed.window_rows, feed.window_bytes, self._size, len(feed.plan.nodes))
         self._ways = Ways(feed.plan, np.zeros(feed.plan.units + 1, np.int32))
         self._ready: set[Link] = set()
         """Workers that take rows of this feeder from anywhere."""
@@ -153,7 +153,7 @@ class GraphFeeder(StatefulFeeder):
         if root is not None and self._connections.links:
             link = next(iter(self._connections.links.values()))
             link.rows_done += root.rows
-            link.busy_s += root.work_s
+            link.busy_s += root.longest_s
 
     def _news(self) -> FeederFigures:
         return FeederFigures(self._exchange.count(), self._size.overhead)
@@ -206,7 +206,8 @@ class GraphFeeder(StatefulFeeder):
         self._ways = Ways(self._feed.plan, directory.owners, paused)
         costs = {ALL: max(directory.costs.values())} if directory.costs else {}
         self._size = self._environment.frame_size(costs, directory.overhead)
-        self._roots = Roots(self._feed.window_rows, self._feed.window_bytes, self._size)
+        feed = self._feed
+        self._roots = Roots(feed.window_rows, feed.window_bytes, self._size, len(feed.plan.nodes))
 
     def answered(self, link: Link, frame: Frame) -> None:
         """Take what a worker sends: results, that a frame is processed, a flush, an error, that all is durable."""

@@ -32,7 +32,7 @@ class GraphFeed:
     """Tells this use of a graph from all others in the plan: see `stages`."""
     together: bool = False
     """Whether results of all endpoints come in one DataFrame; otherwise there is one endpoint."""
-    window_rows: int = 100_000
+    window_rows: int = 500_000
     window_bytes: int = 16 * 1024 * 1024
     """Rows that may be on their way through the graph, with all that comes of them."""
     arrival: str = ""

@@ -27,35 +27,36 @@ class Root:
     """Bytes."""
     mark: int = 0
     """The XOR so far."""
-    work_s: float = 0.0
-    """Seconds of work so far."""
+    longest_s: float = 0.0
+    """Seconds of work of the frame that took longest so far."""
 
 
 class Roots:
     """All root frames of one feeder that are not through."""
 
-    def __init__(self, most_rows: int, most_bytes: int, size: FrameSize) -> None:
-        self._most_rows, self._most_bytes = most_rows, most_bytes
+    def __init__(self, most_rows: int, most_bytes: int, size: FrameSize, nodes: int = 1) -> None:
+        self._most_rows, self._most_bytes, self._nodes = most_rows, most_bytes, nodes
         self._open: dict[int, Root] = {}
         self._number = 0
         self._rows = self._bytes = 0
         self._size = size
-        """Takes the whole graph for one worker."""
+        """Takes the whole graph for one worker: the one that works longest for a root frame."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     def full(self, workers: int) -> bool:
-        """Whether as much is on its way as may be: rows, bytes, and a few frames for each worker.
+        """Whether as much is on its way as may be: rows, bytes, and a few frames for each worker and operator.
 
         While little is known of what rows cost, and frames are small, it is less.
         """
-        if len(self._open) >= (DEPTH * workers if self._size.settled(workers, self._most_rows) else DEPTH):
+        depth = DEPTH * max(workers, self._nodes)  # a row of a long chain is on its way for long
+        if len(self._open) >= (depth if self._size.settled(workers, self._most_rows) else DEPTH):
             return True
         return bool(self._open) and (self._rows >= self._most_rows or self._bytes >= self._most_bytes)
 
     def rows(self, workers: int, row_bytes: float) -> int:
-        """How many rows the next root frame should have, so that all that comes of it is a frame's worth of work."""
+        """How many rows the next root frame should have, so that no frame that comes of it is too much work."""
         fit = self._size.rows(workers, ALL), int(FRAME_BYTES / max(1.0, row_bytes)), self._most_rows
         return max(1, min(fit))
 
@@ -79,7 +80,7 @@ class Roots:
         """A frame has been processed; the root frame if it is through now."""
         root = self._of(number)
         root.mark ^= mark
-        root.work_s += seconds
+        root.longest_s = max(root.longest_s, seconds)
         return self.check(number)
 
     def check(self, number: int) -> Root | None:
@@ -90,7 +91,7 @@ class Roots:
         del self._open[number]
         self._rows -= root.rows
         self._bytes -= root.size
-        self._size.learn(ALL, root.rows, root.work_s)
+        self._size.learn(ALL, root.rows, root.longest_s)
         return root
 
     def _of(self, number: int) -> Root:
