@@ -29,7 +29,7 @@ class MapNode(NodeOperator):
         try:
             return self._map.process(rows)
         except FunctionError as error:
-            raise FunctionError(f"map '{self._name}': {error}") from error
+            raise FunctionError(f"map '{self._name}': {error}") from None
 
     def warm_up(self) -> None:
         if self._form == "pandas":

@@ -6,9 +6,8 @@ import copy
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 from py4j.protocol import Py4JError
@@ -23,16 +22,7 @@ from evenflow.model.routing import MOST_UNITS, Splitting
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input, MapOperator
-from evenflow.policy import (
-    BALANCES,
-    KEYED_BALANCES,
-    Balance,
-    KeyedBalance,
-    Placement,
-    balance_named,
-    keyed_balance_named,
-    placement_named,
-)
+from evenflow.policy import BALANCES, KEYED_BALANCES, Balance, KeyedBalance, balance_named, keyed_balance_named
 from evenflow.runtime.wire.frames import MAX_BODY
 from evenflow.state.store.layout import check_scheme
 from evenflow.state.store.sealed import key_of
@@ -257,57 +247,3 @@ def pickled(operator: MapOperator | Hosted) -> bytes:
             f"{what} pickles to {len(code)} bytes, over {MAX_BODY}: load what it holds on the worker instead"
         )
     return code
-
-
-def queues_of(rows: Any, size: Any) -> tuple[int, int]:
-    """How many rows and bytes may be on their way through a graph."""
-    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
-        raise InvalidArgument(f"queue_rows={rows!r}: give a whole number of rows, at least 1")
-    try:
-        found = bytes_of(size)
-    except InvalidArgument as error:
-        raise InvalidArgument(str(error).replace("memory", "queue_bytes")) from None
-    if not found:
-        raise InvalidArgument(f"queue_bytes={size!r}: give bytes, or a size as '16m'")
-    return rows, found
-
-
-class KnownOfWorkers(NamedTuple):
-    """What a user says of workers and the links between them, for the placement of a graph."""
-
-    quotas: Mapping[int, float]
-    coefficients: Mapping[int, float]
-    links: Mapping[tuple[int, int], tuple[float, float]]
-
-
-def known_of_workers(workers: int, quota: Any, coefficients: Any, links: Any) -> KnownOfWorkers:
-    """What is known of workers, checked."""
-    found = KnownOfWorkers(dict(quota or {}), dict(coefficients or {}), dict(links or {}))
-    for what, given in (("quota", found.quotas), ("coefficients", found.coefficients)):
-        for worker, value in given.items():
-            if worker not in range(workers):
-                raise InvalidArgument(f"{what} names worker {worker!r}: there are workers 0 to {workers - 1}")
-            if not isinstance(value, int | float) or not 0 < value < inf or (what == "quota" and value > 1):
-                much = "above 0, at most 1" if what == "quota" else "above 0"
-                raise InvalidArgument(f"{what} of worker {worker} is {value!r}: give a number {much}")
-    for pair, link in found.links.items():
-        if not (isinstance(pair, tuple) and len(pair) == 2 and all(one in range(workers) for one in pair)):
-            raise InvalidArgument(f"links names {pair!r}: give pairs of workers from 0 to {workers - 1}, (from, to)")
-        if len(link) != 2 or not 0 <= link[0] < inf or link[1] <= 0:
-            raise InvalidArgument(f"links of {pair} is {link!r}: give (delay in ms, bytes a second)")
-    return found
-
-
-WARMED = ("greedy", "dp", "xzh", "caps")
-"""Placements that begin with a random one, until loads have been measured (potential-driven §4.1)."""
-
-
-def placement_of(placement: Any, options: dict[str, Any]) -> tuple[Placement, Placement | None]:
-    """A placement by its name and options, or as it is given; and the one that it begins with, if it has one."""
-    if isinstance(placement, str):
-        return placement_named(placement, **options), placement_named("random") if placement in WARMED else None
-    if options:
-        raise InvalidArgument(f"options {sorted(options)} go with the name of a placement, not with an object")
-    if not callable(getattr(placement, "place", None)):
-        raise InvalidArgument(f"placement={placement!r:.100}: give a name, or an object from evenflow.policy")
-    return placement, None

@@ -27,7 +27,7 @@ from evenflow.model.capacity import Emulate
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input, MapOperator
 from evenflow.policy import Balance, KeyedBalance, Placement
-from evenflow.runtime.cluster import arguments
+from evenflow.runtime.cluster import arguments, graph_arguments
 from evenflow.runtime.cluster.detect import Order, Rules, plan_rules
 from evenflow.runtime.cluster.graph_output import GraphOutput
 from evenflow.runtime.cluster.graph_plan import bound, endpoint_schema, joined_inputs, together_schema
@@ -292,18 +292,20 @@ class Cluster:
         """
         self._life.check()
         arguments.check_name(name)
-        queues = arguments.queues_of(queue_rows, queue_bytes)
+        queues = graph_arguments.queues_of(queue_rows, queue_bytes)
         if self._settings.memory:
             raise InvalidArgument("graphs keep their state in memory: run them on a Cluster without memory=")
         arguments.check_transfer(transfer, bool(self._settings.checkpoint))
-        known = arguments.known_of_workers(self._life.workers, quota, coefficients, links)
+        known = graph_arguments.known_of_workers(self._life.workers, quota, coefficients, links)
+        graph_arguments.placement_of(placement, options)
         whole = bound(self._spark, graph, inputs)
+        inputs = dict(inputs)
         streaming = next(iter(inputs.values())).isStreaming
         title = name or graph.name or "graph"
 
         def applied(endpoint: str | None) -> tuple[GraphPlan, DataFrame]:
             plan = whole if endpoint is None else bound(self._spark, graph, inputs, [endpoint])
-            chosen = arguments.placement_of(placement, options)
+            chosen = graph_arguments.placement_of(placement, options)
             region = title if endpoint is None else f"{title}.{endpoint}"
             opened = self._regions.open_graph(plan, region, chosen, known, transfer, streaming, self._settings)
             self._named.use(region)

@@ -30,8 +30,8 @@ class GraphOutput(Mapping[str, DataFrame]):
         self._made: dict[str, DataFrame] = {}
 
     def __getitem__(self, endpoint: str) -> DataFrame:
-        if endpoint not in set(self):
-            raise InvalidArgument(f"there is no endpoint {endpoint!r}; {nearest(str(endpoint), list(self))}")
+        if endpoint not in list(self):
+            raise InvalidArgument(f"there is no endpoint {endpoint!r:.100}; {nearest(str(endpoint), list(self))}")
         if endpoint not in self._made:
             self._made[endpoint] = self._applied(endpoint)[1]
         return self._made[endpoint]

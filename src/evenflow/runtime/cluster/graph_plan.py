@@ -41,12 +41,22 @@ def bound(spark: SparkSession, graph: Graph, inputs: Any, endpoints: Sequence[st
 
     return bind(
         graph,
-        {name: described(arrow_schema(spark, df.schema), df.schema) for name, df in inputs.items()},
+        {name: _columns(spark, name, df) for name, df in inputs.items()},
         endpoints=endpoints,
         schema_of=declared,
         case_sensitive=case_sensitive(spark),
         ansi=spark.conf.get("spark.sql.ansi.enabled") == "true",
     )
+
+
+def _columns(spark: SparkSession, name: str, df: DataFrame) -> pa.Schema:
+    """The columns of an input."""
+    try:
+        return described(arrow_schema(spark, df.schema), df.schema)
+    except PySparkException as error:
+        raise InvalidArgument(
+            f"input {name!r} has a column that Spark does not give to Python: {first_line(error)}"
+        ) from None
 
 
 def shape_of(plan: GraphPlan) -> GraphShape:

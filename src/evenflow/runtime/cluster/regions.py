@@ -13,7 +13,8 @@ from evenflow.errors import InvalidArgument
 from evenflow.graph.hosted import HostedGraph
 from evenflow.graph.plan import GraphPlan
 from evenflow.policy import Balance, KeyedBalance, Placement, keyed_balance_named
-from evenflow.runtime.cluster.arguments import KnownOfWorkers, pickled
+from evenflow.runtime.cluster.arguments import pickled
+from evenflow.runtime.cluster.graph_arguments import KnownOfWorkers
 from evenflow.runtime.cluster.graph_plan import described_graph, shape_of
 from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
 from evenflow.runtime.driver.controller_thread import ControllerThread
