@@ -147,6 +147,7 @@ class Schedule:
         """Seconds after which the run counts as hanging."""
         restarts = sum(fault.victim == "driver" or fault.kind in DAMAGES for fault in self.faults)
         slower = (2 if self.job.executors else 1) * (2 if self.job.store == "s3" else 1)
+        slower *= 2 if self.job.kind == "graph" else 1  # it compiles more, and each endpoint is a job of Spark
         return (PATIENCE_S + RESTART_S * restarts) * slower
 
     @property
