@@ -55,7 +55,7 @@ def plot(
     out: Annotated[Path | None, typer.Option(help="The picture to write; beside the log if not given.")] = None,
     region: Annotated[str | None, typer.Option(help="The region to draw; the first if not given.")] = None,
 ) -> None:
-    """Draw weights, blocking rates, clusters and throughput over time."""
+    """Draw weights, blocking rates, clusters and throughput over time; of a graph, where its operators were and are."""
 
     def work() -> None:
         from evenflow.cli import plot as figures

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from evenflow.cli.plot_graph import GraphSeries, draw_graph, graph_series
 from evenflow.cli.plot_keyed import KeyedSeries, draw_keyed, grid, keyed_series
 from evenflow.errors import InvalidArgument
 
@@ -37,17 +38,23 @@ class Series:
     """The cluster of each worker at each decision; empty if there was no clustering."""
 
 
-def read(path: Path, region: str | None = None) -> Series | KeyedSeries:
+SAMPLES = ("sample", "keyed-sample", "graph-sample")
+
+
+def read(path: Path, region: str | None = None) -> Series | KeyedSeries | GraphSeries:
     """The series of one region in an event log; of the first region if none is named."""
     events = _events(path)
-    sampled = [event for event in events if event["event"] in ("sample", "keyed-sample")]
+    sampled = [event for event in events if event["event"] in SAMPLES]
     names = list(dict.fromkeys(event["region"] for event in sampled))
     if not names:
         raise InvalidArgument(f"{path} has no samples: was anything fed while it was written?")
     if region is not None and region not in names:
         raise InvalidArgument(f"{path} has no region {region!r}: it has {', '.join(names)}")
     name = region or names[0]
-    if any(event["event"] == "keyed-sample" for event in sampled if event["region"] == name):
+    kinds = {event["event"] for event in sampled if event["region"] == name}
+    if "graph-sample" in kinds:
+        return graph_series(name, events)
+    if "keyed-sample" in kinds:
         return keyed_series(name, events)
     return _ordered_series(name, events)
 
@@ -78,8 +85,10 @@ def _ordered_series(name: str, events: list[dict[str, Any]]) -> Series:
     )
 
 
-def draw(series: Series | KeyedSeries) -> Figure:
-    """Panels like Figure 8 for few connections, heat maps like Figure 12 for many; a figure of its own if keyed."""
+def draw(series: Series | KeyedSeries | GraphSeries) -> Figure:
+    """Panels like Figure 8 for few connections, heat maps like Figure 12 for many; keyed and graphs have their own."""
+    if isinstance(series, GraphSeries):
+        return draw_graph(series)
     if isinstance(series, KeyedSeries):
         return draw_keyed(series)
     return _panels(series) if len(series.workers) <= MOST_PANELS else _maps(series)

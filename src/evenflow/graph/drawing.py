@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.patches import FancyBboxPatch, Patch, PathPatch, Rectangle
 from matplotlib.path import Path
 
@@ -30,25 +30,42 @@ def plot(sketch: Sketch, path: Any = None, placement: Any = None) -> Figure:
     `placement` is {node: worker, or list of workers}, or a pair of these, which are drawn beside each other (a wide
     graph: below each other) as before and after; nodes that have moved then have a thick frame.
     """
-    placements = _placements(sketch, placement)
-    found = layout(sketch, max((len(_suffix(each)) for one in placements for each in one.values()), default=0))
-    count = max(1, len(placements))
-    wide = found.width > 1.3 * found.height
-    rows, columns = (count, 1) if wide else (1, count)
-    space = 40.0 if placements else 0.0
-    size = columns * found.width / POINTS, rows * (found.height + space) / POINTS
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    moved = _moved(placements)
-    for number, ax in enumerate(axes):
-        _draw(ax, found, placements[number] if placements else None, moved if number else set())
-        if len(placements) > 1:
-            ax.set_title(("before", "after")[number], fontsize=11, loc="left")
-    if placements:
-        _legend(figure, placements)
+    picture = PlacedPicture(sketch, placement)
+    figure = Figure(figsize=picture.size, layout="constrained")
+    picture.draw(figure)
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
+
+
+class PlacedPicture:
+    """A graph with none, one or two placements, to be drawn into a figure or a part of one."""
+
+    def __init__(self, sketch: Sketch, placement: Any = None) -> None:
+        self._placements = _placements(sketch, placement)
+        suffixes = [len(_suffix(each)) for one in self._placements for each in one.values()]
+        self._layout = found = layout(sketch, max(suffixes, default=0))
+        count = max(1, len(self._placements))
+        self._rows, self._columns = (count, 1) if found.width > 1.3 * found.height else (1, count)
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches at which texts fit their boxes."""
+        space = 40.0 if self._placements else 0.0
+        height = self._rows * (self._layout.height + space)
+        return self._columns * self._layout.width / POINTS, height / POINTS
+
+    def draw(self, figure: FigureBase) -> None:
+        """Draw it."""
+        placements = self._placements
+        axes = figure.subplots(self._rows, self._columns, squeeze=False).ravel()
+        moved = _moved(placements)
+        for number, ax in enumerate(axes):
+            _draw(ax, self._layout, placements[number] if placements else None, moved if number else set())
+            if len(placements) > 1:
+                ax.set_title(("before", "after")[number], fontsize=11, loc="left")
+        if placements:
+            _legend(figure, placements)
 
 
 def _draw(ax: Axes, found: Layout, placement: Mapping[str, _Workers] | None, moved: set[str]) -> None:
@@ -93,7 +110,7 @@ def _draw_box(ax: Axes, box: Box, workers: _Workers | None, moved: bool) -> None
     shares = workers or ()
     for place, worker in enumerate(shares):
         width = box.width / len(shares)
-        part = Rectangle((box.x + place * width, top), width, box.height, facecolor=_colour(worker), zorder=2.1)
+        part = Rectangle((box.x + place * width, top), width, box.height, facecolor=colour_of(worker), zorder=2.1)
         ax.add_patch(part)
         part.set_clip_path(frame)
     lines = box.lines if not shares else [box.lines[0] + _suffix(shares), *box.lines[1:]]
@@ -103,7 +120,8 @@ def _draw_box(ax: Axes, box: Box, workers: _Workers | None, moved: bool) -> None
         ax.text(box.x + box.width / 2, y, line, ha="center", va="center", fontsize=8.5, weight=weight, zorder=3)
 
 
-def _colour(worker: int) -> str:
+def colour_of(worker: int) -> str:
+    """The colour of a worker."""
     return WORKERS[worker % len(WORKERS)]
 
 
@@ -113,9 +131,9 @@ def _suffix(workers: Sequence[int]) -> str:
     return f" @ {shown},…" if len(workers) > MOST_NUMBERS else f" @ {shown}"
 
 
-def _legend(figure: Figure, placements: Sequence[Mapping[str, _Workers]]) -> None:
+def _legend(figure: FigureBase, placements: Sequence[Mapping[str, _Workers]]) -> None:
     known = sorted({worker for placement in placements for workers in placement.values() for worker in workers})
-    handles = [Patch(facecolor=_colour(worker), edgecolor="#666", label=f"worker {worker}") for worker in known]
+    handles = [Patch(facecolor=colour_of(worker), edgecolor="#666", label=f"worker {worker}") for worker in known]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(8, len(known)) or 1, fontsize=8, frameon=False)
 
 

@@ -1,0 +1,144 @@
+"""The event log of a graph as a figure: where its operators were and are, loads of workers, latency, and the moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+
+from evenflow.cli.plot_keyed import grid
+from evenflow.graph.drawing import PlacedPicture, colour_of
+from evenflow.graph.layout import Sketch
+
+LEAST_WIDTH, PANEL_HEIGHT = 12.0, 3.2
+"""Inches."""
+MOST_LABELS = 16
+"""Workers that a legend names."""
+
+
+@dataclass(frozen=True)
+class GraphSeries:
+    """A graph over time: one row a sample, one column a worker. Seconds count from its first sample or result."""
+
+    region: str
+    placement: str
+    sketch: Sketch
+    before: dict[str, int]
+    """By operator that is in one place, its worker in the first sample."""
+    after: dict[str, int]
+    """The same in the last sample, with what moved since."""
+    workers: list[int]
+    seconds: np.ndarray
+    loads: np.ndarray
+    result_seconds: np.ndarray
+    latency_ms: dict[str, np.ndarray]
+    """Mean, p50 and p99 of the results that came in a period."""
+    move_seconds: np.ndarray
+
+
+def graph_series(name: str, events: list[dict[str, Any]]) -> GraphSeries:
+    """The series of a graph in an event log."""
+    mine = [event for event in events if event.get("region") == name]
+    samples = [event for event in mine if event["event"] == "graph-sample"]
+    opened: dict[str, Any] = next((event for event in mine if event["event"] == "region-opened"), {})
+    results = [event for event in mine if event["event"] == "graph-results" and event["results"]]
+    moves = [event for event in mine if event["event"] == "moved"]
+    zero = min(event["time"] for event in [*samples, *results])
+    workers = sorted({host["worker"] for event in samples for host in event["hosts"]})
+    before, after = (_placed(sample) for sample in (samples[0], samples[-1]))
+    after |= _moved_since(opened, moves, samples[-1]["time"])
+    return GraphSeries(
+        region=name,
+        placement=opened.get("placement", samples[0]["placement"]),
+        sketch=_sketch(opened, samples[0]),
+        before=before,
+        after=after,
+        workers=workers,
+        seconds=np.array([event["time"] for event in samples]) - zero,
+        loads=grid(samples, "hosts", workers, "load"),
+        result_seconds=np.array([event["time"] for event in results]) - zero,
+        latency_ms={
+            what: np.array([event["latency_ms"][what] for event in results]) for what in ("mean", "p50", "p99")
+        },
+        move_seconds=np.array([event["time"] for event in moves]) - zero,
+    )
+
+
+def draw_graph(series: GraphSeries) -> Figure:
+    """The graph before and after, above loads and latency over the same seconds."""
+    same = series.before == series.after
+    picture = PlacedPicture(series.sketch, series.before if same else (series.before, series.after))
+    width, height = picture.size
+    figure = Figure(figsize=(max(LEAST_WIDTH, width), height + PANEL_HEIGHT + 0.5), layout="constrained")
+    parts = figure.subfigures(2, 1, squeeze=False, height_ratios=[height, PANEL_HEIGHT])
+    upper, lower = parts.ravel()
+    picture.draw(upper)
+    _panels(lower, series)
+    count = len(series.sketch.nodes)
+    what = f"{count} operators on {len(series.workers)} workers, {len(series.move_seconds)} moves"
+    figure.suptitle(f"graph {series.region}, placement {series.placement}: {what}")
+    return figure
+
+
+def _panels(figure: SubFigure, series: GraphSeries) -> None:
+    loads, latency = figure.subplots(1, 2, sharex=True)
+    for place, worker in enumerate(series.workers):
+        label = f"worker {worker}" if len(series.workers) <= MOST_LABELS else None
+        loads.plot(
+            series.seconds, series.loads[:, place], color=colour_of(worker), linewidth=2, marker=".", label=label
+        )
+    loads.axhline(1.0, color="#999", linewidth=0.8, linestyle="--")
+    loads.set(xlabel="seconds", ylabel="load", ylim=(0, max(1.1, float(np.max(series.loads, initial=0)) * 1.05)))
+    if len(series.workers) <= MOST_LABELS:
+        loads.legend(fontsize=8, ncols=3, loc="upper right")
+    for what, style in (("p99", ":"), ("mean", "-"), ("p50", "--")):
+        latency.plot(series.result_seconds, series.latency_ms[what], style, color="black", label=what)
+    latency.set(xlabel="seconds", ylabel="latency (ms)")
+    latency.set_ylim(bottom=0)
+    for axes in (loads, latency):
+        _mark_moves(axes, series.move_seconds)
+    latency.legend(fontsize=8, loc="upper right")
+
+
+def _mark_moves(axes: Axes, seconds: np.ndarray) -> None:
+    """A thin line for each move."""
+    for place, second in enumerate(seconds):
+        axes.axvline(second, color="#d1602b", linewidth=0.6, alpha=0.5, zorder=0, label=None if place else "a move")
+
+
+def _placed(sample: dict[str, Any]) -> dict[str, int]:
+    return {operator["name"]: operator["worker"] for operator in sample["operators"]}
+
+
+def _moved_since(opened: dict[str, Any], moves: list[dict[str, Any]], time: float) -> dict[str, int]:
+    """Where operators went that moved after the last sample."""
+    names: dict[int, str] = {}
+    first = 0
+    for operator in opened.get("operators", []):
+        if operator["units"] == 1:
+            names[first] = operator["name"]
+        first += operator["units"]
+    late = [event for event in moves if event["time"] > time]
+    return {names[unit]: event["target"] for event in late for unit in event["units"] if unit in names}
+
+
+def _sketch(opened: dict[str, Any], sample: dict[str, Any]) -> Sketch:
+    """The boxes and edges; only operators, if the log does not say how the graph was opened."""
+    if not opened:
+        return Sketch(tuple(("map", operator["name"], "") for operator in sample["operators"]), ())
+    sources, operators = opened["sources"], opened["operators"]
+    boxes = [("source", name, "source") for name in sources]
+    boxes += [(each["kind"], each["name"], _detail(each)) for each in operators]
+    edges = [(-1 - start if start < 0 else start + len(sources), end + len(sources)) for start, end in opened["edges"]]
+    for number, operator in enumerate(operators, len(sources)):
+        if operator.get("endpoint"):
+            edges.append((number, len(boxes)))
+            boxes.append(("endpoint", f"results of {operator['name']}", ""))
+    return Sketch(tuple(boxes), tuple(edges))
+
+
+def _detail(operator: dict[str, Any]) -> str:
+    return operator["kind"] if operator["units"] == 1 else f"{operator['kind']}, {operator['units']} units"
