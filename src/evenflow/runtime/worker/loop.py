@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from evenflow.errors import ProtocolError, described
@@ -78,8 +79,9 @@ class Worker:
         self._poller = environment.poller(settings.secret, clock, SOCKET_BUFFER)
         self._controller = self._poller.connect(settings.host, settings.port, "the controller")
         self.hosting = Hosting(settings, worker, environment, self._tell, self._poller.wake)
-        self._pace = EmulatedSpeed(settings.emulate, worker, clock, environment.sleep) if settings.emulate else None
         self._peers = Peers(worker, self._poller, settings.emulate, clock)
+        sleep = partial(self._peers.sleep, environment.sleep)
+        self._pace = EmulatedSpeed(settings.emulate, worker, clock, sleep) if settings.emulate else None
         about = worker, self.hosting, settings.qos, self._pace, clock, self._peers
         self._sessions = Sessions(*about, environment.random_bits)
         self._reported = clock()

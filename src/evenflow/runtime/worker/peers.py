@@ -174,3 +174,12 @@ class Peers:
             _, _, channel, frame = heapq.heappop(self._late)
             with suppress(ConnectionError):
                 channel.send(frame)
+
+    def sleep(self, nap: Callable[[float], None], seconds: float) -> None:
+        """Sleep by `nap` as an emulated worker that is busy: emulated links are not, their frames arrive in time."""
+        while seconds > 0:
+            due = self.due_in
+            length = seconds if due is None else min(seconds, due)
+            nap(length)
+            self.send_late()
+            seconds -= length
