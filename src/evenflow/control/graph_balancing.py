@@ -32,6 +32,8 @@ WARM = 3
 NOMINAL_LOAD = 0.5
 """The load of each worker that is assumed of a graph of which nothing is known."""
 NOMINAL_ROWS = 1000.0
+NOTEWORTHY = 0.1
+"""A change of a load or a speed by less than this part is no reason to decide anew: that takes a while."""
 LITTLE = 0.15
 """What a worker does for other regions counts if it takes more of its time: less cannot be told from what is late."""
 DELAY_MS, BANDWIDTH = 0.5, 125e6
@@ -55,6 +57,8 @@ class GraphBalancing:
         self._live: tuple[int, ...] = ()
         self._warm = 0
         self._placed_at: float | None = None
+        self._at_rest: npt.NDArray[np.float64] | None = None
+        """What was seen when nothing was to move; None if something was."""
         self._moved = False
         self._warned: set[str] = set()
 
@@ -135,11 +139,24 @@ class GraphBalancing:
             yield from self._movements.ask(time, move, sizes, senders)
 
     def _decide(self, time: float, problem: PlacementProblem, spread: Sequence[SpreadOperator]) -> Decision:
-        """What is to move."""
-        if self._one_decision:
-            return self._levels.decide(problem, spread)
-        moves = self._placed(time, as_background(problem, spread)) if self._whole else ()
-        return Decision(WHOLE, moves, (), "costs less there") if moves else self._levels.decide_units(problem, spread)
+        """What is to move; nothing while all is as it was when nothing was to move."""
+        if not self._one_decision:
+            moves = self._placed(time, as_background(problem, spread)) if self._whole else ()
+            why = "costs less there"
+            return Decision(WHOLE, moves, (), why) if moves else self._levels.decide_units(problem, spread)
+        seen, rest = self._seen(problem, spread), self._at_rest
+        if rest is not None and len(seen) == len(rest) and _alike(seen, rest):
+            return Decision()
+        decision = self._levels.decide(problem, spread)
+        self._at_rest = seen if not decision.operators and not decision.units else None
+        return decision
+
+    def _seen(self, problem: PlacementProblem, spread: Sequence[SpreadOperator]) -> npt.NDArray[np.float64]:
+        """What a decision hangs on: loads of operators and hosts, speeds, and how loads vary."""
+        series = np.array([*(each.series for each in problem.operators), *(each.series for each in spread)])
+        hosts = [host.coefficient for host in problem.hosts]
+        loads = host_loads(as_background(problem, spread))
+        return np.concatenate([series.mean(axis=1), series.std(axis=1), hosts, loads])
 
     def _placed(self, time: float, problem: PlacementProblem) -> tuple[OperatorMove, ...]:
         """Operators that the placement wants elsewhere, with units of the others as background."""
@@ -255,3 +272,8 @@ class GraphBalancing:
                 yield Warn(f"graph {region}: {warning}")
         sample = graph_sample(time, self.placement.name, shown, spread, decision, self.measured)
         yield Record(time, sample.event, {"region": region, **sample.fields})
+
+
+def _alike(seen: npt.NDArray[np.float64], before: npt.NDArray[np.float64]) -> bool:
+    """Whether nothing has changed that is worth a decision."""
+    return bool((np.abs(seen - before) <= NOTEWORTHY * np.maximum(before, LITTLE)).all())

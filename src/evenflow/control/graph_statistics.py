@@ -209,12 +209,15 @@ class GraphStatistics:
         known[new] = np.where(np.isnan(known[new]), ratio, (1 - NEWS) * known[new] + NEWS * ratio)
 
     def _learn_selectivities(self, given: Floats, taken: Floats, arrived: Floats) -> None:
-        """Output over the product of the inputs' rates, as they were; for one input, over the rows that it took."""
+        """Output over the product of the rates at which the inputs were taken.
+
+        Workers count what a node takes from all its inputs; each has its share of that by what came to it, since more
+        may have come than was taken.
+        """
         for number, node in enumerate(self.shape.nodes):
-            inputs = [taken[number]]
-            if len(node.inputs) > 1:
-                inputs = [given[each] if each >= 0 else arrived[-1 - each] for each in node.inputs]
-            if min(inputs) > 0:
+            came = np.array([given[each] if each >= 0 else arrived[-1 - each] for each in node.inputs])
+            inputs = taken[number] * came / came.sum() if len(came) > 1 and came.sum() else [taken[number]]
+            if min(inputs) > 0 and len(inputs) == len(came):
                 found = selectivity(float(given[number]), [float(each) for each in inputs])
                 before = self.selectivities[number]
                 self.selectivities[number] = found if np.isnan(before) else (1 - NEWS) * before + NEWS * found
