@@ -221,7 +221,7 @@ class TestMap:
         assert [held.turn for held in moved.following(7)] == [1, 2, 3]
         assert moved.following(7) == []
         assert not moved.due(8, 1)
-        moved.forget(7)
+        moved.keep({8})
         assert moved.due(7, 0)
 
     def test_a_result_that_does_not_fit_names_the_node(self):

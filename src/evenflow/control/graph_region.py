@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ class GraphRegion(KeyedRegion):
         assert event.graph is not None
         self.movements.graph = True
         self.movements.spread = self._spread
+        firsts = [node.first for node in event.graph.shape.nodes]
+        self.movements.node_of = lambda unit: bisect_right(firsts, unit)
         self.graph = GraphBalancing(event.graph, self.statistics, self.movements)
         self._results = GraphResults(event.region, event.graph.period)
 
@@ -42,6 +45,14 @@ class GraphRegion(KeyedRegion):
         fields: dict[str, Any] = {"region": self.name, "placement": self.graph.placement.name, "units": self.units}
         fields |= {"sources": list(shape.sources), "operators": operators, "edges": edges}
         return Record(time, "region-opened", fields)
+
+    def reopen(self, event: RegionOpened) -> Iterator[Instruction]:
+        changed = event.operator != self.operator
+        yield from super().reopen(event)
+        if changed:  # rows of the next feeders must not go by the plan that workers know
+            table = self.movements.table
+            self.movements.table, self.movements.dealt = RoutingTable(table.version + 1, table.owners), True
+            yield from self._route()
 
     # -- workers
 
@@ -98,6 +109,7 @@ class GraphRegion(KeyedRegion):
                 owners=table.owners,
                 version=table.version,
                 paused=self.movements.paused(),
+                move=self.movements.latest,
             )
             yield Tell(site.peer, routing)
 

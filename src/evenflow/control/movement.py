@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, groupby
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,8 @@ from evenflow.model.tickets import ticket
 
 MARKERS_S = 2.0
 """How long to wait for the markers of feeders. A feeder that waits for Spark sends none, and others' rows wait."""
+FLUSH_S = 5.0
+"""As MARKERS_S, for units of a graph: before they leave, what they gave has to get through the queues of workers."""
 PATIENCE_S = 30.0
 """A movement that takes longer is taken back; if that takes longer too, it is given up."""
 BATCH_BYTES = 8 * 1024 * 1024
@@ -85,6 +87,8 @@ class Movements:
     """Whether units go from worker to worker, or by way of the store."""
     sites: dict[int, Site] = field(default_factory=dict)
     under_way: dict[int, Movement] = field(default_factory=dict)
+    latest: int = 0
+    """The latest movement that has begun."""
     moved: int = 0
     undone: int = 0
     bytes_moved: int = 0
@@ -97,8 +101,10 @@ class Movements:
     _queued: set[int] = field(default_factory=set)
     graph: bool = False
     """Whether the units are those of a graph. Then workers send rows, too, and hold and mark them as feeders do; before
-    units leave, what they gave is to be where it goes; and one movement is under way at a time, since rows held for two
-    neighbours could overtake each other."""
+    units leave, what they gave is to be where it goes; and one movement is under way at a time, with units of one
+    operator, since rows held between two neighbours would be overtaken."""
+    node_of: Callable[[int], int] = lambda unit: 0
+    """The operator of a graph that a unit is of."""
     spread: Callable[[int, Sequence[int]], RoutingTable] = RoutingTable.even
     """Gives a number of units to the live workers, when there is no state."""
     dealt: bool = False
@@ -142,10 +148,15 @@ class Movements:
             fields = {"region": self.region, "units": list(move.units), "source": move.source, "target": move.target}
             yield Record(time, "move-refused", fields | {"why": why})
             return
-        for units in batches(move.units, sizes):
+        for units in self._parts(move.units, sizes):
             self._queue.append(MoveUnits(self.region, units, move.source, move.target, move.reason))
             self._queued.update(units)
         yield from self._begin(time, feeders)
+
+    def _parts(self, units: Iterable[int], sizes: Mapping[int, int]) -> Iterator[tuple[int, ...]]:
+        """The units by movement: not too many in one, and only those of one operator."""
+        for _, mine in groupby(sorted(units, key=self.node_of), self.node_of):
+            yield from batches(mine, sizes)
 
     def hear(self, time: float, worker: int, report: MoveReport, feeders: Iterable[Peer]) -> Iterator[Instruction]:
         """Take in what a worker reports of a movement."""
@@ -257,6 +268,8 @@ class Movements:
         if self.under_way:
             for site in self.sites.values():
                 yield Tell(site.peer, AbandonMoves(self.region, tuple(self.under_way)))
+            if self.graph:  # workers hold rows for these movements: nobody may send them any before they know better
+                self.table, self.dealt = RoutingTable(self.table.version + 1, self.table.owners), True
         self.under_way.clear()
         self._queue.clear()
         self._queued.clear()
@@ -268,9 +281,13 @@ class Movements:
                 late = (
                     f"not done within {PATIENCE_S:g} s"
                     if movement.quiet
-                    else f"some of feeders {sorted(movement.feeders)} did not answer within {MARKERS_S:g} s"
+                    else f"some of feeders {sorted(movement.feeders)} did not answer within {self._markers_s:g} s"
                 )
                 yield from self._take_back(time, movement, late)
+
+    @property
+    def _markers_s(self) -> float:
+        return FLUSH_S if self.graph else MARKERS_S
 
     def overdue(self, time: float) -> Movement | None:
         """A movement that could not be taken back in time, because a worker does not answer; None if there is none."""
@@ -288,8 +305,10 @@ class Movements:
                 continue
             self._queue.remove(move)
             self._queued -= set(move.units)
-            number = next(self.numbers)
-            movement = Movement(number, move.units, move.source, move.target, time, told, deadline=time + MARKERS_S)
+            number = self.latest = next(self.numbers)
+            movement = Movement(
+                number, move.units, move.source, move.target, time, told, deadline=time + self._markers_s
+            )
             self.under_way[number] = movement
             yield Record(time, "move", _fields(self.region, movement) | {"why": move.reason})
             for peer in sorted(told):

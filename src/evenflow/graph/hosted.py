@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -47,11 +48,11 @@ class GraphState(KeyedOperator):
         about = self._plan.ports[port]
         return self.operator(about.node).process(about.side, rows, units, keys)
 
-    def forget(self, feeder: int) -> None:
-        """A feeder is gone: nothing of it is held any more."""
+    def keep(self, feeders: Container[int]) -> None:
+        """Only these feeders are there: nothing of others is held any more."""
         for operator in self._operators.values():
             if isinstance(operator, OrderNode):
-                operator.forget(feeder)
+                operator.keep(feeders)
 
     def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
         """Apply rows of a log to the node they came to before: what that gives has been sent on already."""

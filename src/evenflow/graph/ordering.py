@@ -6,6 +6,7 @@ that are early are held. So behind it rows have the order in which the source ga
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -64,10 +65,10 @@ class OrderNode(NodeOperator):
             self._next[feeder] += 1
         return found
 
-    def forget(self, feeder: int) -> None:
-        """A feeder is gone."""
-        self._next.pop(feeder, None)
-        self._held.pop(feeder, None)
+    def keep(self, feeders: Container[int]) -> None:
+        """Only these feeders are there."""
+        self._next = {feeder: turn for feeder, turn in self._next.items() if feeder in feeders}
+        self._held = {feeder: turns for feeder, turns in self._held.items() if feeder in feeders}
 
     def extract(self, unit: int) -> Any:
         state = self._next, self._held

@@ -548,6 +548,8 @@ class GraphRouting(Message, frozen=True):
     version: Whole
     """Of the routing table."""
     paused: Several[PausedUnits]
+    move: Whole = 0
+    """The latest movement that has begun."""
 
 
 MovementOrder = SendUnits | FeederGone | UnitsMoved | FetchUnits | DiscardUnits | RestoreUnits | AbandonMoves
@@ -654,6 +656,9 @@ class OpenKeyed(Message, frozen=True):
     """At its batch, if the state is stored; else 0."""
     version: Whole = 0
     """Of a graph's routing table: the worker must know it before rows come."""
+    move: Whole = 0
+    """The latest movement in a graph that was under way when the feeder was let in: the worker must have heard of it.
+    """
 
 
 class OpenPeer(Message, frozen=True):

@@ -15,6 +15,7 @@ import pyarrow as pa
 from evenflow.errors import ProtocolError
 from evenflow.graph.routing import Bundle, Ways
 from evenflow.model import messages
+from evenflow.runtime.feeder import keyed_errors
 from evenflow.runtime.feeder.connections import FeederFigures
 from evenflow.runtime.feeder.frame_size import serialized
 from evenflow.runtime.feeder.graph_feed import GraphFeed
@@ -122,7 +123,10 @@ class GraphFeeder(StatefulFeeder):
         what = f"{bundle.rows.num_rows} rows of partition {self.identity['partition']}"
         body = memoryview(serialized(bundle.rows, what, "graph"))
         frame = flow_frame(identity, root, bundle.turn, self._opening.feeder, bundle.ports, body)
-        self._connections.send(self._connections.links[worker], frame)
+        link = self._connections.links.get(worker)
+        if link is None:
+            raise keyed_errors.worker_unreachable(self._region, worker, bool(self._attempt))
+        self._connections.send(link, frame)
 
     def _settle(self) -> None:
         while self._connections.unsent:

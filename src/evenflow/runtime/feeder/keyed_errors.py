@@ -35,9 +35,15 @@ def evaluation_lost(region: str, reason: str) -> EvenflowError:
 
 def worker_lost(region: str, link: Link, reason: str, stored: bool) -> StateLost:
     """A worker is gone; `stored`: what it held can be brought back."""
-    remedy = (
-        "The batch has to be run again: start the query again, or have evenflow.supervise do it"
-        if stored
-        else "Without a checkpoint that cannot be brought back: start the query again from the beginning"
-    )
-    return StateLost(f"region {region} lost {link} ({reason}) and the state it held. {remedy}")
+    return StateLost(f"region {region} lost {link} ({reason}) and the state it held. {_remedy(stored)}")
+
+
+def worker_unreachable(region: str, worker: int, stored: bool) -> StateLost:
+    """Rows are for a worker to which there is no connection."""
+    return StateLost(f"region {region} cannot reach worker {worker} and the state it holds. {_remedy(stored)}")
+
+
+def _remedy(stored: bool) -> str:
+    if stored:
+        return "The batch has to be run again: start the query again, or have evenflow.supervise do it"
+    return "Without a checkpoint that cannot be brought back: start the query again from the beginning"

@@ -161,6 +161,7 @@ class StatefulFeeder(ABC):
             epoch=self.identity["epoch"],
             attempt=self._attempt,
             version=directory.version,
+            move=max((movement.move for movement in directory.paused), default=0),
         )
         return self._opening
 

@@ -11,19 +11,18 @@ How much can wait here is bounded by what feeders have under way; above QUEUE_BY
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evenflow.errors import ProtocolError
 from evenflow.graph.hosted import GraphState, HostedGraph
 from evenflow.graph.ordering import HeldTurn
-from evenflow.graph.routing import Bundle, Ways
-from evenflow.model.messages import FlowOrder, GraphRouting, PauseUnits, ReleaseUnits
+from evenflow.graph.routing import Bundle
+from evenflow.model.messages import FlowOrder, GraphRouting, PauseUnits
 from evenflow.runtime.wire.channel import Channel
-from evenflow.runtime.wire.flows import MARK, done_frame, flow_frame, flow_head, read_mark
+from evenflow.runtime.wire.flows import done_frame, flow_frame, flow_head, read_mark
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.worker.calibration import Calibration
 from evenflow.runtime.worker.codec import batch_parts
@@ -31,6 +30,7 @@ from evenflow.runtime.worker.events import Flushed
 from evenflow.runtime.worker.flow_counts import FlowCounts
 from evenflow.runtime.worker.passage import Passage, PassageFailed, Surroundings
 from evenflow.runtime.worker.peers import Peers
+from evenflow.runtime.worker.routings import HostedWays, Routings
 
 if TYPE_CHECKING:
     from evenflow.runtime.worker.emulation import EmulatedSpeed
@@ -45,33 +45,10 @@ ID_BITS = 64
 MARKERS = "markers of graphs"
 
 
-@dataclass(slots=True)
-class HeldRows:
-    """A frame of rows for units that are being moved; its feeder knows of it already."""
-
-    frame: Frame
-    rows: int
-
-
-@dataclass(slots=True)
-class HostedWays:
-    """The routing of one graph, as this worker knows it."""
-
-    order: GraphRouting
-    version: int
-    """Of the routing table."""
-    ways: Ways | None = None
-    """None until the graph itself is here."""
-    early: list[PauseUnits | ReleaseUnits] = field(default_factory=list)
-    """What was told meanwhile."""
-    held: dict[int, list[HeldRows]] = field(default_factory=dict)
-    """By movement."""
-
-
 class FeederFault(Exception):
-    """Rows of a feeder do not fit what this worker has: that feeder loses its connection."""
+    """Rows of a feeder cannot be taken further: that feeder loses its connection."""
 
-    def __init__(self, channel: Channel, error: ProtocolError) -> None:
+    def __init__(self, channel: Channel, error: Exception) -> None:
         super().__init__(str(error))
         self.channel, self.error = channel, error
 
@@ -99,7 +76,7 @@ class Flows:
         self._clock = clock
         self._random_bits = random_bits
         self._fail = fail
-        self._routings: dict[str, HostedWays] = {}
+        self.routings = Routings(worker, graph, peers, partial(self._append, None), self._take_back, self._unsent)
         self._queue: deque[tuple[Channel | None, Frame]] = deque()
         """Frames that wait, and whence; None for rows that were held here."""
         self.queued = 0
@@ -110,6 +87,8 @@ class Flows:
         """Feeders that wait until the routing they know is known here, too."""
         self._flushing: dict[int, set[Channel]] = {}
         """By movement, connections over which has not come yet that all before it is through."""
+        self._cut_off: set[int] = set()
+        """Feeders of which rows could not be sent on."""
         self._counts: dict[str, FlowCounts] = {}
         """By region."""
         self.calibration = Calibration(pace, clock)
@@ -128,18 +107,22 @@ class Flows:
         known = self._feeders.get(session.feeder)
         if known is not None and known[0] is channel:
             del self._feeders[session.feeder]
-            region = self._host.regions.get(session.region)
-            for state in region.instances.values() if region is not None else ():
-                if isinstance(state, GraphState):
-                    state.forget(session.feeder)
+            self._tidy(session.region)
         self._beginning = [each for each in self._beginning if each[0] is not channel]
         self._flushed_by(channel)
+
+    def _tidy(self, region: str) -> None:
+        """Let go of what orders hold of feeders that are gone, perhaps while the units were on their way here."""
+        known = self._host.regions.get(region)
+        for state in known.instances.values() if known is not None else ():
+            if isinstance(state, GraphState):
+                state.keep(self._feeders)
 
     def peer_lost(self, channel: Channel) -> list[Channel]:
         """The connection to a worker is over; the feeders that have to be told, because rows may be lost with it."""
         worker = self.peers.lost(channel)
         self._flushed_by(channel)
-        concerned = {name for name, known in self._routings.items() if known.ways is None or known.ways.uses(worker)}
+        concerned = {name for name, known in self.routings.items() if known.ways is None or known.ways.uses(worker)}
         waiting = {at for at, _ in self._beginning}  # of those no rows are on their way: the worker is called again
         feeders = self._feeders.values()
         return [at for at, session in feeders if session.region in concerned and at not in waiting]
@@ -170,6 +153,7 @@ class Flows:
         elif frame.kind is Kind.PROBE:
             self.peers.answer_probe(channel, session.worker if session is not None else None, frame)
         elif frame.kind in (Kind.FLOW, Kind.MARKER, Kind.FLUSH):
+            _check(frame)
             self._append(channel, frame)
         else:
             raise ProtocolError(f"a {frame.kind.name} frame came for a graph")
@@ -177,6 +161,22 @@ class Flows:
     def _append(self, channel: Channel | None, frame: Frame) -> None:
         self._queue.append((channel, frame))
         self.queued += memoryview(frame.body).nbytes
+
+    def _take_back(self, frames: Iterable[Frame]) -> None:
+        """Frames that were held are served before all others; the last one comes first."""
+        for frame in frames:
+            self._queue.appendleft((None, frame))
+            self.queued += memoryview(frame.body).nbytes
+
+    def _unsent(self, frame: Frame) -> None:
+        """Rows of a feeder could not be sent on: it is turned out when the next frame is served."""
+        self._cut_off.add(flow_head(frame).feeder)
+
+    def faults(self) -> list[FeederFault]:
+        """The feeders that cannot go on, because rows of theirs could not be sent; each is told once."""
+        gone, self._cut_off = self._cut_off & self._feeders.keys(), set()
+        why = ProtocolError("rows could not be sent on: another worker cannot be reached")
+        return [FeederFault(self._feeders[feeder][0], why) for feeder in sorted(gone)]
 
     def _first(self) -> tuple[Channel | None, Frame]:
         channel, frame = self._queue.popleft()
@@ -186,8 +186,8 @@ class Flows:
     def begin(self) -> None:
         """Let feeders begin whose routing is known here, and whose rows can go on to all other workers."""
         for channel, session in list(self._beginning):
-            known = self._known(session.region)
-            if known is not None and known.version >= session.version and self.peers.met(known.order.workers):
+            known = self.routings.known(session.region)
+            if known is not None and known.reached(session.version, session.move) and self.peers.met():
                 self._beginning.remove((channel, session))
                 with suppress(ConnectionError):  # it has just gone, and the poller will say so
                     channel.send(Frame(Kind.FLUSH, told=True))
@@ -222,56 +222,12 @@ class Flows:
     def obey(self, order: FlowOrder) -> None:
         """Do what the controller says about the ways of rows."""
         if isinstance(order, GraphRouting):
-            self._route(order)
-            return
-        known = self._routings.get(order.region)
-        if known is None:
-            return  # of a graph that this worker has not heard of: there are no rows
-        if known.ways is None:
-            known.early.append(order)
-        else:
-            self._change(known, known.ways, order)
-
-    def _route(self, order: GraphRouting) -> None:
-        before = self._routings.get(order.region)
-        known = self._routings[order.region] = HostedWays(order, order.version)
-        if before is not None:
-            moves = {each.move for each in order.paused}
-            known.held = {move: rows for move, rows in before.held.items() if move in moves}
-        self.peers.meet(order.workers)
-        self._known(order.region)
+            for channel in self.peers.meet(order.workers):
+                self._flushed_by(channel)
+        self.routings.obey(order)
+        if not isinstance(order, PauseUnits):
+            self._tidy(order.region)
         self.begin()
-
-    def _known(self, region: str) -> HostedWays | None:
-        """The routing of a graph; None while it, or the graph itself, is not here."""
-        known = self._routings.get(region)
-        if known is None or known.ways is not None:
-            return known
-        graph = self._graph(known.order.operator)
-        if not isinstance(graph, HostedGraph):
-            return None
-        paused = {each.move: each.units for each in known.order.paused}
-        known.ways = Ways(graph.plan, known.order.owners, paused)
-        for order in known.early:
-            self._change(known, known.ways, order)
-        known.early = []
-        return known
-
-    def _change(self, known: HostedWays, ways: Ways, order: PauseUnits | ReleaseUnits) -> None:
-        if isinstance(order, PauseUnits):
-            ways.pause(order.move, order.units)
-            if order.source == self._worker:  # nothing is on its way from here to here
-                self._host.mark(order.move, known.order.you)
-            else:
-                self.peers.send(order.source, Frame(Kind.MARKER, MARK.pack(known.order.you), order.move))
-            return
-        ways.release(order.move, order.worker)
-        known.version = order.version
-        for held in known.held.pop(order.move, ()):
-            if order.worker == self._worker:
-                self._append(None, held.frame)
-            else:
-                self.peers.send(order.worker, held.frame, held.rows)
 
     def flush(self, move: int, region: str) -> bool:
         """Ask all who get rows of a graph from here whether those are through; False if there is nobody to ask.
@@ -280,7 +236,7 @@ class Flows:
         overtake those that were sent from here.
         """
         flush = Frame(Kind.FLUSH, b"", move)
-        asked: set[Channel] = set(self.peers.send_all(flush)) if region in self._routings else set()
+        asked: set[Channel] = set(self.peers.send_all(flush)) if region in self.routings else set()
         for channel, session in list(self._feeders.values()):
             if session.region == region:
                 with suppress(ConnectionError):
@@ -307,7 +263,7 @@ class Flows:
         if feeder is None:
             return  # its task is over
         channel, session = feeder
-        known, graph = self._known(session.region), self._graph(session.operator)
+        known, graph = self.routings.known(session.region), self._graph(session.operator)
         if known is None or known.ways is None or not isinstance(graph, HostedGraph):
             raise FeederFault(channel, ProtocolError(f"rows of region {session.region} came before its graph"))
         passed = partial(self._passage, session, channel, graph, known)
@@ -318,10 +274,10 @@ class Flows:
                 for stream, held in passed(root, turn, identity, step):
                     going_on = partial(Passage.go_on, stream=stream, rows=held.rows)
                     due.append((held.root, held.turn, held.identity, going_on))
-        except ProtocolError as error:
-            raise FeederFault(channel, error) from None
         except PassageFailed as failed:
             self._fail(channel, 0, failed.error, failed.where)
+        except Exception as error:  # rows that do not fit, or a result that is too large: nobody else's fault
+            raise FeederFault(channel, error) from error
 
     def _passage(
         self,
@@ -362,10 +318,11 @@ class Flows:
             mark ^= number
             frame = flow_frame(number, root, bundle.turn, feeder, bundle.ports, part)
             if bundle.worker < 0:
-                known.held.setdefault(-bundle.worker, []).append(HeldRows(frame, rows))
-            else:
+                known.hold(-bundle.worker, frame, rows)
+            elif self.peers.send(bundle.worker, frame, rows):
                 counts.add_sent(bundle.worker, rows, part.nbytes)
-                self.peers.send(bundle.worker, frame, rows)
+            else:
+                raise ProtocolError(f"worker {bundle.worker} cannot be reached")
         return mark
 
     def report(self, now: float) -> None:
@@ -374,3 +331,11 @@ class Flows:
             if now - counts.reported >= REPORT_S and counts.any:
                 about = self.queued, self.calibration.standard_us(now), self.peers.round_trips, self.peers.bandwidths
                 self._host.tell(counts.news(region, now, *about))
+
+
+def _check(frame: Frame) -> None:
+    """Refuse a frame that cannot be read, while it is known who sent it."""
+    if frame.kind is Kind.FLOW:
+        flow_head(frame)
+    elif frame.kind is Kind.MARKER:
+        read_mark(frame)

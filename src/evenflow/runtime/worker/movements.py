@@ -67,7 +67,7 @@ class Leaving:
     waiting: set[int]
     """Feeders whose markers are still to come."""
     quiet: bool = False
-    """Whether all markers have come: the units are taken out from then on."""
+    """Whether all markers have come: the units are taken out from then on, in a graph after a flush."""
     kept: Any = None
     """What was sent, until the target has it."""
 
@@ -97,7 +97,7 @@ class LocalMovements:
                 return self._wait(event)
             case Flushed(move):
                 leaving = self.leaving.get(move)
-                return [TakeOut(leaving.order)] if leaving is not None else []
+                return _quiet(leaving.order) if leaving is not None else []
             case TakenOut() | UnitsStored() | Undelivered():
                 return self._go_on(event)
             case BackInPlace(move, region, failure):
@@ -144,9 +144,7 @@ class LocalMovements:
         if leaving is None or leaving.waiting or leaving.quiet:
             return []
         leaving.quiet = True
-        order = leaving.order
-        then = Flush(move, order.region) if order.flush else TakeOut(order)
-        return [_report(order.region, move, "quiet"), then]
+        return [Flush(move, leaving.order.region)] if leaving.order.flush else _quiet(leaving.order)
 
     def _go_on(self, event: TakenOut | UnitsStored | Undelivered) -> list[MovementInstruction]:
         move = event.move
@@ -222,6 +220,11 @@ def remember(kept: dict[T, Any], key: T, value: Any = None) -> None:
     kept[key] = value
     while len(kept) > REMEMBERED:
         del kept[next(iter(kept))]
+
+
+def _quiet(order: SendUnits) -> list[MovementInstruction]:
+    """Nothing is on its way to the units any more, nor from them: they leave."""
+    return [_report(order.region, order.move, "quiet"), TakeOut(order)]
 
 
 def _report(region: str, move: int, outcome: MoveOutcome, reason: str = "", bytes: int = 0) -> TellController:

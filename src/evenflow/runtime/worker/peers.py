@@ -23,6 +23,8 @@ from evenflow.runtime.wire.poller import Poller
 
 PROBE_S = 0.5
 """Seconds between two probes of a connection."""
+RECONNECT_S = 0.5
+"""How often a worker is called again that the controller takes to be live."""
 TRIPS = 10
 """Probes that are remembered: the quickest counts, since a busy worker answers late."""
 LARGE = bytes(128 * 1024)
@@ -62,6 +64,10 @@ class Peers:
         self._clock = clock
         self._links: dict[int, PeerLink] = {}
         self._by_channel: dict[Channel, int] = {}
+        self._directory: dict[int, WorkerAddress] = {}
+        """The other workers, as the controller had them last."""
+        self._called: dict[int, float] = {}
+        """When workers were called last."""
         self._late: list[tuple[float, int, Channel, Frame]] = []
         """Frames on emulated links: when they arrive, a number that keeps them in order, where they go."""
         self._numbers = count()
@@ -69,15 +75,26 @@ class Peers:
     def __contains__(self, channel: Channel) -> bool:
         return channel in self._by_channel
 
-    def meet(self, workers: Iterable[WorkerAddress]) -> None:
-        """Connect to the workers that there are now."""
-        directory = {entry.id: entry for entry in workers if entry.id != self._worker}
+    def meet(self, workers: Iterable[WorkerAddress]) -> list[Channel]:
+        """Connect to the workers that there are now; the connections to others, which are over."""
+        self._directory = {entry.id: entry for entry in workers if entry.id != self._worker}
+        gone = []
         for worker, link in list(self._links.items()):
-            if worker not in directory or directory[worker].incarnation != link.incarnation:
+            entry = self._directory.get(worker)
+            if entry is None or entry.incarnation != link.incarnation:
                 self._poller.drop(link.channel)
                 self.lost(link.channel)
-        for worker, entry in directory.items():
-            if worker not in self._links:
+                gone.append(link.channel)
+        self._called.clear()
+        self._call()
+        return gone
+
+    def _call(self) -> None:
+        """Connect to workers that are not connected, each now and then."""
+        now = self._clock()
+        for worker, entry in self._directory.items():
+            if worker not in self._links and now - self._called.get(worker, -inf) >= RECONNECT_S:
+                self._called[worker] = now
                 self._connect(entry)
 
     def _connect(self, entry: WorkerAddress) -> None:
@@ -88,12 +105,9 @@ class Peers:
             self._links[entry.id] = PeerLink(channel, entry.incarnation)
             self._by_channel[channel] = entry.id
 
-    def met(self, workers: Iterable[WorkerAddress]) -> bool:
-        """Whether all these workers are connected; calls those that are not."""
-        directory = [entry for entry in workers if entry.id != self._worker]
-        if any(entry.id not in self._links for entry in directory):
-            self.meet(directory)
-        return all(entry.id in self._links and self._links[entry.id].channel.open for entry in directory)
+    def met(self) -> bool:
+        """Whether all other workers are connected."""
+        return all(worker in self._links and self._links[worker].channel.open for worker in self._directory)
 
     def lost(self, channel: Channel) -> int:
         """A connection is over; the worker that it went to."""
@@ -103,17 +117,18 @@ class Peers:
         heapq.heapify(self._late)
         return worker
 
-    def send(self, worker: int, frame: Frame, rows: int = 0) -> None:
-        """Send a frame to a worker; if it is gone, the poller will say so, or has said so."""
+    def send(self, worker: int, frame: Frame, rows: int = 0) -> bool:
+        """Send a frame to a worker; False if there is no connection. If that breaks, the poller will say so."""
         link = self._links.get(worker)
         if link is None:
-            return
+            return False
         delay = self._delay(worker, link, rows)
         if delay:
             heapq.heappush(self._late, (self._clock() + delay, next(self._numbers), link.channel, frame))
         else:
             with suppress(ConnectionError):
                 link.channel.send(frame)
+        return True
 
     def send_all(self, frame: Frame) -> list[Channel]:
         """Send a frame to all other workers; the connections that it went over."""
@@ -166,6 +181,11 @@ class Peers:
     def due_in(self) -> float | None:
         """Seconds until the next frame on an emulated link arrives; None if there is none."""
         return max(0.0, self._late[0][0] - self._clock()) if self._late else None
+
+    def tend(self) -> None:
+        """Call workers again that were lost; send the frames that are due."""
+        self._call()
+        self.send_late()
 
     def send_late(self) -> None:
         """Send the frames whose time on emulated links is over."""

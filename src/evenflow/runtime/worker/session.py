@@ -23,6 +23,8 @@ class Session:
     """Of a query whose state is stored: the batch, and which attempt at it this is."""
     version: int = 0
     """Of a graph's routing table, as the feeder knows it."""
+    move: int = 0
+    """The latest movement in a graph that the feeder did not hear of itself, because it had begun before."""
     peer: bool = False
     """Whether it is another worker, which sends rows of graphs."""
     worker: int | None = None

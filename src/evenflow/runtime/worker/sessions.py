@@ -153,7 +153,11 @@ class Sessions(dict[Channel, Session]):
 
     def serve_waiting(self, turn_out: Callable[[Channel, Exception], None]) -> None:
         """Process one frame of a keyed operator: of those that wait, one of the operator whose turn it is."""
-        flowing = self._flows.waiting if self._flows is not None else ""
+        flowing = ""
+        if self._flows is not None:
+            for fault in self._flows.faults():
+                turn_out(fault.channel, fault.error)
+            flowing = self._flows.waiting
         if not self.waiting and not flowing:
             return
         region = self._order.choose({*(self[channel].region for channel in self.waiting), *filter(None, [flowing])})
@@ -194,7 +198,7 @@ class Sessions(dict[Channel, Session]):
     def tend_flows(self, now: float) -> None:
         """Do what is due for graphs: frames on emulated links, feeders that wait to begin, reports."""
         if self._flows is not None:
-            self._peers.send_late()
+            self._peers.tend()
             if self._flows.active:
                 self._peers.probe(now)
             self._flows.begin()
@@ -220,7 +224,7 @@ class Sessions(dict[Channel, Session]):
             self.host.open(request.region, request.operator, request.units, self._clock(), waited_s)
             session.region, session.evaluation, session.feeder = request.region, request.evaluation, request.feeder
             session.stamp = (request.epoch, request.attempt) if request.attempt else None
-            session.version = request.version
+            session.version, session.move = request.version, request.move
         session.operator = request.operator
         self._operators.fetch(request.operator)
 
