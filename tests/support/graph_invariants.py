@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 
 from evenflow.graph.hosted import GraphState
+from evenflow.graph.ordering import OrderNode
 from tests.support.graph_nodes import SEEN
 from tests.support.graph_world import GraphWorld, merged
 from tests.support.keyed_invariants import _check_leaks, _check_log, _check_peeks, _check_tasks, hosts, live_again
@@ -22,6 +23,7 @@ def check(world):
     _check_state(world)
     _check_leaks(world)
     check_flows(world)
+    check_turns(world)
 
 
 def _fail(world, what):
@@ -61,14 +63,15 @@ def _check_results(world, job):
 
 
 def _check_edges(world):
-    """Each node gets the rows of one task in order, if only whole operators are before it; wherever it was."""
+    """Each unit gets the rows of one task in order, if only whole operators are before it; wherever it was."""
     for region, sketch in world.sketches.items():
-        for name, _, reads in sketch.nodes:
-            by_task = defaultdict(list)
-            for side, (task, number, *_) in SEEN[world.seed, region, name]:
-                if sketch.streams[reads[side]].orderly:
-                    by_task[side, task].append(number)
-            for (side, task), numbers in by_task.items():
+        for name, make, reads in sketch.nodes:
+            operator, found = make(None), defaultdict(list)
+            spread = operator.units - 1
+            for side, (task, number, key, _) in SEEN[world.seed, region, name]:
+                if sketch.streams[reads[side]].orderly and not operator.lanes:
+                    found[side, task, key % spread if spread else 0].append(number)
+            for (side, task, _), numbers in found.items():
                 if numbers != sorted(numbers):
                     _fail(world, f"{name} got rows of {world.tasks[task]} on side {side} out of order: {numbers}")
 
@@ -129,20 +132,30 @@ def check_flows(world):
         flows = process.worker._sessions._flows
         if flows is None:
             continue
-        held = {name: known.held for name, known in flows._routings.items() if known.held}
+        held = {name: known.held for name, known in flows.routings.items() if known.held}
         left = {"frames": list(flows._queue), "held": held, "flushes": flows._flushing, "feeders": flows._feeders}
         left |= {"beginning": flows._beginning, "bytes": flows.queued}
         if any(left.values()):
             _fail(world, f"{process.name} keeps {left}")
-        for name, known in flows._routings.items():
+        for name, known in flows.routings.items():
             table = world.regions[name].movements.table
             if known.ways is not None and known.ways._destination.tolist() != table.owners.tolist():
                 _fail(world, f"{process.name} knows other owners of {name}: {known.ways._destination}, {table.owners}")
 
 
-def history(seed, plan=None):
+def check_turns(world):
+    """Behind ordered maps nothing is kept of tasks that are over."""
+    for number, host in hosts(world).items():
+        for name, known in host.regions.items():
+            for evaluation, instance in known.instances.items():
+                orders = [each for each in instance._operators.values() if isinstance(each, OrderNode)]
+                if any(order._next or order._held for order in orders):
+                    _fail(world, f"worker {number} keeps turns of {evaluation} of {name}")
+
+
+def history(seed, plan=None, sketch=None):
     """Run one history and check it; the world, for whoever wants to look."""
-    with GraphWorld(seed, plan) as world:
+    with GraphWorld(seed, plan, sketch) as world:
         world.run()
         check(world)
         live_again(world)

@@ -80,6 +80,17 @@ class Mark(Noted):
         ]
 
 
+class Lanes(Mark):
+    """An ordered map: any unit takes any frame; an `OrderNode` is behind it."""
+
+    kind = "ordered map"
+    lanes = True
+
+    def __init__(self, name, place, times, units):
+        super().__init__(name, place, times)
+        self.units = units
+
+
 class Stateful(Noted):
     """State by unit and key; units are those of a keyed operator, or there is one."""
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from evenflow.graph.ordering import OrderNode
 from evenflow.graph.plan import EndpointPlan, GraphPlan, NodePlan, PortPlan, StreamPlan
-from tests.support.graph_nodes import SCHEMA, Collect, Keep, Mark, Pairs
+from tests.support.graph_nodes import SCHEMA, Collect, Keep, Lanes, Mark, Pairs
 
 SPREAD = 4
 """Units of a spread operator, without that of null keys."""
@@ -23,6 +24,8 @@ class Stream:
     """Rows of it a source row, about."""
     orderly: bool = True
     """Whether rows of one task are in their order: between them and their source are only whole operators."""
+    plain: bool = True
+    """Whether these are filters and maps only: others may not be before an ordered map."""
     read: bool = False
 
 
@@ -41,39 +44,60 @@ class Sketch:
     def drawn(cls, rng, fails=lambda units: None):
         """A random graph; `fails` says whether a stateful operator of so many units is to fail now and then."""
         made = cls(rng.choice((1, 1, 2, 3)))
-        made.streams = [Stream(f"source{number}") for number in range(made.sources)]
-        for number in range(rng.choice((1, 2, 3, 5, 7))):
-            made._add(rng, f"node{number}", fails)
-        last = [number for number, stream in enumerate(made.streams) if not stream.read]
-        others = [number for number in range(len(made.streams)) if number not in last and rng.random() < 0.2]
-        made.endpoints = [*last, *others]
-        return made
+        for _ in range(rng.choice((1, 2, 3, 5, 7))):
+            made._draw(rng, fails)
+        return made.ended(lambda: rng.random() < 0.2)
 
-    def _add(self, rng, name, fails):
+    def __post_init__(self):
+        self.streams = [Stream(f"source{number}") for number in range(self.sources)]
+
+    def ended(self, also=lambda: False):
+        """With an endpoint for every stream that nobody reads, and for others that are wanted, too."""
+        last = [number for number, stream in enumerate(self.streams) if not stream.read]
+        self.endpoints = [*last, *(number for number in range(len(self.streams)) if number not in last and also())]
+        return self
+
+    def _draw(self, rng, fails):
         """One node more, most often behind the last ones."""
         choices = range(len(self.streams))
         some = [rng.choice(choices[-3:] if rng.random() < 0.7 else choices) for _ in range(2)]
-        kind = rng.choice(("keep", "keep", "mark", "mark", "merge", "collect", "collect", "pairs", "pairs"))
+        kind = rng.choice(("keep", "keep", "mark", "lanes", "merge", "collect", "collect", "pairs", "pairs"))
         weights = [self.streams[number].weight for number in some]
+        if kind == "lanes" and not self.streams[some[0]].plain:
+            kind = "mark"
         if kind == "pairs" and max(weights) > HEAVY:
             kind = "collect"
-        reads = some if kind in ("merge", "pairs") else some[:1]
         units = rng.choice((1, SPREAD + 1)) if kind in ("collect", "pairs") else 1
-        times = rng.choice((1, 1, 2)) if max(weights[: len(reads)]) <= HEAVY else 1
-        least, fragile = rng.choice((2, 3, 5)), fails(units) if kind in ("collect", "pairs") else None
+        times = rng.choice((1, 1, 2)) if max(weights) <= HEAVY else 1
+        fragile = fails(units) if kind in ("collect", "pairs") else None
+        reads = some if kind in ("merge", "pairs") else some[:1]
+        self.add(kind, *reads, units=units, times=times, least=rng.choice((2, 3, 5)), fails=fragile)
+
+    def add(self, kind, *reads, units=1, times=1, least=3, fails=None):
+        """One node more, which reads these streams; the number of the stream that it gives."""
+        name = f"node{len(self.nodes)}"
         make = {
             "keep": lambda place: Keep(name, place, least),
             "mark": lambda place: Mark(name, place, times),
             "merge": lambda place: Mark(name, place, 1),
-            "collect": lambda place: Collect(name, place, units, fragile),
-            "pairs": lambda place: Pairs(name, place, units, fragile),
+            "lanes": lambda place: Lanes(name, place, times, SPREAD),
+            "collect": lambda place: Collect(name, place, units, fails),
+            "pairs": lambda place: Pairs(name, place, units, fails),
         }[kind]
         self.nodes.append((name, make, reads))
-        weight = {"mark": weights[0] * times, "merge": sum(weights), "pairs": 10.0}.get(kind, weights[0])
-        orderly = kind in ("keep", "mark", "collect") and units == 1 and self.streams[reads[0]].orderly
+        weights = [self.streams[number].weight for number in reads]
+        grown = {"mark": weights[0] * times, "lanes": weights[0] * times, "merge": sum(weights), "pairs": 10.0}
+        first = self.streams[reads[0]]
+        orderly = kind in ("keep", "mark", "collect") and units == 1 and first.orderly
+        plain = kind in ("keep", "mark", "lanes") and first.plain
         for number in reads:
             self.streams[number].read = True
-        self.streams.append(Stream(name, weight, orderly))
+        self.streams.append(Stream(name, grown.get(kind, weights[0]), orderly, plain))
+        if kind == "lanes":
+            self.nodes.append((f"{name} order", lambda _place: OrderNode(), [len(self.streams) - 1]))
+            self.streams[-1].read = True
+            self.streams.append(Stream(f"{name} order", self.streams[-1].weight))
+        return len(self.streams) - 1
 
     def plan(self, place=None):
         """The plan; operators take notes at `place`, or none."""

@@ -12,35 +12,23 @@ import numpy as np
 
 from evenflow.control import graph_region
 from evenflow.control.events import GraphPlacing, RegionOpened
+from evenflow.control.graph_balancing import GraphBalancing
 from evenflow.graph.hosted import HostedGraph
 from evenflow.graph.reference import evaluate
 from evenflow.policy import Hash
 from evenflow.runtime.cluster.graph_plan import shape_of
 from evenflow.runtime.feeder.graph import GraphFeeder
 from evenflow.runtime.feeder.graph_feed import GraphFeed
-from tests.support.graph_nodes import SEEN
+from tests.support.graph_nodes import SEEN, Stateful
 from tests.support.graph_plans import Sketch
 from tests.support.keyed_world import World
 
 
-class StubPlacement:
-    """Instead of `GraphBalancing`: wants random moves, some of them impossible."""
+class StubPlacement(GraphBalancing):
+    """Measures as it should, and wants random moves, some of them impossible."""
 
     world = None
     """The world that is open: there is one at a time."""
-
-    def __init__(self, placing, _statistics, movements):
-        self.shape, self.placement = placing.shape, placing.placement
-        self._movements = movements
-
-    def set_workers(self, sites):
-        pass
-
-    def report(self, worker, message):
-        pass
-
-    def progress(self, message):
-        pass
 
     def first_owners(self, live):
         return np.array([live[number * 5 % 7 % len(live)] for number in range(self.shape.units)], np.int32)
@@ -54,6 +42,15 @@ class StubPlacement:
 
 class Graphs:
     """What a world of graphs has that others have not; comes before the world in the list of bases."""
+
+    patience = 60_000
+    windows = ((1, 1000), (10, 10_000), (1000, 300), (1000, 100_000))
+    """Rows and bytes that may be under way."""
+
+    def __init__(self, seed, plan=None, sketch=None):
+        super().__init__(seed, plan)
+        self.given = sketch
+        """The graph of all regions, if it is not drawn."""
 
     def __enter__(self):
         self.sketches = {}
@@ -83,7 +80,7 @@ class Graphs:
         """The graph of a region, drawn when it is asked for first."""
         if name not in self.sketches:
             fails = self.fails if self.plan.fails is not None else lambda _units: None
-            self.sketches[name] = Sketch.drawn(self.rng, fails)
+            self.sketches[name] = self.given or Sketch.drawn(self.rng, fails)
         return HostedGraph(self.sketches[name].plan((self.seed, name)))
 
     def _durable(self):
@@ -95,7 +92,7 @@ class Graphs:
     # -- tasks
 
     def _feed(self, job, mark):
-        rows, size = self.rng.choice(((1, 1000), (10, 10_000), (1000, 300), (1000, 100_000)))
+        rows, size = self.rng.choice(self.windows)
         plan = self.sketches[job.region].plan()
         of = (self.settings, job.region, f"op-{job.region}", plan, job.streaming, mark, True, rows, size)
         return GraphFeed(*of)
@@ -123,7 +120,7 @@ class Graphs:
         inputs = [(plan.sources[source], rows) for batch in batches for source, rows in sketch.source_rows(batch)]
         given = evaluate(plan, inputs)
         ends = [Counter(tuple(row.values())[1:] for row in given[end.name].to_pylist()) for end in plan.endpoints]
-        kept = {node.name: node.operator.latest.state for node in plan.nodes if node.operator.stateful}
+        kept = {node.name: node.operator.latest.state for node in plan.nodes if isinstance(node.operator, Stateful)}
         return ends, {name: merged(state.values()) for name, state in kept.items()}
 
 

@@ -36,8 +36,6 @@ UNITS = 9
 """Eight that have keys, and one for null keys, of which there are none."""
 KEYS = 20
 PERIOD_S = 1.0
-STEPS = 60_000
-"""No history is longer."""
 DRAIN_S = 400.0
 """So long, in simulated seconds, may things take after the last fault."""
 
@@ -66,6 +64,8 @@ class World:
 
     pulls = (0.0, 0.0, 0.0, 0.1, 3.0)
     """How long Spark takes to give the next batch."""
+    patience = 20_000
+    """Steps until all jobs have ended, at most."""
 
     def __init__(self, seed, plan=None):
         self.seed = seed
@@ -389,7 +389,7 @@ class World:
     def run(self):
         """Until all jobs are over and everything is quiet."""
         while self._step():
-            if self.steps > STEPS or (not self.faulty and self.now - self.calm_since > DRAIN_S):
+            if self.steps > 3 * self.patience or (not self.faulty and self.now - self.calm_since > DRAIN_S):
                 raise Broken(f"seed {self.seed}: it does not end: {self._what_waits()}")
 
     def _over(self):
@@ -433,7 +433,7 @@ class World:
             self.now += self.rng.choice((0.02, 0.2, 1.0))
         if not self.schedule and all(job.done for job in self.jobs):
             self._calm_down()
-        elif self.steps > 20_000:
+        elif self.steps > self.patience:
             raise Broken(f"seed {self.seed}: jobs do not end: {self._what_waits()}")
 
     def _calm_down(self):

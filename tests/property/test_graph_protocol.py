@@ -1,0 +1,169 @@
+"""Graphs whose units move, over many histories: see graph_world for what a history is.
+
+EVENFLOW_SCHEDULES=2000 runs more of them, EVENFLOW_SEED=7 begins elsewhere. A history that fails is run again by
+`history(seed)`, step by step the same; its `World.story` and `World.log` tell what happened.
+"""
+
+import os
+from functools import cache
+
+import pytest
+
+from evenflow.control.graph_region import GraphRegion
+from evenflow.control.movement import Movements
+from evenflow.runtime.worker import flows, movements, routings
+from evenflow.runtime.worker.events import TakeOut
+from tests.support.graph_invariants import check, history
+from tests.support.graph_plans import Sketch
+from tests.support.graph_world import GraphWorld
+from tests.support.keyed_actors import Trouble
+from tests.support.keyed_plan import Plan
+
+pytestmark = pytest.mark.slow
+
+SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "80"))
+FIRST = int(os.environ.get("EVENFLOW_SEED", "0"))
+PARTS = 10
+CHECKED = "invariants are checked on the way; this one has done nothing"
+
+
+@cache
+def drawn(seed):
+    """The history of a seed with a plan of its own; several tests look at the first ones."""
+    return history(seed)
+
+
+@pytest.mark.timeout(0 if SCHEDULES > 2000 else 400)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_any_history(part):
+    for seed in range(FIRST + part, FIRST + SCHEDULES, PARTS):
+        assert (drawn if seed < 40 else history)(seed).log, CHECKED
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_seed_is_one_history(seed):
+    first, second = (history(seed) for _ in range(2))
+    assert [entry | {"pid": 0} for entry in first.log] == [entry | {"pid": 0} for entry in second.log]
+    assert first.story == second.story
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (),
+        ("kill-worker",),
+        ("kill-feeder",),
+        ("freeze",),
+        ("cut", "cut"),
+        ("replace",),
+        ("kill-feeder", "freeze", "kill-worker"),
+    ],
+    ids=lambda faults: "+".join(faults) or "none",
+)
+@pytest.mark.parametrize("regions", [1, 2])
+def test_each_kind_of_fault(faults, regions):
+    for seed in range(3):
+        assert history(seed, Plan(faults=faults, regions=regions, moving=1.0, asks=0.1)).log, CHECKED
+
+
+@pytest.mark.parametrize("where", ["extract", "install", "pickle", "unpickle"])
+@pytest.mark.parametrize("times", [1, float("inf")])
+def test_operators_that_fail(where, times):
+    for seed in range(3):
+        assert history(seed, Plan(fails=(where, times), moving=1.0, asks=0.1)).log, CHECKED
+
+
+def test_workers_that_come_late():
+    for seed in range(5):
+        assert history(seed, Plan(workers=3, late=3, asks=0.05)).log, CHECKED
+
+
+def chain(*kinds, **about):
+    """Nodes one behind the other."""
+    made = Sketch(1)
+    for kind in kinds:
+        made.add(kind, len(made.streams) - 1, **about)
+    return made.ended()
+
+
+def joined(units):
+    """A join of a source with a part of itself: what it gives depends on all that was there before."""
+    made = Sketch(1)
+    made.add("pairs", made.add("keep", 0), 0, units=units)
+    return made.ended()
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("sketch", [chain("keep", "mark", "collect", "mark"), chain("lanes", "keep", "lanes")])
+def test_neighbours_that_move(sketch, workers):
+    """Rows are in order behind a chain, whichever of its nodes move, one or several together."""
+    for seed in range(4):
+        assert history(seed, Plan(workers=workers, moving=1.0, asks=0.1, rows=40), sketch).log, CHECKED
+
+
+@pytest.mark.parametrize("units", [1, 5])
+def test_evaluations_that_begin_while_units_move(units):
+    """State of a feeder that was let in during a movement is not left behind by it."""
+    for seed in range(6):
+        assert history(seed, Plan(jobs=3, moving=1.0, asks=0.2), joined(units)).log, CHECKED
+
+
+def test_histories_have_what_they_are_to_have():
+    """A test that cannot fail is no test: units do move, under rows, and are undone and refused; all kinds of nodes
+    are there, and results come."""
+    events = {"moved": 0, "move-refused": 0, "move-undone": 0, "evaluation-ended": 0, "feeder-refused": 0}
+    kinds = {"filter": 0, "map": 0, "ordered map": 0, "keyed": 0, "join": 0}
+    results = 0
+    for seed in range(40):
+        world = drawn(seed)
+        results += sum(len(rows) for task in world.tasks for rows in world.results(task).values())
+        for sketch in world.sketches.values():
+            for _, make, _ in sketch.nodes:
+                kinds[make(None).kind] = kinds.get(make(None).kind, 0) + 1
+        for entry in world.log:
+            if entry["event"] in events:
+                events[entry["event"]] += 1
+    assert results > 3000
+    assert all(count > 5 for count in (*events.values(), *kinds.values())), (events, kinds)
+
+
+def _released_last(self, frames):
+    for frame in reversed(list(frames)):
+        self._append(None, frame)
+
+
+def _unflushed(self, event):
+    told = HANDLE(self, event)
+    return [TakeOut(self.leaving[each.move].order) if type(each).__name__ == "Flush" else each for each in told]
+
+
+def _together(self, units, _sizes):
+    return iter([tuple(units)])
+
+
+HANDLE = movements.LocalMovements.handle
+WRONG = {
+    "rows that were held are served last": (flows.Flows, "_take_back", _released_last),
+    "a movement does not flush": (movements.LocalMovements, "handle", _unflushed),
+    "rows of units that move are not held": (routings.Routings, "_pause", lambda *_: None),
+    "neighbours move together": (Movements, "_parts", _together),
+    "nobody is told of new owners": (GraphRegion, "_route", lambda _self: iter(())),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_shows(what, monkeypatch):
+    """Break the engine on purpose: the invariants notice."""
+    monkeypatch.setattr(*WRONG[what])
+    with pytest.raises((AssertionError, Trouble)):
+        _many(100)
+
+
+def _many(count):
+    """Histories with much under way, behind each other and beside each other."""
+    plan = Plan(jobs=1, moving=1.0, asks=0.02, rows=100)
+    for seed in range(count):
+        with GraphWorld(seed, plan, chain("keep", "collect", "mark")) as world:
+            world.windows, world.pulls = ((1000, 100_000),), (0.0,)
+            world.run()
+            check(world)
