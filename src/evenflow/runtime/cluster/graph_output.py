@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -45,24 +46,37 @@ class GraphOutput(Mapping[str, DataFrame]):
     def __repr__(self) -> str:
         return f"<{self._name}: endpoints {', '.join(self)}>"
 
-    def writeStream(self, function: Callable[[DataFrame, str], Any]) -> DataStreamWriter:
+    def writeStream(self, function: Callable[..., Any]) -> DataStreamWriter:
         """A writer of all endpoints: `function(batch, endpoint)` is called for each in every micro-batch.
 
-        The graph is evaluated once a micro-batch; all calls see the results of that evaluation.
+        A function that takes three arguments is given the number of the micro-batch, too, by which a sink can tell
+        results that it has already. The graph is evaluated once a micro-batch; all calls see the results of that.
         """
         if not self._streaming:
             raise InvalidArgument("writeStream is for streaming inputs, and these are batch DataFrames: use out[name]")
         if not callable(function):
             raise InvalidArgument(f"function={function!r:.100}: give a function of a batch and an endpoint's name")
         plan, together = self._applied(None)
+        numbered = _takes_three(function)
 
-        def write(batch: DataFrame, _epoch: int) -> None:
+        def write(batch: DataFrame, epoch: int) -> None:
             batch.persist()
             try:
                 batch.count()  # one action sees all rows: those of the function may want only some
                 for number, endpoint in enumerate(plan.endpoints):
-                    function(unpacked(batch, plan, number), endpoint.name)
+                    function(unpacked(batch, plan, number), endpoint.name, *([epoch] if numbered else []))
             finally:
                 batch.unpersist()
 
         return together.writeStream.foreachBatch(write)
+
+
+def _takes_three(function: Callable[..., Any]) -> bool:
+    """Whether a function takes three arguments by their place, or any number of them."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin that does not say
+        return False
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [each for each in parameters if each.kind in places and each.default is each.empty]
+    return len(needed) >= 3 or any(each.kind is each.VAR_POSITIONAL for each in parameters)

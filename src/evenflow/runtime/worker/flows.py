@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from evenflow.runtime.worker.session import Session
 
 QUEUE_BYTES = 64 * 1024 * 1024
-"""With more than this waiting here, no rows are taken from feeders."""
+"""With more than this waiting here, no rows are taken from feeders; with more waiting to be sent, none are served."""
+KEPT_GRAPHS = 1000
+"""Graphs whose routing is kept, at most, but for those that are fed; the controller keeps as many regions."""
 REPORT_S = 0.1
 """Seconds between reports of a graph's statistics while it is fed."""
 ID_BITS = 64
@@ -110,6 +112,14 @@ class Flows:
             self._tidy(session.region)
         self._beginning = [each for each in self._beginning if each[0] is not channel]
         self._flushed_by(channel)
+
+    def _let_go(self) -> None:
+        """Forget the oldest graphs that nobody feeds: a query may open one in each micro-batch."""
+        used = {session.region for _, session in self._feeders.values()}
+        idle = [region for region in self.routings if region not in used]
+        for region in idle[: len(self.routings) - KEPT_GRAPHS]:
+            del self.routings[region]
+            self._counts.pop(region, None)
 
     def _tidy(self, region: str) -> None:
         """Let go of what orders hold of feeders that are gone, perhaps while the units were on their way here."""
@@ -199,6 +209,8 @@ class Flows:
             frame = self._queue[0][1]
             if frame.kind is not Kind.FLOW:
                 return MARKERS
+            if self.peers.unsent > QUEUE_BYTES:
+                return ""  # other workers always read, so this gets less
             feeder = self._feeders.get(flow_head(frame).feeder)
             if feeder is not None:
                 return feeder[1].region
@@ -225,6 +237,8 @@ class Flows:
             for channel in self.peers.meet(order.workers):
                 self._flushed_by(channel)
         self.routings.obey(order)
+        if len(self.routings) > KEPT_GRAPHS:
+            self._let_go()
         if not isinstance(order, PauseUnits):
             self._tidy(order.region)
         self.begin()

@@ -45,6 +45,10 @@ class PeerLink:
     incarnation: int
     free_at: float = 0.0
     """When the emulated link has sent all that went before."""
+    arrives: float = 0.0
+    """When the last frame on the emulated link arrives: none arrives before those that went before it."""
+    late: int = 0
+    """Frames on the emulated link."""
     probed: float = -inf
     """When it was last probed."""
     trips: deque[float] = field(default_factory=lambda: deque(maxlen=TRIPS))
@@ -122,9 +126,9 @@ class Peers:
         link = self._links.get(worker)
         if link is None:
             return False
-        delay = self._delay(worker, link, rows)
-        if delay:
-            heapq.heappush(self._late, (self._clock() + delay, next(self._numbers), link.channel, frame))
+        if self._emulate is not None and self._emulated(worker, link, rows):
+            heapq.heappush(self._late, (link.arrives, next(self._numbers), link.channel, frame))
+            link.late += 1
         else:
             with suppress(ConnectionError):
                 link.channel.send(frame)
@@ -136,15 +140,13 @@ class Peers:
             self.send(worker, frame)
         return list(self._by_channel)
 
-    def _delay(self, worker: int, link: PeerLink, rows: int) -> float:
-        """Seconds after which a frame arrives: behind those before it, and after the link's delay."""
-        if self._emulate is None:
-            return 0.0
-        pair = self._worker, worker
-        now = self._clock()
-        sent_at = max(now, link.free_at) + rows / self._emulate.link_rows(pair)
-        link.free_at = sent_at
-        return sent_at - now + self._emulate.link_delay_s(pair)
+    def _emulated(self, worker: int, link: PeerLink, rows: int) -> bool:
+        """Note when a frame arrives: behind those before it, and after the link's delay; False if that is at once."""
+        assert self._emulate is not None
+        pair, now = (self._worker, worker), self._clock()
+        link.free_at = max(now, link.free_at) + rows / self._emulate.link_rows(pair)
+        link.arrives = max(link.arrives, link.free_at + self._emulate.link_delay_s(pair))
+        return link.arrives > now or link.late > 0
 
     # -- how long the ways are
 
@@ -178,6 +180,11 @@ class Peers:
         return {worker: len(LARGE) / max(LEAST_S, min(link.large) - min(link.trips)) for worker, link in probed.items()}
 
     @property
+    def unsent(self) -> int:
+        """Bytes queued here that the kernel has not taken yet."""
+        return sum(link.channel.unsent for link in self._links.values())
+
+    @property
     def due_in(self) -> float | None:
         """Seconds until the next frame on an emulated link arrives; None if there is none."""
         return max(0.0, self._late[0][0] - self._clock()) if self._late else None
@@ -192,6 +199,7 @@ class Peers:
         now = self._clock()
         while self._late and self._late[0][0] <= now:
             _, _, channel, frame = heapq.heappop(self._late)
+            self._links[self._by_channel[channel]].late -= 1
             with suppress(ConnectionError):
                 channel.send(frame)
 
