@@ -7,7 +7,7 @@ import pytest
 from evenflow.errors import InvalidArgument
 from evenflow.graph.binding import bind
 from evenflow.graph.reference import evaluate
-from evenflow.workloads.arrivals import Arrivals
+from evenflow.workloads.arrivals import ArrivalRates
 from evenflow.workloads.schemes import SCHEMES, scheme
 from evenflow.workloads.sieves import NOBODY, RightSide, Sieve
 
@@ -77,7 +77,7 @@ def test_workers_and_links_are_as_in_the_tables():
 
 
 def test_rates_go_up_and_down():
-    rates = Arrivals(high=400.0, low=100.0, phase_s=2.0, deviation_s=0.0)
+    rates = ArrivalRates(high=400.0, low=100.0, phase_s=2.0, deviation_s=0.0)
     times = rates.seconds(np.random.default_rng(3), 100.0)
     assert (np.diff(times) >= 0).all()
     assert 0 <= times[0] < times[-1] < 100
@@ -87,7 +87,7 @@ def test_rates_go_up_and_down():
 
 
 def test_a_stable_rate_is_stable():
-    times = Arrivals(high=50.0, low=50.0).seconds(np.random.default_rng(3), 10.0)
+    times = ArrivalRates(high=50.0, low=50.0).seconds(np.random.default_rng(3), 10.0)
     assert len(times) == 500
     assert np.allclose(np.diff(times), 0.02)
 

@@ -22,7 +22,7 @@ from evenflow.torture.schedule import (
     VOID_S,
     Fault,
     Job,
-    Kind,
+    JobKind,
     Schedule,
 )
 
@@ -33,7 +33,7 @@ LONGEST_S = 0.1
 PLACEMENTS = ("potential", "potential", "greedy", "round-robin", "random")
 
 
-def draw(seed: int, kind: Kind = "keyed") -> Schedule:
+def draw(seed: int, kind: JobKind = "keyed") -> Schedule:
     """The schedule of a seed, for one kind of job."""
     schedule = _draw_keyed(seed)
     return schedule if kind == "keyed" else _with_graph(schedule)

@@ -24,14 +24,14 @@ from evenflow.torture.schedule import Fault
 
 POLL_S = 0.02
 RIVAL_S = 60.0
-Regions: TypeAlias = Mapping[str, Sequence[range]]
+UnitRanges: TypeAlias = Mapping[str, Sequence[range]]
 """By region, its operators: the units of each; a region without any is one operator itself."""
 
 
 class Injector:
     """Owns a thread, which runs inside the `with` block."""
 
-    def __init__(self, cluster: Cluster, regions: Regions, hooks: Hooks, where: str) -> None:
+    def __init__(self, cluster: Cluster, regions: UnitRanges, hooks: Hooks, where: str) -> None:
         self._cluster, self._regions, self._hooks, self._where = cluster, regions, hooks, where
         self._offsets = hooks.folder / "spark" / "offsets"
         self.wrong = ""

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.torture.graph_drawing import draw_graph, plan_of
-from evenflow.torture.inject import Regions
+from evenflow.torture.inject import UnitRanges
 from evenflow.torture.operator import Counted, Slowly
 from evenflow.torture.rows import SCHEMA, SPAN_S, lateness_s, source_names
 from evenflow.torture.schedule import Job, Schedule
@@ -25,7 +25,7 @@ BATCH = "streaming.sql.batchId"
 """Where Spark notes the number of the micro-batch for whatever runs in it."""
 
 
-def regions(schedule: Schedule) -> Regions:
+def regions(schedule: Schedule) -> UnitRanges:
     """The regions of a schedule's query, and their operators."""
     if schedule.job.kind == "graph":
         return {GRAPH: [range(node.first, node.first + node.units) for node in plan_of(draw_graph(schedule)).nodes]}

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from evenflow.torture.check import Verdict
-from evenflow.torture.schedule import Kind, Schedule, from_json
+from evenflow.torture.schedule import JobKind, Schedule, from_json
 
 VERDICTS = ("rows", "lost", "doubled", "out_of_order", "wrong")
 
@@ -51,7 +51,7 @@ class TortureReport:
     outcomes: list[ScheduleOutcome] = field(default_factory=list)
     leaked: list[str] = field(default_factory=list)
     """Processes that outlived their drivers."""
-    kind: Kind = "keyed"
+    kind: JobKind = "keyed"
     """The kind of the jobs."""
 
     @property

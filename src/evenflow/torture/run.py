@@ -21,7 +21,7 @@ from evenflow.torture.bucket import Server
 from evenflow.torture.drawing import draw
 from evenflow.torture.hooks import BEGUN, BUCKET, DONE, ENDED, SCHEDULE, WORK
 from evenflow.torture.report import ScheduleOutcome, TortureReport
-from evenflow.torture.schedule import BLOCK, Kind, Schedule
+from evenflow.torture.schedule import BLOCK, JobKind, Schedule
 
 POLL_S = 0.1
 START_S = 150.0
@@ -47,7 +47,7 @@ def torture(
     watch: Watch = lambda report: None,
     keep: Path | None = None,
     report: TortureReport | None = None,
-    kind: Kind = "keyed",
+    kind: JobKind = "keyed",
 ) -> TortureReport:
     """Run the schedules of `seed`, `seed + 1` and so on, for `minutes`, or as many as `schedules` if that is not 0.
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from evenflow.control.events import Transfer
 from evenflow.errors import InvalidArgument
 
-Kind: TypeAlias = Literal["keyed", "graph"]
+JobKind: TypeAlias = Literal["keyed", "graph"]
 """Kinds of jobs: a keyed operator, in some with rules behind it; or a graph of operators."""
 MOVE = ("extract", "install")
 """Points: a unit is taken out of a worker, or installed in another."""
@@ -89,7 +89,7 @@ class Job:
     """`disk`, or `s3`: a bucket on a server that the run starts."""
     stall_s: float = 0.0
     """The stall timeout; 0 for the default."""
-    kind: Kind = "keyed"
+    kind: JobKind = "keyed"
     sources: int = 1
     """Of a graph; each has as many rows."""
     placement: str = ""
@@ -169,8 +169,8 @@ def from_json(text: str) -> Schedule:
     return Schedule(given["seed"], Job(**job), tuple(Fault(**fault) for fault in given["faults"]))
 
 
-def kind_named(name: str) -> Kind:
+def kind_named(name: str) -> JobKind:
     """A kind of jobs by its name."""
-    if name not in get_args(Kind):
-        raise InvalidArgument(f"there is no kind of job {name!r}: choose one of {', '.join(get_args(Kind))}")
-    return cast(Kind, name)
+    if name not in get_args(JobKind):
+        raise InvalidArgument(f"there is no kind of job {name!r}: choose one of {', '.join(get_args(JobKind))}")
+    return cast(JobKind, name)

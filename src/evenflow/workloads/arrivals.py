@@ -18,7 +18,7 @@ PHASE_DEVIATION_S = 0.05
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class ArrivalRates:
     """Rows a second, `high` and `low` in turns; each lasts `phase_s` seconds in the mean.
 
     If both are alike, the rate is stable, and rows come at equal distances; otherwise the time between two rows is

@@ -17,7 +17,7 @@ import pyarrow as pa
 from evenflow.errors import InvalidArgument
 from evenflow.graph.builder import Graph
 from evenflow.model.capacity import Emulate, Slowdown
-from evenflow.workloads.arrivals import PHASE_DEVIATION_S, PHASE_S, Arrivals
+from evenflow.workloads.arrivals import PHASE_DEVIATION_S, PHASE_S, ArrivalRates
 from evenflow.workloads.scheme_graphs import Drawn, arrivals, built, chains, hybrid
 from evenflow.workloads.sieves import KEYS
 
@@ -79,7 +79,7 @@ class Scheme:
     """By source: `at`, the second at which a row arrives, its `id`, and `k`, a key for joins."""
     taken: Mapping[str, float]
     """By operator, the rows a second that it takes in the mean."""
-    rates: Mapping[str, Arrivals] = field(default_factory=dict)
+    rates: Mapping[str, ArrivalRates] = field(default_factory=dict)
     """By source."""
 
     @property
@@ -135,7 +135,7 @@ def scheme(
     scale = load * sum(1 / each for each in coefficients) / float(taken @ costs)
     names = [f"s{place}" for place in range(inputs)]
     low = 2 * source_rate / (1 + kind.ratio)
-    rates = Arrivals(kind.ratio * low, low, PHASE_S / PACE, PHASE_DEVIATION_S / PACE)
+    rates = ArrivalRates(kind.ratio * low, low, PHASE_S / PACE, PHASE_DEVIATION_S / PACE)
     return Scheme(
         graph=built(drawn, names, seed),
         costs_us={each.name: float(cost * scale * 1e6) for each, cost in zip(drawn, costs, strict=True)},
@@ -166,7 +166,7 @@ def _links(kind: SchemeKind, workers: int, random: np.random.Generator) -> dict[
     return found
 
 
-def _rows(place: int, rates: Arrivals, seconds: float, random: np.random.Generator) -> pa.Table:
+def _rows(place: int, rates: ArrivalRates, seconds: float, random: np.random.Generator) -> pa.Table:
     times = rates.seconds(random, seconds)
     ids = np.arange(len(times), dtype=np.int64) + place * 1_000_000_000
     return pa.table({ARRIVAL: times, "id": ids, "k": random.integers(0, KEYS, len(times))})
