@@ -1,4 +1,4 @@
-"""Ten short schedules of faults, as `evenflow torture` runs them: in other processes, the driver's among them."""
+"""Nine short schedules of faults, as `evenflow torture` runs them: in other processes, the driver's among them."""
 
 import os
 import signal
@@ -44,13 +44,6 @@ OTHERS = {7: replace(JOB, sink="peeks", packs=(0, 1))}
 """Each batch is looked at before it is written, by other partitions after a restart."""
 GRAPH = replace(JOB, keys=20, units=4, kind="graph", sources=2, placement="potential")
 GRAPHS = {
-    "a worker and a task of a graph are killed": (
-        204,  # all kinds of nodes, and a diamond
-        [
-            Fault("kill", "worker", batch=1, delay_s=0.1, flowing=True),
-            Fault("kill", "feeder", batch=2, delay_s=0.05, flowing=True),
-        ],
-    ),
     "a worker is killed as operators of a graph move, then the driver": (
         905,  # all kinds of nodes, most of them in one chain
         [Fault("kill", "worker", "extract", nth=5), Fault("kill", "driver", "whole", "after", nth=3)],
