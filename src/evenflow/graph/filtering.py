@@ -81,7 +81,8 @@ class FunctionCondition:
         return chosen(rows, self._booleans(given, rows.num_rows))
 
     def warm_up(self) -> None:
-        """Nothing: a user's function is only called with rows."""
+        """Import what choosing rows needs; a user's function is only called with rows."""
+        pa.RecordBatch.from_pydict({"row": [0]}).filter(pa.array([False]))
 
     def _subset(self, given: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
         if not given.schema.equals(rows.schema):

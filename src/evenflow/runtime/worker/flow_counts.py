@@ -17,6 +17,8 @@ class FlowCounts:
         self._seconds = np.zeros(units)
         self._calls = np.zeros(units, np.int64)
         self._bytes = np.zeros(units)
+        self._seen = np.zeros(units, np.bool_)
+        """Units that have had rows here."""
         self._sent: dict[int, tuple[int, int, int]] = {}
         self.reported = now
         """When the last report was sent."""
@@ -24,12 +26,16 @@ class FlowCounts:
     def add(self, units: Units, given: int, size: int, seconds: float) -> None:
         """A node took rows of these units, one each, gave `given` rows of `size` bytes, and worked for `seconds`.
 
-        If the rows are of several units, each unit has its share by its rows.
+        If the rows are of several units, each unit has its share by its rows. The first call of a unit here is left
+        out: it may import and compile things, and would pass for what rows cost.
         """
         if not len(units):
             return
         if units[0] == units[-1] and (units == units[0]).all():
             unit = units[0]
+            if not self._seen[unit]:
+                self._seen[unit] = True
+                return
             self._in[unit] += len(units)
             self._out[unit] += given
             self._seconds[unit] += seconds
@@ -37,6 +43,7 @@ class FlowCounts:
             self._bytes[unit] += size
             return
         counts = np.bincount(units, minlength=len(self._in))
+        self._seen |= counts > 0
         self._in += counts
         self._out += counts * (given / len(units))
         self._seconds += counts * (seconds / len(units))

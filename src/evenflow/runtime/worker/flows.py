@@ -305,7 +305,9 @@ class Flows:
         step: Callable[[Passage], int],
     ) -> list[tuple[int, HeldTurn]]:
         """Take rows as far as they go here, and answer that; rows that were held and follow."""
-        counts = self._counts.setdefault(session.region, FlowCounts(graph.plan.units, self._clock()))
+        counts = self._counts.get(session.region)
+        if counts is None:
+            counts = self._counts[session.region] = FlowCounts(graph.plan.units, self._clock())
         around = Surroundings(self._worker, self._host, self._pace, self._clock, counts, self._new_id)
         assert known.ways is not None
         send_on = partial(self._send, known, session.feeder, root, counts)
