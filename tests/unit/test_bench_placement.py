@@ -77,6 +77,11 @@ def test_the_figures_of_a_run():
     assert told["setting"]["scheme"] == 3
 
 
+def test_without_a_sample_in_the_second_half_the_last_one_counts():
+    assert run(sample(2, 0.5), sample(4, 0.7)).sampled(10, 20, "load_std") == [0.7]
+    assert math.isnan(run().last(20, "load_std"))
+
+
 def test_a_worker_that_turns_slow_is_compared_with_one_that_was_slow_from_the_start():
     setting = PlacementSetting(workers=2, operators=6, seconds=20.0, slow_at=10.0)
     seen = run(results(8, [0.1]), results(12, [5.0]), moved(13, 1), moved(14, 2), results(18, [0.33]), sample(9, 0.1))

@@ -41,8 +41,10 @@ class GraphRun:
         return summarised(rows, total_s) or NOTHING
 
     def sampled(self, start: float, end: float, field: str) -> list[float]:
-        """A figure of each sample between two seconds."""
-        return [event[field] for event in self._between(start, end, "graph-sample")] or [float("nan")]
+        """A figure of each sample between two seconds; of the last before, if operators moved all the time."""
+        known = self._between(0.0, end, "graph-sample")
+        found = [event[field] for event in self._between(start, end, "graph-sample")]
+        return found or [event[field] for event in known[-1:]] or [float("nan")]
 
     def last(self, end: float, field: str) -> float:
         """A figure of the last sample before a second."""
