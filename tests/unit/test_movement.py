@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, MARKERS_S, PATIENCE_S, batches
+from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, FLUSH_S, MARKERS_S, PATIENCE_S, batches
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits
 from evenflow.model.messages import PausedUnits, PauseUnits, SendUnits, WorkerHello
@@ -231,3 +231,51 @@ def test_a_ticket_is_for_one_target_and_one_movement():
     others += [("the target's", 1, "s", 0, [0, 1], []), ("the target's", 1, "r", 1, [0, 1], [])]
     others += [("the target's", 1, "r", 0, [0], []), ("the target's", 1, "r", 0, [0, 1], ["e"])]
     assert given not in {ticket(*each) for each in others}
+
+
+def of_a_graph():
+    """Units 0 and 1 are of one operator, the others of another."""
+    moves = movements()
+    moves.graph, moves.node_of = True, lambda unit: unit // 2
+    return moves
+
+
+def test_in_a_graph_one_operator_moves_at_a_time():
+    """Rows held between neighbours that move together would be overtaken."""
+    moves = of_a_graph()
+    ask(moves, [1, 0], 0, 2)
+    ask(moves, [2, 3], 1, 0)
+    assert [movement.units for movement in moves.under_way.values()] == [(1, 0)]
+    assert moves.latest == 1
+    told = list(moves.installed(0.5, 1, 2, 0, FEEDERS))
+    assert (21, "PauseUnits", 2) in brief(told)
+    assert [movement.units for movement in moves.under_way.values()] == [(2, 3)]
+
+
+def test_units_of_several_operators_are_several_movements():
+    moves = of_a_graph()
+    moves.table = moves.table.moved([2, 3], 0)
+    ask(moves, [3, 0, 2, 1], 0, 2)
+    assert [movement.units for movement in moves.under_way.values()] == [(0, 1)]
+    list(moves.installed(0.5, 1, 2, 0, FEEDERS))
+    assert [movement.units for movement in moves.under_way.values()] == [(3, 2)]
+
+
+def test_in_a_graph_queues_are_given_time():
+    moves = of_a_graph()
+    told = list(moves.ask(0.0, move([0], 0, 2), {}, FEEDERS))
+    assert told[-1].message.flush
+    assert list(moves.tick(MARKERS_S)) == []
+    assert brief(moves.tick(FLUSH_S)) == [(12, "DiscardUnits", 1)]
+    assert f"within {FLUSH_S:g} s" in moves.under_way[1].reason
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["under way", "nothing under way"])
+def test_abandoned_movements_of_a_graph_are_told_to_all(begun):
+    """Workers hold rows for them: the routing is told anew, and nobody sends rows by the old one."""
+    moves = of_a_graph()
+    if begun:
+        ask(moves, [0], 0, 2)
+    version = moves.table.version
+    list(moves.abandon(1.0, "state is lost"))
+    assert (moves.dealt, moves.table.version > version) == (begun, begun)

@@ -20,6 +20,8 @@ from evenflow.runtime.worker.events import (
     DeliveryRefused,
     Disown,
     FetchFromStore,
+    Flush,
+    Flushed,
     Install,
     Installed,
     Marked,
@@ -44,8 +46,8 @@ UNITS = (1, 2)
 PLACED = (("query q", 1),)
 
 
-def order(move=1, feeders=(5, 6), store=False):
-    return SendUnits(move, "r", UNITS, 0, 1, "h", 7, feeders, ("query q",), "", store)
+def order(move=1, feeders=(5, 6), store=False, flush=False):
+    return SendUnits(move, "r", UNITS, 0, 1, "h", 7, feeders, ("query q",), "", store, flush)
 
 
 def said(outcome, move=1, reason="", bytes=0):
@@ -65,6 +67,8 @@ PUT = [
 HERE = [(Arrived(1, PARCEL), []), (Round(), [Install(1, PARCEL)])]
 INSTALLED = [*HERE, (Installed(1, "r", UNITS, PLACED, 10), [said("installed", bytes=10)])]
 BACK = PutBack(1, "r", UNITS, KEPT)
+OF_A_GRAPH = order(feeders=(5,), flush=True)
+FLUSHING = [(OF_A_GRAPH, []), (Settled(1, 5), [Flush(1, "r")])]
 
 SOURCE = {
     "it waits for the markers of all feeders": [
@@ -205,6 +209,30 @@ TARGET = {
     "units that come twice are installed once": [*INSTALLED, (Arrived(1, PARCEL), []), (Round(), [])],
 }
 
+GRAPH = {
+    "units leave when what they gave is through": [
+        *FLUSHING,
+        (Flushed(1), [said("quiet"), TakeOut(OF_A_GRAPH)]),
+        (TakenOut(1, KEPT, PARTS), [Send(1, "h", 7, PARTS)]),
+        (UnitsMoved(1), []),
+    ],
+    "markers that overtook the announcement": [(Settled(1, 5), []), (OF_A_GRAPH, [Flush(1, "r")])],
+    "a sender is gone": [(OF_A_GRAPH, []), (FeederGone(1, 5), [Flush(1, "r")]), (FeederGone(1, 5), [])],
+    "it is taken back before all is through": [
+        *FLUSHING,
+        (RestoreUnits(1, "r"), [PutBack(1, "r", UNITS, None)]),
+        (BackInPlace(1, "r"), [said("restored")]),
+        (Flushed(1), []),
+    ],
+    "it is abandoned before all is through": [*FLUSHING, (AbandonMoves("r", (1,)), []), (Flushed(1), [])],
+    "a flush of something else": [*FLUSHING, (Flushed(2), [])],
+    "by way of the store": [
+        (order(feeders=(), store=True, flush=True), [Flush(1, "r")]),
+        (Flushed(1), [said("quiet"), TakeOut(order(feeders=(), store=True, flush=True))]),
+        (TakenOut(1, KEPT, PARTS), [PutInStore(1, "r", PARTS)]),
+    ],
+}
+
 ABANDONED = {
     "unknown": [],
     "announced": ANNOUNCED,
@@ -226,6 +254,12 @@ def play(script, machine=None):
 
 @pytest.mark.parametrize("script", SOURCE.values(), ids=SOURCE)
 def test_the_source(script):
+    machine = LocalMovements()
+    assert [machine.handle(event) for event, _ in script] == [wanted for _, wanted in script]
+
+
+@pytest.mark.parametrize("script", GRAPH.values(), ids=GRAPH)
+def test_the_source_in_a_graph(script):
     machine = LocalMovements()
     assert [machine.handle(event) for event, _ in script] == [wanted for _, wanted in script]
 
