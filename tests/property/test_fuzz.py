@@ -13,7 +13,7 @@ from evenflow.runtime.wire.frames import Frame, Kind
 from tests.support import fuzz, fuzz_store, fuzz_wire
 from tests.support.fuzz_wire import Line, Movements, ToController, ToWorker
 
-FEW = {"messages to the controller": 600, "frames to a worker": 400}
+FEW = {"messages to the controller": 600, "frames to a worker": 400, "frames of graphs to a worker": 600}
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=20)
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=8), inner), max_leaves=8

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from tests.support import fuzz_store, fuzz_wire
+from tests.support import fuzz_graph, fuzz_store, fuzz_wire
 from tests.support.scripts import ROOT
 
 TARGETS: dict[str, Callable[[], Any]] = {
@@ -24,6 +24,7 @@ TARGETS: dict[str, Callable[[], Any]] = {
     "handshakes": fuzz_wire.Handshakes,
     "messages to the controller": fuzz_wire.ToController,
     "frames to a worker": fuzz_wire.ToWorker,
+    "frames of graphs to a worker": fuzz_graph.ToGraph,
     "movements": fuzz_wire.Movements,
     "manifests": fuzz_store.Manifests,
     "segments": fuzz_store.Segments,

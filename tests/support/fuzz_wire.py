@@ -18,8 +18,9 @@ import pyarrow as pa
 from msgspec import msgpack
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import RegionOpened, Tick
+from evenflow.control.events import GraphPlacing, RegionOpened, Tick
 from evenflow.errors import HandshakeError, ProtocolError
+from evenflow.model.graph import GraphShape, NodeShape
 from evenflow.model.messages import (
     CodeWanted,
     ConnectionCounts,
@@ -31,9 +32,12 @@ from evenflow.model.messages import (
     FeederFailed,
     FeederHello,
     FeederReport,
+    FlowProgress,
+    FlowReport,
     Message,
     MoveReport,
     OpenKeyed,
+    SentCounts,
     StateLoaded,
     UnitsSaved,
     WorkerHello,
@@ -44,6 +48,7 @@ from evenflow.model.tickets import ticket
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.last import LastValue
 from evenflow.policy import Hash, RoundRobin
+from evenflow.policy.graph.round_robin import RoundRobinPlacement
 from evenflow.runtime.driver import controller_thread as driver
 from evenflow.runtime.driver.eventlog import EventLog
 from evenflow.runtime.wire.channel import Channel
@@ -126,7 +131,7 @@ class StillDriver(driver.ControllerThread):
         pass
 
 
-def _mutated(draw: random.Random, frame: Frame, message: bool = False) -> Frame:
+def mutated(draw: random.Random, frame: Frame, message: bool = False) -> Frame:
     """One frame changed: its fields, its bytes or, if it holds a message, that."""
     body, kind, sequence, part = bytes(frame.body), frame.kind, frame.sequence, frame.part
     match draw.randrange(6):
@@ -202,10 +207,12 @@ class ToController:
         board = cast(Poller, Board())
         self._driver = StillDriver(Controller(4), SECRET, "nowhere", 1.0, EventLog(None), poller=board)
         self._driver.join(10)
-        for name, units in (("keyed", UNITS), ("ordered", 0)):
+        nodes = NodeShape("a", "filter", 0, 1, (1,), (-1,)), NodeShape("b", "keyed", 1, UNITS - 2, (), (0,), True)
+        graph = GraphPlacing(GraphShape(("s",), nodes), RoundRobinPlacement())
+        for name, units, placing in (("keyed", UNITS, None), ("ordered", 0, None), ("graph", UNITS, graph)):
             balance: Any = Hash() if units else RoundRobin()
             self._driver.add_code("op", b"code")
-            self._driver._handle(RegionOpened(0.0, name, "op", balance, units))
+            self._driver._handle(RegionOpened(0.0, name, "op", balance, units, graph=placing))
         self._honest = self._say(Line("honest"), self._hello(0))
 
     def _hello(self, number: int) -> WorkerHello:
@@ -224,7 +231,11 @@ class ToController:
                 self._hello(draw.randrange(1, 4)),
                 WorkerReport(1, 1, 0.1),
                 ConsumerReport("keyed", *seconds, 3, 30, units, counts, units, counts, units, *memory, {"late": 1}),
-                MoveReport("keyed", 1, "installed", "", 1),
+                MoveReport(draw.choice(("keyed", "graph")), 1, "installed", "", 1),
+                FlowReport(
+                    *("graph", 0.1, units, counts, counts, counts, counts, counts),
+                    *({0: SentCounts(1, 2, 3)}, 10, 1000.0, {0: 0.001}, {0: 1e6}),
+                ),
                 StateLoaded("keyed", "query q", 1, "", 1, 1, 0.1),
                 UnitsSaved("keyed", "query q", 0, "blob", units, 1),
                 WorkerTrouble("a thread", "none"),
@@ -232,9 +243,10 @@ class ToController:
             ]
         counters = ConnectionCounts(rows_sent=1, rows_done=1, frames_done=1, busy_s=0.1, incarnation=1)
         return [
-            FeederHello(draw.choice(("keyed", "ordered")), 0, 0, "", 0, str(self._count)),
+            FeederHello(draw.choice(("keyed", "ordered", "graph")), 0, 0, "", 0, str(self._count)),
             FeederBegan(draw.randrange(5)),
             FeederArrivals(units, counts),
+            FlowProgress({0: 5}, counts, counts, 0.5),
             FeederReport(1.0, 1, {0: counters}),
             FeederDraining(),
             FeederEnded({"0.1": 1}, 0.1),
@@ -252,7 +264,7 @@ class ToController:
         for number, message in enumerate(talk):
             frame = control(message)
             if number == which:
-                frame = _mutated(draw, frame, message=True)
+                frame = mutated(draw, frame, message=True)
             self._driver._received(cast(Channel, line), frame)
             if line.dropped:
                 return "refused"
@@ -324,7 +336,7 @@ class ToWorker:
         self._worker.opened(cast(Channel, line))
         frames = [*self._opening("fuzz"), self._rows(draw)[1], Frame(Kind.MARKER, b"", 1), Frame(Kind.DRAIN)]
         which = draw.choice((0, 0, 0, 1, 2, 2, 3, 4))
-        frames[which] = _mutated(draw, frames[which], message=not which)
+        frames[which] = mutated(draw, frames[which], message=not which)
         if draw.random() < 0.1:
             frames.insert(draw.randrange(len(frames)), draw.choice(frames))
         for frame in frames:
@@ -383,7 +395,7 @@ class Movements:
         honest = [Frame(Kind.STATE, part, move, part=at, more=at < 2) for at, part in enumerate(parts)]
         frames = list(honest)
         which = draw.choice((0, 0, 0, 1, 2))
-        frames[which] = _mutated(draw, frames[which], message=not which)
+        frames[which] = mutated(draw, frames[which], message=not which)
         if draw.random() < 0.1:
             frames.insert(draw.randrange(len(frames)), draw.choice(frames))
         line = Line()
