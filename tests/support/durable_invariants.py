@@ -22,12 +22,17 @@ REASONS = re.compile(
 
 def check(world):
     """Everything that must hold when all is quiet."""
-    for task in world.tasks:
-        _check_task(world, task)
+    check_protocol(world)
     for query in world.jobs:
         for stage in query.stages:
             _check_stage(world, stage)
         _check_state(world, query)
+
+
+def check_protocol(world):
+    """What must hold whatever the operators do."""
+    for task in world.tasks:
+        _check_task(world, task)
     _check_log(world)
     _check_leaks(world)
     for log in world.logs:
@@ -85,16 +90,23 @@ def _check_stage(world, stage):
                 raise Broken(f"seed {world.seed}: {stage} counted key {key} {numbers} after {before[key]}")
 
 
-def _check_state(world, query):
-    """If workers have the state at the end of the last batch, it is that, and each unit is at one place."""
-    region = world.regions[query.region]
-    epochs, found = region.evaluations.stored.get(query.evaluation), {}
+def whole_batch(world, query):
+    """The batch at whose end the state is that workers have; None if they do not have such a state."""
+    epochs = world.regions[query.region].evaluations.stored.get(query.evaluation)
     if epochs is None or not epochs.stateful:
-        return
+        return None
     if epochs.held is None or epochs.attempt is None or not epochs.attempt.whole:
-        return
+        return None
     stage = next((stage for stage in query.stages if f"{stage.number}" == epochs.attempt.stage), None)
     if epochs.held != (epochs.epoch, epochs.attempt.number) or stage is None or not (stage.full and stage.through):
+        return None
+    return epochs.epoch
+
+
+def _check_state(world, query):
+    """If workers have the state at the end of the last batch, it is that, and each unit is at one place."""
+    epoch, found = whole_batch(world, query), {}
+    if epoch is None:
         return
     for process in world.live():
         host = process.worker.hosting.host
@@ -106,9 +118,9 @@ def _check_state(world, query):
                     f"seed {world.seed}: {process.name} has keys {counts} of {query.name} that others have too"
                 )
             found |= counts
-    wrong = query.mistakes(found, epochs.epoch)
+    wrong = query.mistakes(found, epoch)
     if wrong:
-        raise Broken(f"seed {world.seed}: workers have of {query.name}, batch {epochs.epoch}: {wrong}")
+        raise Broken(f"seed {world.seed}: workers have of {query.name}, batch {epoch}: {wrong}")
 
 
 def check_moves(world):
@@ -162,11 +174,12 @@ def go_on(world, batches):
 def history(seed, plan=None):
     """Run one history and check it; the world, for whoever wants to look."""
     with DurableWorld(seed, plan) as world:
-        _history(world)
+        lead(world, check)
     return world
 
 
-def _history(world):
+def lead(world, check):
+    """Run a history, and some batches more with the same and with another driver."""
     world.run()
     check(world)
     if not world.harm:

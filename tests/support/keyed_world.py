@@ -36,8 +36,6 @@ UNITS = 9
 """Eight that have keys, and one for null keys, of which there are none."""
 KEYS = 20
 PERIOD_S = 1.0
-DRAIN_S = 400.0
-"""So long, in simulated seconds, may things take after the last fault."""
 
 
 class Broken(AssertionError):
@@ -66,6 +64,8 @@ class World:
     """How long Spark takes to give the next batch."""
     patience = 20_000
     """Steps until all jobs have ended, at most."""
+    drain_s = 400.0
+    """So long, in simulated seconds, may things take after the last fault."""
 
     def __init__(self, seed, plan=None):
         self.seed = seed
@@ -389,7 +389,7 @@ class World:
     def run(self):
         """Until all jobs are over and everything is quiet."""
         while self._step():
-            if self.steps > 3 * self.patience or (not self.faulty and self.now - self.calm_since > DRAIN_S):
+            if self.steps > 3 * self.patience or (not self.faulty and self.now - self.calm_since > self.drain_s):
                 raise Broken(f"seed {self.seed}: it does not end: {self._what_waits()}")
 
     def _over(self):

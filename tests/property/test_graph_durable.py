@@ -1,0 +1,78 @@
+"""Graphs exactly once, over many histories: see graph_durable, and durable_world for what a history is.
+
+EVENFLOW_SCHEDULES=200 runs more of them, EVENFLOW_SEED=7 begins elsewhere. A history that fails is run again by
+`history(seed)`, step by step the same.
+"""
+
+import os
+
+import pytest
+
+from evenflow.control.epochs import Epochs
+from evenflow.runtime.worker.loader import Loader
+from evenflow.runtime.worker.passage import Passage
+from evenflow.runtime.worker.query_log import QueryLog
+from tests.support.durable_plan import DurablePlan
+from tests.support.graph_durable import history
+
+pytestmark = pytest.mark.slow
+
+SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "10"))
+FIRST = int(os.environ.get("EVENFLOW_SEED", "0"))
+PARTS = 5
+
+
+@pytest.mark.timeout(0 if SCHEDULES > 100 else 400)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_any_history(part):
+    for seed in range(FIRST + part, FIRST + SCHEDULES, PARTS):
+        assert history(seed).manifests, "invariants are checked on the way; this one has done nothing"
+
+
+def test_one_seed_is_one_history():
+    first, second = (history(1) for _ in range(2))
+    assert first.story == second.story
+    assert sorted(first.store.blobs) == sorted(second.store.blobs)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (),
+        ("kill-worker", "kill-worker"),
+        ("driver",),
+        ("kill-feeder", "restart"),
+        ("cut", "cut", "replace"),
+        ("freeze", "kill-worker"),
+    ],
+    ids=lambda faults: "+".join(faults) or "none",
+)
+@pytest.mark.parametrize("transfer", ["direct", "store"])
+def test_each_kind_of_fault(faults, transfer):
+    plan = DurablePlan(faults=faults, moving=1.0, asks=0.1, again=0.5, zombies=0.5, transfer=transfer, jobs=1)
+    assert history(0, plan).manifests
+
+
+WRONG = {
+    "rows are not logged": (Passage, "_log", lambda *_: None),
+    "rows after the snapshot are not replayed": (Loader, "_replay", lambda *_: None),
+    "tenures are not noted": (
+        QueryLog,
+        "arrived",
+        lambda self, _move, units, touched: self.touched.put(units, touched),
+    ),
+    "what is in memory is always good": (Epochs, "current", property(lambda _self: True)),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_shows(what, monkeypatch):
+    """Break the engine on purpose: the invariants notice."""
+    monkeypatch.setattr(*WRONG[what])
+    with pytest.raises(AssertionError):
+        _many(20)
+
+
+def _many(count):
+    for seed in range(count):
+        history(seed, DurablePlan(faults=("kill-worker", "driver"), moving=1.0, asks=0.1, jobs=1, again=0.5))
