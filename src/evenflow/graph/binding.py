@@ -157,6 +157,8 @@ def _check_inputs(graph: Graph, inputs: Any, alive: set[Stream]) -> None:
     for name, schema in inputs.items():
         if not isinstance(schema, pa.Schema):
             raise InvalidArgument(f"input {name!r} is {schema!r:.100}: give its columns as a pyarrow.Schema")
+        if not len(schema):
+            raise InvalidArgument(f"input {name!r} has no columns: give it at least one")
         twice = [column for column in schema.names if schema.names.count(column) > 1]
         if twice:
             raise InvalidArgument(f"input {name!r} has two columns '{twice[0]}': rename one of them")

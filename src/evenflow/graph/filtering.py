@@ -56,7 +56,7 @@ class SqlCondition:
             from evenflow.rules.language.parser import parse_condition
 
             text = Text(self._text, self.name, "filter")
-            scope = Scope(text, {self._stream: self._rows}, clause="a filter", ansi=self._ansi)
+            scope = Scope(text, {self._stream: self._rows}, clause="a filter", ansi=self._ansi, spark=True)
             self._code = compile_condition(parse_condition(text), scope)
         return self._code
 

@@ -31,6 +31,8 @@ class Scope:
     """The name, in messages, of the place where the expression stands."""
     ansi: bool = True
     """Whether a whole number that is too large is an error; if not, it wraps around."""
+    spark: bool = False
+    """Whether it must mean what it means to Spark (`as_spark`), as a filter of a graph."""
 
     def owner(self, name: str, at: Node) -> str:
         """The alias that a name means."""

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from evenflow.rules.expressions.arithmetic import common_type
+from evenflow.rules.expressions.as_spark import check_call
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.code import Compiled, Values, cast, columns_of, make, require, require_bytewise
 from evenflow.rules.expressions.constants import both_ways, range_of
@@ -55,6 +56,7 @@ def _taker(argument: s.Expression, part: Compiled, scope: Scope) -> Callable[[Va
 
 
 def _builtin(node: s.Call, name: str, function: Builtin, parts: list[Compiled], scope: Scope) -> Compiled:
+    check_call(node, name, parts, scope)
     if not function.least <= len(parts) <= function.most:
         wanted = str(function.least) if function.least == function.most else f"{function.least} to {function.most}"
         raise scope.text.error(f"{name} takes {wanted} arguments, here are {len(parts)}", node)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.operators.declared import collation_of
+from evenflow.rules.expressions.as_spark import check_column, check_literal
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.calls import compile_call
 from evenflow.rules.expressions.code import Compiled, Values, make, require_bytewise
@@ -59,6 +60,7 @@ def compile_group(expression: s.Expression, scope: Scope) -> Compiled:
 def _compile(node: s.Expression, scope: Scope) -> Compiled:
     match node:
         case s.Literal():
+            check_literal(node, scope)
             return constant(node, node, scope)
         case s.Column():
             return _column(node, scope)
@@ -96,6 +98,7 @@ def _compile(node: s.Expression, scope: Scope) -> Compiled:
 def _column(node: s.Column, scope: Scope) -> Compiled:
     owner, name, kind = scope.column(node)
     field = scope.sources[owner].field(name)
+    check_column(node, field, scope)
 
     def run(values: Values, rows: int) -> pa.Array:
         value = values[owner, name]

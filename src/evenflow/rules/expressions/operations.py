@@ -19,6 +19,7 @@ from evenflow.rules.expressions.arithmetic import (
     family,
     seconds_between,
 )
+from evenflow.rules.expressions.as_spark import check_division, check_literal, comparison
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.code import Compiled, cast, make, require, require_bytewise
 from evenflow.rules.expressions.constants import both_ways, comparable, digits_of, range_of
@@ -72,7 +73,9 @@ def _comparison(node: s.Node, operator: str, left: Operand, right: Operand, scop
     parts, kind = _meet(node, operator, left, right, scope)
     require_bytewise(node, parts, scope)
     kind = pa.bool_() if pa.types.is_null(kind) else kind
-    return make(scope, node, [cast(part, kind) for part in parts], COMPARISONS[operator])
+    as_spark = scope.spark and pa.types.is_floating(kind)
+    apply = comparison(operator) if as_spark else COMPARISONS[operator]
+    return make(scope, node, [cast(part, kind) for part in parts], apply)
 
 
 def _concatenation(node: s.Node, left: Operand, right: Operand, scope: Scope) -> Compiled:
@@ -95,6 +98,7 @@ def _meet(
 
 def _arithmetic(node: s.Node, operator: str, parts: Sequence[Compiled], scope: Scope) -> Compiled:
     decimals = [part.type for part in parts if pa.types.is_decimal(part.type)]
+    check_division(node, operator, parts, scope)
     if operator in "+-*" and decimals and not any(pa.types.is_floating(part.type) for part in parts):
         if max(kind.precision for kind in decimals) > MOST_DIGITS:
             raise scope.text.error(f"{show(node)} is of decimals with more than {MOST_DIGITS} digits: cast them", node)
@@ -157,6 +161,7 @@ def like(node: s.Like, operand: Compiled, scope: Scope) -> Compiled:
     require_bytewise(node, [operand], scope)
     if not isinstance(node.pattern, s.Literal) or not isinstance(node.pattern.value, str):
         raise scope.text.error(f"like needs a string in quotes, not {show(node.pattern)}", node.pattern)
+    check_literal(node.pattern, scope)
     pattern = node.pattern.value
     if pa.types.is_null(operand.type):
         operand = cast(operand, pa.string())
