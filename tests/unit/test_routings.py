@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from evenflow.graph.hosted import HostedGraph
 from evenflow.model.messages import GraphRouting, PausedUnits, PauseUnits, ReleaseUnits
@@ -131,6 +132,11 @@ def test_rows_that_cannot_be_sent_are_told_of():
 def test_rows_held_for_a_movement(paused, left):
     around = Around().obey(routing(), pause()).hold().obey(routing(2, paused, 4))
     assert list(around.routings["r"].held) == left
+
+
+def test_what_was_told_last_is_the_last_that_is_let_go():
+    around = Around().obey(routing(), replace(routing(), region="other"), routing(2))
+    assert list(around.routings) == ["other", "r"]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,8 @@ class GraphRegion(KeyedRegion):
         yield from self._results.note(time)
 
     def _admit(self) -> Iterator[Instruction]:
+        if not self.feeders and self.waiting:  # workers let go of graphs that nobody has fed for long
+            self.movements.dealt = True
         yield from self._route()
         yield from super()._admit()
 

@@ -113,7 +113,7 @@ class Routings(dict[str, HostedWays]):
 
     def _route(self, order: GraphRouting) -> None:
         """Begin with these owners. Rows held for movements that are not among those paused belong to what is over."""
-        before = self.get(order.region)
+        before = self.pop(order.region, None)  # what was told last is the last that is let go
         known = self[order.region] = HostedWays(order, order.version, order.move)
         if before is not None:
             moves = {each.move for each in order.paused}

@@ -1,0 +1,112 @@
+"""The region of a graph: when its workers are told who owns which unit."""
+
+from itertools import count
+
+import pytest
+
+from evenflow.control.events import FeederJoined, GraphPlacing, RegionOpened, Tell
+from evenflow.control.graph_region import GraphRegion
+from evenflow.control.workers import Site
+from evenflow.model import MoveUnits
+from evenflow.model.graph import GraphShape, NodeShape
+from evenflow.model.messages import FeederBegan, GraphRouting, MoveReport, PauseUnits
+from evenflow.policy import Hash
+from evenflow.policy.graph.round_robin import RoundRobinPlacement
+from evenflow.policy.keyed.sharing import Sharing
+
+NODES = NodeShape("a", "filter", 0, 1, (1,), (-1,)), NodeShape("b", "keyed", 1, 3, (), (0,), True)
+PLACING = GraphPlacing(GraphShape(("s",), NODES), RoundRobinPlacement())
+SITES = {worker: Site(10 + worker, f"h{worker}", 900 + worker) for worker in range(3)}
+
+
+def opened(operator="op", durable=False):
+    return RegionOpened(0.0, "r", operator, Hash(), 5, durable, graph=PLACING)
+
+
+def region(durable=False):
+    made = GraphRegion(opened(durable=durable), Sharing({}), count(1))
+    list(made.set_workers(0.0, SITES))
+    return made
+
+
+def fed(made, peer=21, stage="1"):
+    """A feeder is let in; what is told."""
+    feeder = FeederJoined(1.0, peer, "r", stage=stage)
+    assert not made.register(feeder)
+    return [*made.join(feeder), *made.hear(1.0, feeder, FeederBegan(0))]
+
+
+def routings(told):
+    """By peer, the latest routing."""
+    messages = [(each.peer, each.message) for each in told if isinstance(each, Tell)]
+    return {peer: message for peer, message in messages if isinstance(message, GraphRouting)}
+
+
+def kinds(told):
+    return [type(each.message).__name__ for each in told if isinstance(each, Tell)]
+
+
+def moving(made, unit=0):
+    source = int(made.movements.table.owners[unit])
+    return list(made.carry_out(1.0, [MoveUnits("r", (unit,), source, (source + 1) % 3, "a test")]))
+
+
+def test_workers_are_told_when_they_come():
+    made = GraphRegion(opened(), Sharing({}), count(1))
+    told = routings(made.set_workers(0.0, {0: SITES[0]}))
+    assert list(told) == [10]
+    later = routings(made.set_workers(1.0, SITES))
+    assert list(later) == [10, 11, 12]
+    assert [message.you for message in later.values()] == [10, 11, 12]
+    assert [address.id for address in later[10].workers] == [0, 1, 2]
+
+
+def test_the_first_feeder_has_the_owners_told_again():
+    """Workers may have let go of a graph that nobody fed; they are told before the feeder is."""
+    made = region()
+    told = kinds(fed(made))
+    assert told.index("KeyedDirectory") > told.index("GraphRouting")
+    assert "GraphRouting" not in kinds(fed(made, 22))
+
+
+def test_workers_are_senders():
+    made = region()
+    fed(made)
+    told = moving(made)
+    assert [each.peer for each in told if isinstance(each, Tell) and isinstance(each.message, PauseUnits)] == [
+        10, 11, 12, 21,
+    ]  # fmt: skip
+
+
+def test_who_joins_during_a_movement_is_told_of_it():
+    made = region()
+    fed(made)
+    moving(made)
+    site = Site(13, "h3", 903)
+    told = routings(made.set_workers(2.0, SITES | {3: site}))
+    assert [(paused.move, paused.units) for paused in told[13].paused] == [(1, (0,))]
+    assert told[13].move == 1
+
+
+@pytest.mark.parametrize("how", ["lost", "overdue"])
+def test_abandoned_movements_are_no_longer_waited_for(how):
+    """Rows that workers hold for them would be held for good."""
+    made = region()
+    fed(made)
+    source = int(made.movements.table.owners[0])
+    moving(made)
+    version = made.movements.table.version
+    if how == "lost":
+        told = list(made.hear_worker(2.0, source, MoveReport("r", 1, "lost", "it cannot be put back")))
+    else:
+        told = [each for time in (20.0, 60.0, 100.0) for each in made.tick(time)]
+    assert kinds(told).index("AbandonMoves") < kinds(told).index("GraphRouting")
+    assert [(message.paused, message.version > version) for message in routings(told).values()] == [((), True)] * 3
+
+
+def test_an_operator_that_has_changed_is_told():
+    made = region(durable=True)
+    version = made.movements.table.version
+    told = routings(made.reopen(opened("another", True)))
+    assert [(each.operator, each.version > version) for each in told.values()] == [("another", True)] * 3
+    assert routings(made.reopen(opened("another", True))) == {}
