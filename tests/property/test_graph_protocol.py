@@ -11,7 +11,7 @@ import pytest
 
 from evenflow.control.graph_region import GraphRegion
 from evenflow.control.movement import Movements
-from evenflow.runtime.worker import flows, movements, routings
+from evenflow.runtime.worker import movements, routings
 from evenflow.runtime.worker.events import TakeOut
 from tests.support.graph_invariants import check, history
 from tests.support.graph_plans import Sketch
@@ -101,11 +101,30 @@ def test_neighbours_that_move(sketch, workers):
         assert history(seed, Plan(workers=workers, moving=1.0, asks=0.1, rows=40), sketch).log, CHECKED
 
 
-@pytest.mark.parametrize("units", [1, 5])
-def test_evaluations_that_begin_while_units_move(units):
-    """State of a feeder that was let in during a movement is not left behind by it."""
-    for seed in range(6):
-        assert history(seed, Plan(jobs=3, moving=1.0, asks=0.2), joined(units)).log, CHECKED
+def test_evaluations_that_begin_while_units_move(monkeypatch):
+    """State of a feeder that was let in during a movement is not left behind by it, however late workers hear of it."""
+    _late_orders(range(34, 40))
+    monkeypatch.setattr(routings.HostedWays, "reached", lambda self, version, _move: self.version >= version)
+    with pytest.raises((AssertionError, Trouble)):
+        _late_orders(range(34, 120))
+
+
+def _late_orders(seeds):
+    """Many evaluations, and workers that hear of everything long after feeders do."""
+    for seed in seeds:
+        with GraphWorld(seed, Plan(jobs=8, moving=1.0, asks=0.3), joined(5)) as world:
+            late = f"{world.driver.port} > worker"
+            made = world.network._pipe
+            world.network._pipe = lambda name, late=late, made=made: _slowed(made(name), late)
+            for pipe in world.network.pipes:
+                _slowed(pipe, late)
+            world.run()
+            check(world)
+
+
+def _slowed(pipe, late):
+    pipe.laziness, pipe.capacity = 0.995 if pipe.name.startswith(late) else 0.0, 1000
+    return pipe
 
 
 def test_histories_have_what_they_are_to_have():
@@ -127,11 +146,6 @@ def test_histories_have_what_they_are_to_have():
     assert all(count > 5 for count in (*events.values(), *kinds.values())), (events, kinds)
 
 
-def _released_last(self, frames):
-    for frame in reversed(list(frames)):
-        self._append(None, frame)
-
-
 def _unflushed(self, event):
     told = HANDLE(self, event)
     return [TakeOut(self.leaving[each.move].order) if type(each).__name__ == "Flush" else each for each in told]
@@ -143,7 +157,6 @@ def _together(self, units, _sizes):
 
 HANDLE = movements.LocalMovements.handle
 WRONG = {
-    "rows that were held are served last": (flows.Flows, "_take_back", _released_last),
     "a movement does not flush": (movements.LocalMovements, "handle", _unflushed),
     "rows of units that move are not held": (routings.Routings, "_pause", lambda *_: None),
     "neighbours move together": (Movements, "_parts", _together),
@@ -161,7 +174,7 @@ def test_what_is_wrong_shows(what, monkeypatch):
 
 def _many(count):
     """Histories with much under way, behind each other and beside each other."""
-    plan = Plan(jobs=1, moving=1.0, asks=0.02, rows=100)
+    plan = Plan(workers=2, jobs=4, moving=1.0, asks=0.2, rows=40)
     for seed in range(count):
         with GraphWorld(seed, plan, chain("keep", "collect", "mark")) as world:
             world.windows, world.pulls = ((1000, 100_000),), (0.0,)

@@ -97,6 +97,11 @@ class Graphs:
         of = (self.settings, job.region, f"op-{job.region}", plan, job.streaming, mark, True, rows, size)
         return GraphFeed(*of)
 
+    def _frame_size(self, *args):
+        size = super()._frame_size(*args)
+        size.settled = lambda *_: True  # so that many frames of a feeder are under way
+        return size
+
     def _feeder(self, feed):
         return GraphFeeder(feed, self.environment)
 
