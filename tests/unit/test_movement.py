@@ -234,13 +234,13 @@ def test_a_ticket_is_for_one_target_and_one_movement():
 
 
 def of_a_graph():
-    """Units 0 and 1 are of one operator, the others of another."""
+    """Units 0 and 1 are of one operator, the others of another, which reads it."""
     moves = movements()
-    moves.graph, moves.node_of = True, lambda unit: unit // 2
+    moves.graph, moves.node_of, moves.neighbours = True, lambda unit: unit // 2, {(0, 1), (1, 0)}
     return moves
 
 
-def test_in_a_graph_one_operator_moves_at_a_time():
+def test_in_a_graph_neighbours_move_one_after_the_other():
     """Rows held between neighbours that move together would be overtaken."""
     moves = of_a_graph()
     ask(moves, [1, 0], 0, 2)
@@ -250,6 +250,17 @@ def test_in_a_graph_one_operator_moves_at_a_time():
     told = list(moves.installed(0.5, 1, 2, 0, FEEDERS))
     assert (21, "PauseUnits", 2) in brief(told)
     assert [movement.units for movement in moves.under_way.values()] == [(2, 3)]
+
+
+def test_in_a_graph_others_move_at_once():
+    """Also from one source: they wait for the same rows."""
+    moves = of_a_graph()
+    moves.neighbours = frozenset()
+    moves.table = moves.table.moved([2, 3], 0)
+    ask(moves, [0], 0, 2)
+    ask(moves, [1], 0, 1)
+    ask(moves, [2, 3], 0, 2)
+    assert [movement.units for movement in moves.under_way.values()] == [(0,), (1,), (2, 3)]
 
 
 def test_units_of_several_operators_are_several_movements():

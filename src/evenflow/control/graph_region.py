@@ -26,8 +26,11 @@ class GraphRegion(KeyedRegion):
         assert event.graph is not None
         self.movements.graph = True
         self.movements.spread = self._spread
-        firsts = [node.first for node in event.graph.shape.nodes]
-        self.movements.node_of = lambda unit: bisect_right(firsts, unit)
+        nodes = event.graph.shape.nodes
+        firsts = [node.first for node in nodes]
+        self.movements.node_of = lambda unit: bisect_right(firsts, unit) - 1
+        edges = {(number, reader) for number, node in enumerate(nodes) for reader in node.readers}
+        self.movements.neighbours = edges | {(reader, number) for number, reader in edges}
         self.graph = GraphBalancing(event.graph, self.statistics, self.movements)
         self._results = GraphResults(event.region, event.graph.period)
 

@@ -20,7 +20,7 @@ do not fit their phase, are ignored. If the source is lost, its units are lost, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import count, groupby
 from typing import Any
@@ -101,10 +101,12 @@ class Movements:
     _queued: set[int] = field(default_factory=set)
     graph: bool = False
     """Whether the units are those of a graph. Then workers send rows, too, and hold and mark them as feeders do; before
-    units leave, what they gave is to be where it goes; and one movement is under way at a time, with units of one
-    operator, since rows held between two neighbours would be overtaken."""
+    units leave, what they gave is to be where it goes; and a movement has units of one operator."""
     node_of: Callable[[int], int] = lambda unit: 0
     """The operator of a graph that a unit is of."""
+    neighbours: Set[tuple[int, int]] = frozenset()
+    """Operators of a graph of which one reads the other, both ways round. Only one of the two moves at a time: what the
+    first gives while the second moves is held, and would be overtaken by what it gives after a move of its own."""
     spread: Callable[[int, Sequence[int]], RoutingTable] = RoutingTable.even
     """Gives a number of units to the live workers, when there is no state."""
     dealt: bool = False
@@ -295,13 +297,12 @@ class Movements:
         return next(late, None)
 
     def _begin(self, time: float, feeders: Iterable[Peer]) -> Iterator[Instruction]:
-        """Begin queued moves: one movement at a time for each source, those of several sources at once."""
+        """Begin queued moves that need not wait for those under way."""
         told = frozenset(feeders)
         if self.held:
             return
         for move in list(self._queue):
-            busy = (self.graph or movement.source == move.source for movement in self.under_way.values())
-            if any(busy):
+            if any(self._in_the_way(movement, move) for movement in self.under_way.values()):
                 continue
             self._queue.remove(move)
             self._queued -= set(move.units)
@@ -314,6 +315,12 @@ class Movements:
             for peer in sorted(told):
                 yield Tell(peer, PauseUnits(number, self.region, move.units, move.source))
             yield Tell(self.sites[move.source].peer, self._order(movement))
+
+    def _in_the_way(self, movement: Movement, move: MoveUnits) -> bool:
+        """Whether a move has to wait for a movement: one at a time for each source, or for neighbours in a graph."""
+        if self.graph:
+            return (self.node_of(movement.units[0]), self.node_of(move.units[0])) in self.neighbours
+        return movement.source == move.source
 
     def _order(self, movement: Movement) -> SendUnits:
         """The message to the source of a movement."""
