@@ -272,6 +272,17 @@ def test_units_of_several_operators_are_several_movements():
     assert [movement.units for movement in moves.under_way.values()] == [(3, 2)]
 
 
+def test_how_long_a_movement_takes_is_remembered():
+    """And forgotten: what was true of full queues need not be so an hour later."""
+    moves = movements()
+    assert moves.usual_pause(5.0, 60.0) == 0.0
+    for number, seconds in enumerate((1.0, 3.0)):
+        list(moves.ask(10.0 * number, move([number], 0, 2), {}, FEEDERS))
+        list(moves.installed(10.0 * number + seconds, number + 1, 2, 0, FEEDERS))
+    assert moves.usual_pause(13.0, 60.0) == 2.0
+    assert moves.usual_pause(73.0, 60.0) == 1.0
+
+
 def test_in_a_graph_queues_are_given_time():
     moves = of_a_graph()
     told = list(moves.ask(0.0, move([0], 0, 2), {}, FEEDERS))

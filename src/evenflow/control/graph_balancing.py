@@ -9,6 +9,7 @@ weighs moves itself (`moves`) is asked every time, the others when the graph is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +54,7 @@ class GraphBalancing:
         self._place = {node: place for place, node in enumerate([*self._whole, *self._spread])}
         """By node, its number in what a placement sees: those that are in one place first."""
         potential = self.placement if isinstance(self.placement, PotentialPlacement) else None
-        self._one_decision, self._levels = potential is not None, Levels(potential or PotentialPlacement())
+        self._one_decision, self._potential = potential is not None, potential or PotentialPlacement()
         self._live: tuple[int, ...] = ()
         self._warm = 0
         self._placed_at: float | None = None
@@ -143,13 +144,19 @@ class GraphBalancing:
         if not self._one_decision:
             moves = self._placed(time, as_background(problem, spread)) if self._whole else ()
             why = "costs less there"
-            return Decision(WHOLE, moves, (), why) if moves else self._levels.decide_units(problem, spread)
+            return Decision(WHOLE, moves, (), why) if moves else self._levels(time).decide_units(problem, spread)
         seen, rest = self._seen(problem, spread), self._at_rest
         if rest is not None and len(seen) == len(rest) and _alike(seen, rest):
             return Decision()
-        decision = self._levels.decide(problem, spread)
+        decision = self._levels(time).decide(problem, spread)
         self._at_rest = seen if not decision.operators and not decision.units else None
         return decision
+
+    def _levels(self, time: float) -> Levels:
+        """What decides, with the pause of a move as it was of late: rows of its operator wait behind others' queues."""
+        potential = self._potential
+        pause = self._movements.usual_pause(time, potential.horizon_s)
+        return Levels(replace(potential, pause_s=max(potential.pause_s, pause)))
 
     def _seen(self, problem: PlacementProblem, spread: Sequence[SpreadOperator]) -> npt.NDArray[np.float64]:
         """What a decision hangs on: loads of operators and hosts, speeds, and how loads vary."""

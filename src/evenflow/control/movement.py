@@ -55,6 +55,8 @@ BATCH_BYTES = 8 * 1024 * 1024
 """The most state in one movement, except that of a single unit, so that no unit waits long for others."""
 BATCH_UNITS = 64
 """The most units in one movement."""
+RECENT = 32
+"""How many movements tell how long one takes."""
 
 
 @dataclass(slots=True)
@@ -93,6 +95,10 @@ class Movements:
     undone: int = 0
     bytes_moved: int = 0
     pause_s: float = 0.0
+    _pauses: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
+    """Seconds that the last movements took."""
+    _ended: float = 0.0
+    """When the last of them was done."""
     held: bool = False
     """Whether no movement may begin now, because state is being loaded."""
     blocked_by: str = ""
@@ -136,6 +142,12 @@ class Movements:
     def moving(self) -> int:
         """The number of units under way or queued."""
         return len(self._queued) + sum(len(movement.units) for movement in self.under_way.values())
+
+    def usual_pause(self, time: float, half_life: float) -> float:
+        """Seconds that movements took of late; the longer there was none, the less that counts."""
+        if not self._pauses:
+            return 0.0
+        return float(np.mean(self._pauses) * 2.0 ** ((self._ended - time) / half_life))
 
     def paused(self) -> tuple[PausedUnits, ...]:
         """The movements for a feeder that joins now: it holds back the rows of their units and sends no marker."""
@@ -209,6 +221,8 @@ class Movements:
         self.bytes_moved += size
         took = time - movement.began
         self.pause_s += took * len(movement.units)
+        self._pauses.append(took)
+        self._ended = time
         yield from self._release(movement, movement.target, feeders)
         source = self.sites.get(movement.source)
         if source is not None:
