@@ -131,8 +131,8 @@ def test_given_coefficients_quotas_and_links_are_taken():
 def test_what_a_worker_does_for_others_is_background():
     rig = GraphRig(TWO, placement_named("potential"), (0, 1))
     for time, seconds in ((0.0, 1.0), (1.0, 1.0 + LITTLE / 2), (2.0, 1.0 + LITTLE)):
-        rig.balancing.worker_busy(time, 0, seconds)
-        rig.balancing.worker_busy(time, 1, 5 * seconds)
+        rig.balancing.measured.worker_busy(time, 0, seconds, 0.0)
+        rig.balancing.measured.worker_busy(time, 1, 6 * seconds, seconds)
     warm(rig, busy(0.1, owners=(0, 1)), {0: 1000}, 1)
     one, other = rig.balancing.problem().hosts
     assert one.background == ()

@@ -263,7 +263,8 @@ class Controller:
                 worker.heard = time
                 worker.rows, worker.frames, worker.busy_s = message.rows, message.frames, message.busy_s
                 for graph in [each for each in self._regions.values() if isinstance(each, GraphRegion)]:
-                    graph.graph.worker_busy(time, worker.id, message.busy_s)
+                    own = message.graphs.get(graph.name, 0.0)
+                    graph.graph.measured.worker_busy(time, worker.id, message.busy_s, own)
             case WorkerAlive():
                 worker.heard = time
         return ()

@@ -78,12 +78,6 @@ class GraphBalancing:
         """Take in what came to a feeder."""
         self.measured.progress(message)
 
-    def worker_busy(self, time: float, worker: int, busy_s: float) -> None:
-        """A worker tells for how long it has been busy since it started, with whatever it does."""
-        known = self._statistics.consumers.get(worker)
-        own = known.busy_s if known is not None else 0.0
-        self.measured.worker_busy(time, worker, busy_s, own)
-
     # -- where units are
 
     def first_owners(self, live: Sequence[int]) -> npt.NDArray[np.int32]:

@@ -87,6 +87,8 @@ class WorkerReport(Message, frozen=True):
     rows: Whole
     frames: Whole
     busy_s: Real
+    graphs: dict[str, Real] = {}
+    """By region of a graph that is fed, the part of `busy_s` that was for it."""
 
 
 class WorkerAlive(Message, frozen=True):

@@ -22,6 +22,8 @@ class FlowCounts:
         self._sent: dict[int, tuple[int, int, int]] = {}
         self.reported = now
         """When the last report was sent."""
+        self.busy_s = 0.0
+        """Of all reports together."""
 
     def add(self, units: Units, given: int, size: int, seconds: float) -> None:
         """A node took rows of these units, one each, gave `given` rows of `size` bytes, and worked for `seconds`.

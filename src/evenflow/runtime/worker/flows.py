@@ -147,6 +147,11 @@ class Flows:
         """Whether a feeder is connected."""
         return bool(self._feeders)
 
+    def busy_with(self) -> dict[str, float]:
+        """By graph that is fed, the seconds that it has taken so far."""
+        fed = {session.region for _, session in self._feeders.values()}
+        return {region: counts.busy_s for region, counts in self._counts.items() if region in fed}
+
     def is_graph(self, operator: str) -> bool:
         """Whether an operator is a graph; False while that is not known."""
         return isinstance(self._graph(operator), HostedGraph)
@@ -318,6 +323,7 @@ class Flows:
         self.rows += passage.rows
         self.frames += 1
         self.busy_s += took
+        counts.busy_s += took
         self._host.served(session.region, took)
         with suppress(ConnectionError):  # it has just gone, and the poller will say so
             channel.send(done_frame(root, identity ^ caused, int(took * 1e6)))

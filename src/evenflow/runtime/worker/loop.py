@@ -25,7 +25,6 @@ from evenflow.model.messages import (
     Shutdown,
     WorkerHello,
     WorkerMessage,
-    WorkerReport,
     WorkerTrouble,
 )
 from evenflow.runtime.wire.channel import DEEP_BUFFER, SOCKET_BUFFER, Channel
@@ -233,4 +232,4 @@ class Worker:
             self.hosting.host.report(now, self._poller.waited_s)
         if now - self._reported >= self._settings.period:
             self._reported = now
-            self._tell(WorkerReport(*self._sessions.done))
+            self._tell(self._sessions.done)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from evenflow.errors import EvenflowError, FunctionError, ProtocolError
-from evenflow.model.messages import FlowOrder, Opening, OpenKeyed, OpenPeer, RowsDurable
+from evenflow.model.messages import FlowOrder, Opening, OpenKeyed, OpenPeer, RowsDurable, WorkerReport
 from evenflow.policy.keyed.fair_queue import ServiceOrder
 from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.frames import Frame, Kind
@@ -63,12 +63,12 @@ class Sessions(dict[Channel, Session]):
         self._busy_s = 0.0
 
     @property
-    def done(self) -> tuple[int, int, float]:
-        """Rows and frames processed since the worker started, and the seconds that took."""
-        own = self._rows, self._frames, self._busy_s
-        if self._flows is None:
-            return own
-        return own[0] + self._flows.rows, own[1] + self._flows.frames, own[2] + self._flows.busy_s
+    def done(self) -> WorkerReport:
+        """What was done since the worker started."""
+        own, flows = (self._rows, self._frames, self._busy_s), self._flows
+        if flows is None:
+            return WorkerReport(*own)
+        return WorkerReport(own[0] + flows.rows, own[1] + flows.frames, own[2] + flows.busy_s, flows.busy_with())
 
     @property
     def ready(self) -> bool:
