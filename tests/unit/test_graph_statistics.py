@@ -72,6 +72,15 @@ def test_selectivity_of_a_join_is_over_the_product_of_its_inputs():
     assert found.outputs[:, 0].tolist() == pytest.approx([40, 200])
 
 
+def test_a_period_in_which_a_join_has_few_rows_counts_little():
+    """Rows that were held on one side make many pairs with the few that came: nothing follows for what comes later."""
+    graph = shape(((-1, -2), 1), sources=("a", "b"))
+    statistics = closed(GraphStatistics(graph), {0: report({0: (200, 100, 1000)})}, {0: 100, 1: 100})
+    assert statistics.selectivities[0] == pytest.approx(0.01)
+    closed(statistics, {0: report({0: (101, 100, 1000)})}, {0: 100, 1: 1}, (1.0, 2.0))
+    assert statistics.selectivities[0] == pytest.approx(100 / (100 * (100 - NEWS * 99)))
+
+
 def test_a_join_without_rows_on_one_side_says_nothing():
     graph = shape(((-1, -2), 1), sources=("a", "b"))
     statistics = closed(GraphStatistics(graph), {0: report({0: (90, 0, 1000)})}, {0: 90})

@@ -1,8 +1,8 @@
 """The statistics of one graph: what its units cost and give, what its sources bring, and how far workers are apart.
 
 Reports are collected for a period; then the period is closed, and the latest PERIODS of them make up the load series
-of the operators (potential-driven §2.2). Costs and selectivities change slowly: they are averages that forget. A period
-in which units moved is left out, since rows waited in it.
+of the operators (potential-driven §2.2). Costs and selectivities change slowly: they are ratios of averages that
+forget, so that a period with few rows counts little. A period in which units moved is left out, since rows waited.
 """
 
 from __future__ import annotations
@@ -57,14 +57,6 @@ class GraphStatistics:
     """All that is measured of one graph."""
 
     shape: GraphShape
-    row_s: Floats = field(init=False)
-    """By node, seconds that a row costs on a worker of coefficient 1; NaN while it is not known."""
-    selectivities: Floats = field(init=False)
-    """By node; NaN while it is not known."""
-    call_rows: Floats = field(init=False)
-    """By node, rows of a call; NaN while it is not known."""
-    row_bytes: Floats = field(init=False)
-    """By node, bytes of a row that it gives; NaN while it is not known."""
     periods: deque[Period] = field(default_factory=lambda: deque(maxlen=PERIODS))
     standards: dict[int, float] = field(default_factory=dict)
     """By worker, microseconds of a standard piece of work."""
@@ -83,7 +75,10 @@ class GraphStatistics:
 
     def __post_init__(self) -> None:
         count = len(self.shape.nodes)
-        self.row_s, self.selectivities, self.call_rows, self.row_bytes = (np.full(count, np.nan) for _ in range(4))
+        self._seconds, self._taken, self._calls, self._size, self._given = (np.zeros(count) for _ in range(5))
+        """By node, averages a second of what it does: seconds, rows in, calls, bytes out, rows out."""
+        self._inputs = [np.zeros(len(node.inputs)) for node in self.shape.nodes]
+        """By node, the same of rows on each of its inputs."""
         self._sums: dict[int, WorkerSums] = {}
         self._busy: dict[int, tuple[float, float, float]] = {}
         self._sent: dict[tuple[int, int], tuple[int, int]] = {}
@@ -175,12 +170,7 @@ class GraphStatistics:
         self.begin(time)
         if sums is None or not sums.rows_in.any():
             return False
-        rows = self._by_node(sums.rows_in)
-        self._learn(self.row_s, self._by_node(sums.seconds), rows)
-        self._learn(self.call_rows, rows, self._by_node(sums.calls))
-        given = self._by_node(sums.rows_out)
-        self._learn(self.row_bytes, self._by_node(sums.bytes_out), given)
-        self._learn_selectivities(given / seconds, rows / seconds, arrived)
+        self._learn(sums, seconds, arrived)
         self.periods.append(Period(seconds, arrived, sums.rows_in / seconds))
         return True
 
@@ -202,27 +192,52 @@ class GraphStatistics:
     def _by_node(self, units: Floats) -> Floats:
         return np.bincount(self._node[: len(units)], units, len(self.shape.nodes)).astype(np.float64)
 
-    def _learn(self, known: Floats, part: Floats, whole: Floats) -> None:
-        """Take in new ratios where there is something to divide by."""
-        new = whole > 0
-        ratio = part[new] / whole[new]
-        known[new] = np.where(np.isnan(known[new]), ratio, (1 - NEWS) * known[new] + NEWS * ratio)
-
-    def _learn_selectivities(self, given: Floats, taken: Floats, arrived: Floats) -> None:
-        """Output over the product of the rates at which the inputs were taken.
+    def _learn(self, sums: WorkerSums, seconds: float, arrived: Floats) -> None:
+        """Take a period into the averages of those nodes that had rows in it.
 
         Workers count what a node takes from all its inputs; each has its share of that by what came to it, since more
         may have come than was taken.
         """
-        for number, node in enumerate(self.shape.nodes):
-            came = np.array([given[each] if each >= 0 else arrived[-1 - each] for each in node.inputs])
-            inputs = taken[number] * came / came.sum() if len(came) > 1 and came.sum() else [taken[number]]
-            if min(inputs) > 0 and len(inputs) == len(came):
-                found = selectivity(float(given[number]), [float(each) for each in inputs])
-                before = self.selectivities[number]
-                self.selectivities[number] = found if np.isnan(before) else (1 - NEWS) * before + NEWS * found
+        taken, given = self._by_node(sums.rows_in) / seconds, self._by_node(sums.rows_out) / seconds
+        new = taken > 0
+        counts = np.where(self._taken > 0, NEWS, 1.0)
+        for known, found in (
+            (self._taken, taken),
+            (self._given, given),
+            (self._seconds, self._by_node(sums.seconds) / seconds),
+            (self._calls, self._by_node(sums.calls) / seconds),
+            (self._size, self._by_node(sums.bytes_out) / seconds),
+        ):
+            known[new] += (counts * (found - known))[new]
+        for number in np.flatnonzero(new).tolist():
+            came = np.array(
+                [given[each] if each >= 0 else arrived[-1 - each] for each in self.shape.nodes[number].inputs]
+            )
+            share = came / came.sum() if came.sum() else np.full(len(came), 1 / len(came))
+            self._inputs[number] += counts[number] * (taken[number] * share - self._inputs[number])
 
     # -- what follows from it
+
+    @property
+    def row_s(self) -> Floats:
+        """By node, seconds that a row costs on a worker of coefficient 1; NaN while it is not known."""
+        return _ratio(self._seconds, self._taken)
+
+    @property
+    def call_rows(self) -> Floats:
+        """By node, rows of a call; NaN while it is not known."""
+        return _ratio(self._taken, self._calls)
+
+    @property
+    def row_bytes(self) -> Floats:
+        """By node, bytes of a row that it gives; NaN while it is not known."""
+        return _ratio(self._size, self._given)
+
+    @property
+    def selectivities(self) -> Floats:
+        """By node, output over the product of the rates at which the inputs were taken; NaN while it is not known."""
+        found = zip(self._given.tolist(), self._inputs, strict=True)
+        return np.array([selectivity(out, inputs.tolist()) if inputs.all() else np.nan for out, inputs in found])
 
     @property
     def known(self) -> bool:
@@ -255,3 +270,9 @@ class GraphStatistics:
             ratio = self.standards.get(worker, usual) / usual if usual else 1.0
             found[worker] = given.get(worker, ratio if not 1 / ALIKE <= ratio <= ALIKE else 1.0)
         return found
+
+
+def _ratio(part: Floats, whole: Floats) -> Floats:
+    """One by the other; NaN where there is nothing to divide by."""
+    found: Floats = np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
+    return found
