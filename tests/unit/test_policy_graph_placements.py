@@ -64,6 +64,15 @@ def test_theta_in_bytes():
     assert settled(given, theta_bytes=0).tolist() == [0, 0, -1]
 
 
+def test_theta_in_seconds():
+    """State on the slowest link of its host: a byte a second from host 0 to host 1, ten the other way."""
+    links = Links(1.0, 1.0, {(1, 0): (1.0, 10.0)})
+    given = problem([[0.4], [0.3], [0.2]], placed=(1, 0, 0), state_bytes=10, links=links)
+    assert settled(given, theta_s=11.0).tolist() == [-1, -1, 0]
+    assert settled(given, theta_s=10.0).tolist() == [-1, 0, 0]
+    assert placement_named("greedy", theta_s=0.0).place(given) == (1, 0, 0)
+
+
 def test_xzh_separates_what_rises_together():
     placed = placement_named("xzh").place(problem([[1, 2], [2, 1], [1, 2], [2, 1]]))
     assert placed[0] != placed[2]
@@ -172,6 +181,8 @@ def test_distance_to_the_true_optimum():
         ("greedy", {"size": 1}, "placement 'greedy' does not take size"),
         ("greedy", {"theta": 1.1}, "theta is 1.1"),
         ("dp", {"theta_bytes": -1}, "theta_bytes is -1"),
+        ("dp", {"theta_s": -1}, "theta_s is -1"),
+        ("greedy", {"theta": "x"}, "placement 'greedy' cannot use {'theta': 'x'}"),
         ("xzh", {"threshold": 2}, "threshold is 2"),
         ("caps", {"relax": 0}, "relax is 0"),
         ("potential", {"horizon_s": 0.0}, "horizon_s is 0.0"),

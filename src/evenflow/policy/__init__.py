@@ -131,7 +131,12 @@ def _named(choice: Mapping[str, type[T]], name: str, options: dict[str, Any], wh
         takes = ", ".join(parameters) or "no parameters"
         problem = f"does not take {', '.join(unknown)}" if unknown else f"needs {', '.join(needed)}"
         raise InvalidArgument(f"{what} {name!r} {problem}; it takes {takes}")
-    return choice[name](**options)
+    try:
+        return choice[name](**options)
+    except TypeError as error:
+        raise InvalidArgument(
+            f"{what} {name!r} cannot use {options}: {error}; give numbers where it has some"
+        ) from None
 
 
 def __getattr__(name: str) -> Any:

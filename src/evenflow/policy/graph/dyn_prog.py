@@ -34,16 +34,17 @@ class DynProgPlacement:
     weights: EnergyWeights = PAPER_WEIGHTS
     theta: float = 0.0
     theta_bytes: float = inf
+    theta_s: float = inf
     terms: tuple[EnergyTerm, ...] = ()
     by_sum: bool = False
 
     def __post_init__(self) -> None:
-        check_theta(self.theta, self.theta_bytes)
+        check_theta(self.theta, self.theta_bytes, self.theta_s)
 
     def place(self, problem: PlacementProblem) -> tuple[int, ...]:
         """The index of the host of each operator."""
         empty = PartialPlacement(problem, self.weights, self.terms)
-        order = begin(empty, settled(problem, self.theta, self.theta_bytes))
+        order = begin(empty, settled(problem, self.theta, self.theta_bytes, self.theta_s))
         mappings, least = [empty] * len(problem.hosts), np.zeros(len(problem.hosts))
         for operator in order:
             energies = np.array([mapping.pe_of(operator) for mapping in mappings])  # a row for each P_k

@@ -19,8 +19,8 @@ class GreedyPlacement:
     """From an empty system, operators by falling load (§4.1.3), each to the host with the least PE(o, h, P).
 
     P is what has been placed before; what comes later is not foreseen. Ties go to the host with the lower index.
-    Pinned operators, and those that `theta` or `theta_bytes` keep (§4.2), are there from the start. Takes
-    O(m n k + m log m).
+    Pinned operators, and those that `theta`, `theta_bytes` or `theta_s` keep (§4.2), are there from the start.
+    Takes O(m n k + m log m).
     """
 
     name: ClassVar[str] = "greedy"
@@ -28,15 +28,16 @@ class GreedyPlacement:
     weights: EnergyWeights = PAPER_WEIGHTS
     theta: float = 0.0
     theta_bytes: float = inf
+    theta_s: float = inf
     terms: tuple[EnergyTerm, ...] = ()
 
     def __post_init__(self) -> None:
-        check_theta(self.theta, self.theta_bytes)
+        check_theta(self.theta, self.theta_bytes, self.theta_s)
 
     def place(self, problem: PlacementProblem) -> tuple[int, ...]:
         """The index of the host of each operator."""
         partial = PartialPlacement(problem, self.weights, self.terms)
-        for operator in begin(partial, settled(problem, self.theta, self.theta_bytes)):
+        for operator in begin(partial, settled(problem, self.theta, self.theta_bytes, self.theta_s)):
             partial.add(operator, int(np.argmin(partial.pe_of(operator))))
         return answer(partial.hosts)
 

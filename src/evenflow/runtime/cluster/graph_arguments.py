@@ -47,8 +47,10 @@ def known_of_workers(workers: int, quota: Any, coefficients: Any, links: Any) ->
                 much = "above 0, at most 1" if what == "quota" else "above 0"
                 raise InvalidArgument(f"{what} of worker {worker} is {value!r}: give a number {much}")
     for pair, link in found.links.items():
-        if not (isinstance(pair, tuple) and len(pair) == 2 and all(one in range(workers) for one in pair)):
-            raise InvalidArgument(f"links names {pair!r}: give pairs of workers from 0 to {workers - 1}, (from, to)")
+        if not (isinstance(pair, tuple) and len(set(pair)) == len(pair) == 2 and set(pair) <= set(range(workers))):
+            raise InvalidArgument(
+                f"links names {pair!r}: give pairs of two workers from 0 to {workers - 1}, (from, to)"
+            )
         numbers = isinstance(link, tuple | list) and all(isinstance(one, int | float) for one in link)
         if not numbers or len(link) != 2 or not 0 <= link[0] < inf or not link[1] > 0:
             raise InvalidArgument(f"links of {pair} is {link!r}: give (delay in ms, bytes a second)")
@@ -68,4 +70,4 @@ def placement_of(placement: Any, options: dict[str, Any]) -> tuple[Placement, Pl
     fits = callable(getattr(placement, "place", None)) and isinstance(getattr(placement, "name", None), str)
     if not fits or isinstance(placement, type):
         raise InvalidArgument(f"placement={placement!r:.100}: give a name, or an object from evenflow.policy")
-    return placement, None
+    return placement, placement_named("random") if placement.name in WARMED else None
