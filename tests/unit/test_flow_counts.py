@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from evenflow.runtime.worker.flow_counts import FlowCounts
+from evenflow.graph.filters import Filters
+from evenflow.runtime.worker.flow_counts import ORDERS_S, FlowCounts
 
 
 def units(*numbers):
@@ -10,7 +11,7 @@ def units(*numbers):
 
 
 def told(counts):
-    report = counts.news("graph", 1.0, 0, 1.0, {}, {})
+    report = counts.news("graph", 1.0, 0, 1.0, {}, {}, {})
     rows = zip(
         report.units, report.rows_in, report.rows_out, report.micros, report.calls, report.bytes_out, strict=True
     )
@@ -33,3 +34,23 @@ def test_units_share_what_a_call_cost():
     assert told(counts) == [(0, 1, 2, 100_000, 1, 10), (1, 3, 6, 300_000, 1, 30)]
     counts.add(units(1), 1, 8, 0.1)
     assert told(counts) == [(1, 1, 1, 100_000, 1, 8)]
+
+
+def test_an_order_of_filters_is_told_once():
+    """And not more often than once a second, however often it changes."""
+    counts, filters, clock = FlowCounts(1, 0.0), Filters([Named("a"), Named("b")]), [0.0]
+
+    def orders():
+        counts.add(units(0), 1, 8, 0.1)
+        clock[0] += ORDERS_S / 2
+        return [each.filters for each in counts.news("graph", clock[0], 0, 1.0, {}, {}, {"f": filters}).orders]
+
+    assert [orders() for _ in range(4)] == [[], [("a", "b")], [], []]
+    filters._measured[1].add(10, 0, 1e-6)
+    filters._measured[0].add(10, 10, 1.0)
+    assert [orders() for _ in range(4)] == [[], [("b", "a")], [], []]
+
+
+class Named:
+    def __init__(self, name):
+        self.name = name

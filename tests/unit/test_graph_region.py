@@ -2,6 +2,7 @@
 
 from itertools import count
 
+import numpy as np
 import pytest
 
 from evenflow.control.events import FeederJoined, GraphPlacing, RegionOpened, Tell
@@ -9,7 +10,7 @@ from evenflow.control.graph_region import GraphRegion
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits
 from evenflow.model.graph import GraphShape, NodeShape
-from evenflow.model.messages import FeederBegan, GraphRouting, MoveReport, PauseUnits
+from evenflow.model.messages import FeederBegan, FilterOrder, FlowReport, GraphRouting, MoveReport, PauseUnits
 from evenflow.policy import Hash
 from evenflow.policy.graph.round_robin import RoundRobinPlacement
 from evenflow.policy.keyed.sharing import Sharing
@@ -110,3 +111,13 @@ def test_an_operator_that_has_changed_is_told():
     told = routings(made.reopen(opened("another", True)))
     assert [(each.operator, each.version > version) for each in told.values()] == [("another", True)] * 3
     assert routings(made.reopen(opened("another", True))) == {}
+
+
+def test_the_order_of_filters_is_written_down():
+    made, none = region(), np.zeros(0, np.int64)
+    order = FilterOrder("a", ("cheap", "dear"), (0.5, 9.0), (0.1, 0.2))
+    told = FlowReport("r", 1.0, none.astype(np.int32), *[none] * 5, orders=(order,))
+    (record,) = made.hear_worker(1.0, 0, told)
+    assert record.event == "filters-ordered"
+    assert record.fields["filters"] == ("cheap", "dear")
+    assert record.fields["worker"] == 0

@@ -72,6 +72,15 @@ def test_selectivity_of_a_join_is_over_the_product_of_its_inputs():
     assert found.outputs[:, 0].tolist() == pytest.approx([40, 200])
 
 
+def test_selectivity_of_a_join_by_rows_is_over_the_sum_of_its_inputs():
+    """A row meets as many partners, whatever the rate of the other side: twice the rows, twice the pairs."""
+    graph = shape(((-1, -2), 1, {"by_rows": True}), sources=("a", "b"))
+    statistics = closed(GraphStatistics(graph), {0: report({0: (150, 300, 1000)})}, {0: 100, 1: 50})
+    assert statistics.selectivities.tolist() == pytest.approx([2.0])
+    closed(statistics, {0: report({0: (300, 600, 1000)})}, {0: 200, 1: 100}, (1.0, 2.0))
+    assert statistics.ideal().outputs[0].tolist() == pytest.approx([300, 600])
+
+
 def test_a_period_in_which_a_join_has_few_rows_counts_little():
     """Rows that were held on one side make many pairs with the few that came: nothing follows for what comes later."""
     graph = shape(((-1, -2), 1), sources=("a", "b"))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import asdict
 
 from evenflow.control.events import FeederJoined, Instruction, Peer, Record, RegionOpened, Tell
 from evenflow.control.graph_balancing import GraphBalancing
@@ -73,6 +74,8 @@ class GraphRegion(KeyedRegion):
     def hear_worker(self, time: float, worker: int, message: WorkerRegionMessage) -> Iterator[Instruction]:
         if isinstance(message, FlowReport):
             self.graph.report(worker, message)
+            for order in message.orders:
+                yield Record(time, "filters-ordered", {"region": self.name, "worker": worker, **asdict(order)})
             return
         yield from super().hear_worker(time, worker, message)
         yield from self._route()

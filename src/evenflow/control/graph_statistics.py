@@ -79,6 +79,7 @@ class GraphStatistics:
         """By node, averages a second of what it does: seconds, rows in, calls, bytes out, rows out."""
         self._inputs = [np.zeros(len(node.inputs)) for node in self.shape.nodes]
         """By node, the same of rows on each of its inputs."""
+        self._by_rows = [node.by_rows for node in self.shape.nodes]
         self._sums: dict[int, WorkerSums] = {}
         self._busy: dict[int, tuple[float, float, float]] = {}
         self._sent: dict[tuple[int, int], tuple[int, int]] = {}
@@ -235,9 +236,12 @@ class GraphStatistics:
 
     @property
     def selectivities(self) -> Floats:
-        """By node, output over the product of the rates at which the inputs were taken; NaN while it is not known."""
-        found = zip(self._given.tolist(), self._inputs, strict=True)
-        return np.array([selectivity(out, inputs.tolist()) if inputs.all() else np.nan for out, inputs in found])
+        """By node, output over the product of the rates at which the inputs were taken; NaN while it is not known.
+
+        Of a join by rows, over their sum.
+        """
+        found = zip(self._given.tolist(), self._inputs, self._by_rows, strict=True)
+        return np.array([selectivity(out, ins.tolist(), joins) if ins.all() else np.nan for out, ins, joins in found])
 
     @property
     def known(self) -> bool:
@@ -249,7 +253,7 @@ class GraphStatistics:
         rates = np.array([period.sources for period in self.periods]).T
         first = len(self.shape.sources)
         inputs = [[-1 - each if each < 0 else first + each for each in node.inputs] for node in self.shape.nodes]
-        return cascade(rates, inputs, np.nan_to_num(self.selectivities).tolist())
+        return cascade(rates, inputs, np.nan_to_num(self.selectivities).tolist(), self._by_rows)
 
     def loads(self) -> Floats:
         """By node and period, the benchmark load: ideal rate times cost (§2.2.1)."""

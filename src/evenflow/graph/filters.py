@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -84,14 +84,9 @@ class Filters(NodeOperator):
         for condition in self._conditions:
             condition.warm_up()
 
-    def measured(self) -> dict[str, Any]:
-        """The order of the filters, and the cost (microseconds a row) and selectivity of each."""
-        names = [condition.name for condition in self._conditions]
-        found = {
-            name: {"cost_us": round(1e6 * each.cost, 4), "selectivity": round(each.selectivity, 4)}
-            for name, each in zip(names, self._measured, strict=True)
-        }
-        return {"order": [names[place] for place in self._order()], "filters": found}
+    def measured(self) -> list[tuple[str, Measurement]]:
+        """The filters in their order, by name, with what was measured of each."""
+        return [(self._conditions[place].name, self._measured[place]) for place in self._order()]
 
     def _order(self) -> list[int]:
         return sorted(range(len(self._conditions)), key=lambda place: self._measured[place].rank)

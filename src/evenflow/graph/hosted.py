@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.graph.filters import Filters
 from evenflow.graph.operator import NodeOperator
 from evenflow.graph.ordering import OrderNode
 from evenflow.graph.plan import GraphPlan, NodePlan
@@ -109,6 +110,8 @@ class HostedGraph(Hosted):
         self.plan = plan
         self.schemas = tuple(port_schema(plan, port) for port in range(len(plan.ports)))
         """By port, the columns of rows as they travel."""
+        self.filters = {node.name: node.operator for node in plan.nodes if isinstance(node.operator, Filters)}
+        """By name, the operators that choose an order of filters; they have no state, so all evaluations share them."""
         self._logged = tuple(self._log_schema(port) for port in range(len(plan.ports)))
 
     def warm_up(self) -> None:

@@ -60,6 +60,7 @@ class JoinNode(NodeOperator):
         from evenflow.graph.sided_pairs import SidedPairs  # numba comes with it: only those who use it pay
 
         self.units = units if units == 1 else units + 1
+        self.by_rows = not span
         self._sides, self._schema = sides, schema
         self._pairs = SidedPairs(rows, span, sides[0].window, sides[1].window)
 

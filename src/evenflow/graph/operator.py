@@ -34,6 +34,8 @@ class NodeOperator(ABC):
     """Whether it puts frames into the order of their turns."""
     lanes: bool = False
     """Whether any of its units may take any frame: those of an ordered map, which has no state."""
+    by_rows: bool = False
+    """Whether it is a join whose window is in rows."""
     units: int = 1
 
     def key_places(self, side: int) -> list[int] | None:
@@ -70,10 +72,6 @@ class NodeOperator(ABC):
 
     def warm_up(self) -> None:  # noqa: B027 - nothing to do is a fine default
         """Compile and import all that the first row would otherwise wait for; state must stay empty."""
-
-    def measured(self) -> dict[str, Any]:
-        """What this copy has found out about its rows, for the event log; JSON values only."""
-        return {}
 
     def tallies(self) -> dict[str, int]:
         """Named counts since this copy was made; their sums over workers are in the event log."""

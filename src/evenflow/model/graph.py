@@ -23,6 +23,9 @@ class NodeShape:
     """Whether what it gives are results."""
     lanes: bool = False
     """Whether any of its units takes any rows, as those of an ordered map; otherwise keys say which."""
+    by_rows: bool = False
+    """Whether it is a join whose window is in rows: a row meets as many, whatever the rate of the other side, so that
+    what the join gives grows with the sum of the rates of its inputs, not with their product."""
 
     @property
     def whole(self) -> bool:

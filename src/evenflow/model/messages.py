@@ -154,6 +154,16 @@ class ConsumerReport(Message, frozen=True):
         _check_pairs(sized=self.sized, sizes=self.sizes)
 
 
+class FilterOrder(MessagePart, frozen=True):
+    """The order in which an operator applies filters that commute, and what each was found to cost and let through."""
+
+    operator: str
+    filters: tuple[str, ...]
+    cost_us: tuple[Real, ...]
+    """Microseconds a row."""
+    selectivity: tuple[Real, ...]
+
+
 class FlowReport(Message, frozen=True):
     """Worker to controller, ten times a second while a graph is fed: what its units here did since its last report."""
 
@@ -178,6 +188,8 @@ class FlowReport(Message, frozen=True):
     """By worker, seconds until a small frame that was sent there was answered, at best lately."""
     bandwidths: Table[Whole, Real] = {}
     """By worker, bytes a second that went there, at best lately."""
+    orders: tuple[FilterOrder, ...] = ()
+    """Of operators whose filters are applied in another order than at the last report."""
 
     def __post_init__(self) -> None:
         _check_pairs(units=self.units, rows_in=self.rows_in, rows_out=self.rows_out, micros=self.micros)

@@ -25,32 +25,44 @@ class Cascade(NamedTuple):
     """Rows a second that it gives."""
 
 
-def selectivity(output: float, inputs: Sequence[float]) -> float:
-    """Rate of the output over the product of the rates of all inputs (§2.2.1); 0 where an input has no rows."""
+def selectivity(output: float, inputs: Sequence[float], by_rows: bool = False) -> float:
+    """Rate of the output over the product of the rates of all inputs (§2.2.1); 0 where an input has no rows.
+
+    `by_rows`: over their sum, for a join whose window is in rows.
+    """
     product = prod(inputs)
-    return output / product if product > 0 else 0.0
+    if product <= 0:
+        return 0.0
+    return output / (sum(inputs) if by_rows else product)
 
 
-def cascade(sources: npt.ArrayLike, inputs: Sequence[Sequence[int]], selectivities: Sequence[float]) -> Cascade:
+def cascade(
+    sources: npt.ArrayLike,
+    inputs: Sequence[Sequence[int]],
+    selectivities: Sequence[float],
+    by_rows: Sequence[bool] | None = None,
+) -> Cascade:
     """Ideal rates from the rates of the sources and the selectivities, from upstream to downstream (§2.2.1).
 
     Streams are numbered: the sources first, then what each operator gives. `inputs` names the one or two streams that
     each operator reads; operators come behind those that they read from. `sources` has a rate for each source, or one
-    for each source and period.
+    for each source and period. `by_rows` marks joins whose window is in rows; the paper's are in time.
 
         lambda'_o = sum of the rates of its inputs
-        output_o = selectivity_o * product of the rates of its inputs
+        output_o = selectivity_o * product of the rates of its inputs; of their sum if by rows, 0 if one of them is 0
     """
     rates = [np.asarray(rate, np.float64) for rate in np.asarray(sources, np.float64)]
     arrivals = []
-    for number, (streams, chosen) in enumerate(zip(inputs, selectivities, strict=True)):
+    summed = by_rows or [False] * len(inputs)
+    for number, (streams, chosen, joins) in enumerate(zip(inputs, selectivities, summed, strict=True)):
         if not streams or not all(0 <= stream < len(rates) for stream in streams):
             raise InvalidArgument(
                 f"operator {number} reads the streams {tuple(streams)}: name streams that come before its own"
             )
         read = [rates[stream] for stream in streams]
         arrivals.append(np.sum(read, axis=0))
-        rates.append(chosen * np.prod(read, axis=0))
+        product = np.prod(read, axis=0)
+        rates.append(chosen * (np.where(product > 0, arrivals[-1], 0.0) if joins else product))
     given = rates[len(rates) - len(arrivals) :]
     return Cascade(np.array(arrivals, np.float64), np.array(given, np.float64))
 

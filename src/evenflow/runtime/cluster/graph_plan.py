@@ -69,7 +69,8 @@ def shape_of(plan: GraphPlan) -> GraphShape:
         reads = tuple(plan.ports[port].stream for port in node.ports)
         inputs = tuple(made_by[each] if each in made_by else -1 - each for each in reads)
         about = node.name, node.operator.kind, node.first, node.units
-        nodes.append(NodeShape(*about, readers, inputs, bool(stream.endpoints), node.operator.lanes))
+        shown = bool(stream.endpoints), node.operator.lanes, node.operator.by_rows
+        nodes.append(NodeShape(*about, readers, inputs, *shown))
     return GraphShape(plan.sources, tuple(nodes))
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 
-from evenflow.model.messages import FlowReport, SentCounts
+from evenflow.graph.filters import Filters
+from evenflow.model.messages import FilterOrder, FlowReport, SentCounts
 from evenflow.operators.keyed import Units
+
+ORDERS_S = 1.0
+"""Seconds between reports of orders of filters: filters that are alike may change places all the time."""
 
 
 class FlowCounts:
@@ -20,6 +26,9 @@ class FlowCounts:
         self._seen = np.zeros(units, np.bool_)
         """Units that have had rows here."""
         self._sent: dict[int, tuple[int, int, int]] = {}
+        self._orders: dict[str, tuple[str, ...]] = {}
+        """By operator, the order of its filters as it was last reported."""
+        self._compared = now
         self.reported = now
         """When the last report was sent."""
         self.busy_s = 0.0
@@ -70,6 +79,7 @@ class FlowCounts:
         standard_us: float,
         round_trips: dict[int, float],
         bandwidths: dict[int, float],
+        filters: Mapping[str, Filters],
     ) -> FlowReport:
         """The report since the last one; resets the counters."""
         units = np.flatnonzero(self._in).astype(np.int32)
@@ -88,8 +98,21 @@ class FlowCounts:
             standard_us=standard_us,
             round_trips=round_trips,
             bandwidths=bandwidths,
+            orders=tuple(self._new_orders(now, filters)),
         )
         for counter in (self._in, self._out, self._seconds, self._calls, self._bytes):
             counter[:] = 0
         self._sent, self.reported = {}, now
         return news
+
+    def _new_orders(self, now: float, filters: Mapping[str, Filters]) -> Iterator[FilterOrder]:
+        if now - self._compared < ORDERS_S:
+            return
+        self._compared = now
+        for operator, applied in filters.items():
+            found = applied.measured()
+            names = tuple(name for name, _ in found)
+            if self._orders.get(operator) != names:
+                self._orders[operator] = names
+                costs = tuple(round(1e6 * each.cost, 4) for _, each in found)
+                yield FilterOrder(operator, names, costs, tuple(round(each.selectivity, 4) for _, each in found))

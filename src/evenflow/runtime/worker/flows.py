@@ -11,12 +11,13 @@ How much can wait here is bounded by what feeders have under way; above QUEUE_BY
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evenflow.errors import ProtocolError
+from evenflow.graph.filters import Filters
 from evenflow.graph.hosted import GraphState, HostedGraph
 from evenflow.graph.ordering import HeldTurn
 from evenflow.graph.routing import Bundle
@@ -352,7 +353,12 @@ class Flows:
         for region, counts in list(self._counts.items()):
             if now - counts.reported >= REPORT_S and counts.any:
                 about = self.queued, self.calibration.standard_us(now), self.peers.round_trips, self.peers.bandwidths
-                self._host.tell(counts.news(region, now, *about))
+                self._host.tell(counts.news(region, now, *about, self._filters(region)))
+
+    def _filters(self, region: str) -> Mapping[str, Filters]:
+        known = self.routings.get(region)
+        graph = self._graph(known.order.operator) if known is not None else None
+        return graph.filters if isinstance(graph, HostedGraph) else {}
 
 
 def _check(frame: Frame) -> None:
