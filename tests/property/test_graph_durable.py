@@ -12,8 +12,10 @@ from evenflow.control.epochs import Epochs
 from evenflow.runtime.worker.loader import Loader
 from evenflow.runtime.worker.passage import Passage
 from evenflow.runtime.worker.query_log import QueryLog
+from evenflow.state.paging.swap import Swap
 from tests.support.durable_plan import DurablePlan
 from tests.support.graph_durable import history
+from tests.support.graph_plans import Sketch
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +53,17 @@ def test_one_seed_is_one_history():
 def test_each_kind_of_fault(faults, transfer):
     plan = DurablePlan(faults=faults, moving=1.0, asks=0.1, again=0.5, zombies=0.5, transfer=transfer, jobs=1)
     assert history(0, plan).manifests
+
+
+def test_state_on_disk_is_saved_and_loaded(monkeypatch):
+    brought = []
+    bring = Swap.bring
+    monkeypatch.setattr(Swap, "bring", lambda self, chosen: brought.append(len(chosen)) or bring(self, chosen))
+    made = Sketch(1)
+    made.add("collect", made.add("collect", 0, units=16), units=16)
+    plan = DurablePlan(faults=("kill-worker", "driver"), moving=1.0, asks=0.1, jobs=1, rows=40)
+    assert history(0, plan, made.ended(), memory=20_000).manifests
+    assert len(brought) > 10
 
 
 WRONG = {

@@ -13,6 +13,7 @@ from evenflow.control.graph_region import GraphRegion
 from evenflow.control.movement import Movements
 from evenflow.runtime.worker import movements, routings
 from evenflow.runtime.worker.events import TakeOut
+from evenflow.state.paging.swap import Swap
 from tests.support.graph_invariants import check, history
 from tests.support.graph_plans import Sketch
 from tests.support.graph_world import GraphWorld
@@ -99,6 +100,19 @@ def test_neighbours_that_move(sketch, workers):
     """Rows are in order behind a chain, whichever of its nodes move, one or several together."""
     for seed in range(4):
         assert history(seed, Plan(workers=workers, moving=1.0, asks=0.1, rows=40), sketch).log, CHECKED
+
+
+def test_state_that_does_not_fit_is_on_disk(monkeypatch):
+    """And comes back for its rows, whether it stays, moves or is sent back, and whoever is killed meanwhile."""
+    brought = []
+    bring = Swap.bring
+    monkeypatch.setattr(Swap, "bring", lambda self, chosen: brought.append(len(chosen)) or bring(self, chosen))
+    for seed in range(4):
+        for sketch in (chain("collect", "mark", "collect", units=16), joined(16)):
+            faults = ("kill-worker", "cut") if seed % 2 else ()
+            plan = Plan(workers=2, moving=1.0, asks=0.2, rows=40, faults=faults)
+            assert history(seed, plan, sketch, memory=12_000).log, CHECKED
+    assert len(brought) > 100
 
 
 def test_evaluations_that_begin_while_units_move(monkeypatch):

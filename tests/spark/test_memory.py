@@ -96,6 +96,48 @@ def test_a_stream_with_moves_and_a_checkpoint(spark, rows, tmp_path):
                 check_means(spark.read.parquet(str(folder / "out")).toPandas(), frame)
 
 
+def graph_of_means():
+    """The rows with a mean by key, and these joined with all odd rows of their key: two operators with state."""
+    graph = ef.Graph()
+    source = graph.source("rows")
+    means = source.keyed("k", ef.RollingMean("v", rows=20), units=64)
+    odd = source.filter("id % 2 = 1 and id < 10000").map(renamed, "k long, other long")
+    graph.endpoint("means", means)
+    graph.endpoint("pairs", means.filter("id < 10000").join(odd, "k", rows=1000, units=64))
+    return graph
+
+
+def renamed(batch):
+    return pa.record_batch({"k": batch.column("k"), "other": batch.column("id")})
+
+
+def test_a_graph_in_a_batch(spark, tight, rows, eventually):
+    path, frame = rows
+    df = spark.read.parquet(str(path)).coalesce(1).sortWithinPartitions("id")
+    out = tight.run(graph_of_means(), {"rows": df}, name="graph", placement="round-robin")
+    check_means(out["means"].toPandas(), frame)
+    eventually(lambda: spilled(tight, "graph.means") > 0, what="state on disk")
+    some = frame[frame["id"] < 10_000]
+    wanted = some.merge(some[some["id"] % 2 == 1], on="k", suffixes=("", "_right"))
+    got = out["pairs"].toPandas()
+    assert sorted(zip(got["id"], got["other"], strict=True)) == sorted(
+        zip(wanted["id"], wanted["id_right"], strict=True)
+    )
+
+
+def test_a_stream_through_a_graph_with_moves_and_a_checkpoint(spark, rows, tmp_path):
+    path, frame = rows
+    with ef.Cluster(spark, 2, memory="96k", checkpoint=tmp_path / "state") as cluster:
+        stream = spark.readStream.schema("id long, k long, v double").option("maxFilesPerTrigger", 1).parquet(str(path))
+        out = cluster.run(graph_of_means(), {"rows": stream}, name="n", placement="round-robin")["means"]
+        with Moving(cluster, "n.means", between=True) as moving:
+            while moving.wanted():
+                folder = tmp_path / f"{moving.runs}"
+                query = out.writeStream.format("parquet").option("checkpointLocation", str(folder / "spark"))
+                run_to_end(query.option("path", str(folder / "out")).trigger(availableNow=True).start())
+                check_means(spark.read.parquet(str(folder / "out")).toPandas(), frame)
+
+
 @pytest.mark.parametrize("memory", [0, -1, "x", "12q", True, "1k"])
 def test_wrong_budgets(spark, memory):
     with pytest.raises(ef.errors.InvalidArgument, match="memory="):

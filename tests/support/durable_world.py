@@ -108,7 +108,8 @@ class DurableWorld(World):
         stages = SimpleNamespace(facts=self._facts)
         self.driver = self._driver(self._untouched, self.checkpoint_thread, stages=stages)
         cluster = f"sim{len(self.logs)}"
-        self.settings = Settings(cluster, "sim", self.driver.port, b"secret", PERIOD_S, 350.0, checkpoint="sim")
+        about = cluster, "sim", self.driver.port, b"secret", PERIOD_S, 350.0
+        self.settings = Settings(*about, checkpoint="sim", memory=self.memory)
         for number in range(self.plan.workers - self.plan.late):
             self.start_worker(number)
         for name in (f"r{number}" for number in range(self.plan.regions)):

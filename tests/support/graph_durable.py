@@ -119,8 +119,8 @@ def _check_state(world, query):
         raise Broken(f"seed {world.seed}: workers have of {query.name}, batch {epoch}: {wrong}")
 
 
-def history(seed, plan=None, sketch=None):
+def history(seed, plan=None, sketch=None, memory=None):
     """Run one history and check it; the world, for whoever wants to look."""
-    with DurableGraphWorld(seed, plan, sketch) as world:
+    with DurableGraphWorld(seed, plan, sketch, memory) as world:
         lead(world, check)
     return world

@@ -2,10 +2,12 @@
 
 from collections import Counter, defaultdict
 
-from evenflow.graph.hosted import GraphState
 from evenflow.graph.ordering import OrderNode
+from evenflow.runtime.worker.instances import graph_of
+from evenflow.state.paging.paged import Paged
 from tests.support.graph_nodes import SEEN
 from tests.support.graph_world import GraphWorld, merged
+from tests.support.keyed_actors import Brittle
 from tests.support.keyed_invariants import _check_leaks, _check_log, _check_peeks, _check_tasks, hosts, live_again
 from tests.support.keyed_world import Broken
 
@@ -83,10 +85,15 @@ def states(world, region):
     for number, host in hosts(world).items():
         known = host.regions.get(region)
         for evaluation, instance in known.instances.items() if known is not None else ():
-            assert isinstance(instance, GraphState)
-            for node, operator in instance._operators.items():
-                for unit, state in getattr(operator, "state", {}).items():
-                    found[evaluation, plan.nodes[node].first + unit].append((number, plan.nodes[node].name, state))
+            for node, operator in graph_of(instance)._operators.items():
+                about, kept = plan.nodes[node], dict(getattr(operator, "state", {}))
+                for unit in range(about.units) if isinstance(instance, Paged) else ():
+                    if not instance.resident[about.first + unit]:
+                        assert unit not in kept, f"unit {unit} of {about.name} is on disk and in memory"
+                        state = instance.snapshot(about.first + unit)
+                        kept[unit] = state.counts if isinstance(state, Brittle) else state
+                for unit, state in kept.items():
+                    found[evaluation, about.first + unit].append((number, about.name, state))
     return found
 
 
@@ -148,14 +155,14 @@ def check_turns(world):
     for number, host in hosts(world).items():
         for name, known in host.regions.items():
             for evaluation, instance in known.instances.items():
-                orders = [each for each in instance._operators.values() if isinstance(each, OrderNode)]
+                orders = [each for each in graph_of(instance)._operators.values() if isinstance(each, OrderNode)]
                 if any(order._next or order._held for order in orders):
                     _fail(world, f"worker {number} keeps turns of {evaluation} of {name}")
 
 
-def history(seed, plan=None, sketch=None):
+def history(seed, plan=None, sketch=None, memory=None):
     """Run one history and check it; the world, for whoever wants to look."""
-    with GraphWorld(seed, plan, sketch) as world:
+    with GraphWorld(seed, plan, sketch, memory) as world:
         world.run()
         check(world)
         live_again(world)

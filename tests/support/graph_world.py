@@ -47,8 +47,9 @@ class Graphs:
     windows = ((1, 1000), (10, 10_000), (1000, 300), (1000, 100_000))
     """Rows and bytes that may be under way."""
 
-    def __init__(self, seed, plan=None, sketch=None):
+    def __init__(self, seed, plan=None, sketch=None, memory=None):
         super().__init__(seed, plan)
+        self.memory = memory
         self.given = sketch
         """The graph of all regions, if it is not drawn."""
 

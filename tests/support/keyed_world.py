@@ -66,6 +66,8 @@ class World:
     """Steps until all jobs have ended, at most."""
     drain_s = 400.0
     """So long, in simulated seconds, may things take after the last fault."""
+    memory = None
+    """Bytes of state that a worker may have in memory."""
 
     def __init__(self, seed, plan=None):
         self.seed = seed
@@ -148,7 +150,7 @@ class World:
         self.controller = Controller(self.plan.workers)
         self.spark = Spark(self)
         self.driver = self._driver(stages=self.spark)
-        self.settings = Settings("sim", "sim", self.driver.port, b"secret", PERIOD_S, 350.0)
+        self.settings = Settings("sim", "sim", self.driver.port, b"secret", PERIOD_S, 350.0, memory=self.memory)
         for number in range(self.plan.workers - self.plan.late):
             self.start_worker(number)
         for number in range(self.plan.regions):

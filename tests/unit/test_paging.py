@@ -121,6 +121,33 @@ def test_a_tenth_of_the_memory(tmp_path, name):
     assert not list(tmp_path.iterdir())
 
 
+def test_who_applies_rows_himself_has_their_units_in_memory(tmp_path):
+    """Every row once, in parts that fit; what was in memory comes first, and a fixed unit never goes."""
+    host, batches = means(count=2000, keys=1280, batches=8, units=128)
+    batches += means(count=40, keys=1280, batches=200, units=128)[1]  # files are left with few units, and written anew
+    host.fixed_units = [0]
+    sizes, largest = model.state_bytes(host, batches)
+    pool = Pool(max(int(sizes.sum()) // 10, 2 * largest))
+    copy, alone = model.paged(host, tmp_path, None, pool=pool), host.fresh()
+    for rows, units, keys in batches:
+        wanted = host.process(alone, rows, units, keys, False)[0].column(0).to_numpy()
+        before, given, parts = copy.resident.copy(), np.full(len(wanted), np.nan), []
+        for part in copy.parts(units):
+            assert copy.resident[units[part]].all()
+            assert np.isnan(given[part]).all()
+            found, _ = host.process(copy.operator, rows.filter(pa.array(part)), units[part], keys[part], False)
+            given[part] = found.column(0).to_numpy()
+            parts.append(before[units[part]].all())
+        np.testing.assert_array_equal(given, wanted)
+        assert parts == sorted(parts, reverse=True)
+        assert copy.resident[0]
+    assert copy.traffic[0] > 128
+    assert copy.spilled_bytes > pool.budget
+    assert pool.peak <= pool.budget + largest
+    copy.close()
+    assert not list(tmp_path.iterdir())
+
+
 def test_growth_that_begins_late_is_noticed(tmp_path):
     host, batches = means(count=1000, keys=64, batches=60)
     pool = Pool(400_000)

@@ -112,6 +112,8 @@ class HostedGraph(Hosted):
         """By port, the columns of rows as they travel."""
         self.filters = {node.name: node.operator for node in plan.nodes if isinstance(node.operator, Filters)}
         """By name, the operators that choose an order of filters; they have no state, so all evaluations share them."""
+        self.fixed_units = [node.first for node in plan.nodes if node.operator.ordering]
+        """Those of orders: what is held there is bounded by what feeders have under way."""
         self._logged = tuple(self._log_schema(port) for port in range(len(plan.ports)))
 
     def warm_up(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,8 @@ class Hosted:
         """The number of units; the last is the unit of null keys."""
         self.ordered = ordered
         """Whether feeders put results into the order of their rows."""
+        self.fixed_units: Sequence[int] = ()
+        """Units whose state never goes to disk."""
 
     def warm_up(self) -> None:
         """Let the operator compile its code."""

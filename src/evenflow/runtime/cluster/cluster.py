@@ -63,8 +63,8 @@ class Cluster:
       to one cluster at a time.
     - `checkpoint_key`: at least 16 bytes, or characters, that only the cluster knows: then nothing is read from the
       checkpoint, and no state unpickled, that was not written with the same key. State is not encrypted.
-    - `memory`: how much memory the state of keyed operators may take in each worker, in bytes or as "512m"; the rest is
-      on the worker's local disk, and rows for it wait until it is back in memory.
+    - `memory`: how much memory the state of operators may take in each worker, in bytes or as "512m"; the rest is on
+      the worker's local disk, and rows for it wait until it is back in memory.
     - `qos`: how much the latency of keyed operators matters, where several share the workers: weights above 0 by the
       names of operators; an operator that is not named has 1. A name that no operator has had gives a warning.
     """
@@ -293,8 +293,6 @@ class Cluster:
         self._life.check()
         arguments.check_name(name)
         queues = graph_arguments.queues_of(queue_rows, queue_bytes)
-        if self._settings.memory:
-            raise InvalidArgument("graphs keep their state in memory: run them on a Cluster without memory=")
         arguments.check_transfer(transfer, bool(self._settings.checkpoint))
         known = graph_arguments.known_of_workers(self._life.workers, quota, coefficients, links)
         graph_arguments.placement_of(placement, options)

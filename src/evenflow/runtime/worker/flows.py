@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenflow.errors import ProtocolError
 from evenflow.graph.filters import Filters
-from evenflow.graph.hosted import GraphState, HostedGraph
+from evenflow.graph.hosted import HostedGraph
 from evenflow.graph.ordering import HeldTurn
 from evenflow.graph.routing import Bundle
 from evenflow.model.messages import FlowOrder, GraphRouting, PauseUnits
@@ -29,6 +29,7 @@ from evenflow.runtime.worker.calibration import Calibration
 from evenflow.runtime.worker.codec import batch_parts
 from evenflow.runtime.worker.events import Flushed
 from evenflow.runtime.worker.flow_counts import FlowCounts
+from evenflow.runtime.worker.instances import graph_of
 from evenflow.runtime.worker.passage import Passage, PassageFailed, Surroundings
 from evenflow.runtime.worker.peers import Peers
 from evenflow.runtime.worker.routings import HostedWays, Routings
@@ -126,8 +127,7 @@ class Flows:
         """Let go of what orders hold of feeders that are gone, perhaps while the units were on their way here."""
         known = self._host.regions.get(region)
         for state in known.instances.values() if known is not None else ():
-            if isinstance(state, GraphState):
-                state.keep(self._feeders)
+            graph_of(state).keep(self._feeders)
 
     def peer_lost(self, channel: Channel) -> list[Channel]:
         """The connection to a worker is over; the feeders that have to be told, because rows may be lost with it."""

@@ -12,8 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from evenflow.errors import ProtocolError
+from evenflow.graph.hosted import GraphState
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
 from evenflow.state.paging.paged import Paged
@@ -58,8 +61,38 @@ class Instances:
         return Paged(hosted, self.pool, tempfile.gettempdir(), self._clock, ordered=hosted.ordered)
 
 
+def apply(state: Instance, port: int, rows: pa.RecordBatch, units: Units, local: Units, keys: Keys) -> pa.RecordBatch:
+    """Apply rows to the node of a graph's port: rows of units on disk after the others, when these are in memory.
+
+    `units` are numbered through the graph, `local` within the node; `local` and `keys` are empty without keys.
+    """
+    graph = graph_of(state)
+    if not isinstance(state, Paged):
+        return graph.apply(port, rows, local, keys)
+    given = []
+    for part in state.parts(np.broadcast_to(units, rows.num_rows)):
+        if part.all():
+            return graph.apply(port, rows, local, keys)
+        mine = rows.filter(pa.array(part))
+        given.append(graph.apply(port, mine, local[part], keys[part]))
+    return pa.concat_batches(given)
+
+
+def graph_of(state: Instance) -> GraphState:
+    """The state of a graph, wherever it is kept."""
+    found = state.operator if isinstance(state, Paged) else state
+    if not isinstance(found, GraphState):
+        raise ProtocolError("rows of a graph came for another operator")
+    return found
+
+
 def process(state: Instance, hosted: Hosted, tag: Any, rows: pa.RecordBatch, units: Units, keys: Keys) -> list[Answer]:
     """Apply the rows of a frame; returns answers to this frame and to earlier ones."""
+    if isinstance(state, Paged) and isinstance(state.operator, GraphState):  # rows of a log
+        for part in state.parts(units):
+            mine = rows.filter(pa.array(part)), units[part], keys[part] if len(keys) else keys
+            hosted.process(state.operator, *mine, ordered=False)
+        return [Answer(tag, rows.slice(0, 0), None, True)]
     if isinstance(state, Paged):
         return answers(hosted, state.process(tag, rows, units, keys))
     out, origin = hosted.process(state, rows, units, keys, hosted.ordered)

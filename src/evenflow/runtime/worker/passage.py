@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenflow.errors import ProtocolError
-from evenflow.graph.hosted import GraphState, HostedGraph
+from evenflow.graph.hosted import HostedGraph
 from evenflow.graph.ordering import HeldTurn, OrderNode
 from evenflow.graph.plan import NodePlan
 from evenflow.graph.routing import Bundle, Ways
@@ -24,6 +24,7 @@ from evenflow.runtime.wire.flows import FlowHead
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.worker.codec import batch_parts, read_rows
 from evenflow.runtime.worker.flow_counts import FlowCounts
+from evenflow.runtime.worker.instances import Instance, apply, graph_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,12 +85,11 @@ class Passage:
         """Streams, and rows that were held and are to go on there behind those of this passage."""
         self._region, self._state = self._entered()
 
-    def _entered(self) -> tuple[HostedRegion, GraphState]:
+    def _entered(self) -> tuple[HostedRegion, Instance]:
         session = self._session
-        region, found = self._around.host.enter(session.region, session.evaluation, session.stamp)
-        if not isinstance(found, GraphState):
-            raise ProtocolError(f"region {session.region} is not that of a graph")
-        return region, found
+        region, state = self._around.host.enter(session.region, session.evaluation, session.stamp)
+        graph_of(state)
+        return region, state
 
     def run(self, head: FlowHead) -> int:
         """Take the rows as far as they go here; the XOR of the ids of the frames that this caused."""
@@ -144,7 +144,7 @@ class Passage:
         return identity
 
     def _order(self, node: NodePlan) -> OrderNode:
-        found = self._state.operator(self._graph.plan.ports[node.ports[0]].node)
+        found = graph_of(self._state).operator(self._graph.plan.ports[node.ports[0]].node)
         assert isinstance(found, OrderNode)
         return found
 
@@ -160,7 +160,10 @@ class Passage:
             return self._graph.nothing(node)
         began = self._around.clock()
         try:
-            out = self._state.apply(port, rows, local, keys)
+            if node.operator.stateful and not node.operator.ordering:
+                out = apply(self._state, port, rows, units, local, keys)
+            else:
+                out = graph_of(self._state).apply(port, rows, local, keys)
         except ProtocolError:
             raise
         except BaseException as error:  # whatever the user's code throws is the user's to see

@@ -45,6 +45,8 @@ class DiskGroups:
         self._groups: dict[int, DiskGroup] = {}
         self._open: DiskGroup | None = None
         self._made = 0
+        self.reading: frozenset[int] = frozenset()
+        """Groups whose units are being read: they stay in their files."""
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -146,7 +148,9 @@ class DiskGroups:
         if len(segments) <= FEW + 2 * sum(segment.live for segment in segments) // full:
             return
         for group in self:
-            if group is self._open or 2 * group.weight >= full or len(self.waiting(group)):
+            if group is self._open or group.number in self.reading or 2 * group.weight >= full:
+                continue
+            if len(self.waiting(group)):
                 continue
             target, units = self._with_room(full), list(group.units)
             target.segment.append(list(group.segment.read(units)))

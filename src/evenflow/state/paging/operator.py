@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -83,6 +83,10 @@ class HostedOperator(Protocol):
     @property
     def units(self) -> int:
         """How many there are."""
+
+    @property
+    def fixed_units(self) -> Sequence[int]:
+        """Those that never go to disk."""
 
     def fresh(self) -> Any:
         """A copy of the operator without state."""

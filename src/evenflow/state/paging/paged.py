@@ -71,6 +71,7 @@ class Paged:
     ) -> None:
         self.operator: Operator = hosted.fresh()
         self._swap = Swap(self.operator, hosted.units, pool, directory, clock)
+        self._swap.memory.fixed[np.asarray(hosted.fixed_units, np.int64)] = True
         self._parted = self._swap.parted
         self._memory, self._pending, self._groups = self._swap.memory, self._swap.pending, self._swap.groups
         self._processing = Processing(self.operator, hosted, self._swap, pool, ordered)
@@ -133,6 +134,35 @@ class Paged:
         self._swap.used = self._clock()
         self._processing.take(tag, rows, units, keys)
         return self._advance()
+
+    def parts(self, units: Units) -> Iterator[npt.NDArray[np.bool_]]:
+        """For one who applies a batch to `operator` himself, so that no rows wait: masks of its rows, part by part.
+
+        While a part is given, its units are in memory. Those that are there already come first.
+        """
+        self._swap.used = self._clock()
+        left = np.ones(len(units), np.bool_)
+        while left.any():
+            here = left & self._memory.here[units]
+            if not here.any():
+                self._bring_units(np.unique(units[left]))
+                continue
+            part = here.copy()
+            part[here] = self._processing.fitting(units[here])
+            yield part
+            self._memory.note(units[part])
+            self._swap.make_fit()
+            left &= ~part
+
+    def _bring_units(self, units: Units) -> None:
+        """Read in some of the units, all on disk: as many as half of the budget holds, one at least."""
+        room, chosen = self._pool.limit(self._swap) // 2, dict[int, list[int]]()
+        for unit in units.tolist():
+            if chosen and self._memory.weight[unit] > room:
+                break
+            room -= int(self._memory.weight[unit])
+            chosen.setdefault(int(self._groups.of[unit]), []).append(unit)
+        self._swap.bring([(self._groups.holding(some[0]), some) for some in chosen.values()])
 
     def rotate(self, now: float) -> list[Done]:
         """If t_gap has passed, bring in units that have enough pending input, the first on disk first; process it."""

@@ -118,19 +118,25 @@ class Processing:
             piece, rest = self._cut(rows.part(0, end))
             after = rows.part(end, len(rows))
             return piece, _chain(rest, after) if len(rest) else after
-        whole = rows, rows.part(0, 0)
-        if self._pool.budget is None or not self._pool.over(_whole(self._memory.foretell(rows.units)[1].sum())):
+        mine = self.fitting(rows.units)
+        if mine.all():
+            return rows, rows.part(0, 0)
+        return rows.where(mine), rows.where(~mine)
+
+    def fitting(self, units: Units) -> npt.NDArray[np.bool_]:
+        """Marks those of some rows, given by their units, that can be processed as `_cut` says."""
+        whole = np.ones(len(units), np.bool_)
+        if self._pool.budget is None or not self._pool.over(_whole(self._memory.foretell(units)[1].sum())):
             return whole
         self._swap.measure()
-        units, growth = self._memory.foretell(rows.units)
+        present, growth = self._memory.foretell(units)
         if not self._pool.over(_whole(growth.sum())):
             return whole
-        self._clear_some_room(units)
+        self._clear_some_room(present)
         room = self._pool.budget - self._pool.held
         chosen = np.zeros(len(self._memory.here), np.bool_)
-        chosen[units[: max(1, int(np.searchsorted(np.cumsum(growth), room, side="right")))]] = True
-        mine = chosen[rows.units]
-        return rows.where(mine), rows.where(~mine)
+        chosen[present[: max(1, int(np.searchsorted(np.cumsum(growth), room, side="right")))]] = True
+        return np.asarray(chosen[units], np.bool_)
 
     def _clear_some_room(self, units: npt.NDArray[np.int64]) -> None:
         """Make room for half a group, if there is less; `units`, whose rows are next, stay in memory."""

@@ -33,6 +33,8 @@ class Residents:
         self.operator = operator
         self.here = np.ones(units, np.bool_)
         """Marks units that are not on disk."""
+        self.fixed = np.zeros(units, np.bool_)
+        """Marks units that never go to disk."""
         self.weight = np.zeros(units, np.int64)
         self.total = 0
         """Bytes of the units in memory, as last measured."""
@@ -104,7 +106,7 @@ class Residents:
 
     def oldest(self, amount: int, but: Iterable[int] = ()) -> list[int]:
         """The units longest in memory, without `but`, that weigh `amount` together; all of them if they weigh less."""
-        able = self.here & (self._turn > 0)
+        able = self.here & ~self.fixed & (self._turn > 0)
         able[np.asarray(but, np.int64)] = False
         queue = np.flatnonzero(able)
         queue = queue[np.argsort(self._turn[queue])]

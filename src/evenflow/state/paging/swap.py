@@ -241,6 +241,7 @@ class Swap:
         for group, _ in chosen:
             self.groups.seal(group)
         done: list[int] = []
+        self.groups.reading = frozenset(group.number for group, _ in chosen)
         try:
             for group, some in chosen:
                 self.make_room(int(self.memory.weight[done + some].sum()))
@@ -251,6 +252,8 @@ class Swap:
             for unit in done:
                 self.operator.extract(unit)  # it is still on disk
             raise
+        finally:
+            self.groups.reading = frozenset()
         pieces = self.pending.gather([group.number for group, _ in chosen], np.array(units, np.int64))
         for group, some in chosen:
             self.groups.leave(group, some)
