@@ -16,22 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.xxhash import P1, P2, P3, P4, P5, SEED
 from evenflow.operators.columns import locked, validity
 from evenflow.operators.compiled import compiled
 from evenflow.operators.declared import collation_of
 
-SEED = 42
-"""The seed that Spark uses."""
-P1, P2, P3, P4, P5 = (
-    np.uint64(prime)
-    for prime in (
-        0x9E3779B185EBCA87,
-        0xC2B2AE3D27D4EB4F,
-        0x165667B19E3779F9,
-        0x85EBCA77C2B2AE63,
-        0x27D4EB2F165667C5,
-    )
-)
 SMALL_DECIMAL = 18
 """Digits of the largest decimals that fit in 64 bits."""
 

@@ -90,11 +90,12 @@ class PotentialPlacement:
 
     def total(self, problem: PlacementProblem, placed: Sequence[int]) -> float:
         """The total of a placement: estimated ms of latency, or the paper's energy if weights are given."""
-        landscape = self._landscape(problem, None)
+        landscape = self.landscape(problem)
         fill(landscape, placed, ())
         return landscape.total()
 
-    def _landscape(self, problem: PlacementProblem, charges: Floats | None) -> Landscape:
+    def landscape(self, problem: PlacementProblem, charges: Floats | None = None) -> Landscape:
+        """The total, nothing placed yet, for looking at moves of single operators."""
         if self.weights is not None:
             return energy_landscape(problem, self.weights, self.terms, charges)
         return latency_landscape(problem, self._model, self.terms, charges)
@@ -104,7 +105,7 @@ class PotentialPlacement:
         movable = loads[pinned[loads] < 0]
         found = None
         for hosts, order in self._starts(problem, pinned, loads):
-            landscape = self._landscape(problem, charges)
+            landscape = self.landscape(problem, charges)
             fill(landscape, hosts, order)
             settle(landscape, movable, self.rounds)
             if found is None or landscape.total() < found.total() - least_gain(found.total()):

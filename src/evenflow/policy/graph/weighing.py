@@ -11,8 +11,7 @@ import numpy as np
 from evenflow.errors import InvalidArgument
 from evenflow.model.placement import PlacementProblem
 from evenflow.policy.graph.equilibrium import fill, least_gain
-from evenflow.policy.graph.landscape import Landscape, energy_landscape, latency_landscape
-from evenflow.policy.graph.latency import LatencyModel
+from evenflow.policy.graph.landscape import Landscape
 from evenflow.policy.graph.placement import Floats
 from evenflow.policy.graph.potential import PotentialPlacement
 
@@ -43,12 +42,7 @@ class Weighing:
 
     def landscape(self, problem: PlacementProblem) -> Landscape:
         """The same total, of the present placement, for looking at moves of single operators."""
-        potential, weights = self.potential, self.potential.weights
-        if weights is not None:
-            found = energy_landscape(problem, weights, potential.terms)
-        else:
-            model = LatencyModel(potential.turn_ms, potential.period_s, potential.horizon_s)
-            found = latency_landscape(problem, model, potential.terms)
+        found = self.potential.landscape(problem)
         fill(found, problem.placed, ())
         return found
 

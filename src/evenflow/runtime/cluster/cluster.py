@@ -20,8 +20,6 @@ from evenflow.control.graph_region import GraphRegion
 from evenflow.control.ordered_region import OrderedRegion
 from evenflow.errors import InvalidArgument
 from evenflow.graph.builder import Graph
-from evenflow.graph.plan import GraphPlan
-from evenflow.graph.routers import routing_plan
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
 from evenflow.operators.keyed import KeyedOperator
@@ -30,7 +28,7 @@ from evenflow.policy import Balance, KeyedBalance, Placement
 from evenflow.runtime.cluster import arguments, graph_arguments
 from evenflow.runtime.cluster.detect import Order, Rules, plan_rules
 from evenflow.runtime.cluster.graph_output import GraphOutput
-from evenflow.runtime.cluster.graph_plan import bound, endpoint_schema, joined_inputs, together_schema
+from evenflow.runtime.cluster.graph_run import GraphRun
 from evenflow.runtime.cluster.keyed_plan import plan_keyed, prepared, stored_as
 from evenflow.runtime.cluster.lifecycle import Lifecycle
 from evenflow.runtime.cluster.order import ordering_of, warning_of
@@ -38,8 +36,6 @@ from evenflow.runtime.cluster.qos import Named
 from evenflow.runtime.cluster.regions import Regions
 from evenflow.runtime.cluster.session import driver_host, executor_of
 from evenflow.runtime.cluster.slots import slot_count
-from evenflow.runtime.feeder.graph import GraphTask
-from evenflow.runtime.feeder.graph_feed import GraphFeed
 from evenflow.runtime.feeder.ordered import OrderedTask
 from evenflow.runtime.wire.settings import Settings
 
@@ -296,31 +292,21 @@ class Cluster:
         arguments.check_transfer(transfer, bool(self._settings.checkpoint))
         known = graph_arguments.known_of_workers(self._life.workers, quota, coefficients, links)
         graph_arguments.placement_of(placement, options)
-        whole = bound(self._spark, graph, inputs)
-        inputs = dict(inputs)
-        streaming = next(iter(inputs.values())).isStreaming
-        title = name or graph.name or "graph"
-
-        def applied(endpoint: str | None) -> tuple[GraphPlan, DataFrame]:
-            plan = whole if endpoint is None else bound(self._spark, graph, inputs, [endpoint])
-            chosen = graph_arguments.placement_of(placement, options)
-            region = title if endpoint is None else f"{title}.{endpoint}"
-            opened = self._regions.open_graph(plan, region, chosen, known, transfer, streaming, self._settings)
-            self._named.use(region)
-            feed = GraphFeed(
-                self._settings,
-                *opened,
-                routing_plan(plan),
-                streaming,
-                f"{self._settings.cluster}/{opened[0]}/",
-                endpoint is None,
-                *queues,
-                arrival=self._settings.emulate.arrival if self._settings.emulate else "",
-            )
-            schema = together_schema(plan) if endpoint is None else endpoint_schema(plan, 0)
-            return plan, joined_inputs(plan, inputs).mapInArrow(GraphTask(feed), schema)
-
-        return GraphOutput(title, whole, streaming, applied)
+        made = GraphRun(
+            self._spark,
+            self._settings,
+            self._regions,
+            self._named,
+            name=name,
+            graph=graph,
+            inputs=inputs,
+            placement=placement,
+            options=options,
+            known=known,
+            queues=queues,
+            transfer=transfer,
+        )
+        return made.output()
 
     def workers(self) -> list[WorkerStatus]:
         """The workers: id, executor, host, pid, state, restarts, and the rows and frames they have done."""

@@ -1,0 +1,84 @@
+"""A graph with its inputs and arguments, as `Cluster.run` was given it: makes a region and a DataFrame of endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from evenflow.control.events import Transfer
+from evenflow.graph.builder import Graph
+from evenflow.graph.plan import GraphPlan
+from evenflow.graph.routers import routing_plan
+from evenflow.policy import Placement
+from evenflow.runtime.cluster.graph_arguments import KnownOfWorkers, placement_of
+from evenflow.runtime.cluster.graph_output import GraphOutput
+from evenflow.runtime.cluster.graph_plan import bound, endpoint_schema, joined_inputs, together_schema
+from evenflow.runtime.cluster.qos import Named
+from evenflow.runtime.cluster.regions import Regions
+from evenflow.runtime.feeder.graph import GraphTask
+from evenflow.runtime.feeder.graph_feed import GraphFeed
+from evenflow.runtime.wire.settings import Settings
+
+
+@dataclass(frozen=True)
+class GraphRun:
+    """One call of `Cluster.run`; arguments are checked."""
+
+    spark: SparkSession
+    settings: Settings
+    regions: Regions
+    named: Named
+    name: str
+    """Empty if it is that of the graph."""
+    graph: Graph
+    inputs: Mapping[str, DataFrame]
+    placement: str | Placement
+    options: dict[str, Any]
+    """Of the placement, if it is given by its name."""
+    known: KnownOfWorkers
+    queues: tuple[int, int]
+    """Rows and bytes of a task that are on their way, at most."""
+    transfer: Transfer
+
+    def output(self) -> GraphOutput:
+        """The endpoints. Raises if the graph does not fit its inputs; inputs that are added later play no part."""
+        whole = self.plan()
+        return GraphOutput(self.title, whole, self.streaming, replace(self, inputs=dict(self.inputs)).applied)
+
+    @property
+    def title(self) -> str:
+        """The name of its regions, to which that of an endpoint is added."""
+        return self.name or self.graph.name or "graph"
+
+    @property
+    def streaming(self) -> bool:
+        """Whether the inputs are; all are of one kind."""
+        return any(df.isStreaming for df in self.inputs.values())
+
+    def plan(self, endpoint: str | None = None) -> GraphPlan:
+        """What an endpoint needs, or all of them; raises if the graph does not fit its inputs."""
+        return bound(self.spark, self.graph, self.inputs, None if endpoint is None else [endpoint])
+
+    def applied(self, endpoint: str | None) -> tuple[GraphPlan, DataFrame]:
+        """The plan and the results of one endpoint, or of all together."""
+        plan, together = self.plan(endpoint), endpoint is None
+        region = self.title if together else f"{self.title}.{endpoint}"
+        chosen = placement_of(self.placement, self.options)
+        about = region, chosen, self.known, self.transfer, self.streaming
+        opened = self.regions.open_graph(plan, *about, self.settings)
+        self.named.use(region)
+        feed = GraphFeed(
+            self.settings,
+            *opened,
+            routing_plan(plan),
+            self.streaming,
+            f"{self.settings.cluster}/{opened[0]}/",
+            together,
+            *self.queues,
+            arrival=self.settings.emulate.arrival if self.settings.emulate else "",
+        )
+        schema = together_schema(plan) if together else endpoint_schema(plan, 0)
+        return plan, joined_inputs(plan, self.inputs).mapInArrow(GraphTask(feed), schema)
