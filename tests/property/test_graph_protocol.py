@@ -174,7 +174,7 @@ WRONG = {
     "a movement does not flush": (movements.LocalMovements, "handle", _unflushed),
     "rows of units that move are not held": (routings.Routings, "_pause", lambda *_: None),
     "neighbours move together": (Movements, "_parts", _together),
-    "neighbours move at once": (Movements, "_in_the_way", lambda *_: False),
+    "neighbours move at once": (Movements, "_has_to_wait", lambda *_: False),
     "nobody is told of new owners": (GraphRegion, "_route", lambda _self: iter(())),
 }
 

@@ -90,6 +90,15 @@ def test_a_period_in_which_a_join_has_few_rows_counts_little():
     assert statistics.selectivities[0] == pytest.approx(100 / (100 * (100 - NEWS * 99)))
 
 
+def test_rates_of_a_join_that_rise_together():
+    """Ten times as many rows on both sides give a hundred times as many pairs: the selectivity is the same."""
+    statistics = GraphStatistics(shape(((-1, -2), 1), sources=("a", "b")))
+    for second, rate in enumerate((10, 100, 10, 100)):
+        told = {0: report({0: (2 * rate, rate * rate // 10, 1000)})}
+        closed(statistics, told, {0: rate, 1: rate}, (float(second), second + 1.0))
+    assert statistics.selectivities[0] == pytest.approx(0.1)
+
+
 def test_a_join_without_rows_on_one_side_says_nothing():
     graph = shape(((-1, -2), 1), sources=("a", "b"))
     statistics = closed(GraphStatistics(graph), {0: report({0: (90, 0, 1000)})}, {0: 90})
@@ -172,6 +181,9 @@ def test_what_workers_do_for_others():
     assert statistics.elsewhere == {0: 0.5}
     statistics.worker_busy(3.0, 0, 12.0, 6.0)
     assert statistics.elsewhere[0] == pytest.approx(0.5 * (1 - NEWS))
+    statistics.elsewhere[0] = 0.5
+    statistics.worker_busy(3.5, 0, 12.25, None)  # nobody feeds the graph: all is for others
+    assert statistics.elsewhere[0] == pytest.approx(0.5)
     statistics.worker_busy(4.0, 0, 0.5, 0.0)  # it has been started again
     assert statistics.elsewhere == {}
 

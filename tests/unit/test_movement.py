@@ -263,6 +263,17 @@ def test_in_a_graph_others_move_at_once():
     assert [movement.units for movement in moves.under_way.values()] == [(0,), (1,), (2, 3)]
 
 
+def test_in_a_graph_much_state_of_one_source_moves_part_by_part():
+    moves = of_a_graph()
+    moves.neighbours, half = frozenset(), BATCH_BYTES // 2
+    list(moves.ask(0.0, move([0, 1], 0, 2), {0: BATCH_BYTES, 1: half}, FEEDERS))
+    assert [movement.units for movement in moves.under_way.values()] == [(0,)]
+    list(moves.ask(0.0, move([2], 1, 2), {2: BATCH_BYTES}, FEEDERS))
+    assert [movement.units for movement in moves.under_way.values()] == [(0,), (2,)]
+    list(moves.installed(0.5, 1, 2, 0, FEEDERS))
+    assert [movement.units for movement in moves.under_way.values()] == [(2,), (1,)]
+
+
 def test_units_of_several_operators_are_several_movements():
     moves = of_a_graph()
     moves.table = moves.table.moved([2, 3], 0)
@@ -278,9 +289,17 @@ def test_how_long_a_movement_takes_is_remembered():
     assert moves.usual_pause(5.0, 60.0) == 0.0
     for number, seconds in enumerate((1.0, 3.0)):
         list(moves.ask(10.0 * number, move([number], 0, 2), {}, FEEDERS))
-        list(moves.installed(10.0 * number + seconds, number + 1, 2, 0, FEEDERS))
-    assert moves.usual_pause(13.0, 60.0) == 2.0
-    assert moves.usual_pause(73.0, 60.0) == 1.0
+        moves.quiet(10.0 * number + seconds, number + 1, 0)
+        list(moves.installed(10.0 * number + seconds + 5.0, number + 1, 2, 0, FEEDERS))
+    assert moves.usual_pause(18.0, 60.0) == 2.0, "how long state was on its way is told apart"
+    assert moves.usual_pause(78.0, 60.0) == 1.0
+
+
+def test_a_movement_that_was_taken_back_tells_how_long_one_takes():
+    moves = of_a_graph()
+    list(moves.ask(0.0, move([0], 0, 2), {}, FEEDERS))
+    list(moves.tick(FLUSH_S))
+    assert moves.usual_pause(FLUSH_S, 60.0) == FLUSH_S
 
 
 def test_in_a_graph_queues_are_given_time():

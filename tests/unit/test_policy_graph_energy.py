@@ -7,7 +7,7 @@ from evenflow.errors import InvalidArgument
 from evenflow.model.placement import EnergyWeights, Host, Links, OperatorLoad, PlacementProblem
 from evenflow.policy.graph.energy import PartialPlacement, load_energy, total_energy
 from evenflow.policy.graph.latency import LatencyModel, result_shares
-from evenflow.policy.graph.measures import cascade, correlation, covariance, mean, selectivity, variance
+from evenflow.policy.graph.measures import cascade, correlation, covariance, joint, mean, variance
 from evenflow.policy.graph.potential import PotentialPlacement
 
 LOAD, CORRELATION, NETWORK = (EnergyWeights(*(float(place == at) for place in range(3))) for at in range(3))
@@ -45,9 +45,12 @@ def test_streams_must_come_before_their_readers():
         cascade([100.0], [(1,)], [1.0])
 
 
-@pytest.mark.parametrize(("output", "inputs", "found"), [(50, [100], 0.5), (8, [4, 10], 0.2), (0, [0, 10], 0.0)])
-def test_selectivity_is_over_the_product_of_inputs(output, inputs, found):
-    assert selectivity(output, inputs) == found
+@pytest.mark.parametrize(
+    ("inputs", "by_rows", "found"),
+    [([100], False, 100), ([4, 10], False, 40), ([0, 10], False, 0), ([4, 10], True, 14), ([0, 10], True, 0)],
+)
+def test_output_grows_with_the_product_of_inputs_or_with_their_sum(inputs, by_rows, found):
+    assert joint(inputs, by_rows) == found
 
 
 def test_mean_variance_and_correlation():

@@ -263,7 +263,7 @@ class Controller:
                 worker.heard = time
                 worker.rows, worker.frames, worker.busy_s = message.rows, message.frames, message.busy_s
                 for graph in [each for each in self._regions.values() if isinstance(each, GraphRegion)]:
-                    own = message.graphs.get(graph.name, 0.0)
+                    own = message.graphs.get(graph.name)
                     graph.graph.measured.worker_busy(time, worker.id, message.busy_s, own)
             case WorkerAlive():
                 worker.heard = time

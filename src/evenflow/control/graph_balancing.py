@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from math import log2
 
 import numpy as np
 import numpy.typing as npt
@@ -139,7 +140,7 @@ class GraphBalancing:
             moves = self._placed(time, as_background(problem, spread)) if self._whole else ()
             why = "costs less there"
             return Decision(WHOLE, moves, (), why) if moves else self._levels(time).decide_units(problem, spread)
-        seen, rest = self._seen(problem, spread), self._at_rest
+        seen, rest = self._seen(problem, spread, self._pause(time)), self._at_rest
         if rest is not None and len(seen) == len(rest) and _alike(seen, rest):
             return Decision()
         decision = self._levels(time).decide(problem, spread)
@@ -148,16 +149,22 @@ class GraphBalancing:
 
     def _levels(self, time: float) -> Levels:
         """What decides, with the pause of a move as it was of late: rows of its operator wait behind others' queues."""
-        potential = self._potential
-        pause = self._movements.usual_pause(time, potential.horizon_s)
-        return Levels(replace(potential, pause_s=max(potential.pause_s, pause)))
+        return Levels(replace(self._potential, pause_s=self._pause(time)))
 
-    def _seen(self, problem: PlacementProblem, spread: Sequence[SpreadOperator]) -> npt.NDArray[np.float64]:
-        """What a decision hangs on: loads of operators and hosts, speeds, and how loads vary."""
+    def _pause(self, time: float) -> float:
+        """Seconds; rounded to powers of two, so that it is worth a new decision now and then, while it is forgotten."""
+        potential = self._potential
+        usual = self._movements.usual_pause(time, potential.horizon_s)
+        return potential.pause_s if usual <= potential.pause_s else max(potential.pause_s, 2.0 ** round(log2(usual)))
+
+    def _seen(
+        self, problem: PlacementProblem, spread: Sequence[SpreadOperator], pause: float
+    ) -> npt.NDArray[np.float64]:
+        """What a decision hangs on: loads of operators and hosts, speeds, how loads vary, and what a move costs."""
         series = np.array([*(each.series for each in problem.operators), *(each.series for each in spread)])
         hosts = [host.coefficient for host in problem.hosts]
         loads = host_loads(as_background(problem, spread))
-        return np.concatenate([series.mean(axis=1), series.std(axis=1), hosts, loads])
+        return np.concatenate([series.mean(axis=1), series.std(axis=1), hosts, loads, [pause]])
 
     def _placed(self, time: float, problem: PlacementProblem) -> tuple[OperatorMove, ...]:
         """Operators that the placement wants elsewhere, with units of the others as background."""

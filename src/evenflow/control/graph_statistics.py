@@ -18,7 +18,7 @@ import numpy.typing as npt
 from evenflow.model.graph import GraphShape
 from evenflow.model.latency import LatencySummary, summarised
 from evenflow.model.messages import FlowProgress, FlowReport
-from evenflow.policy.graph.measures import Cascade, cascade, selectivity
+from evenflow.policy.graph.measures import Cascade, cascade, joint
 
 PERIODS = 10
 """Periods that are remembered (k in the paper)."""
@@ -77,8 +77,8 @@ class GraphStatistics:
         count = len(self.shape.nodes)
         self._seconds, self._taken, self._calls, self._size, self._given = (np.zeros(count) for _ in range(5))
         """By node, averages a second of what it does: seconds, rows in, calls, bytes out, rows out."""
-        self._inputs = [np.zeros(len(node.inputs)) for node in self.shape.nodes]
-        """By node, the same of rows on each of its inputs."""
+        self._joint = np.zeros(count)
+        """By node, the average of its joint input rates (`joint`)."""
         self._by_rows = [node.by_rows for node in self.shape.nodes]
         self._sums: dict[int, WorkerSums] = {}
         self._busy: dict[int, tuple[float, float, float]] = {}
@@ -98,6 +98,7 @@ class GraphStatistics:
         self._sums = {worker: sums for worker, sums in self._sums.items() if worker in live}
         self.elsewhere = {worker: share for worker, share in self.elsewhere.items() if worker in live}
         self.standards = {worker: value for worker, value in self.standards.items() if worker in live}
+        self._busy = {worker: known for worker, known in self._busy.items() if worker in live}
         for pairs in (self.round_trips, self.bandwidths):
             for pair in [pair for pair in pairs if not live.issuperset(pair)]:
                 del pairs[pair]
@@ -123,9 +124,13 @@ class GraphStatistics:
             rows, size = self._sent.get((worker, other), (0, 0))
             self._sent[worker, other] = rows + sent.rows, size + sent.bytes
 
-    def worker_busy(self, time: float, worker: int, busy_s: float, own_s: float) -> None:
-        """A worker has been busy for so long since it started, `own_s` of it with this graph."""
-        before, busy_before, own_before = self._busy.get(worker, (time, busy_s, own_s))
+    def worker_busy(self, time: float, worker: int, busy_s: float, own_s: float | None) -> None:
+        """A worker has been busy for so long since it started, `own_s` of it with this graph; None: as long as before.
+
+        That is so while the graph is not fed, as between two micro-batches.
+        """
+        before, busy_before, own_before = self._busy.get(worker, (time, busy_s, own_s or 0.0))
+        own_s = own_before if own_s is None else own_s
         self._busy[worker] = time, busy_s, own_s
         if busy_s < busy_before or own_s < own_before:  # it is another one since
             self.elsewhere.pop(worker, None)
@@ -215,7 +220,8 @@ class GraphStatistics:
                 [given[each] if each >= 0 else arrived[-1 - each] for each in self.shape.nodes[number].inputs]
             )
             share = came / came.sum() if came.sum() else np.full(len(came), 1 / len(came))
-            self._inputs[number] += counts[number] * (taken[number] * share - self._inputs[number])
+            together = float(joint(taken[number] * share, self._by_rows[number]))
+            self._joint[number] += counts[number] * (together - self._joint[number])
 
     # -- what follows from it
 
@@ -236,12 +242,8 @@ class GraphStatistics:
 
     @property
     def selectivities(self) -> Floats:
-        """By node, output over the product of the rates at which the inputs were taken; NaN while it is not known.
-
-        Of a join by rows, over their sum.
-        """
-        found = zip(self._given.tolist(), self._inputs, self._by_rows, strict=True)
-        return np.array([selectivity(out, ins.tolist(), joins) if ins.all() else np.nan for out, ins, joins in found])
+        """By node, output over the joint rate at which the inputs were taken; NaN while it is not known."""
+        return _ratio(self._given, self._joint)
 
     @property
     def known(self) -> bool:

@@ -52,7 +52,8 @@ FLUSH_S = 10.0
 PATIENCE_S = 30.0
 """A movement that takes longer is taken back; if that takes longer too, it is given up."""
 BATCH_BYTES = 8 * 1024 * 1024
-"""The most state in one movement, except that of a single unit, so that no unit waits long for others."""
+"""The most state in one movement, and in all of a graph from one source, except that of a single unit: no unit waits
+long for others."""
 BATCH_UNITS = 64
 """The most units in one movement."""
 RECENT = 32
@@ -71,10 +72,12 @@ class Movement:
     feeders: frozenset[Peer]
     phase: str = "moving"
     """`moving`, `discarding` or `restoring`."""
-    quiet: bool = False
-    """Whether all rows in flight have come to the source."""
+    quiet: float | None = None
+    """When all rows in flight had come to the source; None while that is not so."""
     deadline: float = 0.0
     reason: str = ""
+    size: int = 0
+    """Bytes of state, as it was last measured."""
 
 
 @dataclass
@@ -96,14 +99,15 @@ class Movements:
     bytes_moved: int = 0
     pause_s: float = 0.0
     _pauses: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
-    """Seconds that the last movements took."""
+    """Of the last movements, seconds until all rows in flight were there, or until they were taken back."""
     _ended: float = 0.0
-    """When the last of them was done."""
+    """When the last of them was over."""
     held: bool = False
     """Whether no movement may begin now, because state is being loaded."""
     blocked_by: str = ""
     """Why units of this region can no longer be moved; empty if they can."""
-    _queue: deque[MoveUnits] = field(default_factory=deque)
+    _queue: deque[tuple[MoveUnits, int]] = field(default_factory=deque)
+    """Moves that have not begun, and bytes of their state."""
     _queued: set[int] = field(default_factory=set)
     graph: bool = False
     """Whether the units are those of a graph. Then workers send rows, too, and hold and mark them as feeders do; before
@@ -144,10 +148,14 @@ class Movements:
         return len(self._queued) + sum(len(movement.units) for movement in self.under_way.values())
 
     def usual_pause(self, time: float, half_life: float) -> float:
-        """Seconds that movements took of late; the longer there was none, the less that counts."""
+        """Seconds that movements waited for rows of late; the longer there was none, the less that counts."""
         if not self._pauses:
             return 0.0
         return float(np.mean(self._pauses) * 2.0 ** ((self._ended - time) / half_life))
+
+    def _learn_pause(self, time: float, movement: Movement) -> None:
+        self._pauses.append((time if movement.quiet is None else movement.quiet) - movement.began)
+        self._ended = time
 
     def paused(self) -> tuple[PausedUnits, ...]:
         """The movements for a feeder that joins now: it holds back the rows of their units and sends no marker."""
@@ -163,7 +171,8 @@ class Movements:
             yield Record(time, "move-refused", fields | {"why": why})
             return
         for units in self._parts(move.units, sizes):
-            self._queue.append(MoveUnits(self.region, units, move.source, move.target, move.reason))
+            part = MoveUnits(self.region, units, move.source, move.target, move.reason)
+            self._queue.append((part, sum(int(sizes.get(unit, 0)) for unit in units)))
             self._queued.update(units)
         yield from self._begin(time, feeders)
 
@@ -198,7 +207,7 @@ class Movements:
         """The source has the markers of all feeders and begins to send."""
         movement = self.under_way.get(number)
         if movement is not None and movement.phase == "moving" and worker == movement.source:
-            movement.quiet, movement.deadline = True, time + PATIENCE_S
+            movement.quiet, movement.deadline = time, time + PATIENCE_S
 
     def stored(self, time: float, number: int, worker: int) -> Iterator[Instruction]:
         """The source has put the units into the store."""
@@ -221,8 +230,7 @@ class Movements:
         self.bytes_moved += size
         took = time - movement.began
         self.pause_s += took * len(movement.units)
-        self._pauses.append(took)
-        self._ended = time
+        self._learn_pause(time, movement)
         yield from self._release(movement, movement.target, feeders)
         source = self.sites.get(movement.source)
         if source is not None:
@@ -269,9 +277,9 @@ class Movements:
     def worker_lost(self, time: float, worker: int) -> Iterator[Instruction]:
         """A worker without units is gone: units that were to go there stay where they are."""
         self.sites.pop(worker, None)
-        for move in [move for move in self._queue if worker in (move.source, move.target)]:
-            self._queue.remove(move)
-            self._queued -= set(move.units)
+        for queued in [each for each in self._queue if worker in (each[0].source, each[0].target)]:
+            self._queue.remove(queued)
+            self._queued -= set(queued[0].units)
         for movement in list(self.under_way.values()):
             if movement.target == worker and movement.phase in ("moving", "discarding"):
                 movement.reason = movement.reason or f"worker {worker} was lost"
@@ -296,7 +304,7 @@ class Movements:
             if movement.phase == "moving":
                 late = (
                     f"not done within {PATIENCE_S:g} s"
-                    if movement.quiet
+                    if movement.quiet is not None
                     else f"some of feeders {sorted(movement.feeders)} did not answer within {self._markers_s:g} s"
                 )
                 yield from self._take_back(time, movement, late)
@@ -315,14 +323,14 @@ class Movements:
         told = frozenset(feeders)
         if self.held:
             return
-        for move in list(self._queue):
-            if any(self._in_the_way(movement, move) for movement in self.under_way.values()):
+        for move, size in list(self._queue):
+            if self._has_to_wait(move, size):
                 continue
-            self._queue.remove(move)
+            self._queue.remove((move, size))
             self._queued -= set(move.units)
             number = self.latest = next(self.numbers)
             movement = Movement(
-                number, move.units, move.source, move.target, time, told, deadline=time + self._markers_s
+                number, move.units, move.source, move.target, time, told, deadline=time + self._markers_s, size=size
             )
             self.under_way[number] = movement
             yield Record(time, "move", _fields(self.region, movement) | {"why": move.reason})
@@ -330,11 +338,18 @@ class Movements:
                 yield Tell(peer, PauseUnits(number, self.region, move.units, move.source))
             yield Tell(self.sites[move.source].peer, self._order(movement))
 
-    def _in_the_way(self, movement: Movement, move: MoveUnits) -> bool:
-        """Whether a move has to wait for a movement: one at a time for each source, or for neighbours in a graph."""
-        if self.graph:
-            return (self.node_of(movement.units[0]), self.node_of(move.units[0])) in self.neighbours
-        return movement.source == move.source
+    def _has_to_wait(self, move: MoveUnits, size: int) -> bool:
+        """Whether a move has to wait for movements: one at a time for each source.
+
+        In a graph several from one source, if they have little state; and one at a time of neighbours.
+        """
+        same = [movement for movement in self.under_way.values() if movement.source == move.source]
+        if not self.graph:
+            return bool(same)
+        node = self.node_of(move.units[0])
+        if any((self.node_of(movement.units[0]), node) in self.neighbours for movement in self.under_way.values()):
+            return True
+        return bool(same) and size + sum(movement.size for movement in same) > BATCH_BYTES
 
     def _order(self, movement: Movement) -> SendUnits:
         """The message to the source of a movement."""
@@ -357,6 +372,7 @@ class Movements:
 
     def _take_back(self, time: float, movement: Movement, reason: str) -> Iterator[Instruction]:
         movement.phase, movement.reason, movement.deadline = "discarding", reason, time + PATIENCE_S
+        self._learn_pause(time, movement)
         target = self.sites.get(movement.target)
         if target is None:
             yield from self._restore(time, movement)

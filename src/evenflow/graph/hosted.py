@@ -125,6 +125,10 @@ class HostedGraph(Hosted):
         """The state of an evaluation that begins."""
         return GraphState(self.plan)
 
+    def named(self, unit: int) -> str:
+        node = next(node for node in self.plan.nodes if node.first <= unit < node.first + node.units)
+        return f"operator {node.name!r}" if node.units == 1 else f"unit {unit - node.first} of operator {node.name!r}"
+
     def rows_of(self, port: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Units, Keys]:
         """Rows as an operator takes them, their units within the node and the hashes of their keys.
 

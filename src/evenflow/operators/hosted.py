@@ -45,6 +45,10 @@ class Hosted:
         """Let the operator compile its code."""
         self.fresh().warm_up(self._rows)
 
+    def named(self, unit: int) -> str:
+        """What to call a unit in a message."""
+        return f"unit {unit} of {type(self.operator).__name__}"
+
     def fresh(self) -> KeyedOperator:
         """A copy without state."""
         return copy.deepcopy(self.operator)

@@ -40,7 +40,10 @@ def draw(seed: int, kind: JobKind = "keyed") -> Schedule:
 
 
 def _with_graph(schedule: Schedule) -> Schedule:
-    """The same with a graph: its state is all in memory, and it says itself where rows are in order."""
+    """The same with a graph, which says itself where rows are in order.
+
+    Its state is all in memory: joins have one unit and windows that never end, which must fit into a budget.
+    """
     source = random.Random(f"{schedule.seed} with a graph")
     job = replace(
         schedule.job,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -25,15 +24,14 @@ class Cascade(NamedTuple):
     """Rows a second that it gives."""
 
 
-def selectivity(output: float, inputs: Sequence[float], by_rows: bool = False) -> float:
-    """Rate of the output over the product of the rates of all inputs (§2.2.1); 0 where an input has no rows.
+def joint(inputs: npt.ArrayLike, by_rows: bool = False) -> Floats:
+    """What the output of an operator is proportional to: the product of the rates of all inputs (§2.2.1).
 
-    `by_rows`: over their sum, for a join whose window is in rows.
+    `by_rows`: their sum, for a join whose window is in rows; 0 where one of them is 0.
     """
-    product = prod(inputs)
-    if product <= 0:
-        return 0.0
-    return output / (sum(inputs) if by_rows else product)
+    rates = np.asarray(inputs, np.float64)
+    product = rates.prod(axis=0)
+    return np.asarray(np.where(product > 0, rates.sum(axis=0), 0.0) if by_rows else product, np.float64)
 
 
 def cascade(
@@ -49,7 +47,7 @@ def cascade(
     for each source and period. `by_rows` marks joins whose window is in rows; the paper's are in time.
 
         lambda'_o = sum of the rates of its inputs
-        output_o = selectivity_o * product of the rates of its inputs; of their sum if by rows, 0 if one of them is 0
+        output_o = selectivity_o * joint rate of its inputs
     """
     rates = [np.asarray(rate, np.float64) for rate in np.asarray(sources, np.float64)]
     arrivals = []
@@ -61,8 +59,7 @@ def cascade(
             )
         read = [rates[stream] for stream in streams]
         arrivals.append(np.sum(read, axis=0))
-        product = np.prod(read, axis=0)
-        rates.append(chosen * (np.where(product > 0, arrivals[-1], 0.0) if joins else product))
+        rates.append(chosen * joint(read, joins))
     given = rates[len(rates) - len(arrivals) :]
     return Cascade(np.array(arrivals, np.float64), np.array(given, np.float64))
 

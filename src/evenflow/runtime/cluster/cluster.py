@@ -60,7 +60,7 @@ class Cluster:
     - `checkpoint_key`: at least 16 bytes, or characters, that only the cluster knows: then nothing is read from the
       checkpoint, and no state unpickled, that was not written with the same key. State is not encrypted.
     - `memory`: how much memory the state of operators may take in each worker, in bytes or as "512m"; the rest is on
-      the worker's local disk, and rows for it wait until it is back in memory.
+      the worker's local disk until rows come for it.
     - `qos`: how much the latency of keyed operators matters, where several share the workers: weights above 0 by the
       names of operators; an operator that is not named has 1. A name that no operator has had gives a warning.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -45,8 +46,8 @@ class GraphRun:
 
     def output(self) -> GraphOutput:
         """The endpoints. Raises if the graph does not fit its inputs; inputs that are added later play no part."""
-        whole = self.plan()
-        return GraphOutput(self.title, whole, self.streaming, replace(self, inputs=dict(self.inputs)).applied)
+        whole, fixed = self._plan(), replace(self, inputs=dict(self.inputs))
+        return GraphOutput(self.title, whole, self.streaming, partial(fixed.applied, whole))
 
     @property
     def title(self) -> str:
@@ -58,13 +59,13 @@ class GraphRun:
         """Whether the inputs are; all are of one kind."""
         return any(df.isStreaming for df in self.inputs.values())
 
-    def plan(self, endpoint: str | None = None) -> GraphPlan:
-        """What an endpoint needs, or all of them; raises if the graph does not fit its inputs."""
+    def _plan(self, endpoint: str | None = None) -> GraphPlan:
+        """What an endpoint needs, or all of them."""
         return bound(self.spark, self.graph, self.inputs, None if endpoint is None else [endpoint])
 
-    def applied(self, endpoint: str | None) -> tuple[GraphPlan, DataFrame]:
-        """The plan and the results of one endpoint, or of all together."""
-        plan, together = self.plan(endpoint), endpoint is None
+    def applied(self, whole: GraphPlan, endpoint: str | None) -> tuple[GraphPlan, DataFrame]:
+        """The plan and the results of one endpoint, or of all together, whose plan is `whole`."""
+        plan, together = whole if endpoint is None else self._plan(endpoint), endpoint is None
         region = self.title if together else f"{self.title}.{endpoint}"
         chosen = placement_of(self.placement, self.options)
         about = region, chosen, self.known, self.transfer, self.streaming

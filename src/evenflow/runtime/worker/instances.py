@@ -70,12 +70,12 @@ def apply(state: Instance, port: int, rows: pa.RecordBatch, units: Units, local:
     if not isinstance(state, Paged):
         return graph.apply(port, rows, local, keys)
     given = []
-    for part in state.parts(np.broadcast_to(units, rows.num_rows)):
+    for part in state.parts(np.broadcast_to(units, rows.num_rows)):  # to its end: a part is weighed after it was given
         if part.all():
-            return graph.apply(port, rows, local, keys)
-        mine = rows.filter(pa.array(part))
-        given.append(graph.apply(port, mine, local[part], keys[part]))
-    return pa.concat_batches(given)
+            given.append(graph.apply(port, rows, local, keys))
+        else:
+            given.append(graph.apply(port, rows.filter(pa.array(part)), local[part], keys[part]))
+    return given[0] if len(given) == 1 else pa.concat_batches(given)
 
 
 def graph_of(state: Instance) -> GraphState:

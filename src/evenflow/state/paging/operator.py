@@ -88,6 +88,9 @@ class HostedOperator(Protocol):
     def fixed_units(self) -> Sequence[int]:
         """Those that never go to disk."""
 
+    def named(self, unit: int) -> str:
+        """What to call a unit in a message."""
+
     def fresh(self) -> Any:
         """A copy of the operator without state."""
 

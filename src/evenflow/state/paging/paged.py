@@ -70,7 +70,7 @@ class Paged:
         t_gap: float | None = None,
     ) -> None:
         self.operator: Operator = hosted.fresh()
-        self._swap = Swap(self.operator, hosted.units, pool, directory, clock)
+        self._swap = Swap(self.operator, hosted.units, pool, directory, clock, hosted.named)
         self._swap.memory.fixed[np.asarray(hosted.fixed_units, np.int64)] = True
         self._parted = self._swap.parted
         self._memory, self._pending, self._groups = self._swap.memory, self._swap.pending, self._swap.groups
@@ -243,7 +243,7 @@ class Paged:
                 return
             state = state.state() if self._parted is None else self._parted.joined(state.aside, state.state())
         self.operator.install(unit, state)
-        if self._pool.budget is not None:
+        if self._pool.budget is not None and not self._memory.fixed[unit]:
             self._memory.arrived(unit, state if self._parted is None else self._parted.parted(state)[1])
             self._swap.make_fit()
 

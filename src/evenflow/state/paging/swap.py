@@ -48,7 +48,13 @@ class Swap:
     """Moves the state of one evaluation between memory and disk. A member of the pool."""
 
     def __init__(
-        self, operator: Operator, units: int, pool: Pool, directory: str | Path, clock: Callable[[], float]
+        self,
+        operator: Operator,
+        units: int,
+        pool: Pool,
+        directory: str | Path,
+        clock: Callable[[], float],
+        named: Callable[[int], str],
     ) -> None:
         self.parted = operator if isinstance(operator, Parted) else None
         """The operator, if it keeps some of its state aside; then only the units of its `inner` are paged."""
@@ -62,6 +68,8 @@ class Swap:
         self.loads = self.evictions = 0
         """Units read from disk, and written to it, so far."""
         self._pool, self._directory, self._clock = pool, directory, clock
+        self._named = named
+        """What to call a unit in a message."""
         self._spill: Spill | None = None
         pool.join(self)
 
@@ -177,8 +185,8 @@ class Swap:
             except BaseException as error:  # pickling runs the user's code: anything may be raised
                 self._put_back([*batch, (unit, state, [])])
                 raise FunctionError(
-                    f"the state of unit {unit} of {type(self.operator).__name__} cannot be pickled, so it cannot be "
-                    f"put on disk: {type(error).__name__}: {error}"
+                    f"the state of {self._named(unit)} cannot be pickled, so it cannot be put on disk: "
+                    f"{type(error).__name__}: {error}"
                 ) from error
             batch.append((unit, state, parts))
             size += sum(memoryview(part).nbytes for part in parts)
@@ -274,7 +282,7 @@ class Swap:
         for unit in units:
             if self._pool.budget is not None and self.memory.weight[unit] > self._pool.budget:
                 raise MemoryBudget(
-                    f"unit {unit} of {type(self.operator).__name__} has {self.memory.weight[unit]} bytes of state, "
+                    f"{self._named(unit)} has {self.memory.weight[unit]} bytes of state, "
                     f"more than the memory budget of {self._pool.budget} bytes: give more memory, or more units so "
                     "that each is smaller"
                 )
