@@ -139,9 +139,14 @@ def check_flows(world):
         flows = process.worker._sessions._flows
         if flows is None:
             continue
-        held = {name: known.held for name, known in flows.routings.items() if known.held}
-        left = {"frames": list(flows._queue), "held": held, "flushes": flows._flushing, "feeders": flows._feeders}
-        left |= {"beginning": flows._beginning, "bytes": flows.queued}
+        held = {name: known for name, known in flows.routings.items() if known.held or known.brought}
+        left = {
+            "frames": len(flows._queue),
+            "held": held,
+            "flushes": flows._flushing,
+            "feeders": flows._feeders,
+        }
+        left |= {"beginning": flows._beginning, "bytes": flows._queue.bytes}
         if any(left.values()):
             _fail(world, f"{process.name} keeps {left}")
         for name, known in flows.routings.items():

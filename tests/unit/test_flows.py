@@ -31,10 +31,10 @@ def test_rows_that_were_held_are_served_before_all_that_waits():
     """What waits may give rows of the same feeder for the same units, which are newer."""
     known = flows()
     known.receive(Nobody(), None, rows(3))
-    known._take_back(reversed([rows(1), rows(2)]))
+    known._queue.put_first([rows(1), rows(2)])
     known.receive(Nobody(), None, rows(4))
-    assert [frame.sequence for _, frame in known._queue] == [1, 2, 3, 4]
-    assert known.queued == 4 * len(rows(1).body)
+    assert [frame.sequence for frame in known._queue._waiting] == [1, 2, 3, 4]
+    assert known._queue.bytes == 4 * len(rows(1).body)
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_a_frame_that_cannot_be_read_is_refused_when_it_comes(frame):
     known = flows()
     with pytest.raises(ProtocolError):
         known.receive(Nobody(), Session(peer=True, graph=True), frame)
-    assert not known._queue
+    assert not len(known._queue)
 
 
 def test_frames_of_tasks_that_are_over_are_dropped():
     known = flows()
     known.receive(Nobody(), None, rows(1))
     assert known.waiting == ""
-    assert known.queued == 0
+    assert known._queue.bytes == 0
 
 
 def test_a_feeder_whose_rows_cannot_be_sent_is_told_once():

@@ -28,11 +28,13 @@ from evenflow.runtime.worker.events import (
     PutBack,
     PutInStore,
     Round,
+    RowsTaken,
     Send,
     Settle,
     Settled,
     TakenOut,
     TakeOut,
+    TakeRows,
     TellController,
     ThrowAway,
     Undelivered,
@@ -68,7 +70,8 @@ HERE = [(Arrived(1, PARCEL), []), (Round(), [Install(1, PARCEL)])]
 INSTALLED = [*HERE, (Installed(1, "r", UNITS, PLACED, 10), [said("installed", bytes=10)])]
 BACK = PutBack(1, "r", UNITS, KEPT)
 OF_A_GRAPH = order(feeders=(5,), flush=True)
-FLUSHING = [(OF_A_GRAPH, []), (Settled(1, 5), [Flush(1, "r")])]
+ROWS = ["frames"]
+FLUSHING = [(OF_A_GRAPH, []), (Settled(1, 5), [TakeRows(1, "r", UNITS)]), (RowsTaken(1, ROWS), [Flush(1, "r")])]
 
 SOURCE = {
     "it waits for the markers of all feeders": [
@@ -212,22 +215,31 @@ TARGET = {
 GRAPH = {
     "units leave when what they gave is through": [
         *FLUSHING,
-        (Flushed(1), [said("quiet"), TakeOut(OF_A_GRAPH)]),
+        (Flushed(1), [said("quiet"), TakeOut(OF_A_GRAPH, ROWS)]),
         (TakenOut(1, KEPT, PARTS), [Send(1, "h", 7, PARTS)]),
         (UnitsMoved(1), []),
     ],
-    "markers that overtook the announcement": [(Settled(1, 5), []), (OF_A_GRAPH, [Flush(1, "r")])],
-    "a sender is gone": [(OF_A_GRAPH, []), (FeederGone(1, 5), [Flush(1, "r")]), (FeederGone(1, 5), [])],
+    "markers that overtook the announcement": [(Settled(1, 5), []), (OF_A_GRAPH, [TakeRows(1, "r", UNITS)])],
+    "a sender is gone": [(OF_A_GRAPH, []), (FeederGone(1, 5), [TakeRows(1, "r", UNITS)]), (FeederGone(1, 5), [])],
     "it is taken back before all is through": [
         *FLUSHING,
-        (RestoreUnits(1, "r"), [PutBack(1, "r", UNITS, None)]),
+        (RestoreUnits(1, "r"), [PutBack(1, "r", UNITS, None, ROWS)]),
         (BackInPlace(1, "r"), [said("restored")]),
         (Flushed(1), []),
+    ],
+    "its state cannot be taken out": [
+        *FLUSHING,
+        (Flushed(1), [said("quiet"), TakeOut(OF_A_GRAPH, ROWS)]),
+        (TakenOut(1, KEPT, failure="why"), [PutBack(1, "r", UNITS, KEPT, ROWS)]),
+        (BackInPlace(1, "r"), [said("failed", reason="why")]),
+        (RestoreUnits(1, "r"), [PutBack(1, "r", UNITS, None)]),
+        (BackInPlace(1, "r"), [said("restored")]),
     ],
     "it is abandoned before all is through": [*FLUSHING, (AbandonMoves("r", (1,)), []), (Flushed(1), [])],
     "a flush of something else": [*FLUSHING, (Flushed(2), [])],
     "by way of the store": [
-        (order(feeders=(), store=True, flush=True), [Flush(1, "r")]),
+        (order(feeders=(), store=True, flush=True), [TakeRows(1, "r", UNITS)]),
+        (RowsTaken(1, ()), [Flush(1, "r")]),
         (Flushed(1), [said("quiet"), TakeOut(order(feeders=(), store=True, flush=True))]),
         (TakenOut(1, KEPT, PARTS), [PutInStore(1, "r", PARTS)]),
     ],

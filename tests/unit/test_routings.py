@@ -87,7 +87,7 @@ PAUSED = (PausedUnits(4, (0,)),)
     ids=[
         "owners",
         "units move elsewhere",
-        "units move from here: the marker waits behind all that is here",
+        "units move from here: what waits leaves with them",
         "they have moved",
         "they are taken back",
         "it joins while they move, and sends no marker",
@@ -110,8 +110,8 @@ def test_what_is_told(orders, done, destination, here):
 
 @pytest.mark.parametrize(
     ("worker", "wanted"),
-    [(ME, [("take", [2, 1])]), (2, [(2, "FLOW", 1, 10), (2, "FLOW", 2, 10)])],
-    ids=["to this worker: the first of them is taken last, so that it comes first", "to another"],
+    [(ME, [("take", [1, 2])]), (2, [(2, "FLOW", 1, 10), (2, "FLOW", 2, 10)])],
+    ids=["to this worker", "to another"],
 )
 def test_rows_that_were_held_go_where_the_units_are(worker, wanted):
     around = Around().obey(routing(), pause()).hold()
@@ -119,6 +119,30 @@ def test_rows_that_were_held_go_where_the_units_are(worker, wanted):
     around.obey(release(worker))
     assert around.done == wanted
     assert around.routings["r"].held == {}
+
+
+@pytest.mark.parametrize(
+    ("worker", "wanted"),
+    [(ME, [("take", [7, 1, 2])]), (2, [(2, "FLOW", 1, 10), (2, "FLOW", 2, 10)])],
+    ids=["which stay: they are before those that were held", "which do not: their source has them, too"],
+)
+def test_rows_that_came_with_units(worker, wanted):
+    around = Around().obey(routing(), pause()).hold()
+    assert around.routings.bring("r", 4, [Frame(Kind.FLOW, b"", 7)])
+    assert not around.routings.decided("r", 4)
+    around.done = []
+    around.obey(release(worker))
+    assert around.done == wanted
+    assert around.routings.decided("r", 4)
+
+
+@pytest.mark.parametrize(("paused", "known"), [(PAUSED, False), ((), True)], ids=["that goes on", "that is over"])
+def test_rows_that_came_with_units_of_a_movement(paused, known):
+    around = Around().obey(routing(), pause())
+    assert not around.routings.bring("other", 4, [])
+    around.routings.bring("r", 4, [Frame(Kind.FLOW, b"", 7)])
+    around.obey(routing(2, paused, 4))
+    assert around.routings.decided("r", 4) is known
 
 
 def test_rows_that_cannot_be_sent_are_told_of():

@@ -148,7 +148,7 @@ class GraphBalancing:
         return decision
 
     def _levels(self, time: float) -> Levels:
-        """What decides, with the pause of a move as it was of late: rows of its operator wait behind others' queues."""
+        """What decides, with the pause of a move as it was of late: feeders and links may make it wait."""
         return Levels(replace(self._potential, pause_s=self._pause(time)))
 
     def _pause(self, time: float) -> float:

@@ -11,6 +11,9 @@ A movement takes some units of one region from a source to a target:
 With `transfer="store"` (cep §3.3) the source puts the units into the store instead, and says so (`stored`); the target
 is told to fetch them (FetchUnits). Then the two workers need no connection to each other.
 
+In a graph workers are senders, too. The rows that wait at the source for the units go with them, so that nothing waits
+for the queue of a worker that is slow; before that, all that the units gave is to be where it goes (a flush).
+
 A movement that cannot be finished, because the target is lost, a worker fails or time is up, is taken back: first
 DiscardUnits to the target; when it has answered, or is gone, RestoreUnits to the source, which puts its copy back. Then
 feeders release the rows to the source. Every message has the movement's id; replies to movements that are over, or that
@@ -47,8 +50,8 @@ from evenflow.model.tickets import ticket
 
 MARKERS_S = 2.0
 """How long to wait for the markers of feeders. A feeder that waits for Spark sends none, and others' rows wait."""
-FLUSH_S = 10.0
-"""As MARKERS_S, for units of a graph: before they leave, what they gave has to get through the queues of workers."""
+FLUSH_S = 5.0
+"""As MARKERS_S, for units of a graph: before they leave, what they gave has to get to where it goes, over slow links."""
 PATIENCE_S = 30.0
 """A movement that takes longer is taken back; if that takes longer too, it is given up."""
 BATCH_BYTES = 8 * 1024 * 1024

@@ -27,8 +27,8 @@ from evenflow.operators.map import Input, MapOperator
 from evenflow.policy import Balance, KeyedBalance, Placement
 from evenflow.runtime.cluster import arguments, graph_arguments
 from evenflow.runtime.cluster.detect import Order, Rules, plan_rules
+from evenflow.runtime.cluster.graph_call import GraphCall
 from evenflow.runtime.cluster.graph_output import GraphOutput
-from evenflow.runtime.cluster.graph_run import GraphRun
 from evenflow.runtime.cluster.keyed_plan import plan_keyed, prepared, stored_as
 from evenflow.runtime.cluster.lifecycle import Lifecycle
 from evenflow.runtime.cluster.order import ordering_of, warning_of
@@ -292,7 +292,7 @@ class Cluster:
         arguments.check_transfer(transfer, bool(self._settings.checkpoint))
         known = graph_arguments.known_of_workers(self._life.workers, quota, coefficients, links)
         graph_arguments.placement_of(placement, options)
-        made = GraphRun(
+        made = GraphCall(
             self._spark,
             self._settings,
             self._regions,

@@ -44,6 +44,14 @@ class Flushed:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsTaken:
+    """Result of `TakeRows`: frames."""
+
+    move: int
+    rows: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
 class TakenOut:
     """Result of `TakeOut`."""
 
@@ -125,6 +133,7 @@ MovementEvent = (
     MovementOrder
     | Marked
     | Settled
+    | RowsTaken
     | Flushed
     | TakenOut
     | BackInPlace
@@ -159,6 +168,15 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeRows:
+    """Take the rows of a graph that wait for units out of the queue, then say `RowsTaken`."""
+
+    move: int
+    region: str
+    units: UnitNumbers
+
+
+@dataclass(frozen=True, slots=True)
 class Flush:
     """Have those who get rows of a graph from here say when they have all of them, then say `Flushed`."""
 
@@ -168,19 +186,21 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class TakeOut:
-    """Take units out of the state, pack them and refuse their rows from now on; then say `TakenOut`."""
+    """Take units out of the state, pack them with their rows and refuse more of these; then say `TakenOut`."""
 
     order: SendUnits
+    rows: Sequence[Any] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """Put units back into the state that they were taken out of; then say `BackInPlace`."""
+    """Put units back into the state that they were taken out of, and rows to be served; then say `BackInPlace`."""
 
     move: int
     region: str
     units: UnitNumbers
     kept: Any
+    rows: Sequence[Any] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +265,7 @@ class Disown:
 MovementInstruction = (
     TellController
     | Settle
+    | TakeRows
     | Flush
     | TakeOut
     | PutBack

@@ -11,10 +11,12 @@ How much can wait here is bounded by what feeders have under way; above QUEUE_BY
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from evenflow.errors import ProtocolError
 from evenflow.graph.filters import Filters
@@ -30,9 +32,11 @@ from evenflow.runtime.worker.codec import batch_parts
 from evenflow.runtime.worker.events import Flushed
 from evenflow.runtime.worker.flow_counts import FlowCounts
 from evenflow.runtime.worker.instances import graph_of
+from evenflow.runtime.worker.leaving_rows import divided
 from evenflow.runtime.worker.passage import Passage, PassageFailed, Surroundings
 from evenflow.runtime.worker.peers import Peers
 from evenflow.runtime.worker.routings import HostedWays, Routings
+from evenflow.runtime.worker.row_queue import Gate, RowQueue
 
 if TYPE_CHECKING:
     from evenflow.runtime.worker.emulation import EmulatedSpeed
@@ -46,7 +50,6 @@ KEPT_GRAPHS = 1000
 REPORT_S = 0.1
 """Seconds between reports of a graph's statistics while it is fed."""
 ID_BITS = 64
-MARKERS = "markers of graphs"
 
 
 class FeederFault(Exception):
@@ -80,11 +83,8 @@ class Flows:
         self._clock = clock
         self._random_bits = random_bits
         self._fail = fail
-        self.routings = Routings(worker, graph, peers, partial(self._append, None), self._take_back, self._unsent)
-        self._queue: deque[tuple[Channel | None, Frame]] = deque()
-        """Frames that wait, and whence; None for rows that were held here."""
-        self.queued = 0
-        """Bytes of frames that wait."""
+        self._queue = RowQueue(lambda gate: self.routings.decided(gate.region, gate.move))
+        self.routings = Routings(worker, graph, peers, self._marked, self._queue.put_first, self._unsent)
         self._feeders: dict[int, tuple[Channel, Session]] = {}
         """By their numbers."""
         self._beginning: list[tuple[Channel, Session]] = []
@@ -141,7 +141,7 @@ class Flows:
     @property
     def full(self) -> bool:
         """Whether so much waits here that no rows should be taken from feeders."""
-        return self.queued > QUEUE_BYTES
+        return self._queue.bytes > QUEUE_BYTES
 
     @property
     def active(self) -> bool:
@@ -168,21 +168,21 @@ class Flows:
             self.begin()
         elif frame.kind is Kind.PROBE:
             self.peers.answer_probe(channel, session.worker if session is not None else None, frame)
-        elif frame.kind in (Kind.FLOW, Kind.MARKER, Kind.FLUSH):
-            _check(frame)
-            self._append(channel, frame)
+        elif frame.kind is Kind.FLOW:
+            flow_head(frame)  # it is refused while it is known who sent it
+            self._queue.append(frame)
+        elif frame.kind is Kind.MARKER:
+            self._marked(frame)
+        elif frame.kind is Kind.FLUSH:  # what came before it waits here, in front of all that will come
+            with suppress(ConnectionError):
+                channel.send(Frame(Kind.FLUSH, b"", frame.sequence, told=True))
         else:
             raise ProtocolError(f"a {frame.kind.name} frame came for a graph")
 
-    def _append(self, channel: Channel | None, frame: Frame) -> None:
-        self._queue.append((channel, frame))
-        self.queued += memoryview(frame.body).nbytes
-
-    def _take_back(self, frames: Iterable[Frame]) -> None:
-        """Frames that were held are served before all others; the last one comes first."""
-        for frame in frames:
-            self._queue.appendleft((None, frame))
-            self.queued += memoryview(frame.body).nbytes
+    def _marked(self, frame: Frame) -> None:
+        """All rows of a sender for the units of a movement are here; those that wait leave with the units."""
+        sender = read_mark(frame)
+        self._host.mark(frame.sequence, sender)
 
     def _unsent(self, frame: Frame) -> None:
         """Rows of a feeder could not be sent on: it is turned out when the next frame is served."""
@@ -193,11 +193,6 @@ class Flows:
         gone, self._cut_off = self._cut_off & self._feeders.keys(), set()
         why = ProtocolError("rows could not be sent on: another worker cannot be reached")
         return [FeederFault(self._feeders[feeder][0], why) for feeder in sorted(gone)]
-
-    def _first(self) -> tuple[Channel | None, Frame]:
-        channel, frame = self._queue.popleft()
-        self.queued -= memoryview(frame.body).nbytes
-        return channel, frame
 
     def begin(self) -> None:
         """Let feeders begin whose routing is known here, and whose rows can go on to all other workers."""
@@ -211,29 +206,18 @@ class Flows:
     @property
     def waiting(self) -> str:
         """The region of the frame whose turn it is; empty if none waits."""
-        while self._queue:
-            frame = self._queue[0][1]
-            if frame.kind is not Kind.FLOW:
-                return MARKERS
+        while (frame := self._queue.first) is not None:
             if self.peers.unsent > QUEUE_BYTES:
                 return ""  # other workers always read, so this gets less
             feeder = self._feeders.get(flow_head(frame).feeder)
             if feeder is not None:
                 return feeder[1].region
-            self._first()  # its task is over
+            self._queue.take()  # its task is over
         return ""
 
     def serve(self) -> None:
         """Serve the frame whose turn it is."""
-        channel, frame = self._first()
-        match frame.kind:
-            case Kind.FLOW:
-                self._flow(frame)
-            case Kind.MARKER:
-                self._host.mark(frame.sequence, read_mark(frame))
-            case Kind.FLUSH if channel is not None:
-                with suppress(ConnectionError):
-                    channel.send(Frame(Kind.FLUSH, b"", frame.sequence, told=True))
+        self._flow(self._queue.take())
 
     # -- routing
 
@@ -248,6 +232,43 @@ class Flows:
         if not isinstance(order, PauseUnits):
             self._tidy(order.region)
         self.begin()
+
+    def take_rows(self, region: str, units: Sequence[int]) -> list[Frame]:
+        """Take the rows that wait for some units of a graph out of the queue, in their order."""
+        known = self.routings.get(region)
+        graph = self._graph(known.order.operator) if known is not None else None
+        if not isinstance(graph, HostedGraph):
+            return []
+        leaving = np.zeros(graph.units, np.bool_)
+        leaving[list(units)] = True
+
+        def divide(frame: Frame) -> tuple[list[Frame], Frame | None]:
+            head = flow_head(frame)
+            channel, session = self._feeders.get(head.feeder, (None, None))
+            if channel is None or session is None or session.region != region:
+                return [], frame
+            try:
+                found = divided(frame, head, graph, leaving, self._new_id)
+            except ProtocolError:  # it fails when it is served
+                return [], frame
+            if found.new:
+                with suppress(ConnectionError):
+                    channel.send(done_frame(frame.part, found.new, 0))
+            return found.leaving, found.staying
+
+        return self._queue.take_parts(divide)
+
+    def keep_rows(self, region: str, move: int, rows: Sequence[Frame]) -> bool:
+        """Keep rows that came with units until it is known that these stay; what comes meanwhile is behind them.
+
+        False if the graph is not known here.
+        """
+        for frame in rows:
+            flow_head(frame)
+        known = self.routings.bring(region, move, rows)
+        if known:
+            self._queue.close(Gate(region, move))
+        return known
 
     def flush(self, move: int, region: str) -> bool:
         """Ask all who get rows of a graph from here whether those are through; False if there is nobody to ask.
@@ -352,18 +373,15 @@ class Flows:
         """Send the statistics of every graph that is due for a report."""
         for region, counts in list(self._counts.items()):
             if now - counts.reported >= REPORT_S and counts.any:
-                about = self.queued, self.calibration.standard_us(now), self.peers.round_trips, self.peers.bandwidths
+                about = (
+                    self._queue.bytes,
+                    self.calibration.standard_us(now),
+                    self.peers.round_trips,
+                    self.peers.bandwidths,
+                )
                 self._host.tell(counts.news(region, now, *about, self._filters(region)))
 
     def _filters(self, region: str) -> Mapping[str, Filters]:
         known = self.routings.get(region)
         graph = self._graph(known.order.operator) if known is not None else None
         return graph.filters if isinstance(graph, HostedGraph) else {}
-
-
-def _check(frame: Frame) -> None:
-    """Refuse a frame that cannot be read, while it is known who sent it."""
-    if frame.kind is Kind.FLOW:
-        flow_head(frame)
-    elif frame.kind is Kind.MARKER:
-        read_mark(frame)

@@ -7,6 +7,7 @@ soon as they and their operator's code are here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -40,11 +41,13 @@ from evenflow.runtime.worker.events import (
     PutBack,
     PutInStore,
     Round,
+    RowsTaken,
     Send,
     Settle,
     Settled,
     TakenOut,
     TakeOut,
+    TakeRows,
     TellController,
     ThrowAway,
     Undelivered,
@@ -68,6 +71,8 @@ class Leaving:
     """Feeders whose markers are still to come."""
     quiet: bool = False
     """Whether all markers have come: the units are taken out from then on, in a graph after a flush."""
+    rows: Sequence[Any] = ()
+    """Of a graph: those that waited for the units."""
     kept: Any = None
     """What was sent, until the target has it."""
 
@@ -95,9 +100,12 @@ class LocalMovements:
                 return [Install(move, parcel) for move, parcel in self.arrived.items()]
             case Marked() | Settled() | FeederGone() | SendUnits():
                 return self._wait(event)
+            case RowsTaken(move, rows):
+                self.leaving[move].rows = rows
+                return [Flush(move, self.leaving[move].order.region)]
             case Flushed(move):
                 leaving = self.leaving.get(move)
-                return _quiet(leaving.order) if leaving is not None else []
+                return _quiet(leaving) if leaving is not None else []
             case TakenOut() | UnitsStored() | Undelivered():
                 return self._go_on(event)
             case BackInPlace(move, region, failure):
@@ -144,7 +152,8 @@ class LocalMovements:
         if leaving is None or leaving.waiting or leaving.quiet:
             return []
         leaving.quiet = True
-        return [Flush(move, leaving.order.region)] if leaving.order.flush else _quiet(leaving.order)
+        order = leaving.order
+        return [TakeRows(move, order.region, order.units)] if order.flush else _quiet(leaving)
 
     def _go_on(self, event: TakenOut | UnitsStored | Undelivered) -> list[MovementInstruction]:
         move = event.move
@@ -159,7 +168,7 @@ class LocalMovements:
                     return [PutInStore(move, about.region, parts)]
                 return [Send(move, about.host, about.port, parts)]
             case TakenOut(kept=kept, failure=why):
-                return self._put_back(about, kept, _report(about.region, move, "failed", why))
+                return self._put_back(leaving, kept, _report(about.region, move, "failed", why))
             case UnitsStored():
                 return [_report(about.region, move, "stored")]
             case Undelivered(reason=reason):
@@ -169,11 +178,13 @@ class LocalMovements:
         leaving, done = self._left(move)
         if leaving is None:
             return [_report(region, move, "restored")]
-        return done + self._put_back(leaving.order, leaving.kept, _report(region, move, "restored"))
+        return done + self._put_back(leaving, leaving.kept, _report(region, move, "restored"))
 
-    def _put_back(self, about: SendUnits, kept: Any, then: TellController) -> list[MovementInstruction]:
+    def _put_back(self, leaving: Leaving, kept: Any, then: TellController) -> list[MovementInstruction]:
+        about, rows = leaving.order, leaving.rows
+        leaving.rows = ()
         self._returning[about.move] = then
-        return [PutBack(about.move, about.region, about.units, kept)]
+        return [PutBack(about.move, about.region, about.units, kept, rows)]
 
     def _back_in_place(self, move: int, region: str, failure: str) -> list[MovementInstruction]:
         """If the units could not even be put back, their state is lost."""
@@ -222,9 +233,10 @@ def remember(kept: dict[T, Any], key: T, value: Any = None) -> None:
         del kept[next(iter(kept))]
 
 
-def _quiet(order: SendUnits) -> list[MovementInstruction]:
+def _quiet(leaving: Leaving) -> list[MovementInstruction]:
     """Nothing is on its way to the units any more, nor from them: they leave."""
-    return [_report(order.region, order.move, "quiet"), TakeOut(order)]
+    order = leaving.order
+    return [_report(order.region, order.move, "quiet"), TakeOut(order, leaving.rows)]
 
 
 def _report(region: str, move: int, outcome: MoveOutcome, reason: str = "", bytes: int = 0) -> TellController:

@@ -1,13 +1,13 @@
 """The routing of graphs as one worker knows it, and the rows that it holds for units that are being moved.
 
 A worker sends rows of graphs as feeders do, and does what they do about a movement: it holds rows, marks the end of
-those that it has sent, and releases them. The marker for this worker itself waits in its own queue: rows that were held
-may be waiting there, too.
+those that it has sent, and releases them. Rows that have come with units, or that were put back with them, are kept
+until it is known that the units stay; those that are held here for the units follow them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,8 @@ class HostedWays:
     """What was told meanwhile."""
     held: dict[int, list[HeldRows]] = field(default_factory=dict)
     """By movement."""
+    brought: dict[int, Sequence[Frame]] = field(default_factory=dict)
+    """By movement, rows that have come with its units."""
 
     def reached(self, version: int, move: int) -> bool:
         """Whether this version is known, and this movement: rows of who knows them may come.
@@ -74,7 +76,7 @@ class Routings(dict[str, HostedWays]):
         """Gives the operator of a name, if it is here; asks for it otherwise."""
         self._peers = peers
         self._mark = mark
-        """Puts a marker behind all that waits here."""
+        """Takes a marker, as one from another worker."""
         self._take = take
         """Puts rows that were held before all that waits here: what waits may give rows that are to be behind them."""
         self._unsent = unsent
@@ -92,6 +94,18 @@ class Routings(dict[str, HostedWays]):
             self._pause(known, order)
         else:
             self._release(known, order)
+
+    def bring(self, region: str, move: int, rows: Sequence[Frame]) -> bool:
+        """Keep rows that came with the units of a movement until it is known that these stay; whether that will be."""
+        known = self.get(region)
+        if known is not None:
+            known.brought[move] = rows
+        return known is not None
+
+    def decided(self, region: str, move: int) -> bool:
+        """Whether it is known where the units of a movement are, whose rows came with them."""
+        known = self.get(region)
+        return known is None or move not in known.brought
 
     def known(self, region: str) -> HostedWays | None:
         """The routing of a graph; None while it, or the graph itself, is not here."""
@@ -118,6 +132,7 @@ class Routings(dict[str, HostedWays]):
         if before is not None:
             moves = {each.move for each in order.paused}
             known.held = {move: rows for move, rows in before.held.items() if move in moves}
+            known.brought = {move: rows for move, rows in before.brought.items() if move in moves}
         self.known(order.region)
 
     def _pause(self, known: HostedWays, order: PauseUnits) -> None:
@@ -138,9 +153,9 @@ class Routings(dict[str, HostedWays]):
         else:
             known.ways.release(order.move, order.worker)
         known.version = order.version
-        held = known.held.pop(order.move, [])
+        held, brought = known.held.pop(order.move, []), known.brought.pop(order.move, [])
         if order.worker == self._worker:
-            self._take(each.frame for each in reversed(held))
+            self._take([*brought, *(each.frame for each in held)])
             return
         for each in held:
             if not self._peers.send(order.worker, each.frame, each.rows):

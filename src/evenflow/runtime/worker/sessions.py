@@ -83,7 +83,12 @@ class Sessions(dict[Channel, Session]):
 
             about = self._worker, self.host, self._operators.fetch, self._peers
             self._flows = Flows(*about, self._pace, self._clock, self._random_bits, self.fail)
-            self.host.mover.flush = self._flows.flush
+            mover = self.host.mover
+            mover.flush, mover.take_rows, mover.keep_rows = (
+                self._flows.flush,
+                self._flows.take_rows,
+                self._flows.keep_rows,
+            )
         return self._flows
 
     @property

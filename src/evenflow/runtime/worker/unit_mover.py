@@ -7,13 +7,14 @@ worker.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from evenflow.errors import ProtocolError
 from evenflow.model.messages import SendUnits
+from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.worker import events
 from evenflow.runtime.worker.checkpointer import Checkpointer, SendMessage
 from evenflow.runtime.worker.direct_transfer import DirectTransfer, Parcel
@@ -67,6 +68,10 @@ class UnitMover:
         self._via_store = store_transfer
         self.flush: Callable[[int, str], bool] = lambda move, region: False
         """Asks whether rows of a graph are through, and says `Flushed` when they are; False if there are none."""
+        self.take_rows: Callable[[str, Sequence[int]], list[Frame]] = lambda region, units: []
+        """Takes the rows that wait for units of a graph out of the queue."""
+        self.keep_rows: Callable[[str, int, Sequence[Frame]], bool] = lambda region, move, rows: False
+        """Keeps them until it is known that the units of their movement stay here; False if the graph is not known."""
 
     def handle(self, event: events.MovementEvent) -> None:
         """Let the machine decide about an event, as an order of the controller, and carry that out."""
@@ -97,10 +102,12 @@ class UnitMover:
             case events.Settle(move, feeder, region, units):
                 self._settle(region, list(units))
                 return events.Settled(move, feeder)
+            case events.TakeRows(move, region, units):
+                return events.RowsTaken(move, self.take_rows(region, units))
             case events.Flush(move, region):
                 return None if self.flush(move, region) else events.Flushed(move)
-            case events.TakeOut(order):
-                return self._take_out(order)
+            case events.TakeOut(order, rows):
+                return self._take_out(order, rows)
             case events.PutBack():
                 return self._put_back(instruction)
             case events.Send(move, host, port, parts):
@@ -136,7 +143,7 @@ class UnitMover:
 
     # -- units that leave
 
-    def _take_out(self, about: SendUnits) -> events.TakenOut:
+    def _take_out(self, about: SendUnits, rows: Sequence[Frame]) -> events.TakenOut:
         region = self._regions.get(about.region)
         taken = Taken(region.operator if region is not None else "")
         try:
@@ -146,7 +153,8 @@ class UnitMover:
             return events.TakenOut(about.move, taken, failure=f"extract failed: {type(error).__name__}: {error}")
         buffers: list[pickle.PickleBuffer] = []
         try:
-            body = pickle.dumps(taken.states, protocol=5, buffer_callback=buffers.append)
+            frames = [(frame.sequence, frame.part, pickle.PickleBuffer(frame.body)) for frame in rows]
+            body = pickle.dumps((taken.states, frames), protocol=5, buffer_callback=buffers.append)
         except BaseException as error:  # whatever the user's state runs into when it is pickled
             return events.TakenOut(about.move, taken, failure=f"its state cannot be serialised: {error}")
         if region is not None:
@@ -174,6 +182,8 @@ class UnitMover:
 
     def _put_back(self, order: events.PutBack) -> events.BackInPlace:
         taken: Taken = order.kept or Taken()
+        if order.rows:  # if the graph is not known any more, nobody waits for them
+            self.keep_rows(order.region, order.move, order.rows)
         region = self._regions.get(order.region)
         if region is None and any(taken.states.values()):
             region = self._regions.receiving(order.region, taken.operator)
@@ -200,10 +210,13 @@ class UnitMover:
                 region: HostedRegion | None = self._regions.receiving(label.region, label.operator)
             else:
                 region = self._regions.get(label.region)
-            states = pickle.loads(body, buffers=buffers)
+            states, frames = pickle.loads(body, buffers=buffers)
             label.check_states(states)
+            rows = [Frame(Kind.FLOW, memoryview(part), number, part=root) for number, root, part in frames]
             if region is not None:
                 self._put_in(label.region, region, states, placed)
+            if rows and not self.keep_rows(label.region, move, rows):
+                raise ProtocolError(f"rows came with units of region {label.region!r:.100}, which is not known here")
         except BaseException as error:  # the user's code; the source has a copy of it all
             why = f"install failed: {type(error).__name__}: {error}"
             return events.Installed(move, label.region, label.units, placed, failure=why)

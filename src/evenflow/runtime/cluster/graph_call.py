@@ -25,7 +25,7 @@ from evenflow.runtime.wire.settings import Settings
 
 
 @dataclass(frozen=True)
-class GraphRun:
+class GraphCall:
     """One call of `Cluster.run`; arguments are checked."""
 
     spark: SparkSession
