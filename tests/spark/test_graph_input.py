@@ -142,7 +142,7 @@ BAD = {
     "quota of worker 0 is 0: give a number above 0, at most 1": {"quota": {0: 0}},
     "quota=0.5: give {worker: number}": {"quota": 0.5},
     "coefficients of worker 1 is -1: give a number above 0": {"coefficients": {1: -1}},
-    "links names (0, 9): give pairs of workers from 0 to 3": {"links": {(0, 9): (1, 1)}},
+    "links names (0, 9): give pairs of two workers from 0 to 3": {"links": {(0, 9): (1, 1)}},
     "links of (0, 1) is 3: give (delay in ms, bytes a second)": {"links": {(0, 1): 3}},
     "there is no placement 'nope'": {"placement": "nope"},
     "placement=<class 'object'>: give a name, or an object from evenflow.policy": {"placement": object},
@@ -174,3 +174,22 @@ def test_bad_input_of_endpoints(spark, cluster):
     out = cluster.run(graph_of(lambda s: s.map(lambda rows: rows and lock, "id long")), inputs={"s": spark.range(3)})
     with pytest.raises(InvalidArgument, match="cannot be shipped to the workers"):
         out["out"]
+
+
+def test_structs_that_are_null_though_their_fields_may_not_be(spark, cluster):
+    """Spark has them wherever a struct is made behind a condition."""
+    df = spark.range(0, 20, 1, 2).selectExpr("id", "if(id % 4 = 0, null, named_struct('p', id)) as v")
+    assert not df.schema["v"].dataType["p"].nullable
+    more = df.selectExpr("*", "array(v, null) as many", "map('v', v) as named")
+    wanted = more.collect()
+    for made in (lambda s: s.filter("id >= 0"), lambda s: s.keyed("id", Nth(), units=3)):
+        got = run(cluster, graph_of(made), s=more).select(more.columns)
+        assert sorted(got.collect()) == wanted, "toArrow of Spark itself cannot read these"
+    assert sorted(cluster.ordered_map(more, lambda rows: rows, schema=more.schema).collect()) == wanted
+
+
+def test_rules_over_columns_that_may_not_be_null(spark, cluster):
+    df = spark.range(0, 40, 1, 1).selectExpr("id", "concat('k', id % 5) as k")
+    rule = "SELECT a.id AS i, b.id AS j FROM PATTERN [every a=T(id < 10) -> b=T(id > 20)]"
+    got = run(cluster, graph_of(lambda s: s.detect(rule, key="k"), "T"), T=df)
+    check(got, cluster.detect(df, rule, key="k", functions=None, order="arrival"))

@@ -66,7 +66,7 @@ def test_what_is_read(log):
             ("source", "ticks", "source"),
             ("source", "news", "source"),
             ("filter", "hot", "filter"),
-            ("keyed", "means", "keyed, 9 units"),
+            ("keyed", "means", "keyed, 8 units"),
             ("join", "pairs", "join"),
             ("endpoint", "results of pairs", ""),
         ),

@@ -141,4 +141,5 @@ def _sketch(opened: dict[str, Any], sample: dict[str, Any]) -> Sketch:
 
 
 def _detail(operator: dict[str, Any]) -> str:
-    return operator["kind"] if operator["units"] == 1 else f"{operator['kind']}, {operator['units']} units"
+    units = operator["units"] if operator["kind"] == "ordered map" else operator["units"] - 1  # one is of null keys
+    return operator["kind"] if operator["units"] == 1 else f"{operator['kind']}, {units} units"

@@ -58,6 +58,12 @@ class GraphRegion(KeyedRegion):
             self.movements.table, self.movements.dealt = RoutingTable(table.version + 1, table.owners), True
             yield from self._route()
 
+    def _on(self, worker: int) -> str:
+        placed = self.graph.placed()
+        names = [name for name, workers in placed.items() if worker in workers]
+        some = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        return f"rows and state of {some or 'operators'} of graph {self.name}"
+
     # -- workers
 
     def set_workers(

@@ -132,11 +132,9 @@ class KeyedRegion:
             self.costs.forget(worker)
             owned = len(self.movements.table.units_of(worker))
             if owned or any(movement.source == worker for movement in self.movements.under_way.values()):
-                lost = f"the state of {owned} of {self.units} units of {self.name}"
                 why = (reasons or {}).get(worker)
-                yield from self._give_up(
-                    time, f"worker {worker} was lost{f' ({why})' if why else ''}, and with it {lost}"
-                )
+                gone = f"worker {worker} was lost{f' ({why})' if why else ''}, and with it {self._on(worker)}"
+                yield from self._give_up(time, gone)
             yield from self.movements.worker_lost(time, worker)
         self.movements.sites = dict(sites)
         for epochs in self.evaluations.stored.values():
@@ -174,6 +172,11 @@ class KeyedRegion:
                 yield from self.stored.loaded(time, worker, message)
                 yield from self._free(time)
                 yield from self._admit()
+
+    def _on(self, worker: int) -> str:
+        """What a worker has of this region."""
+        owned = len(self.movements.table.units_of(worker))
+        return f"the state of {owned} of {self.units} units of {self.name}"
 
     def _give_up(self, time: float, why: str) -> Iterator[Instruction]:
         """Some state is lost: end every evaluation that has state, and all movements.

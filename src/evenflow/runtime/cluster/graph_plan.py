@@ -37,7 +37,7 @@ def bound(spark: SparkSession, graph: Graph, inputs: Any, endpoints: Sequence[st
 
     def declared(given: Any) -> pa.Schema:
         schema = schema_of(given)
-        return described(arrow_schema(spark, schema), schema)
+        return _may_be_null(described(arrow_schema(spark, schema), schema))
 
     return bind(
         graph,
@@ -52,11 +52,16 @@ def bound(spark: SparkSession, graph: Graph, inputs: Any, endpoints: Sequence[st
 def _columns(spark: SparkSession, name: str, df: DataFrame) -> pa.Schema:
     """The columns of an input."""
     try:
-        return described(arrow_schema(spark, df.schema), df.schema)
+        return _may_be_null(described(arrow_schema(spark, df.schema), df.schema))
     except PySparkException as error:
         raise InvalidArgument(
             f"input {name!r} has a column that Spark does not give to Python: {first_line(error)}"
         ) from None
+
+
+def _may_be_null(schema: pa.Schema) -> pa.Schema:
+    """The columns, which may all be null: those of two streams that meet are then of one kind."""
+    return pa.schema([field.with_nullable(True) for field in schema])
 
 
 def shape_of(plan: GraphPlan) -> GraphShape:

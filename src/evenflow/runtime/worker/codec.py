@@ -75,7 +75,10 @@ def _check(column: pa.Array) -> None:
 
 
 def _as_bytes(kind: pa.DataType) -> pa.DataType:
-    """A type of the same layout, with bytes for texts: those of Spark may be no UTF-8."""
+    """A type of the same layout, with bytes for texts, which may be no UTF-8.
+
+    Fields may be null, also those that may not: where a struct of Spark is null, so are its fields.
+    """
     import pyarrow as pa
 
     if pa.types.is_string(kind):
@@ -83,14 +86,18 @@ def _as_bytes(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_large_string(kind):
         return pa.large_binary()
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_as_bytes(field.type)) for field in kind])
+        return pa.struct([_may_be_null(field) for field in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_as_bytes(kind.key_type), kind.item_field.with_type(_as_bytes(kind.item_type)))
+        return pa.map_(_as_bytes(kind.key_type), _may_be_null(kind.item_field))
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_as_bytes(kind.value_type)))
+        return pa.list_(_may_be_null(kind.value_field))
     if pa.types.is_large_list(kind):
-        return pa.large_list(kind.value_field.with_type(_as_bytes(kind.value_type)))
+        return pa.large_list(_may_be_null(kind.value_field))
     return kind
+
+
+def _may_be_null(field: pa.Field) -> pa.Field:
+    return field.with_type(_as_bytes(field.type)).with_nullable(True)
 
 
 def parts_of(answer: Answer) -> list[memoryview]:
