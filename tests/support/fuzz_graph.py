@@ -108,7 +108,7 @@ class ToGraph:
         done = [each for each in self._honest.sent if each.kind is Kind.DONE]
         if self._honest.dropped or len(done) != 1:
             raise Wrong(f"an honest feeder got {len(done)} answers, or was turned out")
-        if self._worker._sessions.flows.queued:
+        if len(self._worker._sessions.flows._queue):
             raise Wrong("frames are left in the queue")
         paused = self._worker._sessions.flows.routings["r"].ways.moving  # type: ignore[union-attr]
         if read_mark(done[0]) != frame.sequence and not paused:

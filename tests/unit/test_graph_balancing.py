@@ -142,8 +142,7 @@ def test_what_a_worker_does_for_others_is_background():
 def test_a_pause_that_is_forgotten_is_worth_a_new_decision():
     """What was not worth a long pause is, when queues are short again: also if nothing else has changed."""
     rig = GraphRig(TWO, placement_named("potential"), (0, 0))
-    rig.movements._pauses.append(8.0)
-    rig.movements._ended = rig.time
+    rig.movements.pauses.add(rig.time, 8.0)
     reports, minute = busy(0.15, owners=(0, 0)), 60
     moved = [any(told["moves"] for told in records(rig.period(reports, {0: 1000}))) for _ in range(6 * minute)]
     assert not any(moved[:minute])

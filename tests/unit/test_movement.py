@@ -286,20 +286,20 @@ def test_units_of_several_operators_are_several_movements():
 def test_how_long_a_movement_takes_is_remembered():
     """And forgotten: what was true of full queues need not be so an hour later."""
     moves = movements()
-    assert moves.usual_pause(5.0, 60.0) == 0.0
+    assert moves.pauses.usual(5.0, 60.0) == 0.0
     for number, seconds in enumerate((1.0, 3.0)):
         list(moves.ask(10.0 * number, move([number], 0, 2), {}, FEEDERS))
         moves.quiet(10.0 * number + seconds, number + 1, 0)
         list(moves.installed(10.0 * number + seconds + 5.0, number + 1, 2, 0, FEEDERS))
-    assert moves.usual_pause(18.0, 60.0) == 2.0, "how long state was on its way is told apart"
-    assert moves.usual_pause(78.0, 60.0) == 1.0
+    assert moves.pauses.usual(18.0, 60.0) == 2.0, "how long state was on its way is told apart"
+    assert moves.pauses.usual(78.0, 60.0) == 1.0
 
 
 def test_a_movement_that_was_taken_back_tells_how_long_one_takes():
     moves = of_a_graph()
     list(moves.ask(0.0, move([0], 0, 2), {}, FEEDERS))
     list(moves.tick(FLUSH_S))
-    assert moves.usual_pause(FLUSH_S, 60.0) == FLUSH_S
+    assert moves.pauses.usual(FLUSH_S, 60.0) == FLUSH_S
 
 
 def test_in_a_graph_queues_are_given_time():

@@ -154,7 +154,7 @@ class GraphBalancing:
     def _pause(self, time: float) -> float:
         """Seconds; rounded to powers of two, so that it is worth a new decision now and then, while it is forgotten."""
         potential = self._potential
-        usual = self._movements.usual_pause(time, potential.horizon_s)
+        usual = self._movements.pauses.usual(time, potential.horizon_s)
         return potential.pause_s if usual <= potential.pause_s else max(potential.pause_s, 2.0 ** round(log2(usual)))
 
     def _seen(

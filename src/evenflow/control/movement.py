@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from evenflow.control.events import Instruction, Peer, Record, Tell, Transfer
+from evenflow.control.pauses import Pauses
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits, RoutingTable
 from evenflow.model.messages import (
@@ -59,8 +60,6 @@ BATCH_BYTES = 8 * 1024 * 1024
 long for others."""
 BATCH_UNITS = 64
 """The most units in one movement."""
-RECENT = 32
-"""How many movements tell how long one takes."""
 
 
 @dataclass(slots=True)
@@ -101,10 +100,7 @@ class Movements:
     undone: int = 0
     bytes_moved: int = 0
     pause_s: float = 0.0
-    _pauses: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
-    """Of the last movements, seconds until all rows in flight were there, or until they were taken back."""
-    _ended: float = 0.0
-    """When the last of them was over."""
+    pauses: Pauses = field(default_factory=Pauses)
     held: bool = False
     """Whether no movement may begin now, because state is being loaded."""
     blocked_by: str = ""
@@ -149,16 +145,6 @@ class Movements:
     def moving(self) -> int:
         """The number of units under way or queued."""
         return len(self._queued) + sum(len(movement.units) for movement in self.under_way.values())
-
-    def usual_pause(self, time: float, half_life: float) -> float:
-        """Seconds that movements waited for rows of late; the longer there was none, the less that counts."""
-        if not self._pauses:
-            return 0.0
-        return float(np.mean(self._pauses) * 2.0 ** ((self._ended - time) / half_life))
-
-    def _learn_pause(self, time: float, movement: Movement) -> None:
-        self._pauses.append((time if movement.quiet is None else movement.quiet) - movement.began)
-        self._ended = time
 
     def paused(self) -> tuple[PausedUnits, ...]:
         """The movements for a feeder that joins now: it holds back the rows of their units and sends no marker."""
@@ -233,7 +219,7 @@ class Movements:
         self.bytes_moved += size
         took = time - movement.began
         self.pause_s += took * len(movement.units)
-        self._learn_pause(time, movement)
+        self.pauses.add(time, (time if movement.quiet is None else movement.quiet) - movement.began)
         yield from self._release(movement, movement.target, feeders)
         source = self.sites.get(movement.source)
         if source is not None:
@@ -375,7 +361,7 @@ class Movements:
 
     def _take_back(self, time: float, movement: Movement, reason: str) -> Iterator[Instruction]:
         movement.phase, movement.reason, movement.deadline = "discarding", reason, time + PATIENCE_S
-        self._learn_pause(time, movement)
+        self.pauses.add(time, (time if movement.quiet is None else movement.quiet) - movement.began)
         target = self.sites.get(movement.target)
         if target is None:
             yield from self._restore(time, movement)
