@@ -62,7 +62,7 @@ class World:
 
     pulls = (0.0, 0.0, 0.0, 0.1, 3.0)
     """How long Spark takes to give the next batch."""
-    patience = 20_000
+    patience = 60_000
     """Steps until all jobs have ended, at most."""
     drain_s = 400.0
     """So long, in simulated seconds, may things take after the last fault."""
