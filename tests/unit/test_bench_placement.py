@@ -56,12 +56,25 @@ def test_other_regions_do_not_count():
     assert run(event(1, "moved", region="other", units=[1])).moved(0, 10) == 0
 
 
-def test_moves_that_follow_each_other_are_one_placement():
-    seen = run(moved(3, 1), moved(12, 1, 2), moved(14, 3), moved(30, 4))
-    assert seen.moved(0, 20) == 4
-    assert seen.placed_after(10.0) == 4.0
-    assert seen.placed_after(29.0) == 1.0
-    assert seen.placed_after(31.0) is None
+def moving(second, number, source, why):
+    return event(second, "move", move=number, source=source, why=f"potential: f{number}: {why}")
+
+
+def done(second, number):
+    return event(second, "moved", move=number, units=[number])
+
+
+def test_a_graph_is_placed_again_when_a_decision_is_carried_out():
+    """That of the worker in question: others come before it, and refine it later."""
+    seen = run(
+        *(moving(11, 1, 0, "saves 1 of 9"), moving(12, 2, 5, "saves 8 of 9"), moving(12, 3, 0, "saves 8 of 9")),
+        *(done(13, 1), done(14, 2), moving(14, 4, 5, "saves 8 of 9"), done(15, 3), done(16, 4)),
+        *(moving(18, 5, 5, "saves 1 of 8"), done(19, 5)),
+    )
+    assert seen.moved(0, 20) == 5
+    assert seen.placed_after(10.0, 5) == 6.0
+    assert seen.placed_after(17.0, 5) == 2.0
+    assert seen.placed_after(10.0, 3) is None
 
 
 def test_the_figures_of_a_run():
@@ -84,7 +97,8 @@ def test_without_a_sample_in_the_second_half_the_last_one_counts():
 
 def test_a_worker_that_turns_slow_is_compared_with_one_that_was_slow_from_the_start():
     setting = PlacementSetting(workers=2, operators=6, seconds=20.0, slow_at=10.0)
-    seen = run(results(8, [0.1]), results(12, [5.0]), moved(13, 1), moved(14, 2), results(18, [0.33]), sample(9, 0.1))
+    moves = moving(12, 1, setting.drawn().fastest, "saves"), moving(12, 2, 9, "saves"), done(13, 1), done(14, 2)
+    seen = run(results(8, [0.1]), results(12, [5.0]), *moves, results(18, [0.33]), sample(9, 0.1))
     best = run(results(8, [9.0]), results(18, [0.3]))
     found = result(setting, "potential", setting.drawn(), seen, best).slow
     assert found.worker == setting.drawn().fastest
@@ -95,7 +109,8 @@ def test_a_worker_that_turns_slow_is_compared_with_one_that_was_slow_from_the_st
 
 def test_what_is_shown():
     setting = PlacementSetting(seconds=20.0, slow_at=10.0)
-    seen = run(results(8, [0.1]), moved(13, 1), results(18, [0.33]), sample(9, 0.1))
+    moves = moving(12, 1, SETTING.drawn().fastest, "saves"), done(13, 1)
+    seen = run(results(8, [0.1]), *moves, results(18, [0.33]), sample(9, 0.1))
     found = result(setting, "potential", SETTING.drawn(), seen, run(results(18, [0.3])))
     written = io.StringIO()
     Console(file=written, width=200).print(table(setting, [found]))

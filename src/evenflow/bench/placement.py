@@ -73,7 +73,7 @@ class SlowResult:
 
     worker: int
     placed_again_s: float | None
-    """Seconds until the last of the moves that followed; None if there were none."""
+    """Seconds until the moves of the decision that takes operators from it are done; None if there is none."""
     before_ms: float
     """Mean latency before."""
     after_ms: float
@@ -193,7 +193,7 @@ def _slow(setting: PlacementSetting, drawn: Scheme, seen: GraphRun, best: GraphR
     after, least = (each.latency(*setting.measured_slow).mean for each in (seen, best))
     return SlowResult(
         worker=drawn.fastest,
-        placed_again_s=seen.placed_after(setting.slow_at),
+        placed_again_s=seen.placed_after(setting.slow_at, drawn.fastest),
         before_ms=seen.latency(*setting.measured).mean,
         after_ms=after,
         best_ms=least,

@@ -7,8 +7,6 @@ from typing import Any
 
 from evenflow.model.latency import LatencySummary, summarised
 
-QUIET_S = 5.0
-"""Moves that are closer than this belong together."""
 NOTHING = LatencySummary(0, float("nan"), float("nan"), float("nan"))
 
 
@@ -54,17 +52,23 @@ class GraphRun:
         """Operators that moved between two seconds."""
         return sum(len(event["units"]) for event in self._between(start, end, "moved"))
 
-    def placed_after(self, second: float) -> float | None:
-        """Seconds until the last of the moves that begin after a second and follow each other; None if none do."""
-        last = None
-        for event in self._between(second, float("inf"), "moved"):
-            now = event["time"] - self._joined["time"]
-            if last is not None and now - last > QUIET_S:
-                break
-            last = now
-        return None if last is None else round(last - second, 2)
+    def placed_after(self, second: float, worker: int) -> float | None:
+        """Seconds until all moves are done of the first decision after a second that takes units from a worker.
+
+        None if there is none. What is moved later, as rates change, does not count.
+        """
+        asked = self._between(second, float("inf"), "move")
+        decision = next((_decision(event) for event in asked if event["source"] == worker), None)
+        moves = {event["move"] for event in asked if _decision(event) == decision}
+        done = [event for event in self._between(second, float("inf"), "moved") if event["move"] in moves]
+        return round(done[-1]["time"] - self._joined["time"] - second, 2) if done else None
 
     def _between(self, start: float, end: float, kind: str) -> list[dict[str, Any]]:
         zero = self._joined["time"]
         mine = [event for event in self.events if event["event"] == kind and event.get("region") == self.region]
         return [event for event in mine if start < event["time"] - zero <= end]
+
+
+def _decision(event: dict[str, Any]) -> str:
+    """What moves of one decision have in common: why they are made, without the names of placement and operator."""
+    return str(event["why"]).split(": ", 2)[-1]
