@@ -13,6 +13,7 @@ from evenflow.control.graph_region import GraphRegion
 from evenflow.control.movement import Movements
 from evenflow.runtime.worker import movements, routings
 from evenflow.runtime.worker.events import TakeOut
+from evenflow.runtime.worker.row_queue import RowQueue
 from evenflow.state.paging.swap import Swap
 from tests.support.graph_invariants import check, history
 from tests.support.graph_plans import Sketch
@@ -169,13 +170,19 @@ def _together(self, units, _sizes):
     return iter([tuple(units)])
 
 
+def _unsorted(self, frames, place):
+    PUT_FIRST(self, frames, (place[0], 0))
+
+
 HANDLE = movements.LocalMovements.handle
+PUT_FIRST = RowQueue.put_first
 WRONG = {
     "a movement does not flush": (movements.LocalMovements, "handle", _unflushed),
     "rows of units that move are not held": (routings.Routings, "_pause", lambda *_: None),
     "neighbours move together": (Movements, "_parts", _together),
     "neighbours move at once": (Movements, "_has_to_wait", lambda *_: False),
     "nobody is told of new owners": (GraphRegion, "_route", lambda _self: iter(())),
+    "rows of units that came are put first as they come": (RowQueue, "put_first", _unsorted),
 }
 
 
@@ -191,7 +198,8 @@ def _many(count):
     """Histories with much under way, behind each other and beside each other."""
     plan = Plan(workers=2, jobs=4, moving=1.0, asks=0.2, rows=40)
     for seed in range(count):
-        with GraphWorld(seed, plan, chain("keep", "collect", "mark")) as world:
-            world.windows, world.pulls = ((1000, 100_000),), (0.0,)
-            world.run()
-            check(world)
+        for kinds in (("keep", "collect", "mark"), ("keep", "collect", "mark", "collect", "mark")):
+            with GraphWorld(seed, plan, chain(*kinds)) as world:
+                world.windows, world.pulls = ((1000, 100_000),), (0.0,)
+                world.run()
+                check(world)

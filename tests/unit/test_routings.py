@@ -34,7 +34,8 @@ class Around:
     def _mark(self, frame):
         self.done.append(("mark", frame.sequence, read_mark(frame)))
 
-    def _take(self, frames):
+    def _take(self, frames, place):
+        assert place == ("r", 0)
         self.done.append(("take", [frame.sequence for frame in frames]))
 
     def _unsent(self, frame):

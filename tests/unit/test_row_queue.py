@@ -28,36 +28,67 @@ def served(queue):
 
 def test_what_was_put_first_keeps_its_order():
     """Also with what was put first before: rows of one sender may be in both."""
-    queue = RowQueue(lambda gate: True)
+    queue = RowQueue(lambda gate: True, None)
     queue.append(frame(5))
-    queue.put_first([frame(1), frame(2), frame(3)])
+    queue.put_first([frame(1), frame(2), frame(3)], ("r", 4))
     assert queue.take().sequence == 1
-    queue.put_first([frame(4)])
+    queue.put_first([frame(4)], ("r", 4))
     assert queue.bytes == 4
     assert served(queue) == [2, 3, 4, 5]
     queue.append(frame(6))
-    queue.put_first([frame(7)])
+    queue.put_first([frame(7)], ("r", 0))
     assert served(queue) == [7, 6]
     assert queue.bytes == 0
 
 
+def test_rows_for_operators_downstream_are_put_before_others():
+    """What those upstream give comes to them by calls: of one graph only."""
+    queue = RowQueue(lambda gate: True, None)
+    queue.append(frame(9))
+    queue.put_first([frame(5), frame(6)], ("r", 2))
+    queue.put_first([frame(1)], ("r", 7))
+    queue.put_first([frame(2), frame(3)], ("r", 5))
+    queue.put_first([frame(7)], ("other", 9))
+    queue.put_first([frame(8)], ("r", 1))
+    queue.put_first([frame(4)], ("r", 5))
+    assert served(queue) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_question_is_answered_when_all_before_it_is_served():
+    answered = []
+    queue = RowQueue(lambda gate: False, lambda channel, flush: answered.append((channel, flush.sequence)))
+    queue.append(frame(1))
+    queue.ask("peer", frame(4))
+    queue.append(frame(2))
+    assert queue.first.sequence == 1
+    assert not answered
+    queue.take()
+    assert queue.first.sequence == 2
+    assert answered == [("peer", 4)]
+    queue.close(Gate("r", 7))
+    queue.ask("peer", frame(5))
+    assert [each.sequence for each in queue.take_parts(lambda each: ([each], None))] == [2]
+    assert queue.first is None
+    assert len(answered) == 1
+
+
 def test_what_comes_behind_a_gate_waits():
     decided = set()
-    queue = RowQueue(lambda gate: gate.move in decided)
+    queue = RowQueue(lambda gate: gate.move in decided, None)
     queue.append(frame(1))
     queue.close(Gate("r", 4))
     queue.append(frame(3))
     assert served(queue) == [1]
-    queue.put_first([frame(2)])
+    queue.put_first([frame(2)], ("r", 0))
     decided.add(4)
     assert served(queue) == [2, 3]
 
 
 def test_parts_are_taken_in_their_order_and_the_rest_keeps_its_place():
-    queue = RowQueue(lambda gate: True)
+    queue = RowQueue(lambda gate: True, None)
     for number in (4, 5, 6):
         queue.append(frame(number, 10))
-    queue.put_first([frame(1, 10), frame(2, 10), frame(3, 10)])
+    queue.put_first([frame(1, 10), frame(2, 10), frame(3, 10)], ("r", 4))
 
     def divide(each):
         match each.sequence % 3:
@@ -69,7 +100,7 @@ def test_parts_are_taken_in_their_order_and_the_rest_keeps_its_place():
 
     assert [each.sequence for each in queue.take_parts(divide)] == [22, 3, 25, 6]
     assert queue.bytes == 10 + 7 + 10 + 7
-    queue.put_first([frame(0)])
+    queue.put_first([frame(0)], ("r", 3))
     assert served(queue) == [1, 2, 0, 4, 5], "two of those that were put first are left"
 
 

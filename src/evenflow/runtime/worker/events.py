@@ -178,10 +178,14 @@ class TakeRows:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Have those who get rows of a graph from here say when they have all of them, then say `Flushed`."""
+    """Have those who get rows of a graph from here say when they have all of them, then say `Flushed`.
+
+    The target says it when it has served them: rows that come with the units are put before all that waits there.
+    """
 
     move: int
     region: str
+    target: int
 
 
 @dataclass(frozen=True, slots=True)

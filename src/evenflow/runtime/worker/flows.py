@@ -83,7 +83,7 @@ class Flows:
         self._clock = clock
         self._random_bits = random_bits
         self._fail = fail
-        self._queue = RowQueue(lambda gate: self.routings.decided(gate.region, gate.move))
+        self._queue = RowQueue(lambda gate: self.routings.decided(gate.region, gate.move), _through)
         self.routings = Routings(worker, graph, peers, self._marked, self._queue.put_first, self._unsent)
         self._feeders: dict[int, tuple[Channel, Session]] = {}
         """By their numbers."""
@@ -173,9 +173,10 @@ class Flows:
             self._queue.append(frame)
         elif frame.kind is Kind.MARKER:
             self._marked(frame)
+        elif frame.kind is Kind.FLUSH and frame.part:
+            self._queue.ask(channel, frame)
         elif frame.kind is Kind.FLUSH:  # what came before it waits here, in front of all that will come
-            with suppress(ConnectionError):
-                channel.send(Frame(Kind.FLUSH, b"", frame.sequence, told=True))
+            _through(channel, frame)
         else:
             raise ProtocolError(f"a {frame.kind.name} frame came for a graph")
 
@@ -249,7 +250,7 @@ class Flows:
                 return [], frame
             try:
                 found = divided(frame, head, graph, leaving, self._new_id)
-            except ProtocolError:  # it fails when it is served
+            except Exception:  # it fails when it is served
                 return [], frame
             if found.new:
                 with suppress(ConnectionError):
@@ -270,14 +271,14 @@ class Flows:
             self._queue.close(Gate(region, move))
         return known
 
-    def flush(self, move: int, region: str) -> bool:
+    def flush(self, move: int, region: str, target: int) -> bool:
         """Ask all who get rows of a graph from here whether those are through; False if there is nobody to ask.
 
         When all have answered, the movement is told (`Flushed`). So rows that the next owner of its units sends cannot
         overtake those that were sent from here.
         """
         flush = Frame(Kind.FLUSH, b"", move)
-        asked: set[Channel] = set(self.peers.send_all(flush)) if region in self.routings else set()
+        asked: set[Channel] = set(self.peers.flush(move, target)) if region in self.routings else set()
         for channel, session in list(self._feeders.values()):
             if session.region == region:
                 with suppress(ConnectionError):
@@ -385,3 +386,9 @@ class Flows:
         known = self.routings.get(region)
         graph = self._graph(known.order.operator) if known is not None else None
         return graph.filters if isinstance(graph, HostedGraph) else {}
+
+
+def _through(channel: Channel, flush: Frame) -> None:
+    """Answer a FLUSH."""
+    with suppress(ConnectionError):
+        channel.send(Frame(Kind.FLUSH, b"", flush.sequence, told=True))

@@ -101,8 +101,9 @@ class LocalMovements:
             case Marked() | Settled() | FeederGone() | SendUnits():
                 return self._wait(event)
             case RowsTaken(move, rows):
+                order = self.leaving[move].order
                 self.leaving[move].rows = rows
-                return [Flush(move, self.leaving[move].order.region)]
+                return [Flush(move, order.region, order.target)]
             case Flushed(move):
                 leaving = self.leaving.get(move)
                 return _quiet(leaving) if leaving is not None else []

@@ -134,10 +134,10 @@ class Peers:
                 link.channel.send(frame)
         return True
 
-    def send_all(self, frame: Frame) -> list[Channel]:
-        """Send a frame to all other workers; the connections that it went over."""
+    def flush(self, move: int, target: int) -> list[Channel]:
+        """Ask all workers whether what was sent is there, and the target whether it is served; the connections."""
         for worker in self._links:
-            self.send(worker, frame)
+            self.send(worker, Frame(Kind.FLUSH, b"", move, part=int(worker == target)))
         return list(self._by_channel)
 
     def _emulated(self, worker: int, link: PeerLink, rows: int) -> bool:

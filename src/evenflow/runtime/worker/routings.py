@@ -67,7 +67,7 @@ class Routings(dict[str, HostedWays]):
         graph: Callable[[str], Any],
         peers: Peers,
         mark: Callable[[Frame], None],
-        take: Callable[[Iterable[Frame]], None],
+        take: Callable[[Iterable[Frame], tuple[str, int]], None],
         unsent: Callable[[Frame], None],
     ) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Routings(dict[str, HostedWays]):
         self._mark = mark
         """Takes a marker, as one from another worker."""
         self._take = take
-        """Puts rows that were held before all that waits here: what waits may give rows that are to be behind them."""
+        """Puts rows for an operator before all that waits here: what waits may give rows that are to be behind them."""
         self._unsent = unsent
         """Is told of rows that cannot be sent."""
 
@@ -148,14 +148,16 @@ class Routings(dict[str, HostedWays]):
             self._peers.send(order.source, marker)
 
     def _release(self, known: HostedWays, order: ReleaseUnits) -> None:
+        node = 0
         if known.ways is None:
             known.early.append(order)
         else:
+            node = known.ways.node_of(order.move)
             known.ways.release(order.move, order.worker)
         known.version = order.version
         held, brought = known.held.pop(order.move, []), known.brought.pop(order.move, [])
         if order.worker == self._worker:
-            self._take([*brought, *(each.frame for each in held)])
+            self._take([*brought, *(each.frame for each in held)], (order.region, node))
             return
         for each in held:
             if not self._peers.send(order.worker, each.frame, each.rows):

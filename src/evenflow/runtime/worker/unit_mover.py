@@ -66,7 +66,7 @@ class UnitMover:
         """Regions and evaluations that have ended: their state is not put in any more."""
         self._checkpointer = checkpointer
         self._via_store = store_transfer
-        self.flush: Callable[[int, str], bool] = lambda move, region: False
+        self.flush: Callable[[int, str, int], bool] = lambda move, region, target: False
         """Asks whether rows of a graph are through, and says `Flushed` when they are; False if there are none."""
         self.take_rows: Callable[[str, Sequence[int]], list[Frame]] = lambda region, units: []
         """Takes the rows that wait for units of a graph out of the queue."""
@@ -104,8 +104,8 @@ class UnitMover:
                 return events.Settled(move, feeder)
             case events.TakeRows(move, region, units):
                 return events.RowsTaken(move, self.take_rows(region, units))
-            case events.Flush(move, region):
-                return None if self.flush(move, region) else events.Flushed(move)
+            case events.Flush(move, region, target):
+                return None if self.flush(move, region, target) else events.Flushed(move)
             case events.TakeOut(order, rows):
                 return self._take_out(order, rows)
             case events.PutBack():
