@@ -13,7 +13,8 @@ from tests.support.keyed_invariants import _check_leaks, _check_log
 from tests.support.keyed_world import KEYS, Broken
 
 REASONS = re.compile(
-    r"was lost( \(.*\))?, and with it the state of|lost worker .* and the state it held|broke off|is here again"
+    r"was lost( \(.*\))?, and with it (the|rows and) state of|lost worker .* and the state it held"
+    r"|broke off|is here again"
     r"|is being evaluated by stage|the query was started anew|another attempt at its batch has begun"
     r"|could be neither moved nor taken back|on purpose|are lost: |together with new ones they make no sense"
 )
