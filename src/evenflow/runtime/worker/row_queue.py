@@ -26,7 +26,7 @@ class Question:
     flush: Frame
 
 
-Place = tuple[str, int]
+OperatorPlace = tuple[str, int]
 """A region, and the number of an operator; those that an operator reads have lower numbers."""
 
 
@@ -39,7 +39,7 @@ class RowQueue:
 
     def __init__(self, is_open: Callable[[Gate], bool], answer: Callable[[Channel, Frame], None]) -> None:
         self._waiting: deque[Frame | Gate | Question] = deque()
-        self._ahead: list[Place] = []
+        self._ahead: list[OperatorPlace] = []
         """Of the first frames, those that were put there: for which operators."""
         self._is_open = is_open
         self._answer = answer
@@ -54,7 +54,7 @@ class RowQueue:
         self._waiting.append(frame)
         self.bytes += _size(frame)
 
-    def put_first(self, frames: Iterable[Frame], place: Place) -> None:
+    def put_first(self, frames: Iterable[Frame], place: OperatorPlace) -> None:
         """Have frames for an operator served before all that came."""
         region, node = place
         upstream = (at for at, (graph, other) in enumerate(self._ahead) if graph == region and other < node)
@@ -97,7 +97,7 @@ class RowQueue:
         """Take out what `divide` wants of each frame, in their order; what it leaves keeps its place."""
         taken: list[Frame] = []
         left: deque[Frame | Gate | Question] = deque()
-        ahead: list[Place] = []
+        ahead: list[OperatorPlace] = []
         for at, each in enumerate(self._waiting):
             moved, stays = divide(each) if isinstance(each, Frame) else ([], each)
             taken += moved
