@@ -67,11 +67,12 @@ def done(second, number):
 def test_a_graph_is_placed_again_when_a_decision_is_carried_out():
     """That of the worker in question: others come before it, and refine it later."""
     seen = run(
-        *(moving(11, 1, 0, "saves 1 of 9"), moving(12, 2, 5, "saves 8 of 9"), moving(12, 3, 0, "saves 8 of 9")),
+        *(moving(10.5, 6, 5, "saves 2 of 9"), done(10.8, 6), moving(11, 1, 0, "saves 1 of 9")),
+        *(moving(12, 2, 5, "saves 8 of 9"), moving(12, 3, 0, "saves 8 of 9")),
         *(done(13, 1), done(14, 2), moving(14, 4, 5, "saves 8 of 9"), done(15, 3), done(16, 4)),
         *(moving(18, 5, 5, "saves 1 of 8"), done(19, 5)),
     )
-    assert seen.moved(0, 20) == 5
+    assert seen.moved(0, 20) == 6
     assert seen.placed_after(10.0, 5) == 6.0
     assert seen.placed_after(17.0, 5) == 2.0
     assert seen.placed_after(10.0, 3) is None

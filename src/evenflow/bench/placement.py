@@ -73,7 +73,7 @@ class SlowResult:
 
     worker: int
     placed_again_s: float | None
-    """Seconds until the moves of the decision that takes operators from it are done; None if there is none."""
+    """Seconds until the moves of the decision that takes most operators from it are done; None if there is none."""
     before_ms: float
     """Mean latency before."""
     after_ms: float

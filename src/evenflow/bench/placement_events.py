@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,12 +54,13 @@ class GraphRun:
         return sum(len(event["units"]) for event in self._between(start, end, "moved"))
 
     def placed_after(self, second: float, worker: int) -> float | None:
-        """Seconds until all moves are done of the first decision after a second that takes units from a worker.
+        """Seconds until all moves are done of that decision after a second that takes most units from a worker.
 
-        None if there is none. What is moved later, as rates change, does not count.
+        None if there is none. What is moved before and later, as rates change, does not count.
         """
         asked = self._between(second, float("inf"), "move")
-        decision = next((_decision(event) for event in asked if event["source"] == worker), None)
+        taken = Counter(_decision(event) for event in asked if event["source"] == worker)
+        decision = max(taken, key=taken.__getitem__, default=None)
         moves = {event["move"] for event in asked if _decision(event) == decision}
         done = [event for event in self._between(second, float("inf"), "moved") if event["move"] in moves]
         return round(done[-1]["time"] - self._joined["time"] - second, 2) if done else None

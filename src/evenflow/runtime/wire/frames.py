@@ -64,8 +64,8 @@ class Kind(IntEnum):
     """From a worker to a feeder: a FLOW frame has been processed. Sequence: its root frame; the body (`wire.flows`) is
     its id XOR the ids of the frames that it caused."""
     FLUSH = 14
-    """To a worker or a feeder and back: all that went before it on this connection is through. Sequence: the move, or
-    0 from a feeder that begins; `told`: it is the answer."""
+    """To a worker or a feeder and back: all that went before it on this connection is there; with `part` 1, it has been
+    served. Sequence: the move, or 0 from a feeder that begins; `told`: it is the answer."""
     PROBE = 15
     """From a worker to another and back, at once: how long that takes. Sequence: a number; `told`: it is the answer."""
 
