@@ -13,7 +13,7 @@ from evenflow.control.graph_region import GraphRegion
 from evenflow.control.movement import Movements
 from evenflow.runtime.worker import movements, routings
 from evenflow.runtime.worker.events import TakeOut
-from evenflow.runtime.worker.row_queue import RowQueue
+from evenflow.runtime.worker.row_queue import Gate, RowQueue
 from evenflow.state.paging.swap import Swap
 from tests.support.graph_invariants import check, history
 from tests.support.graph_plans import Sketch
@@ -170,19 +170,28 @@ def _together(self, units, _sizes):
     return iter([tuple(units)])
 
 
-def _unsorted(self, frames, place):
-    PUT_FIRST(self, frames, (place[0], 0))
+def _gate_first(self, each):
+    APPEND(self, each)
+    if isinstance(each, Gate):
+        self._waiting.rotate(1)
+
+
+def _released(self, known, order):
+    RELEASE(self, known, order)
+    if known.ways is not None:
+        known.ways.release(order.move, order.worker)
 
 
 HANDLE = movements.LocalMovements.handle
-PUT_FIRST = RowQueue.put_first
+APPEND, RELEASE = RowQueue.append, routings.Routings._release
 WRONG = {
     "a movement does not flush": (movements.LocalMovements, "handle", _unflushed),
     "rows of units that move are not held": (routings.Routings, "_pause", lambda *_: None),
     "neighbours move together": (Movements, "_parts", _together),
     "neighbours move at once": (Movements, "_has_to_wait", lambda *_: False),
     "nobody is told of new owners": (GraphRegion, "_route", lambda _self: iter(())),
-    "rows of units that came are put first as they come": (RowQueue, "put_first", _unsorted),
+    "units that came do not wait for what came before them": (RowQueue, "append", _gate_first),
+    "rows given here do not wait for those that came with units": (routings.Routings, "_release", _released),
 }
 
 

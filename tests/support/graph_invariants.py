@@ -139,7 +139,7 @@ def check_flows(world):
         flows = process.worker._sessions._flows
         if flows is None:
             continue
-        held = {name: known for name, known in flows.routings.items() if known.held or known.brought}
+        held = {name: known for name, known in flows.routings.items() if known.held or known.gates}
         left = {
             "frames": len(flows._queue),
             "held": held,

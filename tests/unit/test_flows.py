@@ -27,16 +27,6 @@ def rows(number, feeder=5):
     return flow_frame(number, 1, 0, feeder, [0], memoryview(b"rows"))
 
 
-def test_rows_that_were_held_are_served_before_all_that_waits():
-    """What waits may give rows of the same feeder for the same units, which are newer."""
-    known = flows()
-    known.receive(Nobody(), None, rows(3))
-    known._queue.put_first([rows(1), rows(2)], ("r", 0))
-    known.receive(Nobody(), None, rows(4))
-    assert [frame.sequence for frame in known._queue._waiting] == [1, 2, 3, 4]
-    assert known._queue.bytes == 4 * len(rows(1).body)
-
-
 @pytest.mark.parametrize(
     "frame",
     [Frame(Kind.FLOW, b""), Frame(Kind.FLOW, bytes(40)), Frame(Kind.MARKER, b"", 1), Frame(Kind.DATA, b"rows")],

@@ -71,7 +71,7 @@ INSTALLED = [*HERE, (Installed(1, "r", UNITS, PLACED, 10), [said("installed", by
 BACK = PutBack(1, "r", UNITS, KEPT)
 OF_A_GRAPH = order(feeders=(5,), flush=True)
 ROWS = ["frames"]
-FLUSHING = [(OF_A_GRAPH, []), (Settled(1, 5), [TakeRows(1, "r", UNITS)]), (RowsTaken(1, ROWS), [Flush(1, "r", 1)])]
+FLUSHING = [(OF_A_GRAPH, []), (Settled(1, 5), [TakeRows(1, "r", UNITS)]), (RowsTaken(1, ROWS), [Flush(1, "r")])]
 
 SOURCE = {
     "it waits for the markers of all feeders": [
@@ -239,7 +239,7 @@ GRAPH = {
     "a flush of something else": [*FLUSHING, (Flushed(2), [])],
     "by way of the store": [
         (order(feeders=(), store=True, flush=True), [TakeRows(1, "r", UNITS)]),
-        (RowsTaken(1, ()), [Flush(1, "r", 1)]),
+        (RowsTaken(1, ()), [Flush(1, "r")]),
         (Flushed(1), [said("quiet"), TakeOut(order(feeders=(), store=True, flush=True))]),
         (TakenOut(1, KEPT, PARTS), [PutInStore(1, "r", PARTS)]),
     ],

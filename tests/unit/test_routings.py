@@ -9,6 +9,7 @@ from evenflow.model.messages import GraphRouting, PausedUnits, PauseUnits, Relea
 from evenflow.runtime.wire.flows import read_mark
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.worker.routings import Routings
+from evenflow.runtime.worker.row_queue import RowQueue
 from tests.support.graph_plans import Sketch
 
 ME, YOU = 1, 31
@@ -25,7 +26,8 @@ class Around:
         self.graph = HostedGraph(made.ended().plan()) if here else None
         self.reachable = reachable
         self.done = []
-        self.routings = Routings(ME, lambda _name: self.graph, self, self._mark, self._take, self._unsent)
+        self.queue = RowQueue(lambda gate: self.routings.passable(gate), lambda gate: self.routings.opened(gate))
+        self.routings = Routings(ME, lambda _name: self.graph, self, self._mark, self.queue, self._unsent)
 
     def send(self, worker, frame, rows=0):
         self.done.append((worker, frame.kind.name, frame.sequence, rows))
@@ -33,10 +35,6 @@ class Around:
 
     def _mark(self, frame):
         self.done.append(("mark", frame.sequence, read_mark(frame)))
-
-    def _take(self, frames, place):
-        assert place == ("r", 0)
-        self.done.append(("take", [frame.sequence for frame in frames]))
 
     def _unsent(self, frame):
         self.done.append(("unsent", frame.sequence))
@@ -48,8 +46,15 @@ class Around:
 
     def hold(self, move=4):
         for frame in HELD:
-            self.routings["r"].hold(move, frame, 10)
+            self.routings.hold(self.routings["r"], move, frame, 10)
         return self
+
+    def served(self):
+        """What can be served, with where the unit of the movement is for those who give rows here by then."""
+        found = []
+        while self.queue.first is not None:
+            found.append((self.queue.take().sequence, self.destination[0]))
+        return found
 
     @property
     def destination(self):
@@ -101,7 +106,6 @@ PAUSED = (PausedUnits(4, (0,)),)
 @pytest.mark.parametrize("here", [True, False], ids=["the graph is here", "the graph comes later"])
 def test_what_is_told(orders, done, destination, here):
     around = Around(here).obey(*orders)
-    around.done = [tuple(each) if each[1] != "take" else each for each in around.done if each != ("take", [])]
     assert around.done == done, "markers do not wait for the graph"
     if not here:
         assert around.routings.known("r") is None
@@ -109,41 +113,106 @@ def test_what_is_told(orders, done, destination, here):
     assert around.destination == destination
 
 
-@pytest.mark.parametrize(
-    ("worker", "wanted"),
-    [(ME, [("take", [1, 2])]), (2, [(2, "FLOW", 1, 10), (2, "FLOW", 2, 10)])],
-    ids=["to this worker", "to another"],
-)
-def test_rows_that_were_held_go_where_the_units_are(worker, wanted):
+def frame(number):
+    return Frame(Kind.FLOW, b"", number)
+
+
+def test_rows_that_were_held_go_where_the_units_are():
     around = Around().obey(routing(), pause()).hold()
     around.done = []
-    around.obey(release(worker))
-    assert around.done == wanted
+    around.obey(release(2))
+    assert around.done == [(2, "FLOW", 1, 10), (2, "FLOW", 2, 10)]
     assert around.routings["r"].held == {}
 
 
-@pytest.mark.parametrize(
-    ("worker", "wanted"),
-    [(ME, [("take", [7, 1, 2])]), (2, [(2, "FLOW", 1, 10), (2, "FLOW", 2, 10)])],
-    ids=["which stay: they are before those that were held", "which do not: their source has them, too"],
-)
-def test_rows_that_came_with_units(worker, wanted):
+def test_units_that_are_taken_back_before_they_left():
+    """Rows that were held go behind all that waits; until they are served, what is given for the units follows them."""
+    around = Around().obey(routing(owners=(1, 1, 0)), pause(ME)).hold()
+    around.queue.append(frame(0))
+    around.obey(release(ME))
+    assert around.destination == [-4, 1, 0]
+    around.routings.hold(around.routings["r"], 4, frame(3), 1)
+    around.queue.append(frame(5))
+    assert around.served() == [(0, -4), (1, ME), (2, ME), (3, ME), (5, ME)]
+    assert around.routings["r"].gates == {}
+
+
+def test_units_that_come_and_stay():
+    """They take part when all that waited before they came is served, then with the rows that came with them first."""
     around = Around().obey(routing(), pause()).hold()
-    assert around.routings.bring("r", 4, [Frame(Kind.FLOW, b"", 7)])
-    assert not around.routings.decided("r", 4)
+    around.queue.append(frame(0))
+    assert around.routings.bring("r", 4, [0], [frame(7)])
+    around.queue.append(frame(8))
+    assert around.served() == [(0, -4)], "it is not known yet whether they stay"
+    around.obey(release(ME))
+    assert around.destination == [-4, 1, 0]
+    assert around.served() == [(7, ME), (1, ME), (2, ME), (8, ME)]
+    assert around.routings["r"].gates == {}
+
+
+def test_units_that_are_put_back_twice_keep_their_rows():
+    around = Around().obey(routing(owners=(1, 1, 0)), pause(ME))
+    around.routings.bring("r", 4, [0], [frame(7)])
+    around.routings.bring("r", 4, [0], [])
+    assert around.obey(release(ME)).served() == [(7, ME)]
+
+
+def test_units_that_come_and_do_not_stay():
+    around = Around().obey(routing(), pause()).hold()
+    around.routings.bring("r", 4, [0], [frame(7)])
+    around.queue.append(frame(8))
     around.done = []
-    around.obey(release(worker))
-    assert around.done == wanted
-    assert around.routings.decided("r", 4)
+    around.obey(release(2))
+    assert around.done == [(2, "FLOW", 1, 10), (2, "FLOW", 2, 10)]
+    assert around.served() == [(8, 2)], "their source has the rows, too"
 
 
-@pytest.mark.parametrize(("paused", "known"), [(PAUSED, False), ((), True)], ids=["that goes on", "that is over"])
-def test_rows_that_came_with_units_of_a_movement(paused, known):
+def test_units_that_go_on_before_their_turn_has_come():
     around = Around().obey(routing(), pause())
-    assert not around.routings.bring("other", 4, [])
-    around.routings.bring("r", 4, [Frame(Kind.FLOW, b"", 7)])
-    around.obey(routing(2, paused, 4))
-    assert around.routings.decided("r", 4) is known
+    around.routings.bring("r", 4, [0], [frame(7)])
+    around.obey(release(ME)).hold()
+    around.obey(pause(ME, 5))
+    around.routings.hold(around.routings["r"], 5, frame(9), 1)
+    assert [each.sequence for each in around.queue.take_parts(lambda each: ([each], None))] == [7, 1, 2]
+    assert around.served() == []
+    assert around.destination == [-5, 1, 0]
+    around.done = []
+    around.obey(release(2, 3, 5))
+    assert around.done == [(2, "FLOW", 9, 1)]
+    assert around.destination == [2, 1, 0]
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["it is reached before the graph comes", "after"])
+def test_units_that_come_before_the_graph(early):
+    around = Around(here=False).obey(routing(), pause())
+    around.routings.bring("r", 4, [0], [frame(7)])
+    around.obey(release(ME))
+    assert not early or around.queue.first.sequence == 7
+    around.graph = Around().graph
+    assert around.destination == [ME if early else -4, 1, 0]
+    assert around.served() == [(7, ME)]
+
+
+@pytest.mark.parametrize(
+    ("orders", "owners", "destination"),
+    [([], (0, 1, 0), 0), ([release(ME)], (1, 1, 0), -4), ([release(ME)], (2, 1, 0), 2)],
+    ids=["its movement is abandoned", "the units stay", "they were given to another worker"],
+)
+def test_what_a_gate_is_when_owners_are_told_anew(orders, owners, destination):
+    around = Around().obey(routing(), pause())
+    assert not around.routings.bring("other", 4, [0], [])
+    around.routings.bring("r", 4, [0], [frame(7)])
+    around.obey(*orders, routing(2, (), 4, owners))
+    assert around.destination[0] == destination
+    assert [number for number, _ in around.served()] == ([7] if orders else [])
+
+
+def test_a_gate_of_a_movement_that_goes_on_is_kept():
+    around = Around().obey(routing(), pause())
+    around.routings.bring("r", 4, [0], [frame(7)])
+    around.obey(routing(2, PAUSED, 4))
+    assert around.served() == []
+    assert around.obey(release(ME, 3)).served() == [(7, ME)]
 
 
 def test_rows_that_cannot_be_sent_are_told_of():

@@ -26,69 +26,67 @@ def served(queue):
     return found
 
 
-def test_what_was_put_first_keeps_its_order():
-    """Also with what was put first before: rows of one sender may be in both."""
-    queue = RowQueue(lambda gate: True, None)
-    queue.append(frame(5))
-    queue.put_first([frame(1), frame(2), frame(3)], ("r", 4))
-    assert queue.take().sequence == 1
-    queue.put_first([frame(4)], ("r", 4))
-    assert queue.bytes == 4
-    assert served(queue) == [2, 3, 4, 5]
-    queue.append(frame(6))
-    queue.put_first([frame(7)], ("r", 0))
-    assert served(queue) == [7, 6]
+class Doors:
+    """Says of gates, by movement, whether it is known where their units are; notes which were opened."""
+
+    def __init__(self):
+        self.passable = set()
+        self.opened = []
+        self.queue = RowQueue(lambda gate: gate.move in self.passable, lambda gate: self.opened.append(gate.move))
+
+    def decide(self, gate, stays):
+        gate.stays = stays
+        self.passable.add(gate.move)
+
+
+def test_first_come_first_served():
+    queue = Doors().queue
+    for number in (1, 2, 3):
+        queue.append(frame(number, 10))
+    assert (len(queue), queue.bytes) == (3, 30)
+    assert served(queue) == [1, 2, 3]
     assert queue.bytes == 0
 
 
-def test_rows_for_operators_downstream_are_put_before_others():
-    """What those upstream give comes to them by calls: of one graph only."""
-    queue = RowQueue(lambda gate: True, None)
-    queue.append(frame(9))
-    queue.put_first([frame(5), frame(6)], ("r", 2))
-    queue.put_first([frame(1)], ("r", 7))
-    queue.put_first([frame(2), frame(3)], ("r", 5))
-    queue.put_first([frame(7)], ("other", 9))
-    queue.put_first([frame(8)], ("r", 1))
-    queue.put_first([frame(4)], ("r", 5))
-    assert served(queue) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
-
-
-def test_a_question_is_answered_when_all_before_it_is_served():
-    answered = []
-    queue = RowQueue(lambda gate: False, lambda channel, flush: answered.append((channel, flush.sequence)))
+def test_rows_at_a_gate_are_served_when_it_is_reached():
+    """Behind all that came before it, before all that came after it; what comes behind it waits until it is decided."""
+    doors = Doors()
+    queue, gate = doors.queue, Gate("r", 4, [0], [frame(2), frame(3)])
     queue.append(frame(1))
-    queue.ask("peer", frame(4))
-    queue.append(frame(2))
-    assert queue.first.sequence == 1
-    assert not answered
-    queue.take()
-    assert queue.first.sequence == 2
-    assert answered == [("peer", 4)]
-    queue.close(Gate("r", 7))
-    queue.ask("peer", frame(5))
-    assert [each.sequence for each in queue.take_parts(lambda each: ([each], None))] == [2]
-    assert queue.first is None
-    assert len(answered) == 1
-
-
-def test_what_comes_behind_a_gate_waits():
-    decided = set()
-    queue = RowQueue(lambda gate: gate.move in decided, None)
-    queue.append(frame(1))
-    queue.close(Gate("r", 4))
-    queue.append(frame(3))
+    queue.append(gate)
+    queue.append(frame(5))
+    assert queue.bytes == 4
     assert served(queue) == [1]
-    queue.put_first([frame(2)], ("r", 0))
-    decided.add(4)
-    assert served(queue) == [2, 3]
+    assert doors.opened == []
+    doors.decide(gate, True)
+    queue.wait_at(gate, [frame(4)])
+    assert queue.bytes == 4
+    assert queue.first.sequence == 2
+    assert doors.opened == [4]
+    assert served(queue) == [2, 3, 4, 5]
+    assert queue.bytes == 0
+
+
+def test_rows_at_the_gate_of_units_that_do_not_stay_are_dropped():
+    """Their source has them, too."""
+    doors = Doors()
+    queue, gate = doors.queue, Gate("r", 4, [0], [frame(1)])
+    queue.append(gate)
+    queue.append(frame(2))
+    doors.decide(gate, False)
+    assert served(queue) == [2]
+    assert (doors.opened, queue.bytes) == ([], 0)
 
 
 def test_parts_are_taken_in_their_order_and_the_rest_keeps_its_place():
-    queue = RowQueue(lambda gate: True, None)
-    for number in (4, 5, 6):
-        queue.append(frame(number, 10))
-    queue.put_first([frame(1, 10), frame(2, 10), frame(3, 10)], ("r", 4))
+    """Also at gates of units that stay; those of other movements are left alone."""
+    doors = Doors()
+    queue = doors.queue
+    stays = Gate("r", 4, [0], [frame(1, 10), frame(2, 10), frame(3, 10)])
+    other = Gate("r", 5, [1], [frame(9, 10)])
+    for each in (frame(0, 10), stays, frame(4, 10), other, frame(5, 10), frame(6, 10)):
+        queue.append(each)
+    doors.decide(stays, True)
 
     def divide(each):
         match each.sequence % 3:
@@ -98,10 +96,10 @@ def test_parts_are_taken_in_their_order_and_the_rest_keeps_its_place():
                 return [], each
         return [frame(20 + each.sequence, 3)], frame(each.sequence, 7)
 
-    assert [each.sequence for each in queue.take_parts(divide)] == [22, 3, 25, 6]
-    assert queue.bytes == 10 + 7 + 10 + 7
-    queue.put_first([frame(0)], ("r", 3))
-    assert served(queue) == [1, 2, 0, 4, 5], "two of those that were put first are left"
+    assert [each.sequence for each in queue.take_parts(divide)] == [0, 22, 3, 25, 6]
+    assert queue.bytes == 10 + 7 + 10 + 10 + 7
+    doors.decide(other, True)
+    assert served(queue) == [1, 2, 4, 9, 5]
 
 
 ROWS = pa.schema([("k", pa.int64()), ("v", pa.float64())])

@@ -52,8 +52,7 @@ from evenflow.model.tickets import ticket
 MARKERS_S = 2.0
 """How long to wait for the markers of feeders. A feeder that waits for Spark sends none, and others' rows wait."""
 FLUSH_S = 10.0
-"""As MARKERS_S, for units of a graph: before they leave, what they gave has to be where it goes, and served there if
-that is their target."""
+"""As MARKERS_S, for units of a graph: before they leave, what they gave has to be where it goes."""
 PATIENCE_S = 30.0
 """A movement that takes longer is taken back; if that takes longer too, it is given up."""
 BATCH_BYTES = 8 * 1024 * 1024

@@ -7,7 +7,6 @@ held, by movement, until it is known where they are. Nothing here touches a sock
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -63,11 +62,16 @@ class Ways:
         self._moving[move] = chosen
         self._destination[chosen] = -move
 
-    def node_of(self, move: int) -> int:
-        """The number of the operator whose units a movement is about; 0 if it is not known here."""
-        firsts = [node.first for node in self._plan.nodes]
+    def units_of(self, move: int) -> list[int]:
+        """The units that a movement is about; none if it is not known here."""
         units = self._moving.get(move)
-        return 0 if units is None else bisect_right(firsts, int(units[0])) - 1
+        return [] if units is None else units.tolist()
+
+    def at(self, worker: int, units: Iterable[int]) -> list[int]:
+        """Those of some units that are at a worker."""
+        chosen = np.fromiter(units, np.int64)
+        found: list[int] = chosen[self._destination[chosen] == worker].tolist()
+        return found
 
     def release(self, move: int, worker: int) -> bool:
         """The units of a movement are at `worker`; whether the movement was known here."""

@@ -38,7 +38,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """All that this worker has sent of a movement's graph is through where it went; or nobody waits for it."""
+    """All that this worker has sent of a movement's graph is where it goes; or nobody waits for it."""
 
     move: int
 
@@ -178,14 +178,10 @@ class TakeRows:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Have those who get rows of a graph from here say when they have all of them, then say `Flushed`.
-
-    The target says it when it has served them: rows that come with the units are put before all that waits there.
-    """
+    """Have those who get rows of a graph from here say when they have all of them, then say `Flushed`."""
 
     move: int
     region: str
-    target: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from evenflow.runtime.worker.leaving_rows import divided
 from evenflow.runtime.worker.passage import Passage, PassageFailed, Surroundings
 from evenflow.runtime.worker.peers import Peers
 from evenflow.runtime.worker.routings import HostedWays, Routings
-from evenflow.runtime.worker.row_queue import Gate, RowQueue
+from evenflow.runtime.worker.row_queue import RowQueue
 
 if TYPE_CHECKING:
     from evenflow.runtime.worker.emulation import EmulatedSpeed
@@ -83,8 +83,8 @@ class Flows:
         self._clock = clock
         self._random_bits = random_bits
         self._fail = fail
-        self._queue = RowQueue(lambda gate: self.routings.decided(gate.region, gate.move), _through)
-        self.routings = Routings(worker, graph, peers, self._marked, self._queue.put_first, self._unsent)
+        self._queue = RowQueue(lambda gate: self.routings.passable(gate), lambda gate: self.routings.opened(gate))
+        self.routings = Routings(worker, graph, peers, self._marked, self._queue, self._unsent)
         self._feeders: dict[int, tuple[Channel, Session]] = {}
         """By their numbers."""
         self._beginning: list[tuple[Channel, Session]] = []
@@ -173,10 +173,9 @@ class Flows:
             self._queue.append(frame)
         elif frame.kind is Kind.MARKER:
             self._marked(frame)
-        elif frame.kind is Kind.FLUSH and frame.part:
-            self._queue.ask(channel, frame)
         elif frame.kind is Kind.FLUSH:  # what came before it waits here, in front of all that will come
-            _through(channel, frame)
+            with suppress(ConnectionError):
+                channel.send(Frame(Kind.FLUSH, b"", frame.sequence, told=True))
         else:
             raise ProtocolError(f"a {frame.kind.name} frame came for a graph")
 
@@ -259,26 +258,20 @@ class Flows:
 
         return self._queue.take_parts(divide)
 
-    def keep_rows(self, region: str, move: int, rows: Sequence[Frame]) -> bool:
-        """Keep rows that came with units until it is known that these stay; what comes meanwhile is behind them.
-
-        False if the graph is not known here.
-        """
+    def keep_rows(self, region: str, move: int, units: Sequence[int], rows: Sequence[Frame]) -> bool:
+        """Units have come, with the rows that waited for them; False if the graph is not known here."""
         for frame in rows:
             flow_head(frame)
-        known = self.routings.bring(region, move, rows)
-        if known:
-            self._queue.close(Gate(region, move))
-        return known
+        return self.routings.bring(region, move, units, rows)
 
-    def flush(self, move: int, region: str, target: int) -> bool:
-        """Ask all who get rows of a graph from here whether those are through; False if there is nobody to ask.
+    def flush(self, move: int, region: str) -> bool:
+        """Ask all who get rows of a graph from here whether those are there; False if there is nobody to ask.
 
         When all have answered, the movement is told (`Flushed`). So rows that the next owner of its units sends cannot
         overtake those that were sent from here.
         """
         flush = Frame(Kind.FLUSH, b"", move)
-        asked: set[Channel] = set(self.peers.flush(move, target)) if region in self.routings else set()
+        asked: set[Channel] = set(self.peers.flush(move)) if region in self.routings else set()
         for channel, session in list(self._feeders.values()):
             if session.region == region:
                 with suppress(ConnectionError):
@@ -363,7 +356,7 @@ class Flows:
             mark ^= number
             frame = flow_frame(number, root, bundle.turn, feeder, bundle.ports, part)
             if bundle.worker < 0:
-                known.hold(-bundle.worker, frame, rows)
+                self.routings.hold(known, -bundle.worker, frame, rows)
             elif self.peers.send(bundle.worker, frame, rows):
                 counts.add_sent(bundle.worker, rows, part.nbytes)
             else:
@@ -386,9 +379,3 @@ class Flows:
         known = self.routings.get(region)
         graph = self._graph(known.order.operator) if known is not None else None
         return graph.filters if isinstance(graph, HostedGraph) else {}
-
-
-def _through(channel: Channel, flush: Frame) -> None:
-    """Answer a FLUSH."""
-    with suppress(ConnectionError):
-        channel.send(Frame(Kind.FLUSH, b"", flush.sequence, told=True))

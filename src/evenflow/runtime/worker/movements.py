@@ -103,7 +103,7 @@ class LocalMovements:
             case RowsTaken(move, rows):
                 order = self.leaving[move].order
                 self.leaving[move].rows = rows
-                return [Flush(move, order.region, order.target)]
+                return [Flush(move, order.region)]
             case Flushed(move):
                 leaving = self.leaving.get(move)
                 return _quiet(leaving) if leaving is not None else []

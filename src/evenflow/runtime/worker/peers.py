@@ -134,10 +134,10 @@ class Peers:
                 link.channel.send(frame)
         return True
 
-    def flush(self, move: int, target: int) -> list[Channel]:
-        """Ask all workers whether what was sent is there, and the target whether it is served; the connections."""
+    def flush(self, move: int) -> list[Channel]:
+        """Ask all workers whether what was sent is there; the connections."""
         for worker in self._links:
-            self.send(worker, Frame(Kind.FLUSH, b"", move, part=int(worker == target)))
+            self.send(worker, Frame(Kind.FLUSH, b"", move))
         return list(self._by_channel)
 
     def _emulated(self, worker: int, link: PeerLink, rows: int) -> bool:

@@ -1,8 +1,8 @@
 """The routing of graphs as one worker knows it, and the rows that it holds for units that are being moved.
 
 A worker sends rows of graphs as feeders do, and does what they do about a movement: it holds rows, marks the end of
-those that it has sent, and releases them. Rows that have come with units, or that were put back with them, are kept
-until it is known that the units stay; those that are held here for the units follow them.
+those that it has sent, and releases them. Units that have come, or were put back, have a gate in the queue of this
+worker. Rows that are given for them here go to that gate until it is reached.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from evenflow.model.messages import FlowOrder, GraphRouting, PauseUnits, Release
 from evenflow.runtime.wire.flows import MARK
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.worker.peers import Peers
+from evenflow.runtime.worker.row_queue import Gate, RowQueue
 
 
 @dataclass(slots=True)
@@ -42,8 +43,8 @@ class HostedWays:
     """What was told meanwhile."""
     held: dict[int, list[HeldRows]] = field(default_factory=dict)
     """By movement."""
-    brought: dict[int, Sequence[Frame]] = field(default_factory=dict)
-    """By movement, rows that have come with its units."""
+    gates: dict[int, Gate] = field(default_factory=dict)
+    """By movement, the place of its units in the queue here, if they have come and it is not reached yet."""
 
     def reached(self, version: int, move: int) -> bool:
         """Whether this version is known, and this movement: rows of who knows them may come.
@@ -52,10 +53,6 @@ class HostedWays:
         would take out what they leave there, since that evaluation was not known when the movement began.
         """
         return self.version >= version and self.move >= move
-
-    def hold(self, move: int, frame: Frame, rows: int) -> None:
-        """Keep a frame until it is known where the units of a movement are."""
-        self.held.setdefault(move, []).append(HeldRows(frame, rows))
 
 
 class Routings(dict[str, HostedWays]):
@@ -67,7 +64,7 @@ class Routings(dict[str, HostedWays]):
         graph: Callable[[str], Any],
         peers: Peers,
         mark: Callable[[Frame], None],
-        take: Callable[[Iterable[Frame], tuple[str, int]], None],
+        queue: RowQueue,
         unsent: Callable[[Frame], None],
     ) -> None:
         super().__init__()
@@ -77,8 +74,7 @@ class Routings(dict[str, HostedWays]):
         self._peers = peers
         self._mark = mark
         """Takes a marker, as one from another worker."""
-        self._take = take
-        """Puts rows for an operator before all that waits here: what waits may give rows that are to be behind them."""
+        self._queue = queue
         self._unsent = unsent
         """Is told of rows that cannot be sent."""
 
@@ -95,17 +91,39 @@ class Routings(dict[str, HostedWays]):
         else:
             self._release(known, order)
 
-    def bring(self, region: str, move: int, rows: Sequence[Frame]) -> bool:
-        """Keep rows that came with the units of a movement until it is known that these stay; whether that will be."""
-        known = self.get(region)
-        if known is not None:
-            known.brought[move] = rows
-        return known is not None
+    def bring(self, region: str, move: int, units: Sequence[int], rows: Iterable[Frame]) -> bool:
+        """Units have come, with the rows that waited for them: they get their place; False if the graph is not known.
 
-    def decided(self, region: str, move: int) -> bool:
-        """Whether it is known where the units of a movement are, whose rows came with them."""
+        The rows are served when it is reached, if it is known by then that the units stay.
+        """
         known = self.get(region)
-        return known is None or move not in known.brought
+        if known is None:
+            return False
+        if move not in known.gates:  # units that could not be taken out are put back twice
+            self._place(known, Gate(region, move, units))
+        self._queue.wait_at(known.gates[move], rows)
+        return True
+
+    def passable(self, gate: Gate) -> bool:
+        """Whether it is known where the units of a gate are."""
+        known = self.get(gate.region)
+        return gate.stays or known is None or known.gates.get(gate.move) is not gate
+
+    def opened(self, gate: Gate) -> None:
+        """The gate of units that stay here is reached: what is given for them here now goes to them by calls."""
+        known = self.get(gate.region)
+        if known is not None and known.gates.get(gate.move) is gate:
+            del known.gates[gate.move]
+            if known.ways is not None:
+                known.ways.release(gate.move, self._worker)
+
+    def hold(self, known: HostedWays, move: int, frame: Frame, rows: int) -> None:
+        """Keep a frame until it is known where the units of a movement are; or if they are here, for their turn."""
+        gate = known.gates.get(move)
+        if gate is not None and gate.stays:
+            self._queue.wait_at(gate, [frame])
+        else:
+            known.held.setdefault(move, []).append(HeldRows(frame, rows))
 
     def known(self, region: str) -> HostedWays | None:
         """The routing of a graph; None while it, or the graph itself, is not here."""
@@ -123,7 +141,14 @@ class Routings(dict[str, HostedWays]):
             else:
                 known.ways.release(order.move, order.worker)
         known.early = []
+        for gate in known.gates.values():
+            if gate.stays:
+                known.ways.pause(gate.move, known.ways.at(self._worker, gate.units))
         return known
+
+    def _place(self, known: HostedWays, gate: Gate) -> None:
+        known.gates[gate.move] = gate
+        self._queue.append(gate)
 
     def _route(self, order: GraphRouting) -> None:
         """Begin with these owners. Rows held for movements that are not among those paused belong to what is over."""
@@ -132,7 +157,7 @@ class Routings(dict[str, HostedWays]):
         if before is not None:
             moves = {each.move for each in order.paused}
             known.held = {move: rows for move, rows in before.held.items() if move in moves}
-            known.brought = {move: rows for move, rows in before.brought.items() if move in moves}
+            known.gates = {move: gate for move, gate in before.gates.items() if gate.stays or move in moves}
         self.known(order.region)
 
     def _pause(self, known: HostedWays, order: PauseUnits) -> None:
@@ -148,17 +173,21 @@ class Routings(dict[str, HostedWays]):
             self._peers.send(order.source, marker)
 
     def _release(self, known: HostedWays, order: ReleaseUnits) -> None:
-        node = 0
+        here = order.worker == self._worker
+        held, gate = known.held.pop(order.move, []), known.gates.get(order.move)
+        known.version = order.version
+        if here and gate is None and held and known.ways is not None:  # taken back before they had left
+            gate = Gate(order.region, order.move, known.ways.units_of(order.move))
+            self._place(known, gate)
         if known.ways is None:
             known.early.append(order)
-        else:
-            node = known.ways.node_of(order.move)
+        elif gate is None or not here:
             known.ways.release(order.move, order.worker)
-        known.version = order.version
-        held, brought = known.held.pop(order.move, []), known.brought.pop(order.move, [])
-        if order.worker == self._worker:
-            self._take([*brought, *(each.frame for each in held)], (order.region, node))
+        if here and gate is not None:
+            gate.stays = True
+            self._queue.wait_at(gate, [each.frame for each in held])
             return
+        known.gates.pop(order.move, None)
         for each in held:
             if not self._peers.send(order.worker, each.frame, each.rows):
                 self._unsent(each.frame)

@@ -3,111 +3,108 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
-from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.frames import Frame
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Gate:
-    """What came behind it waits until it is known whether the units of a movement stay here."""
+    """The place of units that have come to this worker, among all that waits here.
+
+    What waits before it may be rows that the units gave where they were. So nothing is served by the units until it is
+    reached: then come the rows that were brought with them, and those that were given for them here meanwhile. What
+    comes behind it waits until it is known whether the units stay.
+    """
 
     region: str
     move: int
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A FLUSH that is answered when all that came before it has been served."""
-
-    channel: Channel
-    flush: Frame
-
-
-OperatorPlace = tuple[str, int]
-"""A region, and the number of an operator; those that an operator reads have lower numbers."""
+    units: Sequence[int]
+    frames: list[Frame] = field(default_factory=list)
+    stays: bool = False
+    """Whether it is known that the units stay here."""
 
 
 class RowQueue:
-    """FLOW frames, first come, first served, but for those that are put first.
+    """FLOW frames, first come, first served; those for units that have come are served at their gate."""
 
-    What is put first is for units that have just come. Of one graph, rows for operators further downstream are before
-    others: what these give may come by calls, and is to be behind them.
-    """
-
-    def __init__(self, is_open: Callable[[Gate], bool], answer: Callable[[Channel, Frame], None]) -> None:
-        self._waiting: deque[Frame | Gate | Question] = deque()
-        self._ahead: list[OperatorPlace] = []
-        """Of the first frames, those that were put there: for which operators."""
-        self._is_open = is_open
-        self._answer = answer
+    def __init__(self, passable: Callable[[Gate], bool], opened: Callable[[Gate], None]) -> None:
+        self._waiting: deque[Frame | Gate] = deque()
+        self._passable = passable
+        """Whether it is known where the units of a gate are."""
+        self._opened = opened
+        """Is told of a gate that is reached, if its units stay here."""
         self.bytes = 0
         """Of all frames that wait."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def append(self, frame: Frame) -> None:
-        """A frame has come."""
-        self._waiting.append(frame)
-        self.bytes += _size(frame)
+    def append(self, each: Frame | Gate) -> None:
+        """A frame has come, or units with the rows that waited for them."""
+        self._waiting.append(each)
+        self.bytes += _size(each)
 
-    def put_first(self, frames: Iterable[Frame], place: OperatorPlace) -> None:
-        """Have frames for an operator served before all that came."""
-        region, node = place
-        upstream = (at for at, (graph, other) in enumerate(self._ahead) if graph == region and other < node)
-        for at, frame in enumerate(frames, next(upstream, len(self._ahead))):
-            self._waiting.insert(at, frame)
-            self._ahead.insert(at, place)
-            self.bytes += _size(frame)
-
-    def ask(self, channel: Channel, flush: Frame) -> None:
-        """Answer when all that is here has been served."""
-        self._waiting.append(Question(channel, flush))
-
-    def close(self, gate: Gate) -> None:
-        """Let what comes from now on wait."""
-        self._waiting.append(gate)
+    def wait_at(self, gate: Gate, frames: Iterable[Frame]) -> None:
+        """Put further frames behind those of a gate that is here."""
+        before = _size(gate)
+        gate.frames += frames
+        self.bytes += _size(gate) - before
 
     @property
     def first(self) -> Frame | None:
-        """The frame whose turn it is; None if there is none, or if it has to wait. Questions before it are answered."""
+        """The frame whose turn it is; None if there is none, or if it has to wait. Gates before it are opened."""
         while self._waiting:
             each = self._waiting[0]
             if isinstance(each, Frame):
                 return each
-            if isinstance(each, Question):
-                self._answer(each.channel, each.flush)
-            elif not self._is_open(each):
+            if not self._passable(each):
                 return None
             self._waiting.popleft()
+            if each.stays:
+                self._waiting.extendleft(reversed(each.frames))
+                self._opened(each)
+            else:
+                self.bytes -= _size(each)
         return None
 
     def take(self) -> Frame:
         """Take out the frame whose turn it is."""
         frame = self._waiting.popleft()
         assert isinstance(frame, Frame)
-        del self._ahead[:1]
         self.bytes -= _size(frame)
         return frame
 
     def take_parts(self, divide: Callable[[Frame], tuple[list[Frame], Frame | None]]) -> list[Frame]:
-        """Take out what `divide` wants of each frame, in their order; what it leaves keeps its place."""
+        """Take out what `divide` wants of each frame, in their order; what it leaves keeps its place.
+
+        Rows at gates whose units may not stay are left: they are those of other movements.
+        """
         taken: list[Frame] = []
-        left: deque[Frame | Gate | Question] = deque()
-        ahead: list[OperatorPlace] = []
-        for at, each in enumerate(self._waiting):
-            moved, stays = divide(each) if isinstance(each, Frame) else ([], each)
-            taken += moved
-            if stays is not None:
-                left.append(stays)
-                ahead += self._ahead[at : at + 1]
-        self._waiting, self._ahead = left, ahead
-        self.bytes = sum(_size(each) for each in left if isinstance(each, Frame))
+
+        def rest(frames: Iterable[Frame]) -> list[Frame]:
+            left = []
+            for frame in frames:
+                moved, stays = divide(frame)
+                taken.extend(moved)
+                left += [stays] if stays is not None else []
+            return left
+
+        waiting: deque[Frame | Gate] = deque()
+        for each in self._waiting:
+            if isinstance(each, Frame):
+                waiting += rest([each])
+                continue
+            if each.stays:
+                each.frames = rest(each.frames)
+            waiting.append(each)
+        self._waiting = waiting
+        self.bytes = sum(map(_size, waiting))
         return taken
 
 
-def _size(frame: Frame) -> int:
-    return memoryview(frame.body).nbytes
+def _size(each: Frame | Gate) -> int:
+    if isinstance(each, Gate):
+        return sum(map(_size, each.frames))
+    return memoryview(each.body).nbytes

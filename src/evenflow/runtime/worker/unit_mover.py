@@ -66,12 +66,12 @@ class UnitMover:
         """Regions and evaluations that have ended: their state is not put in any more."""
         self._checkpointer = checkpointer
         self._via_store = store_transfer
-        self.flush: Callable[[int, str, int], bool] = lambda move, region, target: False
-        """Asks whether rows of a graph are through, and says `Flushed` when they are; False if there are none."""
+        self.flush: Callable[[int, str], bool] = lambda move, region: False
+        """Asks whether rows of a graph are where they go, and says `Flushed` when they are; False if there are none."""
         self.take_rows: Callable[[str, Sequence[int]], list[Frame]] = lambda region, units: []
         """Takes the rows that wait for units of a graph out of the queue."""
-        self.keep_rows: Callable[[str, int, Sequence[Frame]], bool] = lambda region, move, rows: False
-        """Keeps them until it is known that the units of their movement stay here; False if the graph is not known."""
+        self.keep_rows: Callable[[str, int, Sequence[int], Sequence[Frame]], bool] = lambda *about: False
+        """Gives units of a graph that have come, and their rows, a place in the queue; False if it is not known."""
 
     def handle(self, event: events.MovementEvent) -> None:
         """Let the machine decide about an event, as an order of the controller, and carry that out."""
@@ -104,8 +104,8 @@ class UnitMover:
                 return events.Settled(move, feeder)
             case events.TakeRows(move, region, units):
                 return events.RowsTaken(move, self.take_rows(region, units))
-            case events.Flush(move, region, target):
-                return None if self.flush(move, region, target) else events.Flushed(move)
+            case events.Flush(move, region):
+                return None if self.flush(move, region) else events.Flushed(move)
             case events.TakeOut(order, rows):
                 return self._take_out(order, rows)
             case events.PutBack():
@@ -182,8 +182,7 @@ class UnitMover:
 
     def _put_back(self, order: events.PutBack) -> events.BackInPlace:
         taken: Taken = order.kept or Taken()
-        if order.rows:  # if the graph is not known any more, nobody waits for them
-            self.keep_rows(order.region, order.move, order.rows)
+        self.keep_rows(order.region, order.move, order.units, order.rows)  # unknown: nobody waits for them
         region = self._regions.get(order.region)
         if region is None and any(taken.states.values()):
             region = self._regions.receiving(order.region, taken.operator)
@@ -215,7 +214,7 @@ class UnitMover:
             rows = [Frame(Kind.FLOW, memoryview(part), number, part=root) for number, root, part in frames]
             if region is not None:
                 self._put_in(label.region, region, states, placed)
-            if rows and not self.keep_rows(label.region, move, rows):
+            if not self.keep_rows(label.region, move, label.units, rows) and rows:
                 raise ProtocolError(f"rows came with units of region {label.region!r:.100}, which is not known here")
         except BaseException as error:  # the user's code; the source has a copy of it all
             why = f"install failed: {type(error).__name__}: {error}"
