@@ -9,11 +9,10 @@ import numpy as np
 
 from evenflow.errors import InvalidArgument
 from evenflow.model.placement import PlacementProblem, flow_order, upstream
+from evenflow.policy.graph import queueing
 from evenflow.policy.graph.energy import HostLoads
 from evenflow.policy.graph.placement import Floats, Ints
 
-STEEP = 0.95
-"""Above this load, waiting grows along the tangent: 1 / (1 - load) itself has no value at 1."""
 FLOOR = 0.01
 """The least share of results that an operator or stream counts with: what gives no rows now may give some soon."""
 
@@ -42,9 +41,7 @@ class LatencyModel:
         M/G/1 (Pollaczek-Khinchine): with load x_t, and r_t the mean rest of the turn that is under way, it is
         r_t / (1 - x_t), in the mean over the periods.
         """
-        steep = 1 / (1 - STEEP)
-        slowed = 1 / (1 - np.minimum(load, STEEP)) + steep * steep * np.maximum(load - STEEP, 0.0)
-        return np.asarray((residual * slowed).mean(axis=-1), np.float64)
+        return np.asarray(queueing.waiting(load, residual), np.float64)
 
     def backlog(self, load: Floats) -> Floats:
         """Ms of work that lie on hosts in the mean, because a period brings more than it can take.
@@ -53,16 +50,7 @@ class LatencyModel:
         and (b_{t-1} + b_t) / 2 during period t. The periods come again and again: b_0 is what they leave if they start
         from nothing, so that a host which is nearly full all the time never looks empty.
         """
-        left: Floats = np.zeros(load.shape[:-1])
-        total = left
-        if (load <= 1).all():
-            return left
-        for period in range(load.shape[-1]):
-            left = np.maximum(0.0, left + load[..., period] - 1)
-        for period in range(load.shape[-1]):
-            before, left = left, np.maximum(0.0, left + load[..., period] - 1)
-            total = total + (before + left) / 2
-        return np.asarray(1e3 * self.period_s * total / load.shape[-1], np.float64)
+        return np.asarray(1e3 * self.period_s * queueing.backlog(load), np.float64)
 
     def overload(self, load: Floats) -> Floats:
         """Ms that rows of the next `horizon_s` wait in the mean because a load, or a link's use, stays above 1."""
