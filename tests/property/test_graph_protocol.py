@@ -176,6 +176,11 @@ def _gate_first(self, each):
         self._waiting.rotate(1)
 
 
+def _left_last(self, frames):
+    for frame in frames:
+        APPEND(self, frame)
+
+
 def _released(self, known, order):
     RELEASE(self, known, order)
     if known.ways is not None:
@@ -191,6 +196,7 @@ WRONG = {
     "neighbours move at once": (Movements, "_has_to_wait", lambda *_: False),
     "nobody is told of new owners": (GraphRegion, "_route", lambda _self: iter(())),
     "units that came do not wait for what came before them": (RowQueue, "append", _gate_first),
+    "what is left of a frame comes last": (RowQueue, "put_first", _left_last),
     "rows given here do not wait for those that came with units": (routings.Routings, "_release", _released),
 }
 

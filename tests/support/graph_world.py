@@ -50,6 +50,8 @@ class Graphs:
     def __init__(self, seed, plan=None, sketch=None, memory=None):
         super().__init__(seed, plan)
         self.memory = memory
+        self.turn_s, self._late_s = (1e-8 if seed % 2 else 1.0), 0.0
+        """In every other history, time passes now and then while a worker serves a frame, so that it is put off."""
         self.given = sketch
         """The graph of all regions, if it is not drawn."""
 
@@ -66,6 +68,10 @@ class Graphs:
         self._stub.stop()
         for place in [place for place in SEEN if place[0] == self.seed]:
             del SEEN[place]
+
+    def _worker_now(self):
+        self._late_s += self.keys.choice((0.0, 1e-8))
+        return self.now + self._late_s
 
     # -- regions
 

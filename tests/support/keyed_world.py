@@ -69,6 +69,9 @@ class World:
     memory = None
     """Bytes of state that a worker may have in memory."""
 
+    turn_s = 1.0
+    """No time passes while a worker serves a frame, so that none has to be put off."""
+
     def __init__(self, seed, plan=None):
         self.seed = seed
         self.rng = Random(seed)
@@ -108,17 +111,20 @@ class World:
             random_bits=self.keys.getrandbits,
         )
         self.worker_environment = WorkerEnvironment(
-            clock=self._now,
+            clock=self._worker_now,
             sleep=self._sleep,
             poller=self._actor_board,
             direct_transfer=self._direct_transfer,
             random_bits=self.keys.getrandbits,
-            limits=WorkerLimits(keyed_poll_s=PERIOD_S, outbox_bytes=300, part_bytes=200),
+            limits=WorkerLimits(keyed_poll_s=PERIOD_S, outbox_bytes=300, part_bytes=200, turn_s=self.turn_s),
         )
         self._begin()
         return self
 
     def _now(self):
+        return self.now
+
+    def _worker_now(self):
         return self.now
 
     def __exit__(self, *_error):

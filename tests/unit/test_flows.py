@@ -20,7 +20,7 @@ class Nobody:
 
 def flows():
     nobody = Nobody()
-    return Flows(0, nobody, lambda _name: None, nobody, None, lambda: 0.0, lambda _bits: 1, lambda *_: None)
+    return Flows(0, nobody, lambda _name: None, nobody, None, lambda: 0.0, lambda _bits: 1, lambda *_: None, 1.0)
 
 
 def rows(number, feeder=5):

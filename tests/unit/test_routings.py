@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from evenflow.graph.hosted import HostedGraph
-from evenflow.model.messages import GraphRouting, PausedUnits, PauseUnits, ReleaseUnits
+from evenflow.model.messages import AbandonMoves, GraphRouting, PausedUnits, PauseUnits, ReleaseUnits
 from evenflow.runtime.wire.flows import read_mark
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.worker.routings import Routings
@@ -150,11 +150,39 @@ def test_units_that_come_and_stay():
     assert around.routings["r"].gates == {}
 
 
-def test_units_that_are_put_back_twice_keep_their_rows():
-    around = Around().obey(routing(owners=(1, 1, 0)), pause(ME))
+def test_a_unit_that_waits_at_two_gates_waits_at_the_latest():
+    """It has gone on and come back before the first was reached, and then owners are told anew."""
+    around = Around().obey(routing(), pause())
     around.routings.bring("r", 4, [0], [frame(7)])
-    around.routings.bring("r", 4, [0], [])
-    assert around.obey(release(ME)).served() == [(7, ME)]
+    around.obey(release(ME), pause(ME, 5))
+    around.queue.take_parts(lambda each: ([each], None))
+    around.obey(release(2, 3, 5), pause(2, 6))
+    around.routings.bring("r", 6, [0], [frame(7)])
+    around.obey(release(ME, 4, 6), routing(5, (), 6, (1, 1, 0)))
+    assert around.destination == [-6, 1, 0]
+    assert around.hold(6).served() == [(7, ME), (1, ME), (2, ME)]
+
+
+@pytest.mark.parametrize(("orders", "left"), [([], []), ([release(ME)], [7])], ids=["under way", "that is over"])
+def test_a_movement_is_abandoned(orders, left):
+    """Nobody may be told of owners after that, and rows of other graphs wait behind the gate."""
+    around = Around().obey(routing(), pause())
+    around.routings.bring("r", 4, [0], [frame(7)])
+    around.queue.append(frame(8))
+    around.obey(*orders)
+    around.routings.abandon(AbandonMoves("r", (4,)))
+    around.routings.abandon(AbandonMoves("other", (4,)))
+    assert [number for number, _ in around.served()] == [*left, 8]
+
+
+def test_a_connection_that_breaks_while_units_wait_for_their_turn():
+    """Only rows to that worker, or those of movements under way, may be lost with it."""
+    around = Around().obey(routing(), pause())
+    around.routings.bring("r", 4, [0], [frame(7)])
+    assert around.routings["r"].uses(5)
+    around.obey(release(ME))
+    assert not around.routings["r"].uses(5)
+    assert around.routings["r"].uses(0)
 
 
 def test_units_that_come_and_do_not_stay():

@@ -48,6 +48,16 @@ def test_first_come_first_served():
     assert queue.bytes == 0
 
 
+def test_what_is_left_of_a_frame_comes_first():
+    queue = Doors().queue
+    for number in (1, 4):
+        queue.append(frame(number, 10))
+    assert queue.take().sequence == 1
+    queue.put_first([frame(2, 5), frame(3, 5)])
+    assert queue.bytes == 20
+    assert served(queue) == [2, 3, 4]
+
+
 def test_rows_at_a_gate_are_served_when_it_is_reached():
     """Behind all that came before it, before all that came after it; what comes behind it waits until it is decided."""
     doors = Doors()

@@ -7,7 +7,7 @@ held, by movement, until it is known where they are. Nothing here touches a sock
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,9 +52,9 @@ class Ways:
         """The movements whose units' rows are held."""
         return frozenset(self._moving)
 
-    def uses(self, worker: int) -> bool:
-        """Whether rows go to a worker, or may have gone there before a movement that is not over."""
-        return bool(self._moving) or bool((self._destination == worker).any())
+    def uses(self, worker: int, over: Set[int] = frozenset()) -> bool:
+        """Whether rows go to a worker, or may have gone there before a movement that is not among those over."""
+        return bool(self._moving.keys() - over) or bool((self._destination == worker).any())
 
     def pause(self, move: int, units: Iterable[int]) -> None:
         """Rows of these units are held from now on."""
@@ -80,6 +80,10 @@ class Ways:
             return False
         self._destination[chosen[self._destination[chosen] == -move]] = worker
         return True
+
+    def has_turns(self, port: int) -> bool:
+        """Whether a port gets one frame for every turn."""
+        return port in self._dense
 
     def split(self, stream: int, rows: pa.RecordBatch, turn: int) -> Iterator[Bundle]:
         """Rows that a stream gives in a turn, by where they go; without rows, only where every turn has to come."""

@@ -73,6 +73,7 @@ class Flows:
         clock: Callable[[], float],
         random_bits: Callable[[int], int],
         fail: Callable[[Channel, int, BaseException, str], None],
+        turn_s: float,
     ) -> None:
         self._worker = worker
         self._host = host
@@ -83,6 +84,9 @@ class Flows:
         self._clock = clock
         self._random_bits = random_bits
         self._fail = fail
+        self._turn_s = turn_s
+        self._left: list[Frame] = []
+        """Of the frame that is served: what it has no time for."""
         self._queue = RowQueue(lambda gate: self.routings.passable(gate), lambda gate: self.routings.opened(gate))
         self.routings = Routings(worker, graph, peers, self._marked, self._queue, self._unsent)
         self._feeders: dict[int, tuple[Channel, Session]] = {}
@@ -133,7 +137,7 @@ class Flows:
         """The connection to a worker is over; the feeders that have to be told, because rows may be lost with it."""
         worker = self.peers.lost(channel)
         self._flushed_by(channel)
-        concerned = {name for name, known in self.routings.items() if known.ways is None or known.ways.uses(worker)}
+        concerned = {name for name, known in self.routings.items() if known.uses(worker)}
         waiting = {at for at, _ in self._beginning}  # of those no rows are on their way: the worker is called again
         feeders = self._feeders.values()
         return [at for at, session in feeders if session.region in concerned and at not in waiting]
@@ -301,7 +305,7 @@ class Flows:
         known, graph = self.routings.known(session.region), self._graph(session.operator)
         if known is None or known.ways is None or not isinstance(graph, HostedGraph):
             raise FeederFault(channel, ProtocolError(f"rows of region {session.region} came before its graph"))
-        passed = partial(self._passage, session, channel, graph, known)
+        passed = partial(self._passage, session, channel, graph, known, self._clock() + self._turn_s)
         due = deque([(frame.part, head.turn, frame.sequence, lambda passage: passage.run(head))])
         try:
             while due:  # behind an order, rows that were held follow
@@ -313,6 +317,9 @@ class Flows:
             self._fail(channel, 0, failed.error, failed.where)
         except Exception as error:  # rows that do not fit, or a result that is too large: nobody else's fault
             raise FeederFault(channel, error) from error
+        finally:
+            self._queue.put_first(self._left)
+            self._left = []
 
     def _passage(
         self,
@@ -320,6 +327,7 @@ class Flows:
         channel: Channel,
         graph: HostedGraph,
         known: HostedWays,
+        until: float,
         root: int,
         turn: int,
         identity: int,
@@ -329,7 +337,7 @@ class Flows:
         counts = self._counts.get(session.region)
         if counts is None:
             counts = self._counts[session.region] = FlowCounts(graph.plan.units, self._clock())
-        around = Surroundings(self._worker, self._host, self._pace, self._clock, counts, self._new_id)
+        around = Surroundings(self._worker, self._host, self._pace, self._clock, until, counts, self._new_id)
         assert known.ways is not None
         send_on = partial(self._send, known, session.feeder, root, counts)
         began = self._clock()
@@ -349,13 +357,15 @@ class Flows:
         return self._random_bits(ID_BITS)
 
     def _send(self, known: HostedWays, feeder: int, root: int, counts: FlowCounts, bundle: Bundle) -> int:
-        """Send rows on, or hold them; the XOR of the ids of their frames."""
+        """Send rows on, hold them, or leave them for later if they are for here; the XOR of the ids of their frames."""
         mark = 0
         for rows, part in batch_parts(bundle.rows, bundle.uncut):
             number = self._new_id()
             mark ^= number
             frame = flow_frame(number, root, bundle.turn, feeder, bundle.ports, part)
-            if bundle.worker < 0:
+            if bundle.worker == self._worker:
+                self._left.append(frame)
+            elif bundle.worker < 0:
                 self.routings.hold(known, -bundle.worker, frame, rows)
             elif self.peers.send(bundle.worker, frame, rows):
                 counts.add_sent(bundle.worker, rows, part.nbytes)

@@ -13,6 +13,8 @@ class WorkerLimits:
     """A feeder with more than this unsent is not served until it has read."""
     keyed_poll_s: float = 0.05
     """How long to wait at most while a keyed operator's statistics are to be sent."""
+    turn_s: float = 0.02
+    """A frame of a graph that takes longer goes back to the queue between two operators: others are heard meanwhile."""
     part_bytes: int = 64 << 20
     """Units that go to another worker are cut into frames of this size; a unit may be larger than any frame."""
     unsaved_bytes: int = 64 << 20

@@ -15,6 +15,7 @@ from typing import Any
 
 from evenflow.errors import ProtocolError, described
 from evenflow.model.messages import (
+    AbandonMoves,
     CodeWanted,
     GraphRouting,
     NoCode,
@@ -82,7 +83,7 @@ class Worker:
         sleep = partial(self._peers.sleep, environment.sleep)
         self._pace = EmulatedSpeed(settings.emulate, worker, clock, sleep) if settings.emulate else None
         about = worker, self.hosting, settings.qos, self._pace, clock, self._peers
-        self._sessions = Sessions(*about, environment.random_bits)
+        self._sessions = Sessions(*about, environment.random_bits, environment.limits.turn_s)
         self._reported = clock()
         self.stopped = ""
         """Why it ends; empty while it serves."""
@@ -207,6 +208,8 @@ class Worker:
             case SetClock(elapsed):
                 if self._pace is not None:
                     self._pace.set_clock(elapsed)
+            case AbandonMoves() as order:
+                self._sessions.abandon(order)
             case GraphRouting() | PauseUnits() | ReleaseUnits() as order:
                 self._sessions.obey_flow(order)
             case order:

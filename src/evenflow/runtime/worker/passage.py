@@ -52,6 +52,8 @@ class Surroundings:
     host: KeyedHost
     pace: EmulatedSpeed | None
     clock: Callable[[], float]
+    until: float
+    """When the turn of its frame is over."""
     counts: FlowCounts
     new_id: Callable[[], int]
     """Draws the id of a frame."""
@@ -78,7 +80,7 @@ class Passage:
         self._root, self._turn = root, turn
         self._around = around
         self._send_on = send_on
-        """Sends rows to another worker, or holds them; gives the XOR of the ids of their frames."""
+        """Sends rows to another worker, holds them or keeps them for later; the XOR of the ids of their frames."""
         self.rows = 0
         """Rows that nodes have taken, each row as often as a node took it."""
         self.following: list[tuple[int, HeldTurn]] = []
@@ -103,9 +105,21 @@ class Passage:
         """Take rows that a stream gives as far as they go here; as `run`."""
         work: deque[tuple[int, pa.RecordBatch]] = deque()
         caused = self._pass_on(stream, rows, work)
-        return caused ^ self._take_on(work)
+        return caused ^ (self._put_off(work) if self._late else self._take_on(work))
+
+    @property
+    def _late(self) -> bool:
+        return self._around.clock() >= self._around.until
+
+    def _put_off(self, work: deque[tuple[int, pa.RecordBatch]]) -> int:
+        """Rows for nodes that are here become frames that come first when there is time again; the XOR of their ids."""
+        caused = 0
+        for port, rows in work:
+            caused ^= self._send_on(Bundle(self._around.worker, (port,), rows, self._turn, self._ways.has_turns(port)))
+        return caused
 
     def _take_on(self, work: deque[tuple[int, pa.RecordBatch]]) -> int:
+        """Take rows as far as they go here, or as there is time: one node at least."""
         plan, caused = self._graph.plan, 0
         while work:
             port, rows = work.popleft()
@@ -115,6 +129,8 @@ class Passage:
                 caused ^= self._hold(node, out)
             else:
                 caused ^= self._pass_on(node.stream, out, work)
+            if self._late:
+                return caused ^ self._put_off(work)
         return caused
 
     def _pass_on(self, stream: int, out: pa.RecordBatch, work: deque[tuple[int, pa.RecordBatch]]) -> int:

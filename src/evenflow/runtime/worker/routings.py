@@ -13,7 +13,7 @@ from typing import Any
 
 from evenflow.graph.hosted import HostedGraph
 from evenflow.graph.routing import Ways
-from evenflow.model.messages import FlowOrder, GraphRouting, PauseUnits, ReleaseUnits
+from evenflow.model.messages import AbandonMoves, FlowOrder, GraphRouting, PauseUnits, ReleaseUnits
 from evenflow.runtime.wire.flows import MARK
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.worker.peers import Peers
@@ -45,6 +45,11 @@ class HostedWays:
     """By movement."""
     gates: dict[int, Gate] = field(default_factory=dict)
     """By movement, the place of its units in the queue here, if they have come and it is not reached yet."""
+
+    def uses(self, worker: int) -> bool:
+        """Whether rows go to a worker, or may have gone there before a movement that is not over."""
+        over = {move for move, gate in self.gates.items() if gate.stays}
+        return self.ways is None or self.ways.uses(worker, over)
 
     def reached(self, version: int, move: int) -> bool:
         """Whether this version is known, and this movement: rows of who knows them may come.
@@ -97,12 +102,19 @@ class Routings(dict[str, HostedWays]):
         The rows are served when it is reached, if it is known by then that the units stay.
         """
         known = self.get(region)
+        if known is not None:
+            self._place(known, Gate(region, move, units, list(rows)))
+        return known is not None
+
+    def abandon(self, order: AbandonMoves) -> None:
+        """Forget movements: nobody waits for their rows any more, nor for where their units are."""
+        known = self.get(order.region)
         if known is None:
-            return False
-        if move not in known.gates:  # units that could not be taken out are put back twice
-            self._place(known, Gate(region, move, units))
-        self._queue.wait_at(known.gates[move], rows)
-        return True
+            return
+        for move in order.moves:
+            known.held.pop(move, None)
+            if move in known.gates and not known.gates[move].stays:
+                del known.gates[move]
 
     def passable(self, gate: Gate) -> bool:
         """Whether it is known where the units of a gate are."""
@@ -141,7 +153,7 @@ class Routings(dict[str, HostedWays]):
             else:
                 known.ways.release(order.move, order.worker)
         known.early = []
-        for gate in known.gates.values():
+        for gate in reversed(known.gates.values()):  # the latest gate of a unit is where it waits
             if gate.stays:
                 known.ways.pause(gate.move, known.ways.at(self._worker, gate.units))
         return known
@@ -176,7 +188,7 @@ class Routings(dict[str, HostedWays]):
         here = order.worker == self._worker
         held, gate = known.held.pop(order.move, []), known.gates.get(order.move)
         known.version = order.version
-        if here and gate is None and held and known.ways is not None:  # taken back before they had left
+        if here and gate is None and held and known.ways is not None:  # nothing was taken out of the queue
             gate = Gate(order.region, order.move, known.ways.units_of(order.move))
             self._place(known, gate)
         if known.ways is None:

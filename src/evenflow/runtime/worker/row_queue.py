@@ -46,11 +46,15 @@ class RowQueue:
         self._waiting.append(each)
         self.bytes += _size(each)
 
-    def wait_at(self, gate: Gate, frames: Iterable[Frame]) -> None:
+    def put_first(self, frames: Sequence[Frame]) -> None:
+        """Put back what is left of the frame that was taken last."""
+        self._waiting.extendleft(reversed(frames))
+        self.bytes += sum(map(_size, frames))
+
+    def wait_at(self, gate: Gate, frames: Sequence[Frame]) -> None:
         """Put further frames behind those of a gate that is here."""
-        before = _size(gate)
         gate.frames += frames
-        self.bytes += _size(gate) - before
+        self.bytes += sum(map(_size, frames))
 
     @property
     def first(self) -> Frame | None:

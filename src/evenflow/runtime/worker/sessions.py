@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from evenflow.errors import EvenflowError, FunctionError, ProtocolError
-from evenflow.model.messages import FlowOrder, Opening, OpenKeyed, OpenPeer, RowsDurable, WorkerReport
+from evenflow.model.messages import AbandonMoves, FlowOrder, Opening, OpenKeyed, OpenPeer, RowsDurable, WorkerReport
 from evenflow.policy.keyed.fair_queue import ServiceOrder
 from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.frames import Frame, Kind
@@ -46,9 +46,11 @@ class Sessions(dict[Channel, Session]):
         clock: Callable[[], float],
         peers: Peers,
         random_bits: Callable[[int], int],
+        turn_s: float,
     ) -> None:
         super().__init__()
         self._peers = peers
+        self._turn_s = turn_s
         self._random_bits = random_bits
         self._flows: Flows | None = None
         self._worker = worker
@@ -82,7 +84,7 @@ class Sessions(dict[Channel, Session]):
             from evenflow.runtime.worker.flows import Flows
 
             about = self._worker, self.host, self._operators.fetch, self._peers
-            self._flows = Flows(*about, self._pace, self._clock, self._random_bits, self.fail)
+            self._flows = Flows(*about, self._pace, self._clock, self._random_bits, self.fail, self._turn_s)
             mover = self.host.mover
             mover.flush, mover.take_rows, mover.keep_rows = (
                 self._flows.flush,
@@ -199,6 +201,12 @@ class Sessions(dict[Channel, Session]):
     def obey_flow(self, order: FlowOrder) -> None:
         """Do what the controller says about the ways of a graph's rows."""
         self.flows.obey(order)
+
+    def abandon(self, order: AbandonMoves) -> None:
+        """Forget movements, and the rows that wait for where their units are."""
+        if self._flows is not None:
+            self._flows.routings.abandon(order)
+        self.host.obey(order)
 
     def tend_flows(self, now: float) -> None:
         """Do what is due for graphs: frames on emulated links, feeders that wait to begin, reports."""

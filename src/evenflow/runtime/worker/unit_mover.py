@@ -182,7 +182,8 @@ class UnitMover:
 
     def _put_back(self, order: events.PutBack) -> events.BackInPlace:
         taken: Taken = order.kept or Taken()
-        self.keep_rows(order.region, order.move, order.units, order.rows)  # unknown: nobody waits for them
+        if order.rows:  # if the graph is not known any more, nobody waits for them
+            self.keep_rows(order.region, order.move, order.units, order.rows)
         region = self._regions.get(order.region)
         if region is None and any(taken.states.values()):
             region = self._regions.receiving(order.region, taken.operator)
