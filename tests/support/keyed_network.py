@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import replace
 from itertools import count
 
-from evenflow.runtime.wire.channel import Meter, PeerGone
+from evenflow.runtime.wire.channel import PeerGone
 from evenflow.runtime.wire.poller import Lost, Opened, Received
 
 SHAKE = "the handshake is done"
@@ -76,7 +76,6 @@ class Line:
     def __init__(self, peer, outgoing, incoming):
         self.peer = peer
         self.outgoing, self.incoming = outgoing, incoming
-        self.meter = Meter()
         self.reading = True
         self.open = False
         self._early = []

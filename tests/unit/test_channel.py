@@ -4,7 +4,7 @@ import pytest
 
 from evenflow.errors import HandshakeError, ProtocolError
 from evenflow.runtime.wire import channel
-from evenflow.runtime.wire.channel import Channel, Meter, PeerGone
+from evenflow.runtime.wire.channel import Channel, PeerGone
 from evenflow.runtime.wire.frames import HEADER_BYTES, Decoder, Encoder, Frame, Kind
 from evenflow.runtime.wire.handshake import Handshake
 
@@ -94,80 +94,23 @@ class Line:
         self.clock.now, self.socket.room = now, room
         return self.channel.flush()
 
-    def blocked(self, now):
-        return self.channel.meter.blocked_s(now)
-
 
 def data(size, sequence=0):
     return Frame(Kind.DATA, bytes([sequence % 256]) * size, sequence)
 
 
-# -- the meter
-
-
-@pytest.mark.parametrize(
-    ("calls", "totals"),
-    [
-        ([], {0: 0, 9: 0}),
-        ([("block", 1)], {1: 0, 4: 3}),  # the wait under way counts
-        ([("block", 1), ("release", 4)], {4: 3, 9: 3}),
-        ([("block", 1), ("block", 2), ("release", 4)], {9: 3}),  # it began at the first
-        ([("release", 4)], {9: 0}),
-        ([("block", 1), ("release", 4), ("release", 6)], {9: 3}),
-        ([("block", 1), ("release", 4), ("block", 6), ("release", 8)], {9: 5}),  # cumulative
-        ([("block", 1), ("release", 4), ("block", 6)], {7: 4, 9: 6}),
-    ],
-)
-def test_meter(calls, totals):
-    meter = Meter()
-    for call, now in calls:
-        getattr(meter, call)(float(now))
-    assert {now: meter.blocked_s(float(now)) for now in totals} == totals
-
-
-def test_blocking_time_runs_from_the_refusal_to_the_next_bytes_taken():
-    line = Line()
-    line.clock.now, line.socket.room = 1.0, 10
-    line.channel.send(data(1000))  # 10 bytes go, the rest would block
-    assert line.blocked(1.0) == 0.0
-    assert line.blocked(3.0) == 2.0  # under way
-    assert not line.at(4.0, room=50)  # some go, and it blocks again at once
-    assert line.blocked(4.0) == 3.0
-    assert line.blocked(4.5) == 3.5
-    assert not line.at(5.0, room=0)  # woken for nothing
-    assert line.blocked(6.0) == 5.0
-    assert line.at(7.0, room=ENDLESS)
-    assert line.blocked(7.0) == line.blocked(99.0) == 6.0
-    assert line.heard() == [data(1000)]
-
-
-def test_sends_that_do_not_block_cost_nothing():
-    line = Line()
-    for now in range(5):
-        line.clock.now = float(now)
-        line.channel.send(data(1000, now))
-    assert line.blocked(5.0) == 0.0
-
-
-def test_a_free_connection_is_not_blocked_however_long_nobody_sends():
-    line = Line()
-    line.clock.now, line.socket.room = 1.0, HEADER_BYTES + 100
-    line.channel.send(data(100))  # exactly fits: nobody was refused
-    assert line.blocked(50.0) == 0.0
-    assert line.at(60.0, room=0)
-    assert line.blocked(70.0) == 0.0
+# -- sending
 
 
 def test_frames_queued_behind_a_block_wait_with_it():
     line = Line()
-    line.clock.now, line.socket.room = 1.0, 0
-    line.channel.send(data(10, 1))
-    line.clock.now = 2.0
+    line.clock.now, line.socket.room = 1.0, 10
+    line.channel.send(data(10, 1))  # 10 bytes go, the rest would block
     line.channel.send(data(20, 2))
-    assert line.channel.unsent == 2 * HEADER_BYTES + 30
-    assert line.blocked(4.0) == 3.0
-    assert line.at(4.0, room=ENDLESS)
-    assert (line.channel.unsent, line.blocked(9.0)) == (0, 3.0)
+    assert line.channel.unsent == 2 * HEADER_BYTES + 20
+    assert not line.at(5.0, room=0)  # woken for nothing
+    assert line.at(7.0, room=ENDLESS)
+    assert line.channel.unsent == 0
     assert line.heard() == [data(10, 1), data(20, 2)]
 
 

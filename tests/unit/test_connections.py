@@ -16,7 +16,7 @@ from evenflow.model.messages import (
     WorkerAddress,
 )
 from evenflow.runtime.feeder.connections import LEAVE_S, RECONNECT_S, Connections, FeederFigures
-from evenflow.runtime.wire.channel import Meter, PeerGone
+from evenflow.runtime.wire.channel import PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import Reader, control
 from evenflow.runtime.wire.poller import Lost, Opened, Received
@@ -34,7 +34,6 @@ class Channel:
     def __init__(self, peer):
         self.peer = peer
         self.open, self.unsent, self.reading = True, 0, True
-        self.meter = Meter()
         self.sent, self.arrived = [], []
         self.over = False
 
@@ -184,7 +183,7 @@ def test_workers_that_keep_their_frames_are_named(feeder):
 def test_anything_that_a_worker_says_is_progress_and_time_in_spark_is_nobodys(feeder):
     feeder.meet(w1=1)
     channel = feeder.poller.channels[11]
-    channel.meter.block(0.0)
+    feeder.connections.meter.wait(feeder.connections.links[1], 0.0)
     feeder.poller.now = STALL_S
     feeder.happen(Received(channel, Frame(Kind.RESULT)))
     feeder.connections.wait()
@@ -192,7 +191,8 @@ def test_anything_that_a_worker_says_is_progress_and_time_in_spark_is_nobodys(fe
     feeder.poller.now += 1000.0
     feeder.connections.resume()
     feeder.connections.wait()
-    assert channel.meter.blocked_s(feeder.poller.now) < STALL_S + 2.0
+    feeder.connections.meter.charge(feeder.poller.now)
+    assert STALL_S < feeder.connections.links[1].blocked_s < STALL_S + 2.0
 
 
 # -- the controller

@@ -7,9 +7,8 @@ import pytest
 from evenflow.errors import ProtocolError
 from evenflow.runtime.feeder import frame_size
 from evenflow.runtime.feeder.frame_size import FrameSize
-from evenflow.runtime.feeder.link import DEPTH, Link
+from evenflow.runtime.feeder.link import DEPTH, Link, Meter
 from evenflow.runtime.feeder.ordered_splitter import LIMITS, LOSSES, RESEND_S, FeederLimits, OrderedSplitter
-from evenflow.runtime.wire.channel import Meter
 from tests.support.skew_rows import batch
 
 COST_S = 0.001
@@ -21,15 +20,15 @@ class Region:
 
     def __init__(self, workers=2, splitting="credits", limits=LIMITS):
         self.now = 0.0
-        self.links = {}
+        self.links, self.meter = {}, Meter()
         size = FrameSize(dict.fromkeys(range(workers), COST_S), 0.0)
-        self.splitter = OrderedSplitter(self.links, splitting, size, lambda: self.now, limits)
+        self.splitter = OrderedSplitter(self.links, splitting, size, self.meter, lambda: self.now, limits)
         for worker in range(workers):
             self.join(worker)
         self.splitter.set_weights(dict.fromkeys(range(workers), 1))
 
     def join(self, worker):
-        channel = SimpleNamespace(open=True, unsent=0, meter=Meter(), peer="here")
+        channel = SimpleNamespace(open=True, unsent=0, peer="here")
         self.links[worker] = Link(worker, 1, 0, channel)
         self.splitter.opened(self.links[worker])
 
@@ -193,6 +192,70 @@ def test_copies_wait_for_a_worker_that_has_room():
     region.links[1].under_way = {2: 10, 3: 10}
     assert len(region.links[1].under_way) <= DEPTH
     assert region.copies() == [(0, 1)]
+
+
+# -- whom the splitter waits for
+
+
+def blocked(region):
+    region.meter.charge(region.now)
+    return [link.blocked_s for link in region.links.values()]
+
+
+def test_a_wait_for_room_is_charged_to_the_connection_in_turn():
+    region = Region(2, "block")
+    assert list(region.send().values()) == [0, 1, 0, 1]
+    region.now = 4.0
+    region.answer(1, 1)  # not the one in turn
+    assert region.send() == {}
+    assert blocked(region) == [4.0, 0.0]
+    region.answer(0, 0)
+    assert list(region.send().values()) == [0, 1]
+    region.now = 9.0
+    assert blocked(region) == [9.0, 0.0]  # 0 is full again at once, and in turn
+
+
+def test_connections_that_are_full_at_once_are_waited_for_one_at_a_time():
+    """Frames above the socket buffers: bytes are left over everywhere, and the splitter waits for one of them."""
+    region = Region(3, "block")
+    for link in region.links.values():
+        link.channel.unsent = 7
+    for region.now in range(10):
+        assert region.send() == {}
+    assert blocked(region) == [9.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("limits", "about"),
+    [(FeederLimits(window_bytes=1), {}), (LIMITS, {"full": True})],
+    ids=["too much is under way", "the reorder buffer is full"],
+)
+def test_a_wait_for_all_of_them_is_nobodys(limits, about):
+    region = Region(2, "block", limits)
+    region.send()
+    for link in region.links.values():
+        link.channel.unsent = 7
+    region.now = 5.0
+    assert region.splitter.next(10, 0, **about) is None
+    before = sum(blocked(region))
+    region.now = 9.0
+    assert sum(blocked(region)) == before
+
+
+def test_before_the_splitter_turns_to_a_slow_source_it_waits_for_the_oldest_frame_first():
+    region = Region(3, "credits")
+    assert region.send() == {0: 0, 1: 0, 2: 1, 3: 1, 4: 2, 5: 2}
+    for worker in (2, 0):
+        region.links[worker].channel.unsent = 7
+    assert region.splitter.settling()
+    region.now = 3.0
+    region.links[0].channel.unsent = 0
+    assert region.splitter.settling()
+    region.now = 4.0
+    region.links[2].channel.unsent = 0
+    assert not region.splitter.settling()
+    region.now = 9.0
+    assert blocked(region) == [3.0, 0.0, 1.0]
 
 
 # -- bounds and weights

@@ -5,20 +5,18 @@ from types import SimpleNamespace
 import pytest
 
 from evenflow.model.messages import ConnectionCounts
-from evenflow.runtime.feeder.link import Link
+from evenflow.runtime.feeder.link import Link, Meter
 from evenflow.runtime.feeder.routes import DEPTH, ROUTES, WINDOW
-from evenflow.runtime.wire.channel import Meter
 
 
 class Region:
     """Links to `workers` workers, and a route over them."""
 
     def __init__(self, splitting, workers=2, weights=None, known=True):
-        self.now = 0.0
         self.links = {}
-        self.route = ROUTES[splitting](self.links, lambda: self.now)
+        self.route = ROUTES[splitting](self.links)
         for worker in range(workers):
-            self.links[worker] = Link(worker, 1, 0, SimpleNamespace(open=True, unsent=0, meter=Meter(), peer="here"))
+            self.links[worker] = Link(worker, 1, 0, SimpleNamespace(open=True, unsent=0, peer="here"))
             self.route.opened(self.links[worker], known)
         self.route.set_weights(weights or dict.fromkeys(range(workers), 1))
         self.sequence = 0
@@ -43,8 +41,9 @@ class Region:
     def drop(self, worker):
         self.route.dropped(self.links.pop(worker))
 
-    def blocked(self):
-        return {worker: link.channel.meter.blocked_s(self.now) for worker, link in self.links.items()}
+    @property
+    def blocker(self):
+        return self.route.blocker and self.route.blocker.worker
 
 
 WEIGHTED = ["block", "reroute"]
@@ -92,20 +91,22 @@ def test_blocking_waits_until_all_are_connected():
     assert region.send() == []
 
 
-def test_the_wait_is_charged_to_whoever_is_waited_for():
-    region = Region("block", 2)
+def test_one_connection_is_waited_for_that_in_turn():
+    region = Region("block", 3)
+    region.links[2].channel.unsent = 7  # full, too, but nobody waits for it yet
     region.send(99)
-    assert region.blocked() == {0: 0.0, 1: 0.0}
-    region.now = 1.0
+    assert region.blocker == 2
+    region.answer(0)  # not the one in turn
     assert region.send() == []
-    region.now = 4.0
-    region.answer(1)  # not the one in turn
+    assert region.blocker == 2
+    region.links[2].channel.unsent = 0
+    assert region.send(2) == [2, 0]
+    assert region.blocker is None
+    assert region.send(99) == [1, 2, 0]
+    assert region.blocker == 1
+    region.links[0].channel.open = False  # called again: until it is there, nobody is to blame
     assert region.send() == []
-    assert region.blocked() == {0: 4.0, 1: 0.0}  # since the first refusal, at 0
-    region.answer(0)
-    assert region.send(2) == [0, 1]
-    region.now = 9.0
-    assert region.blocked() == {0: 4.0, 1: 0.0}
+    assert region.blocker is None
 
 
 def test_a_lost_turn_passes_on():
@@ -124,7 +125,7 @@ def test_rerouting_tries_the_others():
     region.links[2].channel.open = False
     region.links[1].channel.unsent = 7
     assert region.send() == []
-    assert region.blocked() == {0: 0.0, 1: 0.0, 2: 0.0}
+    assert region.blocker is None  # any of them will do
 
 
 def test_credits_are_spent_in_the_order_they_were_earned():
@@ -150,6 +151,30 @@ def test_credits_of_the_lost_are_gone():
     assert region.send(99) == [1] * DEPTH
 
 
+# -- the meter
+
+
+@pytest.mark.parametrize(
+    ("calls", "totals"),
+    [
+        ([("wait", None, 1), ("charge", 9)], (0, 0)),
+        ([("wait", 0, 1), ("charge", 4)], (3, 0)),  # the wait under way counts
+        ([("wait", 0, 1), ("wait", 0, 2), ("wait", None, 4), ("charge", 9)], (3, 0)),  # it began at the first
+        ([("wait", 0, 1), ("wait", 1, 4), ("wait", None, 6), ("charge", 9)], (3, 2)),  # one after the other
+        ([("wait", 0, 1), ("wait", None, 4), ("wait", 0, 6), ("charge", 8)], (5, 0)),  # cumulative
+        ([("wait", 1, 1), ("pause", 2), ("resume", 7), ("charge", 9)], (0, 3)),
+        ([("wait", 1, 1), ("pause", 2), ("charge", 5), ("resume", 7), ("wait", 0, 8), ("charge", 9)], (1, 2)),
+        ([("pause", 2), ("resume", 7), ("charge", 9)], (0, 0)),
+    ],
+)
+def test_one_clock_runs_at_most(calls, totals):
+    links, meter = Region("block", 2).links, Meter()
+    for call, *about in calls:
+        *who, now = about
+        getattr(meter, call)(*(links.get(worker) for worker in who), float(now))
+    assert tuple(link.blocked_s for link in links.values()) == totals
+
+
 # -- what a link counts
 
 
@@ -158,9 +183,10 @@ def test_news_are_differences():
     link.sent(0, rows=10)
     link.sent(1, rows=5)
     assert link.answered(0, seconds=0.5) == 10
-    link.channel.meter.block(1.0)
-    assert link.news(2.0) == ConnectionCounts(1.0, 15, 2, 10, 1, 0.5, incarnation=1)
+    link.blocked_s += 1.0
+    assert link.news() == ConnectionCounts(1.0, 15, 2, 10, 1, 0.5, incarnation=1)
     link.answered(1, seconds=0.25)
-    assert link.news(4.0) == ConnectionCounts(2.0, 0, 0, 5, 1, 0.25, incarnation=1)
-    assert link.news(4.0) == ConnectionCounts(incarnation=1)
+    link.blocked_s += 2.0
+    assert link.news() == ConnectionCounts(2.0, 0, 0, 5, 1, 0.25, incarnation=1)
+    assert link.news() == ConnectionCounts(incarnation=1)
     assert str(link) == "worker 0 (pid 0, here)"

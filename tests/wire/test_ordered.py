@@ -10,13 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from evenflow.errors import ClusterStopped
 from evenflow.model.routing import Splitting
 from evenflow.runtime.feeder.ordered_merge import OrderedMerge
 from evenflow.runtime.feeder.ordered_splitter import FeederLimits, OrderedSplitter
 from evenflow.runtime.wire import channel
+from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.worker import codec as bodies
 from evenflow.testing import Emulate
-from tests.support.rig import IDS, PATIENCE_S, Even, batches, ids
+from tests.support.rig import IDS, PATIENCE_S, Even, Impostor, batches, ids, until
 
 MODES = {mode: type(f"Even_{mode}", (Even,), {"splitting": mode}) for mode in get_args(Splitting)}
 """Every splitter must pass the same tests."""
@@ -132,6 +134,46 @@ def test_a_task_that_takes_only_some_rows(rig):
     feed.close()  # Spark does this when a limit is reached
     assert first["id"][0].as_py() == 0
     assert cluster.map(identity, batches(100, 10)).num_rows == 100
+
+
+# -- blocking time
+
+
+def test_blocking_is_no_more_than_the_time_that_passes(rig):
+    """Frames above the socket buffers: three workers stop to read, all sockets are full, one is waited for."""
+    cluster, rows = rig(3, start=False), batches(60, 60, blobs(1024 * 1024))
+    answered = dict.fromkeys(range(3), 0)
+
+    def answer(worker):
+        def echo(feeder, frame):
+            answered[worker] += 1
+            feeder.send(Frame(Kind.RESULT, frame.body, frame.sequence, micros=5000))
+            feeder.reading = answered[worker] < 4
+
+        return echo
+
+    for worker in range(3):
+        Impostor(cluster, worker, answer(worker))
+    cluster.await_live(3)
+    feed, ended = cluster.feed(identity, rows[0].schema), []
+
+    def run():
+        try:
+            list(feed(iter(rows)))
+        except ClusterStopped as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+
+    def figures():
+        return [(s["feeding_s"], sum(c["blocked_s"] for c in s["connections"])) for s in cluster.events("sample")]
+
+    until(lambda: figures() and figures()[-1][1] > 0.5, "blocking")
+    cluster.close()
+    thread.join(PATIENCE_S)
+    assert ended
+    assert all(blocked <= feeding for feeding, blocked in figures())
 
 
 # -- large things

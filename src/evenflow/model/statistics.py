@@ -36,7 +36,7 @@ class Connection:
     incarnation: int
     weight: int
     blocked_s: float = 0.0
-    """Seconds between a send that would block and the socket being writable again."""
+    """Seconds for which splitters could not go on because this connection had no room; no two connections at once."""
     rows_sent: int = 0
     frames_sent: int = 0
     rows_done: int = 0

@@ -21,7 +21,7 @@ from evenflow.model.messages import (
     ToFeeder,
     WorkerAddress,
 )
-from evenflow.runtime.feeder.link import Link
+from evenflow.runtime.feeder.link import Link, Meter
 from evenflow.runtime.wire.channel import Channel, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import TO_FEEDER, control, packed
@@ -96,6 +96,7 @@ class Connections:
     ) -> None:
         self.links: dict[int, Link] = {}
         """By worker."""
+        self.meter = Meter()
         self._listener = listener
         self._settings = settings
         self._region = region
@@ -168,15 +169,12 @@ class Connections:
 
     def pause(self) -> None:
         """The task turns to Spark: no connection is to blame for time from now on."""
-        now = self._clock()
-        for link in self.links.values():
-            link.meter.pause(now)
+        self.meter.pause(self._clock())
 
     def resume(self) -> None:
         """The task is back from Spark."""
         self._progress = now = self._clock()
-        for link in self.links.values():
-            link.meter.resume(now)
+        self.meter.resume(now)
 
     def close(self) -> None:
         """Close every connection."""
@@ -219,7 +217,8 @@ class Connections:
         """Send the controller the feeder's figures, and those of each connection since the last report."""
         if self._controller is None:
             return
-        connections = {link.worker: link.news(now) for link in self.links.values()}
+        self.meter.charge(now)
+        connections = {link.worker: link.news() for link in self.links.values()}
         feeding_s, self._reported = now - self._reported, now
         self.tell(FeederReport(feeding_s, news.rows_out, connections, news.resent, news.rerouted, news.overhead))
 

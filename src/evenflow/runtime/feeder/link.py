@@ -1,4 +1,4 @@
-"""A link: one worker as one feeder sees it."""
+"""A link: one worker as one feeder sees it. The meter: which of its links a feeder waits for, and how long."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from evenflow.errors import ProtocolError
 from evenflow.model.messages import ConnectionCounts
-from evenflow.runtime.wire.channel import Channel, Meter
+from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.frames import Frame
 
 NOTHING = ConnectionCounts()
@@ -34,6 +34,8 @@ class Link:
     frames_done: int = 0
     busy_s: float = 0.0
     """Seconds of work that the worker has reported."""
+    blocked_s: float = 0.0
+    """Seconds for which the splitter has waited for this connection; `Meter` counts them."""
     _reported: ConnectionCounts = NOTHING
 
     @property
@@ -45,11 +47,6 @@ class Link:
     def unsent(self) -> int:
         """Bytes queued here that the kernel has not taken yet."""
         return self.channel.unsent
-
-    @property
-    def meter(self) -> Meter:
-        """How long the connection has kept this feeder waiting."""
-        return self.channel.meter
 
     def send(self, frame: Frame) -> None:
         """Queue a frame; raises `PeerGone` if the connection is over."""
@@ -80,13 +77,13 @@ class Link:
         self.busy_s += seconds
         return rows
 
-    def news(self, now: float) -> ConnectionCounts:
+    def news(self) -> ConnectionCounts:
         """What each counter has grown by since the last call."""
-        before, blocked_s = self._reported, self.meter.blocked_s(now)
+        before = self._reported
         sent, done = (self.rows_sent, self.frames_sent), (self.rows_done, self.frames_done)
-        self._reported = ConnectionCounts(blocked_s, *sent, *done, self.busy_s)
+        self._reported = ConnectionCounts(self.blocked_s, *sent, *done, self.busy_s)
         return ConnectionCounts(
-            blocked_s=blocked_s - before.blocked_s,
+            blocked_s=self.blocked_s - before.blocked_s,
             rows_sent=self.rows_sent - before.rows_sent,
             frames_sent=self.frames_sent - before.frames_sent,
             rows_done=self.rows_done - before.rows_done,
@@ -97,3 +94,40 @@ class Link:
 
     def __str__(self) -> str:
         return f"worker {self.worker} (pid {self.pid}, {self.channel.peer})"
+
+
+class Meter:
+    """The blocking time of one splitter, charged to the link it waits for (ordered-regions §3.1).
+
+    A splitter is one thread of control: it waits for one connection, or for none in particular. So one clock runs at
+    most, and the blocking of all links together grows by no more than the time that passes. Bytes that a connection has
+    not taken yet block nobody until the splitter cannot go on because of them.
+    """
+
+    __slots__ = ("_link", "_paused", "_since")
+
+    def __init__(self) -> None:
+        self._link: Link | None = None
+        self._since = 0.0
+        self._paused = False
+
+    def wait(self, link: Link | None, now: float) -> None:
+        """From `now` on the splitter waits for `link`; None: it works, or waits for no connection in particular."""
+        self.charge(now)
+        self._link = link
+
+    def charge(self, now: float) -> None:
+        """Charge the wait until `now`, which may go on, to the link that is waited for."""
+        if self._link is not None and not self._paused:
+            self._link.blocked_s += now - self._since
+        self._since = now
+
+    def pause(self, now: float) -> None:
+        """The task turns to Spark: no connection is to blame for time from now on."""
+        self.charge(now)
+        self._paused = True
+
+    def resume(self, now: float) -> None:
+        """The task is back: it waits for whom it waited before."""
+        self.charge(now)
+        self._paused = False

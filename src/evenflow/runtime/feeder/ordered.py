@@ -40,8 +40,8 @@ class OrderedFeeder:
         poller = environment.poller(task.settings.secret, clock, SOCKET_BUFFER)
         self._connections = Connections(self, task.settings, task.region, poller, clock)
         self._exchange = Exchange(self._connections, clock)
-        links = self._connections.links
-        self._splitter = OrderedSplitter(links, task.splitting, self._frame_size(), clock, limits)
+        links, meter = self._connections.links, self._connections.meter
+        self._splitter = OrderedSplitter(links, task.splitting, self._frame_size(), meter, clock, limits)
         self._merge = OrderedMerge()
         self._draining = self._throttled = False
 
@@ -77,7 +77,7 @@ class OrderedFeeder:
         offset = 0
         most = max(1, self._limits.frame_bytes // max(1, batch.nbytes // batch.num_rows))
         while offset < batch.num_rows:
-            link = None if self._full else self._splitter.next(batch.num_rows, len(self._merge))
+            link = self._splitter.next(batch.num_rows, len(self._merge), self._full)
             if link is None:
                 self._wait()
             else:
@@ -96,7 +96,7 @@ class OrderedFeeder:
 
     def _settle(self) -> None:
         """Wait until all rows have gone out: the next ones may be long in coming."""
-        while self._connections.unsent:
+        while self._splitter.settling():
             self._wait()
 
     def _wait(self) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from evenflow.model.routing import Splitting
 from evenflow.runtime.feeder.frame_size import FRAME_BYTES, FrameSize, aim_s, serialized
-from evenflow.runtime.feeder.link import DEPTH, Link
+from evenflow.runtime.feeder.link import DEPTH, Link, Meter
 from evenflow.runtime.feeder.routes import ROUTES, Route
 
 RESEND_S = 0.1
@@ -66,14 +66,16 @@ class OrderedSplitter:
         links: Mapping[int, Link],
         splitting: Splitting,
         size: FrameSize,
+        meter: Meter,
         clock: Callable[[], float],
         limits: FeederLimits = LIMITS,
     ) -> None:
         self._size = size
         self._links = links
+        self._meter = meter
         self._clock = clock
         self._limits = limits
-        self._route: Route = ROUTES[splitting](links, clock)
+        self._route: Route = ROUTES[splitting](links)
         self._weights: dict[int, int] = {}
         self._spans: dict[int, Span] = {}
         """By sequence, oldest first."""
@@ -123,14 +125,25 @@ class OrderedSplitter:
 
     # -- frames out
 
-    def next(self, most: int, unmerged: int) -> Link | None:
-        """The link for the next frame, of `most` rows at most; None to wait. `unmerged`: frames not handed on yet."""
-        if self._bytes >= self._limits.window_bytes:
-            return None
+    def next(self, most: int, unmerged: int, full: bool = False) -> Link | None:
+        """The link for the next frame, of `most` rows at most; None to wait.
+
+        `unmerged`: frames not handed on yet; `full`: their results take all the room there is. Only a wait for one
+        connection's room is that connection's.
+        """
         count = len(self._links)
+        held = full or self._bytes >= self._limits.window_bytes
         if not self._route.by_worker and unmerged >= count and not self._size.settled(count, most):
-            return None  # one frame each until it is known what a row costs
-        return self._route.next()
+            held = True  # one frame each until it is known what a row costs
+        link = None if held else self._route.next()
+        self._meter.wait(None if held else self._route.blocker, self._clock())
+        return link
+
+    def settling(self) -> bool:
+        """Whether frames have not gone out whole: then the splitter waits for the connection that has the oldest."""
+        behind = [link for link in self._links.values() if link.unsent]
+        self._meter.wait(min(behind, key=lambda link: max(link.under_way, default=-1), default=None), self._clock())
+        return bool(behind)
 
     def rows(self, link: Link) -> int:
         """Rows that make a frame for a worker."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from evenflow.model.routing import Splitting
 from evenflow.runtime.feeder.link import DEPTH, Link
@@ -16,20 +16,21 @@ WINDOW = 2
 class Blocking:
     """Weighted round-robin that elects to wait for a full connection, and so measures it (ordered-regions §3.1).
 
-    One frame at a time: until the connection in turn has room, nobody gets the next. So at most one connection is ever
-    blocked, and drafting (§4.2) is as in the paper. A connection is full when the kernel takes no more, or when WINDOW
-    frames are unanswered: kernel buffers hold thousands of rows whatever these cost, a frame is a known amount of
-    work, so only the second keeps a slow worker from hoarding minutes of it.
+    One frame at a time: until the connection in turn has room, nobody gets the next, and the wait is charged to that
+    connection alone (`blocker`); so drafting (§4.2) is as in the paper. A connection is full when the kernel takes no
+    more, or when WINDOW frames are unanswered: kernel buffers hold thousands of rows whatever these cost, a frame is a
+    known amount of work, so only the second keeps a slow worker from hoarding minutes of it.
     """
 
     by_worker = False
     """Whether a frame is sized for the worker it goes to."""
 
-    def __init__(self, links: Mapping[int, Link], clock: Callable[[], float]) -> None:
+    def __init__(self, links: Mapping[int, Link]) -> None:
         self.rerouted = 0
         """Frames that did not go to the worker whose turn it was."""
+        self.blocker: Link | None = None
+        """The connection because of which `next` gave none; None if it gave one, or if any of several will do."""
         self._links = links
-        self._clock = clock
         self._turns = Turns()
         self._turn: Link | None = None
 
@@ -51,15 +52,15 @@ class Blocking:
 
     def next(self) -> Link | None:
         """The link for the next frame; None to wait."""
+        self.blocker = None
         if not len(self._turns) or not all(link.open for link in self._links.values()):
             return None
         if self._turn is None:
             self._turn = self._links[self._turns.pick()]
         link = self._turn
         if full(link):
-            link.meter.block(self._clock())
+            self.blocker = link
             return None
-        link.meter.release(self._clock())
         self._turn = None
         return link
 
@@ -95,8 +96,10 @@ class CreditRouting:
     """
 
     by_worker = True
+    blocker = None
+    """It waits for no connection in particular: any that answers will do."""
 
-    def __init__(self, links: Mapping[int, Link], clock: Callable[[], float]) -> None:
+    def __init__(self, links: Mapping[int, Link]) -> None:
         self.rerouted = 0
         self._depth: dict[Link, int] = {}
         self._earned: deque[Link] = deque()

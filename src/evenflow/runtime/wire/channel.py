@@ -1,4 +1,4 @@
-"""A channel: one TCP connection that carries frames, authenticated and never blocking, and the meter of its waits."""
+"""A channel: one TCP connection that carries frames, authenticated and never blocking."""
 
 from __future__ import annotations
 
@@ -27,46 +27,6 @@ class PeerGone(ConnectionError):
     """The peer closed the connection, or the network broke."""
 
 
-class Meter:
-    """Seconds for which one connection has blocked its sender, in all (ordered-regions §3.1).
-
-    Time counts from a send that would block until the socket takes bytes again.
-    """
-
-    __slots__ = ("_paused", "_since", "_total")
-
-    def __init__(self) -> None:
-        self._total = 0.0
-        self._since: float | None = None
-        self._paused = False
-
-    def block(self, now: float) -> None:
-        """Count from `now` on: a send would have blocked."""
-        if self._since is None:
-            self._since = now
-
-    def release(self, now: float) -> None:
-        """Count until `now`: the socket takes bytes again."""
-        if self._since is not None:
-            self._total += now - self._since
-            self._since = None
-
-    def pause(self, now: float) -> None:
-        """Stop counting: the sender is busy with something else."""
-        self._paused = self._since is not None
-        self.release(now)
-
-    def resume(self, now: float) -> None:
-        """Count on, if the connection was full when the sender turned away."""
-        if self._paused:
-            self._paused = False
-            self.block(now)
-
-    def blocked_s(self, now: float) -> float:
-        """The total, with a wait that is not over."""
-        return self._total + (now - self._since if self._since is not None else 0.0)
-
-
 def configure(sock: socket.socket, buffer: int = SOCKET_BUFFER) -> None:
     """Set the options that every connection has."""
     sock.setblocking(False)
@@ -93,7 +53,6 @@ class Channel:
         self.patience = patience
         self.deadline = clock() + patience
         """When the next message of the handshake is due: `patience` seconds after the one before."""
-        self.meter = Meter()
         self.reading = True
         """Whether the owner wants frames from this peer now: off for backpressure."""
         self.unsent = 0
@@ -137,12 +96,10 @@ class Channel:
         """Send what is queued; returns whether all of it went."""
         if not self._out:
             return True
-        self.meter.release(self._clock())
         while self._out:
             try:
                 sent = self._sock.sendmsg(list(islice(self._out, _IOV)))
             except BlockingIOError:
-                self.meter.block(self._clock())
                 return False
             except OSError as error:
                 raise PeerGone(f"{self.peer} is gone: {error}") from None
