@@ -30,6 +30,12 @@ def test_order_and_rows_with_any_number_of_partitions(spark, cluster, partitions
     assert len(set(got[PARTITION].to_pylist())) == partitions
 
 
+def test_without_an_order_the_same_rows(spark, cluster):
+    df = spark.range(0, 200_000, 1, 3)
+    got = rows_of(cluster.ordered_map(df, squares, SQUARES, ordered=False))
+    assert_same(got.sort_by("id"), plain_map(df, squares, SQUARES), least=200_000)
+
+
 def test_a_million_rows(spark, cluster):
     assert_same_map(cluster, spark.range(0, 1_000_000, 1, 3), squares, SQUARES, least=1_000_000)
 

@@ -55,6 +55,13 @@ def test_files_in_several_micro_batches(cluster, files, tmp_path):
     assert_same_stream(cluster, files, doubled, SCHEMA, tmp_path, batches=3)
 
 
+def test_without_an_order_the_same_rows_in_each_micro_batch(cluster, files, tmp_path):
+    got = micro_batches(cluster.ordered_map(files(), doubled, SCHEMA, ordered=False), tmp_path)
+    assert [sorted(batch["value"].to_pylist()) for batch in got.values()] == [
+        [*values_of(first), *values_of(first + 1)] for first in range(0, FILES, 2)
+    ]
+
+
 def test_several_partitions_a_micro_batch(cluster, files, tmp_path, conf):
     conf("spark.sql.files.openCostInBytes", "1")
     conf("spark.sql.files.maxPartitionBytes", "3000")

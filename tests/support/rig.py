@@ -129,14 +129,15 @@ class Rig:
     def events(self, name):
         return [entry for entry in self.driver.events() if entry["event"] == name]
 
-    def feed(self, function, schema=IDS, *, balance=None, form="arrow"):
+    def feed(self, function, schema=IDS, *, balance=None, form="arrow", ordered=True):
         """What `Cluster.ordered_map` would give Spark."""
         self.regions += 1
         region, operator = f"r{self.regions}", f"op{self.regions}"
         balance = balance or Even()
         self.driver.add_code(operator, cloudpickle.dumps(MapOperator(function, schema, form)))
         self.driver.open_region(RegionOpened(self.driver.now(), region, operator, balance))
-        return OrderedTask(self.settings, region, operator, schema.serialize().to_pybytes(), balance.splitting)
+        arrow = schema.serialize().to_pybytes()
+        return OrderedTask(self.settings, region, operator, arrow, balance.splitting, ordered)
 
     def map(self, function, rows, schema=IDS, *, limits=LIMITS, **kwargs):
         """Run batches through a region; all of the result as one table."""

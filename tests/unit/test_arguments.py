@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from evenflow.errors import ClusterStartError, InvalidArgument
 from evenflow.policy import keyed_balance_named
-from evenflow.runtime.cluster.arguments import check_dataframe, check_move
+from evenflow.runtime.cluster.arguments import check_dataframe, check_move, check_ordered
 from evenflow.runtime.cluster.detect import seconds_of
 from evenflow.runtime.cluster.restarts import supervise
 
@@ -126,3 +126,9 @@ def test_a_pandas_dataframe_is_none_of_sparks():
         check_dataframe(pd.DataFrame({"x": [1]}))
     with pytest.raises(InvalidArgument, match="df is a list, not a DataFrame of Spark: give one"):
         check_dataframe([1])
+
+
+@pytest.mark.parametrize("ordered", ["id", None, 0, ["id"]])
+def test_ordered_is_yes_or_no(ordered):
+    with pytest.raises(InvalidArgument, match=r"ordered=.*: give True, or False"):
+        check_ordered(ordered)

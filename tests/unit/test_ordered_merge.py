@@ -6,8 +6,8 @@ from evenflow.errors import ProtocolError
 from evenflow.runtime.feeder.ordered_merge import OrderedMerge
 
 
-def expecting(*owners):
-    merger = OrderedMerge()
+def expecting(*owners, ordered=True):
+    merger = OrderedMerge(ordered)
     for sequence, owner in enumerate(owners):
         merger.expect(owner, sequence)
     return merger
@@ -158,3 +158,47 @@ def test_a_lost_worker_answers_nothing():
     merger.lose(0)
     with pytest.raises(ProtocolError, match="worker 0 answered frame 0"):
         merger.add(0, 0, "late", size=1, last=True)
+
+
+# -- without an order
+
+
+def test_answers_leave_as_they_come():
+    merger = expecting(0, 1, 2, 0, ordered=False)
+    assert merger.add(2, 2, "c", size=1, last=True)
+    assert not merger.add(1, 1, "b", size=1, last=False)
+    assert merger.ready() == ["c"]
+    assert merger.add(0, 3, "d", size=1, last=True)
+    assert merger.add(1, 1, "more b", size=1, last=True)
+    assert merger.ready() == ["d", "b", "more b"]
+    assert (len(merger), merger.held_bytes) == (1, 0)  # nothing waits for the first
+    assert merger.add(0, 0, "a", size=1, last=True)
+    assert merger.ready() == ["a"]
+    assert empty(merger)
+
+
+def test_without_an_order_too_each_frame_leaves_once():
+    merger = expecting(0, 1, ordered=False)
+    merger.expect(1, 0)
+    merger.add(0, 0, "half of a", size=1, last=False)
+    merger.add(1, 0, "a", size=1, last=True)
+    assert merger.ready() == ["a"]
+    assert not merger.add(0, 0, "the other half", size=1, last=True)
+    merger.add(1, 1, "half of b", size=1, last=False)
+    merger.lose(1)
+    merger.expect(0, 1)
+    merger.add(0, 1, "b", size=1, last=True)
+    assert merger.ready() == ["b"]
+    assert empty(merger)
+
+
+def test_without_an_order_room_comes_from_an_answer_that_has_begun():
+    merger = expecting(0, 1, 2, ordered=False)
+    assert merger.head_owners == set()
+    merger.add(2, 2, "half of c", size=9, last=False)
+    merger.add(1, 1, "half of b", size=9, last=False)
+    assert merger.head_owners == {1}
+    merger.add(1, 1, "b", size=9, last=True)
+    assert merger.head_owners == {2}
+    merger.lose(2)
+    assert (merger.head_owners, merger.held_bytes) == (set(), 18)

@@ -13,6 +13,7 @@ import pytest
 
 from evenflow.errors import ClusterStopped, FunctionError, ProtocolError, RegionStalled, WorkerLost
 from evenflow.model.messages import OperatorFailed
+from evenflow.runtime.feeder.ordered import OrderedFeeder
 from evenflow.runtime.feeder.ordered_splitter import FeederLimits
 from evenflow.runtime.wire.channel import PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
@@ -34,8 +35,9 @@ def identity(batch):
     return batch
 
 
-def whole(table, rows=2000):
-    return table["id"].to_pylist() == list(range(rows))
+def whole(table, rows=2000, ordered=True):
+    got = table["id"].to_pylist()
+    return (got if ordered else sorted(got)) == list(range(rows))
 
 
 def rows_until(happened):
@@ -47,6 +49,10 @@ def rows_until(happened):
         if start > 2000:
             assert time.monotonic() < deadline, "it did not happen"
             time.sleep(0.002)
+
+
+def rows_in(frame):
+    return pa.ipc.read_record_batch(pa.py_buffer(frame.body), IDS)["id"].to_pylist()
 
 
 def serves(cluster):
@@ -276,8 +282,9 @@ def test_the_head_is_lost_while_the_reorder_buffer_is_full(rig, balance, monkeyp
     helper.join()
 
 
+@pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("balance", BALANCES)
-def test_a_worker_lost_in_the_middle_of_an_answer(rig, balance):
+def test_a_worker_lost_in_the_middle_of_an_answer(rig, balance, ordered):
     cluster = rig(2, start=False)
     parts = pa.RecordBatch.from_pydict({"id": [-1]}).serialize()
 
@@ -289,10 +296,32 @@ def test_a_worker_lost_in_the_middle_of_an_answer(rig, balance):
     impostor = Impostor(cluster, 0, half)
     cluster.start_thread(1)
     cluster.await_live(2)
-    assert whole(cluster.map(identity, ROWS, balance=balance()))
+    assert whole(cluster.map(identity, ROWS, balance=balance(), ordered=ordered), ordered=ordered)
 
 
 # -- workers that are late
+
+
+def test_without_an_order_nothing_waits_for_a_worker_that_is_late(rig):
+    """It has a frame, and others' results leave; with an order, all behind that frame would wait for it."""
+    cluster = rig(2, start=False)
+    held = []
+    late = Impostor(cluster, 0, lambda *asked: held.append(asked))
+    cluster.start_thread(1)
+    cluster.await_live(2)
+    feed = cluster.feed(identity, balance=ByCredits(), ordered=False)
+    out = OrderedFeeder(feed, limits=FeederLimits(overdue=1e9)).serve(rows_until(lambda: held))
+    seen = []
+    while not held or len(seen) < 1000:
+        seen += next(out)["id"].to_pylist()
+    waiting = [row for _, frame in held for row in rows_in(frame)]
+    assert not set(waiting) & set(seen)
+    for channel, frame in held:
+        late.post(lambda channel=channel, frame=frame: channel.send(Frame(Kind.RESULT, frame.body, frame.sequence)))
+    late.answer = lambda channel, frame: channel.send(Frame(Kind.RESULT, frame.body, frame.sequence))
+    seen += [row for batch in out for row in batch["id"].to_pylist()]
+    assert sorted(seen) == list(range(len(seen)))
+    assert set(waiting) <= set(seen)
 
 
 def test_a_worker_that_never_answers_is_not_waited_for_under_credits(rig):
@@ -316,8 +345,9 @@ def noted(batch):
     return batch
 
 
+@pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("kind", [Kind.RESULT, Kind.ERROR])
-def test_late_answers_are_thrown_away(rig, kind):
+def test_late_answers_are_thrown_away(rig, kind, ordered):
     """The frame was given to another worker as well, which has answered; what the first one says does not matter."""
     cluster = rig(2, start=False)
     asked, done = [], threading.Event()
@@ -329,7 +359,7 @@ def test_late_answers_are_thrown_away(rig, kind):
             threading.Thread(target=answer, args=(channel, frame)).start()
 
     def answer(channel, frame):
-        first = pa.ipc.read_record_batch(pa.py_buffer(frame.body), IDS)["id"][0].as_py()
+        first = rows_in(frame)[0]
         until(lambda: first in CALLS[:-3])  # worker 1 got three more since: its answer to this one must have been read
         error = packed(OperatorFailed(0, "", "late", ""))
         late = Frame(kind, frame.body if kind is Kind.RESULT else error, frame.sequence)
@@ -340,9 +370,9 @@ def test_late_answers_are_thrown_away(rig, kind):
     cluster.start_thread(1)
     cluster.await_live(2)
 
-    made = cluster.map(noted, rows_until(done.is_set), balance=ByCredits())
+    made = cluster.map(noted, rows_until(done.is_set), balance=ByCredits(), ordered=ordered)
     assert done.is_set()
-    assert whole(made, made.num_rows)
+    assert whole(made, made.num_rows, ordered)
 
 
 def test_one_worker_slow_to_send_a_large_result(rig, monkeypatch):

@@ -47,6 +47,12 @@ def check_function(function: Callable[[Any], Any], input: Input) -> None:
         raise InvalidArgument(f"input={input!r}: one of {', '.join(map(repr, get_args(Input)))}")
 
 
+def check_ordered(ordered: bool) -> None:
+    """Refuse anything but True and False: names of columns are for `keyed(order_by=...)`."""
+    if not isinstance(ordered, bool):
+        raise InvalidArgument(f"ordered={ordered!r}: give True, or False if the order of rows does not matter")
+
+
 def check_emulated(emulate: Emulate | None, workers: int) -> None:
     """Refuse emulated capacities of workers that the cluster does not have."""
     if emulate is not None and max(emulate.slowdown, default=0) >= workers:

@@ -117,6 +117,7 @@ class Cluster:
         *,
         balance: str | Balance = "credits",
         input: Input = "arrow",
+        ordered: bool = True,
         name: str = "",
         **options: Any,
     ) -> DataFrame:
@@ -124,8 +125,9 @@ class Cluster:
 
         `function` takes a `pyarrow.RecordBatch` and returns one with the columns of `schema`; it may drop or add rows,
         and must not depend on how rows are cut into batches. With `input="pandas"` both are pandas DataFrames. Within
-        each Spark partition the rows of the result have the order of the rows they come from. `df` may be batch or
-        streaming; the result is of the same kind.
+        each Spark partition the rows of the result have the order of the rows they come from. With `ordered=False` they
+        come as workers are done with them: the same rows, each once, and none waits for earlier ones that a slow worker
+        has. `df` may be batch or streaming; the result is of the same kind.
 
         `balance` says how rows are shared among the workers: a name, whose parameters are given as `options`
         (`balance="blocking-rate", explore=False`), or an object from `evenflow.policy`. `name` is what the region is
@@ -135,13 +137,14 @@ class Cluster:
         arguments.check_dataframe(df)
         arguments.check_name(name)
         arguments.check_function(function, input)
+        arguments.check_ordered(ordered)
         chosen = arguments.balance_of(balance, options)
         declared = arguments.schema_of(schema)
         arrow = arguments.arrow_schema(self._spark, declared)
         region, operator = self._regions.open(
             arguments.pickled(MapOperator(function, arrow, input)), name or "region", chosen
         )
-        feed = OrderedTask(self._settings, region, operator, arrow.serialize().to_pybytes(), chosen.splitting)
+        feed = OrderedTask(self._settings, region, operator, arrow.serialize().to_pybytes(), chosen.splitting, ordered)
         return df.mapInArrow(feed, declared)
 
     def keyed(

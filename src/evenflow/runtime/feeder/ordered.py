@@ -1,5 +1,7 @@
 """The ordered feeder: splits a task's rows over the workers and hands the results to Spark in the order of the rows.
 
+Without a merge (`OrderedTask.ordered` is off) it hands them on as they come, each once all the same.
+
 It lives as long as one task of one micro-batch. Everything it holds is bounded (`FeederLimits`): rows wait in Spark
 while the splitter cannot send, and once the reorder buffer is full only workers that everybody waits for are read from.
 """
@@ -42,11 +44,11 @@ class OrderedFeeder:
         self._exchange = Exchange(self._connections, clock)
         links, meter = self._connections.links, self._connections.meter
         self._splitter = OrderedSplitter(links, task.splitting, self._frame_size(), meter, clock, limits)
-        self._merge = OrderedMerge()
+        self._merge = OrderedMerge(task.ordered)
         self._draining = self._throttled = False
 
     def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The results of a task's rows, in their order; afterwards every connection is closed."""
+        """The results of a task's rows; afterwards every connection is closed."""
         try:
             yield from self._run(batches)
         except FunctionError as error:  # it says all there is to say: none of our own frames around the user's
@@ -102,7 +104,8 @@ class OrderedFeeder:
     def _wait(self) -> None:
         """Wait for something to happen, and look for frames that are overdue."""
         self._connections.wait(min(1.0, 2 * self._limits.overdue * aim_s(len(self._connections.links))))
-        if self._draining or self._merge.held_bytes:  # results wait for them, or nothing else is left to do
+        if self._draining or self._merge.held_bytes or not self._task.ordered:
+            # nothing else is left to do, or results wait for them; where none do, their own rows still come late
             self._splitter.find_overdue()
         self._send_copies()
 
@@ -219,6 +222,8 @@ class OrderedTask:
     schema: bytes
     """Of the results, as Arrow serializes it."""
     splitting: Splitting
+    ordered: bool = True
+    """Whether results have the order of the rows they come from."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one feeder over one task's rows."""

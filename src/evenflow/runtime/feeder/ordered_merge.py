@@ -1,4 +1,7 @@
-"""The ordered merge: a reorder buffer that gives results back in the order in which their frames were first sent."""
+"""The ordered merge: a reorder buffer that gives results back in the order in which their frames were first sent.
+
+Or, where nobody needs that order, in the order in which they are complete.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +24,23 @@ class _Slot:
 
 
 class OrderedMerge:
-    """Results in as they come, batches out in order.
+    """Results in as they come, batches out in order; with `ordered=False`, out as they come (ordered-regions §4.1).
 
     A frame is announced by `expect`, once for each worker that has it, and new frames are numbered without a gap. The
-    first complete answer counts; it leaves through `ready` once all before it are answered. Later answers are taken and
-    thrown away. The caller bounds the memory: it sees `held_bytes`, and who has the first unanswered frame.
+    first complete answer counts; it leaves through `ready` once all before it are answered, or at once. Later answers
+    are taken and thrown away. The caller bounds the memory: it sees `held_bytes`, and whom to read from (`head_owners`)
+    to make room.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ordered: bool = True) -> None:
+        self._ordered = ordered
         self.held_bytes = 0
         """Of answers that wait for earlier ones, and of parts of answers."""
         self._slots: dict[int, _Slot] = {}
         self._head = 0
-        """The sequence that leaves next."""
+        """The sequence that leaves next, if they leave in order."""
+        self._complete: list[int] = []
+        """Sequences that leave next, if they leave as they come."""
         self._spare: set[tuple[int, int]] = set()
         """Worker and sequence of answers that will come too late."""
 
@@ -62,6 +69,8 @@ class OrderedMerge:
             self._forgo(slot, other)
             self._spare.add((other, sequence))
         slot.answer = slot.parts.pop(owner)
+        if not self._ordered:
+            self._complete.append(sequence)
         return True
 
     def lose(self, owner: int) -> None:
@@ -72,19 +81,23 @@ class OrderedMerge:
                 self._forgo(slot, owner)
 
     def ready(self) -> list[Any]:
-        """The parts that may leave now, in order."""
-        parts: list[Any] = []
-        while (slot := self._slots.get(self._head)) is not None and slot.answer is not None:
-            parts.extend(slot.answer)
-            self.held_bytes -= sum(slot.size.values())
-            del self._slots[self._head]
+        """The parts that may leave now, in order or as they came."""
+        while (slot := self._slots.get(self._head)) is not None and slot.answer is not None and self._ordered:
+            self._complete.append(self._head)
             self._head += 1
-        return parts
+        leaving = [self._slots.pop(sequence) for sequence in self._complete]
+        self._complete.clear()
+        self.held_bytes -= sum(sum(slot.size.values()) for slot in leaving)
+        return [part for slot in leaving for part in slot.answer or ()]
 
     @property
     def head_owners(self) -> set[int]:
-        """The workers that have the first unanswered frame, for which everything behind it waits."""
-        return next((set(slot.parts) for slot in self._slots.values() if slot.answer is None), set())
+        """The workers that have the first unanswered frame, for which everything behind it waits.
+
+        If nothing waits for others, those that have the first frame of whose answer parts are here.
+        """
+        open_ones = (slot for slot in self._slots.values() if slot.answer is None and (self._ordered or slot.size))
+        return next((set(slot.parts) for slot in open_ones), set())
 
     def _forgo(self, slot: _Slot, owner: int) -> None:
         del slot.parts[owner]
