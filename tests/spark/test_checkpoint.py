@@ -229,5 +229,5 @@ def test_names_in_qos_that_no_operator_has(spark):
         with pytest.warns(UserWarning, match="operator 'meens' has weight 1"):
             cluster.keyed(df, "id", Nth(), name="meens")
     finally:
-        with pytest.warns(UserWarning, match="qos has weights for 'means', and no keyed operator had such a name"):
+        with pytest.warns(UserWarning, match="qos has weights for 'means', and no operator had such a name"):
             cluster.stop()

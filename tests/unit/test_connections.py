@@ -105,7 +105,7 @@ class Feeder:
             WorkerAddress(int(name[1:]), incarnation=number, host="h", pid=7, port=10 * int(name[1:]) + number)
             for name, number in incarnations.items()
         ]
-        self.connections.meet(workers, OpenOrdered("op"), pa.schema([("id", pa.int64())]))
+        self.connections.meet(workers, OpenOrdered("op", "r"), pa.schema([("id", pa.int64())]))
 
     def happen(self, *happenings):
         self.poller.happenings += happenings

@@ -7,8 +7,8 @@ import pytest
 from evenflow.control.controller import Controller
 from evenflow.control.events import Record, RegionOpened
 from evenflow.model.weights import weight_of
-from evenflow.policy import Hash
-from evenflow.policy.keyed.fair_queue import ServiceOrder
+from evenflow.policy import Hash, RoundRobin
+from evenflow.policy.keyed.fair_queue import KEPT, ServiceOrder
 from evenflow.policy.keyed.sharing import Sharing
 from evenflow.runtime.cluster.qos import Named
 
@@ -31,8 +31,19 @@ def test_workers_serve_further_uses_by_that_weight():
     assert served.count("mean-2") == 30
 
 
-def test_the_log_tells_the_weight_of_each():
-    (opened,) = Controller(1, {"n": 5.0}).handle(RegionOpened(0.0, "n-2", "op", Hash(), 4))
+def test_operators_that_are_gone_are_forgotten():
+    order = ServiceOrder()
+    served = []
+    for turn in range(10_000):
+        served.append(order.choose([f"region-{turn // 10}", "steady"]))
+        order.charge(served[-1], 0.01)
+    assert served.count("steady") >= 4_000
+    assert len(order._virtual) < 2 * KEPT
+
+
+@pytest.mark.parametrize(("balance", "units"), [(Hash(), 4), (RoundRobin(), 0)], ids=["keyed", "ordered"])
+def test_the_log_tells_the_weight_of_each(balance, units):
+    (opened,) = Controller(1, {"n": 5.0}).handle(RegionOpened(0.0, "n-2", "op", balance, units))
     assert isinstance(opened, Record)
     assert opened.fields["weight"] == 5.0
 
@@ -41,7 +52,7 @@ def test_a_name_that_looks_like_one_in_qos():
     named = Named(["rolling-mean"])
     with pytest.warns(UserWarning, match="operator 'roling-mean' has weight 1: .* which has 'rolling-mean'"):
         named.use("roling-mean")
-    with pytest.warns(UserWarning, match=r"weights for 'rolling-mean', and no keyed .* there were 'roling-mean'"):
+    with pytest.warns(UserWarning, match=r"weights for 'rolling-mean', and no operator .* there were 'roling-mean'"):
         named.check()
 
 

@@ -184,7 +184,7 @@ def test_frames_that_hold_no_message(cluster):
 
 
 def opening(operator="op1"):
-    return Frame(Kind.OPEN, packed(OpenOrdered(operator)))
+    return Frame(Kind.OPEN, packed(OpenOrdered(operator, "r")))
 
 
 def keyed(**changed):
@@ -205,7 +205,7 @@ def rows(body=None):
         [Frame(Kind.OPEN, b"nonsense")],
         [Frame(Kind.OPEN, msgpack.encode({}))],
         [Frame(Kind.OPEN, msgpack.encode({"type": "OpenKeyed", "operator": "op1", "region": "r1"}))],
-        [Frame(Kind.OPEN, packed(OpenOrdered("")))],
+        [Frame(Kind.OPEN, packed(OpenOrdered("", "r")))],
         [keyed(region=5)],
         [keyed(nonsense=1)],
         [keyed(evaluation=None)],

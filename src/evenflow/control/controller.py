@@ -197,7 +197,8 @@ class Controller:
         elif event.units:
             region = KeyedRegion(event, self._sharing, self._moves)
         else:
-            region = OrderedRegion(event.region, event.operator, cast(Balance, event.balance))
+            weight = self._sharing.weight(event.region) if self._sharing.qos else None
+            region = OrderedRegion(event.region, event.operator, cast(Balance, event.balance), weight=weight)
         self._regions[event.region] = region
         idle = [old.name for old in self._regions.values() if not old.in_use and old is not region]
         for name in idle[: max(0, len(self._regions) - KEPT_REGIONS)]:

@@ -32,6 +32,8 @@ class OrderedRegion:
     rows_out: int = 0
     resent: int = 0
     rerouted: int = 0
+    weight: float | None = None
+    """In the cluster's `qos`; None if it has none."""
     _decided_at: float = 0.0
 
     @property
@@ -42,7 +44,8 @@ class OrderedRegion:
     def opened(self, time: float) -> Record:
         """The entry for the event log."""
         fields = {"region": self.name, "balance": self.balance.name, "splitting": self.balance.splitting}
-        return Record(time, "region-opened", fields)
+        weight = {} if self.weight is None else {"weight": self.weight}
+        return Record(time, "region-opened", fields | weight)
 
     def close(self, time: float) -> Iterable[Instruction]:
         """Close a region that has had no feeders for long."""

@@ -654,6 +654,7 @@ class OpenOrdered(Message, frozen=True):
     """Feeder of an ordered region to worker, in an OPEN frame."""
 
     operator: Name
+    region: Name
 
 
 class OpenKeyed(Message, frozen=True):

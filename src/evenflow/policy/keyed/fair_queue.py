@@ -1,10 +1,13 @@
-"""Fair queueing: which operator's rows a worker serves next."""
+"""Fair queueing: which region's rows a worker serves next."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from evenflow.model.weights import weight_of
+
+KEPT = 100
+"""Operators that are kept in mind without rows waiting; of more, those are forgotten that are owed nothing."""
 
 
 class ServiceOrder:
@@ -14,7 +17,9 @@ class ServiceOrder:
     the one with the least v_r = s_r / w_r. An operator whose rows start to wait anew gets at least the v of the
     operator that was served last: it does not save up time for which it had no rows. So while several operators have
     rows waiting, each gets its weight's share of the worker, one with few rows hardly waits, and none starves. This is
-    what makes latency follow `qos`; the placement of units decides only how much there is to share.
+    what makes latency follow `qos`; the placement of units decides only how much there is to share. Ordered regions are
+    operators here: so the others' load costs a region no more of a worker than their weights' share, on every worker
+    alike, and the blocking, or the answers, that its balance goes by say what is left to it.
 
     The worker calls `choose` with the regions that have a frame waiting, serves one frame of the region chosen, then
     calls `charge` with the seconds that took.
@@ -32,6 +37,8 @@ class ServiceOrder:
         for name in names - self._waited:
             self._virtual[name] = max(self._virtual.get(name, 0.0), self._now)
         self._waited = names
+        if len(self._virtual) > len(names) + KEPT:  # a query may open a region in each micro-batch
+            self._virtual = {name: v for name, v in self._virtual.items() if name in names or v > self._now}
         chosen = min(names, key=lambda name: (self._virtual[name], name))
         self._now = self._virtual[chosen]
         return chosen

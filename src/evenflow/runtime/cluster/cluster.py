@@ -61,8 +61,9 @@ class Cluster:
       checkpoint, and no state unpickled, that was not written with the same key. State is not encrypted.
     - `memory`: how much memory the state of operators may take in each worker, in bytes or as "512m"; the rest is on
       the worker's local disk until rows come for it.
-    - `qos`: how much the latency of keyed operators matters, where several share the workers: weights above 0 by the
-      names of operators; an operator that is not named has 1. A name that no operator has had gives a warning.
+    - `qos`: how much the latency of operators matters, where several share the workers: weights above 0 by the names of
+      operators; an operator that is not named has 1. While several have rows waiting, each gets its weight's share of a
+      worker's time. A name that no operator has had gives a warning.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class Cluster:
 
         `balance` says how rows are shared among the workers: a name, whose parameters are given as `options`
         (`balance="blocking-rate", explore=False`), or an object from `evenflow.policy`. `name` is what the region is
-        called in the event log.
+        called in the event log and in the cluster's `qos`.
         """
         self._life.check()
         arguments.check_dataframe(df)
@@ -144,6 +145,7 @@ class Cluster:
         region, operator = self._regions.open(
             arguments.pickled(MapOperator(function, arrow, input)), name or "region", chosen
         )
+        self._named.use(name or region)
         feed = OrderedTask(self._settings, region, operator, arrow.serialize().to_pybytes(), chosen.splitting, ordered)
         return df.mapInArrow(feed, declared)
 

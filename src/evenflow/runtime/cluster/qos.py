@@ -25,7 +25,7 @@ class Named:
         if like:
             warnings.warn(
                 f"operator {name!r} has weight 1: it is not in qos, which has {like[0]!r}. If that is meant, give "
-                f"keyed name={like[0]!r}; if not, let qos have no names like it",
+                f"it name={like[0]!r}; if not, let qos have no names like it",
                 stacklevel=LEVEL,
             )
 
@@ -34,8 +34,8 @@ class Named:
         unused = sorted(self._names - self._used)
         if unused and self._used:
             warnings.warn(
-                f"qos has weights for {', '.join(map(repr, unused))}, and no keyed operator had such a name; there "
-                f"were {', '.join(map(repr, sorted(self._used)))}: give keyed name=",
+                f"qos has weights for {', '.join(map(repr, unused))}, and no operator had such a name; there were "
+                f"{', '.join(map(repr, sorted(self._used)))}: give name=",
                 stacklevel=LEVEL,
             )
         self._names = set()

@@ -162,7 +162,9 @@ class OrderedFeeder:
                 assert self._input_schema is not None
                 if not self._connections.links:
                     self._splitter.use(self._frame_size(message.costs, message.overhead))
-                self._connections.meet(message.workers, OpenOrdered(self._task.operator), self._input_schema)
+                self._connections.meet(
+                    message.workers, OpenOrdered(self._task.operator, self._task.region), self._input_schema
+                )
                 self._splitter.set_weights(message.weights)
             case Weights():
                 self._splitter.set_weights(message.weights)

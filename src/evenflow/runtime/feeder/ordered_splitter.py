@@ -48,7 +48,10 @@ class Span:
     """The number of its first row in the partition."""
     rows: int
     body: memoryview
+    began: float = 0.0
+    """When the first of the workers that have it got it."""
     sent_at: float = 0.0
+    """When the last of them did."""
     losses: int = 0
     """Workers that were at this frame when they were lost."""
     tried: set[int] = field(default_factory=set)
@@ -164,6 +167,7 @@ class OrderedSplitter:
         """Note that a frame goes to a worker now; its body."""
         span = self._spans[sequence]
         span.sent_at = self._clock()
+        span.began = span.began if span.tried else span.sent_at
         span.tried.add(link.worker)
         link.sent(sequence, span.rows)
         return span.body
@@ -220,8 +224,8 @@ class OrderedSplitter:
         span = self._spans.pop(sequence, None)
         if span is not None:
             self._bytes -= span.body.nbytes
-            if len(span.tried) == 1:
-                self._round_trip_s += (self._clock() - span.sent_at - self._round_trip_s) / 16
+            # late ones count, too: where all are, since other regions have come, that is what is usual
+            self._round_trip_s += (self._clock() - span.began - self._round_trip_s) / 16
 
     def failed(self, link: Link, sequence: int) -> None:
         """A worker could not process a frame that another has answered."""

@@ -173,7 +173,7 @@ class Worker:
             self._turn_out(channel, error)
 
     def serve_waiting(self) -> None:
-        """Process one of the frames of keyed operators and graphs that wait."""
+        """Process one of the frames that wait."""
         self._sessions.serve_waiting(self._turn_out)
 
     def _turn_out(self, channel: Channel, error: Exception) -> None:

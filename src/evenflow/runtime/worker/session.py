@@ -15,6 +15,8 @@ class Session:
 
     operator: str = ""
     schema: pa.Schema | None = None
+    queue: str = ""
+    """The name of its region, by whose weight its frames are served."""
     region: str = ""
     """Of a keyed operator; empty otherwise."""
     evaluation: str = ""

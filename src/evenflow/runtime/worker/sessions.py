@@ -1,8 +1,8 @@
 """Serves feeders: each connection is a session, in which rows of one operator come and results go.
 
-Rows of ordered regions are processed as they come. Of keyed operators one frame a feeder waits here until it is its
-operator's turn, and that feeder is not read from before. Rows of graphs, which come from other workers too, wait in
-`flows`.
+One frame a feeder waits here until it is its region's turn, and that feeder is not read from before: regions share the
+worker's time by weight (`ServiceOrder`). Rows of graphs, which come from other workers too, wait in `flows`, and take
+their turn with the others.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Sessions(dict[Channel, Session]):
         self._pace = pace
         self._clock = clock
         self.waiting: dict[Channel, Frame] = {}
-        """Rows of keyed operators, one frame a feeder."""
+        """Rows of ordered and keyed regions, one frame a feeder."""
         self._rows = self._frames = 0
         self._busy_s = 0.0
 
@@ -136,10 +136,10 @@ class Sessions(dict[Channel, Session]):
                 self._open(session, OPENING.read(frame), waited_s)
             case Kind.SCHEMA:
                 session.schema = read_schema(frame)
-            case Kind.DATA if session.region:
-                self.waiting[channel] = frame
             case Kind.DATA:
-                self._process(channel, session, frame)
+                if not session.operator or session.schema is None:
+                    raise ProtocolError(f"frame {frame.sequence} came before its operator and its schema")
+                self.waiting[channel] = frame
             case Kind.FLOW | Kind.FLUSH | Kind.MARKER | Kind.PROBE if session.graph:
                 self.flows.receive(channel, session, frame)
             case Kind.FLUSH if session.region and self.flows.is_graph(session.operator):
@@ -159,7 +159,7 @@ class Sessions(dict[Channel, Session]):
                 raise ProtocolError(f"a feeder sent a {frame.kind.name} frame")
 
     def serve_waiting(self, turn_out: Callable[[Channel, Exception], None]) -> None:
-        """Process one frame of a keyed operator: of those that wait, one of the operator whose turn it is."""
+        """Process one frame: of those that wait, one of the region whose turn it is."""
         flowing = ""
         if self._flows is not None:
             for fault in self._flows.faults():
@@ -167,11 +167,11 @@ class Sessions(dict[Channel, Session]):
             flowing = self._flows.waiting
         if not self.waiting and not flowing:
             return
-        region = self._order.choose({*(self[channel].region for channel in self.waiting), *filter(None, [flowing])})
+        region = self._order.choose({*(self[channel].queue for channel in self.waiting), *filter(None, [flowing])})
         if region == flowing:
             self._serve_flow(region, turn_out)
             return
-        channel = next(each for each in self.waiting if self[each].region == region)
+        channel = next(each for each in self.waiting if self[each].queue == region)
         frame = self.waiting.pop(channel)
         before = self._busy_s
         try:
@@ -238,14 +238,13 @@ class Sessions(dict[Channel, Session]):
             session.region, session.evaluation, session.feeder = request.region, request.evaluation, request.feeder
             session.stamp = (request.epoch, request.attempt) if request.attempt else None
             session.version, session.move = request.version, request.move
-        session.operator = request.operator
+        session.operator, session.queue = request.operator, request.region
         self._operators.fetch(request.operator)
 
     # -- rows
 
     def _process(self, channel: Channel, session: Session, frame: Frame) -> None:
-        if not session.operator or session.schema is None:
-            raise ProtocolError(f"frame {frame.sequence} came before its operator and its schema")
+        assert session.schema is not None
         started = self._clock()
         batch = read_batch(frame, session.schema)
         try:
