@@ -1,10 +1,12 @@
 """Every balance on live workers: order, completeness, and what becomes of the slow worker's share (emulated)."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from tests.support.comparison import assert_same
+from tests.support.comparison import assert_same, rows_of
 
 WORKERS = 3
 EVEN = 1 / WORKERS
@@ -88,3 +90,22 @@ def test_event_log_can_be_drawn(spark, tmp_path):
     assert series.rates[:, 0].max() > 0.3
     plot.draw(series).savefig(tmp_path / "r.png")
     assert (tmp_path / "r.png").stat().st_size > 10_000
+
+
+def test_regions_share_workers_by_weight(spark, eventually):
+    """While both have rows, the heavy one gets eight ninths of the workers; were they served as frames come, half."""
+    light, heavy = spark.range(0, 20_000, 1, 1), spark.range(0, 8_000, 1, 1)
+    about = {"period": 0.1, "emulate": ef.testing.Emulate(cost_us=300), "qos": {"heavy": 8}}
+    with ef.Cluster(spark, 2, **about) as cluster, ThreadPoolExecutor(2) as pool:
+
+        def done(region):
+            return cluster.snapshot(region).rows_out
+
+        one = pool.submit(rows_of, cluster.ordered_map(light, same, light.schema, name="light"))
+        eventually(lambda: done("light"), what="rows of the light one")
+        other = pool.submit(rows_of, cluster.ordered_map(heavy, same, heavy.schema, name="heavy", ordered=False))
+        eventually(lambda: done("heavy"), what="rows of the heavy one")
+        before = done("light")
+        assert sorted(other.result()["id"].to_pylist()) == list(range(8_000))
+        assert done("light") - before < 4_000
+        assert_same(one.result(), light, least=20_000)
