@@ -36,7 +36,7 @@ class Connection:
     incarnation: int
     weight: int
     blocked_s: float = 0.0
-    """Seconds for which splitters could not go on because this connection had no room; no two connections at once."""
+    """Seconds for which splitters waited for room on this connection; each of them waits for one at a time."""
     rows_sent: int = 0
     frames_sent: int = 0
     rows_done: int = 0

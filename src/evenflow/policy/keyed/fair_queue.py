@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from evenflow.model.weights import weight_of
 
 KEPT = 100
-"""Operators that are kept in mind without rows waiting; of more, those are forgotten that are owed nothing."""
+"""Operators that are kept in mind without rows waiting; of more, those are forgotten that have no v ahead of others."""
 
 
 class ServiceOrder:

@@ -145,7 +145,7 @@ class Cluster:
         region, operator = self._regions.open(
             arguments.pickled(MapOperator(function, arrow, input)), name or "region", chosen
         )
-        self._named.use(name or region)
+        self._named.use(name or "region")
         feed = OrderedTask(self._settings, region, operator, arrow.serialize().to_pybytes(), chosen.splitting, ordered)
         return df.mapInArrow(feed, declared)
 

@@ -82,7 +82,7 @@ class OrderedMerge:
 
     def ready(self) -> list[Any]:
         """The parts that may leave now, in order or as they came."""
-        while (slot := self._slots.get(self._head)) is not None and slot.answer is not None and self._ordered:
+        while self._ordered and (slot := self._slots.get(self._head)) is not None and slot.answer is not None:
             self._complete.append(self._head)
             self._head += 1
         leaving = [self._slots.pop(sequence) for sequence in self._complete]
