@@ -46,7 +46,7 @@ class Site:
         self.had = {}
         operators = Operators({name: SimpleNamespace(process=self.takes(cost)) for name, cost in costs.items()})
         hosting = SimpleNamespace(operators=operators, host=None, full=False)
-        self.sessions = Sessions(0, hosting, qos, None, lambda: self.now, None, None)
+        self.sessions = Sessions(0, hosting, qos, None, lambda: self.now, None, None, 1.0)
 
     def takes(self, cost):
         def process(batch):
