@@ -27,7 +27,7 @@ def values(expression, columns, **more):
 
 PAPER = """SELECT *
 FROM Tweet.std:lastevent () LE,
-      Tweet.std:groupwin(fingerprint).win:length(500) as TW
+      Tweet.std:groupwin(fingerprint).win:length(H) as TW
 WHERE LE.fingerprint = TW.fingerprint
-HAVING MAX(TWEET.SIMILARITY(LE.TEXT,TW.TEXT))<=0.2
+HAVING MAX(TWEET.SIMILARITY(LE.TEXT,TW.TEXT))<=τ
 """

@@ -175,7 +175,8 @@ def test_joined_columns_come_in_the_order_of_on():
 
 def test_detect():
     g = ef.Graph()
-    found = g.source("ticks").detect("select symbol, count(*) as n from T", key="Symbol", units=4)
+    rule = "select symbol, count(*) + more as n from T"
+    found = g.source("ticks").detect(rule, key="Symbol", units=4, variables={"more": 2})
     g.endpoint("out", found)
     plan = bind(g, {"ticks": TICKS})
     assert plan.streams[-1].schema.names == ["symbol", "n"]

@@ -77,6 +77,7 @@ def some():
         (lambda g, s: s["hot"].join(ef.Graph("b").source("x"), on="a", rows=1), "read 'x' of another graph, 'b'"),
         (lambda g, s: s["hot"].detect("select", key="a"), "the rule ends where"),
         (lambda g, s: s["hot"].detect({}, key="a"), "rules is empty"),
+        (lambda g, s: s["hot"].detect("select * from T", key="a", variables={"H": 1}), "which no rule uses"),
         (lambda g, s: s["hot"].detect("select * from T.win:time(3 sec)", key="a"), "the rules go by time and time is"),
         (lambda g, s: s["hot"].detect("select * from T", key=None), "key=None"),
         (lambda g, s: g.plot(placement={"cold": 0}), "placement has 'cold', and the graph has no such node"),

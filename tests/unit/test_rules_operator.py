@@ -50,10 +50,13 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("rule", [ISSUE, PAPER])
+@pytest.mark.parametrize(
+    ("rule", "variables"), [(ISSUE, {}), (PAPER, {"H": 500, "tau": 0.2}), (PAPER, {"h": np.int32(500), "τ": 0.2})]
+)
 @pytest.mark.parametrize("frame", [None, 1, 3])
-def test_first_stories(rule, frame):
-    operator = RuleOperator(rule, {"similarity": overlap}, key=["fingerprint"])
+def test_first_stories(rule, variables, frame):
+    """Listing 1.1 is as the paper prints it, with a Greek letter; users may give that by its name."""
+    operator = RuleOperator(rule, {"similarity": overlap}, variables=variables, key=["fingerprint"])
     columns = {"fingerprint": pa.array([1] * 7), "text": pa.array(TEXTS)}
     found, origins = push(operator, columns, [1] * 7, frame)
     assert origins == [2, 6]  # the first row has no pairs, a null text has no similarity
@@ -314,6 +317,8 @@ def test_an_operator_is_what_it_was_given():
     again = pickle.loads(pickle.dumps(operator))
     assert identity(operator) == identity(again)
     assert identity(operator) != identity(RuleOperator("select f(x) z from T", {"f": product}, key=["k"], time="t"))
+    long, short = (RuleOperator("select count(*) n from T.win:length(H)", variables={"H": n}) for n in (5, 6))
+    assert identity(long) == identity(pickle.loads(pickle.dumps(long))) != identity(short)
 
 
 @pytest.mark.parametrize(

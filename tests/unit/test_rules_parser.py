@@ -10,6 +10,7 @@ from evenflow.rules.language import tree
 from evenflow.rules.language.errors import RuleError, Text
 from evenflow.rules.language.parser import parse
 from evenflow.rules.language.printing import KEYWORDS, show
+from evenflow.rules.language.variables import Variables
 from tests.support.rules_runs import PAPER
 
 
@@ -18,7 +19,7 @@ def expression(text):
 
 
 def test_the_paper_s_rule():
-    rule = parse(PAPER)
+    rule = parse(PAPER, Variables({"H": 500, "tau": 0.2}))
     last, windowed = rule.sources
     assert rule.select == (s.Star(),)
     assert last == s.Source("Tweet", None, (s.View("std", "lastevent"),), "LE")

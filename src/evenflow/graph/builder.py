@@ -108,6 +108,7 @@ class Stream:
         *,
         key: str | Sequence[str],
         functions: Mapping[str, Callable[..., Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
         time: str | None = None,
         units: int = UNITS,
         name: str | None = None,
@@ -117,7 +118,7 @@ class Stream:
         Rules see the rows of a key as they arrive, and may call the stream by any name. `time` is the column that
         windows in time and `timer:within` use; each key has its own time.
         """
-        return self.graph._add(name, DetectSpec(rules, verbs.key_of(key), functions, time, units), self)
+        return self.graph._add(name, DetectSpec(rules, verbs.key_of(key), functions, variables, time, units), self)
 
     def join(
         self,

@@ -20,7 +20,7 @@ def bind_detect(name: str, spec: DetectSpec, rows: pa.Schema, dialect: Dialect) 
     time = None if spec.time is None else rows.names[dialect.column(rows, spec.time, who)]
     functions = {each: _function(function, dialect, who) for each, function in (spec.functions or {}).items()}
     names = [rows.names[place] for place in key]
-    operator = RuleOperator(spec.rules, functions, key=names, time=time, as_they_come=True)
+    operator = RuleOperator(spec.rules, functions, variables=spec.variables, key=names, time=time, as_they_come=True)
     return hosted_node(who, operator, key, rows, spec, dialect)
 
 

@@ -92,13 +92,16 @@ class DetectSpec:
     rules: Rules
     key: tuple[str, ...]
     functions: Mapping[str, Any] | None
+    variables: Mapping[str, Any] | None
     time: str | None
     units: int
 
     def __post_init__(self) -> None:
         from evenflow.rules.operator import RuleOperator  # the parser comes with it: only those who use it pay
 
-        rules = RuleOperator(self.rules, self.functions)  # refuses what is wrong with the texts, at the call
+        rules = RuleOperator(
+            self.rules, self.functions, variables=self.variables
+        )  # refuses what is wrong with the texts, at the call
         if not isinstance(self.time, str | None):
             raise InvalidArgument(f"time={self.time!r}: give the name of a column")
         if rules.timed and self.time is None:

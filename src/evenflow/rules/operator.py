@@ -18,6 +18,7 @@ from evenflow.rules.expressions.functions import normalised
 from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
 from evenflow.rules.language.parser import parse
+from evenflow.rules.language.variables import Variables
 from evenflow.rules.windows.views import TIME_BATCH
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ class RuleOperator(KeyedOperator):
     """Runs one rule or several over the rows of each key (`docs/cep.md` explains the language).
 
     `rules` is a text, or several in a dict or a list: then results have a first column `rule` with the rule's name, and
-    the union of the rules' columns. `functions` are `UserFunction`s, or plain callables, which return doubles. `key`
-    names the columns of the rows' keys, `time` the column with the time. Without `lateness_s` no row is late; with it
+    the union of the rules' columns. `functions` are `UserFunction`s, or plain callables, which return doubles.
+    `variables` are the values of names in the rules. `key` names the columns of the rows' keys, `time` the column with
+    the time. Without `lateness_s` no row is late; with it
     there is a last column `late`. `streams` are the columns of each stream; `stream_column` holds the stream of each
     row, by name or by number. Without them all rows are one stream, with the name that the first rule uses.
 
@@ -45,6 +47,7 @@ class RuleOperator(KeyedOperator):
         rules: Mapping[str, str] | str | Sequence[str],
         functions: Mapping[str, Any] | None = None,
         *,
+        variables: Mapping[str, Any] | None = None,
         key: Sequence[str] = (),
         time: str | None = None,
         lateness_s: float | None = None,
@@ -62,7 +65,10 @@ class RuleOperator(KeyedOperator):
         _check(self)
         self._functions = normalised(functions)
         texts = {name: Text(text, name if self.several else "") for name, text in self.rules.items()}
-        self._parsed = {name: (text, parse(text)) for name, text in texts.items()}
+        self._variables = Variables(variables)
+        self.variables = self._variables.values
+        self._parsed = {name: (text, parse(text, self._variables)) for name, text in texts.items()}
+        self._variables.check_used()
         self._in_order, self._as_they_come = in_order, as_they_come
         self._rows: pa.Schema | None = None
         """The columns that rows will have, from `schema` or `reads`: `on_time` may be called before any row comes."""
@@ -95,6 +101,7 @@ class RuleOperator(KeyedOperator):
     def __reduce__(self) -> Any:
         rules = self.rules if self.several else self.rules[""]
         more = {
+            "variables": self.variables,
             "key": self.key,
             "time": self.time,
             "lateness_s": self.lateness_s,
@@ -177,6 +184,7 @@ class RuleOperator(KeyedOperator):
         from evenflow.rules.engine import Engine  # numba comes with it: only those who use it pay
 
         streams = self.streams or {self.stream: tuple(rows.names)}
+        self._variables.check_columns(rows.names)
         return Engine(
             self._parsed,
             rows,

@@ -63,7 +63,8 @@ class Scope:
             raise self.text.error(f"column '{node.name}' may be {listed(choices)}: write it as one of them", node)
         of = f" of '{owners[0]}'" if node.owner is not None else ""
         hint = nearest(node.name, (name for _, name in names))
-        raise self.text.error(f"unknown column '{node.name}'{of}; {hint}", node)
+        more = "" if of else f"; if it is a variable, give it by variables={{'{node.name}': ...}}"
+        raise self.text.error(f"unknown column '{node.name}'{of}; {hint}{more}", node)
 
     def function(self, node: Call) -> tuple[str, UserFunction | Builtin]:
         """The function that is meant; a name before the dot is part of the function's name, or a stream or alias."""

@@ -12,6 +12,7 @@ from lark.tree import Meta
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
+from evenflow.rules.language.variables import Variables
 
 SECONDS = {"ms": 1e-3, "mi": 60, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -54,11 +55,11 @@ def _constant(value: object) -> Callable[..., Any]:
 
 @v_args(meta=True)
 class Builder(Transformer[Token, Any]):
-    """Has one method for each rule of the grammar."""
+    """Has one method for each rule of the grammar; `variables` are what names that are no columns may stand for."""
 
-    def __init__(self, source: Text) -> None:
+    def __init__(self, source: Text, variables: Variables) -> None:
         super().__init__()
-        self._source = source
+        self._source, self._variables = source, variables
 
     def start(self, meta: Meta, parts: list[Any]) -> Any:
         return parts[0]
@@ -103,8 +104,21 @@ class Builder(Transformer[Token, Any]):
         timed = any(isinstance(argument, _Duration) for argument in arguments)
         if timed and len(arguments) > 1:
             raise self._source.error(f"{space.text}:{name.text} takes one time", space)
-        given = tuple(_argument(argument) for argument in arguments)
+        columns = name.text.lower() == "groupwin"
+        given = tuple(each.text if columns and isinstance(each, _Name) else self._argument(each) for each in arguments)
         return s.View(space.text, name.text, given, timed, line=space.line, column=space.column)
+
+    def _argument(self, value: Any) -> int | float | str:
+        """A number, a time in seconds, or a name that is no variable."""
+        if isinstance(value, _Duration):
+            return value.seconds
+        known = not isinstance(value, _Name) or self._variables.find(value.text, value, self._source) is not None
+        return self._number(value) if known else str(value.text)
+
+    def _number(self, value: Any) -> int | float:
+        """A number that is written down, or that of a variable."""
+        given: int | float = value
+        return self._variables.number(value.text, value, self._source) if isinstance(value, _Name) else given
 
     def whole(self, meta: Meta, parts: list[Any]) -> int:
         return int(parts[0])
@@ -115,7 +129,7 @@ class Builder(Transformer[Token, Any]):
     def duration(self, meta: Meta, parts: list[Any]) -> _Duration:
         seconds = 0.0
         for amount, unit in zip(parts[::2], parts[1::2], strict=True):
-            seconds += amount * _seconds(str(unit).lower())
+            seconds += self._number(amount) * _seconds(str(unit).lower())
         return _Duration(seconds)
 
     # Patterns
@@ -127,17 +141,21 @@ class Builder(Transformer[Token, Any]):
         return s.Followed(parts[0], parts[-1], **_at(meta))
 
     def within(self, meta: Meta, parts: list[Any]) -> s.Within:
-        return s.Within(parts[0], parts[-1].seconds, **_at(meta))
+        return s.Within(parts[0], self._span(parts[-1]), **_at(meta))
+
+    def _span(self, value: Any) -> float:
+        """A time in seconds."""
+        return value.seconds if isinstance(value, _Duration) else float(self._number(value))
 
     def repeat(self, meta: Meta, parts: list[Any]) -> s.Repeat:
         least, most, pattern = parts
-        low = int(least)
-        high = low if most is None else int(most)
-        if high < max(low, 1):
+        low = self._number(least)
+        high = low if most is None else self._number(most)
+        if not isinstance(low, int) or not isinstance(high, int) or high < max(low, 1) or low < 0:
             raise self._source.error_at(
-                f"[{low}:{high}] repeats nothing: give a number from 1 on, the second not below the first",
-                least.line,
-                least.column,
+                f"[{low}:{high}] repeats nothing: give whole numbers from 1 on, the second not below the first",
+                meta.line,
+                meta.column + 1,
             )
         return s.Repeat(pattern, low, high, **_at(meta))
 
@@ -184,8 +202,9 @@ class Builder(Transformer[Token, Any]):
         owner, name, arguments = parts
         return s.Call(owner.text, name.text, arguments or (), **_at(meta))
 
-    def bare_column(self, meta: Meta, parts: list[Any]) -> s.Column:
-        return s.Column(None, parts[0].text, **_at(meta))
+    def bare_column(self, meta: Meta, parts: list[Any]) -> s.Expression:
+        variable = self._variables.literal(parts[0].text, parts[0], self._source)
+        return s.Column(None, parts[0].text, **_at(meta)) if variable is None else variable
 
     def column(self, meta: Meta, parts: list[Any]) -> s.Column:
         return s.Column(parts[0].text, parts[1].text, **_at(meta))
@@ -213,9 +232,3 @@ def _seconds(unit: str) -> float:
         if unit.startswith(start):
             return SECONDS["ms" if start == "milli" else start]
     raise AssertionError(unit)
-
-
-def _argument(value: Any) -> int | float | str:
-    if isinstance(value, _Duration):
-        return value.seconds
-    return value.text if isinstance(value, _Name) else value

@@ -14,29 +14,31 @@ from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
 from evenflow.rules.language.building import Builder
 from evenflow.rules.language.errors import TOO_DEEP, RuleError, Text
+from evenflow.rules.language.variables import Variables
 
 DEEPEST = 200
 """Levels of a rule's syntax tree, at most."""
 
 
-def parse(text: str | Text) -> s.Rule:
-    """The syntax tree of a rule; RuleError if the text is not valid."""
-    rule: s.Rule = _parsed(text if isinstance(text, Text) else Text(text), "start")
+def parse(text: str | Text, variables: Variables | None = None) -> s.Rule:
+    """The syntax tree of a rule, in which variables are constants; RuleError if the text is not valid."""
+    source = text if isinstance(text, Text) else Text(text)
+    rule: s.Rule = _parsed(source, "start", variables or Variables())
     return rule
 
 
 def parse_condition(source: Text) -> s.Expression:
     """The syntax tree of a condition that stands alone; RuleError if the text is not valid."""
-    condition: s.Expression = _parsed(source, "condition")
+    condition: s.Expression = _parsed(source, "condition", Variables())
     return condition
 
 
-def _parsed(source: Text, start: str) -> Any:
+def _parsed(source: Text, start: str, variables: Variables) -> Any:
     """The syntax tree of a text that is what the grammar has as `start`."""
     if not isinstance(source.text, str):
         raise RuleError(f"a {source.kind} is {type(source.text).__name__}: give its text")
     try:
-        found = Builder(source).transform(_parser().parse(source.text, start=start))
+        found = Builder(source, variables).transform(_parser().parse(source.text, start=start))
     except UnexpectedInput as error:
         raise _unexpected(source, error) from None
     except (VisitError, RecursionError) as error:

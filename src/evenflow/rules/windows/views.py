@@ -75,7 +75,7 @@ def _columns(view: View, text: Text) -> tuple[str, ...]:
 def _rows(view: View, text: Text) -> int:
     value = view.arguments[0] if len(view.arguments) == 1 and not view.timed else None
     if not isinstance(value, int) or not 1 <= value < 1 << 31:
-        raise text.error(f"{view.space}:{view.name} takes a number of rows from 1 to 2147483647", view)
+        raise text.error(f"{view.space}:{view.name} takes a number of rows from 1 to 2147483647{_unknown(value)}", view)
     return value
 
 
@@ -83,5 +83,13 @@ def _microseconds(view: View, text: Text) -> int:
     value = view.arguments[0] if len(view.arguments) == 1 else None
     if isinstance(value, str) or value is None or not 1e-6 <= value <= 1e9:
         name = f"{view.space}:{view.name}"
-        raise text.error(f"{name} takes a time, such as {name}(10 sec), of at most 1000000000 sec (11574 days)", view)
+        raise text.error(
+            f"{name} takes a time, such as {name}(10 sec), of at most 1000000000 sec (11574 days){_unknown(value)}",
+            view,
+        )
     return round(value * 1e6)
+
+
+def _unknown(value: object) -> str:
+    """What to say of a name where a number belongs."""
+    return f"; '{value}' is no variable: give it by variables={{'{value}': ...}}" if isinstance(value, str) else ""

@@ -224,6 +224,7 @@ class Cluster:
         *,
         key: str | Column | Sequence[str | Column],
         functions: Mapping[str, Callable[..., Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
         time: str | None = None,
         lateness: str | float | timedelta | None = None,
         order: Order | None = None,
@@ -243,6 +244,8 @@ class Cluster:
         `functions` are called in rules by their names, with pandas Series, and return one value for each row; a
         function made with `pandas_udf` gives its type, others return doubles.
 
+        `variables` are values that rules call by name, as in `win:length(H)` with `variables={"H": 500}`.
+
         `time` is the column that windows in time and `timer:within` use, and in whose order rules see the rows of a
         key, of all streams; without it they use the time of the micro-batch. With `lateness` ("10 seconds", or seconds)
         a row of a stream waits until its time is so much behind the latest row of any key; rows that come even later
@@ -256,7 +259,7 @@ class Cluster:
         `units`, `balance`, `name` and further options are those of `keyed`.
         """
         self._life.check()
-        planned = plan_rules(df, rules, key, functions, time, lateness, order, order_by, ordered)
+        planned = plan_rules(df, rules, key, functions, variables, time, lateness, order, order_by, ordered)
         more = {**options, "order_by": planned.order_by, "lateness": planned.lateness, "ordered": ordered}
         rows, operator = planned.rows, planned.operator
         return self.keyed(rows, key, operator, units=units, balance=balance, name=name, **more)

@@ -57,6 +57,7 @@ def plan_rules(
     rules: Rules,
     key: str | Column | Sequence[str | Column],
     functions: Mapping[str, Callable[..., Any]] | None,
+    variables: Mapping[str, Any] | None,
     time: str | None,
     lateness: str | float | timedelta | None,
     order: Order | None = None,
@@ -67,7 +68,7 @@ def plan_rules(
     given: Any = functions  # anything but a mapping is refused by the operator
     if isinstance(functions, Mapping):
         given = {name: _function(name, function) for name, function in functions.items()}
-    plain = RuleOperator(rules, given)
+    plain = RuleOperator(rules, given, variables=variables)
     late_s = None if lateness is None else seconds_of(lateness)
     keys = _keys(key)
     if isinstance(df, Mapping):
@@ -89,6 +90,7 @@ def plan_rules(
     operator = RuleOperator(
         rules,
         given,
+        variables=variables,
         key=names,
         time=time,
         lateness_s=late_s,
