@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.compiling import compile_expression
 from evenflow.rules.language import syntax as s
+from evenflow.rules.language import tree
 from evenflow.rules.language.errors import RuleError, Text
 from evenflow.rules.language.parser import parse
 from evenflow.rules.language.printing import show
@@ -82,9 +83,10 @@ PATTERNS = st.recursive(
         st.builds(s.Or, inner, inner),
         st.builds(lambda pattern, ends: s.Repeat(pattern, *ends), inner, RANGES),
         st.builds(s.Within, inner, SECONDS),
+        st.builds(s.Interval, SECONDS),
     ),
     max_leaves=6,
-)
+).filter(tree.atoms)
 VIEWS = st.one_of(
     st.builds(s.View, NAMES, NAMES, st.lists(st.integers(0, 9) | NAMES, max_size=2).map(tuple)),
     st.builds(s.View, NAMES, NAMES, st.tuples(SECONDS), st.just(True)),

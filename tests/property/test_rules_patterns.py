@@ -25,26 +25,30 @@ SECOND = 1_000_000
 class Writer:
     """Writes a pattern that is allowed."""
 
-    def __init__(self, draw, streams, least):
-        self.draw, self.streams, self.least, self.tags = draw, streams, least, 0
+    def __init__(self, draw, streams, least, waits):
+        self.draw, self.streams, self.least, self.waits, self.tags = draw, streams, least, waits, 0
 
-    def pattern(self, depth, seen, every=False, repeat=False):
-        kinds = ["atom", "atom"]
+    def pattern(self, depth, seen, every=False, repeat=False, row=True):
+        """A pattern; with `row`, one that is not true without a row."""
+        kinds = ["atom", "atom"] if row else ["atom", "interval", "interval"]
         if depth:
             kinds += ["followed", "followed", "and", "or", "unless", "repeat", "within"]
             kinds += [] if every or repeat else ["every", "every"]
         kind = self.draw(st.sampled_from(kinds))
-        below = lambda seen, **more: self.pattern(depth - 1, seen, **{"every": every, "repeat": repeat, **more})  # noqa: E731
+        given = {"every": every, "repeat": repeat, "row": row}
+        below = lambda seen, **more: self.pattern(depth - 1, seen, **{**given, **more})  # noqa: E731
         if kind == "atom":
             return self.atom(seen, repeat)
+        if kind == "interval":
+            return s.Interval(float(self.draw(st.integers(1, 6)))), seen
         if kind == "followed":
             left, known = below(seen)
-            right, more = below(known)
+            right, more = below(known, row=self.free())
             return s.Followed(left, right), more
         if kind in ("and", "or"):
             parts, known = [], set(seen)
-            for _ in range(self.draw(st.integers(2, 3))):
-                part, more = below(seen)
+            for number in range(self.draw(st.integers(2, 3))):
+                part, more = below(seen, row=self.free() if kind == "and" and number else row)
                 parts.append(part)
                 known |= more
             whole = parts[0]
@@ -53,7 +57,7 @@ class Writer:
             return whole, known
         if kind == "unless":
             wanted, known = below(seen)
-            never = s.Not(below(seen)[0])
+            never = s.Not(below(seen, row=True)[0])
             return (s.And(wanted, never) if self.draw(st.booleans()) else s.And(never, wanted)), known
         if kind == "repeat":
             least = self.draw(st.integers(1, 3))
@@ -63,8 +67,12 @@ class Writer:
         if kind == "within":
             part, known = below(seen)
             return s.Within(part, float(self.draw(st.integers(1, 6)))), known
-        part, known = below(seen, every=True)
+        part, known = below(seen, every=True, row=True)
         return s.Every(part), known
+
+    def free(self):
+        """Whether the pattern beside one with a row must have a row, too."""
+        return not self.waits or self.draw(st.booleans())
 
     def atom(self, seen, repeat):
         self.tags += 1
@@ -88,11 +96,15 @@ class Writer:
 
 
 @st.composite
-def cases(draw, in_order=False):
+def cases(draw, in_order=False, waits=False):
     streams = STREAMS[: draw(st.integers(1, 2))]
     least = draw(st.sampled_from([0, 0, 1 << 60]))  # doubles do not tell such large numbers apart
-    writer, depth = Writer(draw, streams, least), draw(st.integers(0, 4))
-    if draw(st.booleans()):
+    writer, depth = Writer(draw, streams, least, waits), draw(st.integers(0, 4))
+    if waits and draw(st.booleans()):  # the commonest: a row, and after it no other within some time
+        first, known = writer.atom(set(), False)
+        wait = s.Interval(float(draw(st.integers(1, 6))))
+        pattern = s.Followed(s.Every(first), s.And(wait, s.Not(writer.pattern(min(depth, 1), known)[0])))
+    elif draw(st.booleans()):
         pattern = s.Every(writer.pattern(depth, set(), every=True)[0])
     else:
         pattern, _ = writer.pattern(depth, set())
@@ -124,23 +136,26 @@ def push(copy, part, streams):
     found, origin = copy.push(batch, units, keys, times, which if len(streams) > 1 else None)
     assert (np.diff(origin) >= 0).all()
     completed = [part[n][1].values["n"] for n in origin]
-    return [
-        (n, frozenset((name[:-2], value) for name, value in match.items() if value is not None))
-        for n, match in zip(completed, found.to_pylist() if found.num_columns else [{}] * len(origin), strict=True)
-    ]
+    return list(zip(completed, shown(found, len(origin)), strict=True))
+
+
+def shown(found, count):
+    """Matches as the tags and the numbers of their rows."""
+    rows = found.to_pylist() if found.num_columns else [{}] * count
+    return [frozenset((name[:-2], value) for name, value in match.items() if value is not None) for match in rows]
 
 
 @settings(max_examples=300)
-@given(cases(), st.sampled_from([1, 2, 8192]))
+@given(cases() | cases(waits=True), st.sampled_from([1, 2, 8192]))
 def test_matches_are_those_of_the_definition(case, ahead):
     with patch.multiple(pattern_waiting, AHEAD=min(16, ahead), PAIRS=ahead):
         check(case)
 
 
-@settings(max_examples=120)
-@given(cases(in_order=True), st.integers(0, 2**32 - 1))
+@settings(max_examples=240)
+@given(cases(in_order=True) | cases(in_order=True, waits=True), st.integers(0, 2**32 - 1))
 def test_time_that_passes_changes_no_match(case, seed):
-    """Units are told at any moment that no row before some time comes any more."""
+    """Units are told at any moment that no row before some time comes any more; at last, that none comes at all."""
     random = np.random.default_rng(seed)
     rows = [row for _, row in case[2]]
 
@@ -149,12 +164,20 @@ def test_time_that_passes_changes_no_match(case, seed):
         most = rows[at].time if at < len(rows) else least + 10 * SECOND
         for unit in range(2):
             if random.random() < 0.7:
-                copies[owner[unit]].pass_time(np.array([unit], np.int32), int(random.integers(least, most + 1)))
+                yield told(copies[owner[unit]], unit, int(random.integers(least, most + 1)))
 
     check(case, passed)
 
 
-def check(case, passed=lambda copies, owner, at: None):
+def told(copy, unit, now):
+    """The matches that time completes."""
+    found, times = copy.on_time(np.array([unit], np.int32), now)
+    assert (np.diff(times) >= 0).all()
+    assert (times <= now).all()
+    return shown(found, len(times))
+
+
+def check(case, passed=None):
     streams, pattern, rows, frames, late = case
     expected = Counter()
     copies = [
@@ -164,13 +187,14 @@ def check(case, passed=lambda copies, owner, at: None):
     copies = [Patterns(pattern, dict.fromkeys(streams, SCHEMA), keep, lateness=late * SECOND) for _ in range(2)]
     for key in {key for key, _ in rows}:
         own = [row for other, row in rows if other == key]
-        for n, env in matches(pattern, own, late * SECOND):
-            shown = {(tag, own[at].values["n"]) for tag, at in env.items() if tag in copies[0].plan.sources}
-            expected[own[n].values["n"], frozenset(shown)] += 1
-    owner, found, at = {0: 0, 1: 1}, Counter(), 0
+        for n, env in matches(pattern, own, late * SECOND, passed is not None):
+            tags = {(tag, own[at].values["n"]) for tag, at in env.items() if tag in copies[0].plan.sources}
+            expected[None if n == len(own) else own[n].values["n"], frozenset(tags)] += 1
+    owner, found, timely, at = {0: 0, 1: 1}, Counter(), Counter(), 0
     for size, moves in [*frames, (len(rows), [])]:
         part = rows[at : at + size]
-        passed(copies, owner, min(at, len(rows)))
+        for found_by_time in passed(copies, owner, min(at, len(rows))) if passed else ():
+            timely.update(found_by_time)
         at += size
         for copy in (0, 1):
             mine = [row for row in part if owner[row[0] % 2] == copy]
@@ -181,6 +205,11 @@ def check(case, passed=lambda copies, owner, at: None):
             owner[unit] = 1 - owner[unit]
             if state is not None:
                 copies[owner[unit]].install(unit, pickle.loads(pickle.dumps(state)))
+    for unit in (0, 1) if passed else ():
+        timely.update(told(copies[owner[unit]], unit, np.iinfo(np.int64).max))
+    for match in list(timely.elements()):  # time has completed it before the row came with which it would have been
+        n = next((n for n, tags in (expected - found) if tags == match), "nothing")
+        found[n, match] += 1
     assert found == expected
     for copy in copies:
         for unit in (0, 1):

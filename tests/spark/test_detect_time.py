@@ -14,6 +14,8 @@ from tests.support.moving import Moving, region, source
 
 SCHEMA = "k long, x long, at timestamp"
 FOLLOWED = "SELECT p.x AS p, a.x AS a FROM PATTERN [every p=P -> a=A where timer:within(10 sec)]"
+ALONE = """SELECT p.x AS p FROM PATTERN
+           [every p=P -> (timer:interval(6 sec) and not A(x = p.x and x % 3 != 0))]"""
 WINDOWS = "SELECT k, count(*) AS n, sum(x) AS s FROM T.win:time_batch(10 sec) GROUP BY k"
 
 
@@ -85,8 +87,11 @@ def test_two_streams_in_any_micro_batches(spark, cluster, tmp_path):
         "P": [people.slice(0, 0), people.slice(200), people.slice(0, 200), late],
     }
     streams = {name: stream(spark, tmp_path / name, tables) for name, tables in parts.items()}
-    out = cluster.detect(streams, FOLLOWED, key="k", time="at", lateness="15 minutes")
-    assert matched(finished(spark, out).where("late is null")) == expected_pairs(people, auctions)
+    rules = {"pair": FOLLOWED, "alone": ALONE}
+    found = finished(spark, cluster.detect(streams, rules, key="k", time="at", lateness="15 minutes"))
+    assert matched(found.where("rule = 'pair'")) == expected_pairs(people, auctions)
+    alone = found.where("rule = 'alone' and late is null").select("p").toPandas()["p"]
+    assert sorted(alone) == [x for x in range(400) if x % 3 == 0]
 
 
 def in_windows(df):

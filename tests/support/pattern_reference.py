@@ -1,7 +1,8 @@
 """What a pattern means, by definition: slow, on the whole list of a key's rows at once, without any state.
 
 `run` gives all that a pattern does which begins at some place: when it is true, and when and how it ends. A place is
-(row, 0, 0) for what happens before a row is looked at, because of its time, and (row, 1, atom) for what an atom does.
+(row, 0, (time, ...)) for what happens before a row is looked at, because of its time, and (row, 1, (atom,)) for what an
+atom does. At the same time, what fails is before what is true, then what began earlier.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
 
-Place = tuple[int, int, int]
+Place = tuple[int, int, tuple[Any, ...]]
 EVER = 1 << 62
 
 
@@ -38,20 +39,30 @@ class Outcome:
     well: bool = False
 
 
-def matches(pattern: s.Pattern, rows: list[Row], lateness: int = 0) -> list[tuple[int, dict[str, int]]]:
-    """The row that completes each match, and the row of each tag."""
+def matches(
+    pattern: s.Pattern, rows: list[Row], lateness: int = 0, ended: bool = False
+) -> list[tuple[int, dict[str, int]]]:
+    """The row that completes each match, and the row of each tag.
+
+    With `ended`, all time has passed after the last row; what that completes has the number of a row after the last.
+    """
     atoms = tree.atoms(pattern)
-    counted = [n for n, row in enumerate(rows) if any(_alone(atom, row, atoms) for atom in atoms)]
+    waits = [node for node in tree.walk(pattern) if isinstance(node, s.Interval)]
+    counted = [n for n, row in enumerate(rows) if waits or any(_alone(atom, row, atoms) for atom in atoms)]
     if not counted:
         return []
-    meaning = Meaning([rows[n] for n in counted], atoms, lateness, _repeated(pattern))
-    found = meaning.run(pattern, (0, 0, 0), {}, -EVER, meaning.rows[0].time, EVER)
+    known = [rows[n] for n in counted]
+    if ended:
+        counted.append(len(rows))
+        known.append(Row("", EVER, {}))
+    meaning = Meaning(known, atoms, waits, lateness, _repeated(pattern))
+    found = meaning.run(pattern, (0, 0, ()), {}, -EVER, meaning.rows[0].time, EVER)
     return [(counted[true.place[0]], {tag: counted[n] for tag, n in true.env.items()}) for true in found.trues]
 
 
 class Meaning:
-    def __init__(self, rows: list[Row], atoms: list[s.Atom], lateness: int, repeated: set[str]) -> None:
-        self.rows, self.atoms, self.lateness, self.repeated = rows, atoms, lateness, repeated
+    def __init__(self, rows, atoms, waits, lateness: int, repeated: set[str]) -> None:
+        self.rows, self.atoms, self.waits, self.lateness, self.repeated = rows, atoms, waits, lateness, repeated
 
     def run(self, node, begin: Place, env, latest: int, now: int, until: int) -> Outcome:
         match node:
@@ -69,6 +80,8 @@ class Meaning:
                 return self.repeat(node, begin, env, latest, now, until)
             case s.Within():
                 return self.within(node, begin, env, latest, now, until)
+            case s.Interval():
+                return self.interval(node, begin, env, latest, now, until)
         raise TypeError(node)
 
     def after(self, begin: Place) -> range:
@@ -83,7 +96,7 @@ class Meaning:
                     bound[node.tag] = n
                     if node.tag in self.repeated:
                         bound.setdefault(f"{node.tag}[0]", n)
-                place = n, 1, next(i for i, atom in enumerate(self.atoms) if atom is node)
+                place = n, 1, (next(i for i, atom in enumerate(self.atoms) if atom is node),)
                 return Outcome([True_(place, bound, max(latest, row.time))], place, True)
         return Outcome([], None)
 
@@ -104,7 +117,7 @@ class Meaning:
             trues += one.trues
             if one.end is None:
                 return Outcome(trues, None)
-            begin, now = one.end, self.rows[one.end[0]].time
+            begin, now = one.end, self.time(one.end)
 
     def followed(self, node, begin, env, latest, now, until) -> Outcome:
         left = self.run(node.left, begin, env, latest, now, until)
@@ -145,7 +158,7 @@ class Meaning:
                 return min(true.place for true in one.trues)
             if one.end is None:
                 return None
-            begin, now = one.end, self.rows[one.end[0]].time
+            begin, now = one.end, self.time(one.end)
 
     def either(self, node, begin, env, latest, now, until) -> Outcome:
         all_ = [self.run(each, begin, env, latest, now, until) for each in chained(node)]
@@ -172,9 +185,26 @@ class Meaning:
         limit = now + round(node.seconds * 1e6)
         one = self.run(node.pattern, begin, env, latest, now, min(until, limit))
         over = next((n for n in self.after(begin) if self.rows[n].time - self.lateness >= limit), None)
-        if over is None or (one.end is not None and one.end < (over, 0, 0)):
+        if over is None:
             return one
-        return Outcome([true for true in one.trues if true.place < (over, 0, 0)], (over, 0, 0))
+        end = over, 0, (limit + self.lateness, 0)
+        if one.end is not None and one.end < end:
+            return one
+        return Outcome([true for true in one.trues if true.place < end], end)
+
+    def interval(self, node, begin, env, latest, now, until) -> Outcome:
+        limit = now + round(node.seconds * 1e6)
+        over = next((n for n in self.after(begin) if self.rows[n].time >= limit), None)
+        if over is None or limit >= until:
+            return Outcome([], None)
+        which = next(i for i, wait in enumerate(self.waits) if wait is node)
+        place = over, 0, (limit, 1, begin, which)
+        return Outcome([True_(place, env, max(latest, limit))], place, True)
+
+    def time(self, place: Place) -> int:
+        """When something happened; what fails because of its time does so when the next row comes."""
+        n, by_row, what = place
+        return what[0] if not by_row and what and what[1] else self.rows[n].time
 
 
 def chained(node) -> list[Any]:

@@ -120,7 +120,7 @@ def test_comments_and_a_semicolon():
     ("text", "line", "column", "says"),
     [
         ("select", 1, 7, "the rule ends where an expression or '*' was expected"),
-        ("", 1, 1, "the rule ends where a name, '(', '[', EVERY, NOT or SELECT was expected"),
+        ("", 1, 1, "the rule ends where a name, '(', '[', EVERY, NOT, SELECT or timer:interval(...) was expected"),
         ("select *\nfrom", 2, 5, "the rule ends where a name or PATTERN was expected"),
         ("select * from T where\n  price > ", 2, 10, "the rule ends where an expression was expected"),
         ("select a b c from T", 1, 12, "'c' where ',' or FROM was expected"),
@@ -130,7 +130,7 @@ def test_comments_and_a_semicolon():
         ("select * from T where (a = 1", 1, 29, "where ')' was expected"),
         ("select * from T.win:time(10 x)", 1, 29, "a unit of time (msec, sec, min, hour, day)"),
         ("select * from T.win(5)", 1, 20, "'(' where ':' was expected"),
-        ("every a=Tick ->", 1, 16, "where a name, '(', '[', EVERY or NOT was expected"),
+        ("every a=Tick ->", 1, 16, "where a name, '(', '[', EVERY, NOT or timer:interval(...) was expected"),
         ("a=A where x", 1, 11, "'x' where timer:within(...) was expected"),
         ("select # from T", 1, 8, "'#' where an expression"),
         ("select * from T where a not 5", 1, 29, "'5' where BETWEEN, IN or LIKE was expected"),

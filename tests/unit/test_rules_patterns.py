@@ -10,6 +10,7 @@ from evenflow.rules.expressions.functions import UserFunction
 from evenflow.rules.language.errors import RuleError, Text
 from evenflow.rules.language.parser import parse
 from evenflow.rules.patterns.matching import Patterns, TooManyWaiting
+from evenflow.rules.patterns.waiting import LATEST
 
 STREAMS = ("A", "B", "C")
 SCHEMA = pa.schema([("x", pa.int64()), ("word", pa.string())])
@@ -92,6 +93,16 @@ def found(text, rows, **more):
         ("(a=A and B) where timer:within(2 sec)", "C0 C1 A2 B3", [(2,)]),  # ... that some atom may take
         ("every (a=A -> b=B where timer:within(2 sec))", "A0 A1 A2 B3", [(2, 3)]),
         ("(a=A where timer:within(1 sec)) or b=B", "C0 B1 A2", [(None, 1)]),
+        # time that passes: noticed with the next row of the key, whichever that is
+        ("every a=A -> (timer:interval(2 sec) and not B)", "A0 B1 A2 C3 B4", [(2,)]),  # b at the end of it is too late
+        ("every a=A -> (timer:interval(2 sec) and not b=B(x = a.x))", "A0 A1 B1 C3", [(0,)]),
+        ("every a=A -> timer:interval(2 sec) -> b=B", "A0 B1 B2", [(0, 2)]),
+        ("a=A -> timer:interval(1 sec) -> b=B where timer:within(2 sec)", "A0 C1 C2 B3", []),
+        ("a=A -> timer:interval(1 sec) -> b=B where timer:within(2 sec)", "A0 C1 B2", [(0, 2)]),
+        ("a=A -> [2] timer:interval(1 sec) -> b=B", "A0 B1 C2 B3", [(0, 3)]),
+        ("a=A -> (timer:interval(2 sec) or b=B)", "A0 C1 B2", [(0, None)]),
+        ("timer:interval(2 sec) -> a=A", "A0 A1 A2", [(2,)]),
+        ("a=A -> timer:interval(2 sec) where timer:within(2 sec)", "A0 C1 C2", []),  # what fails does so first
     ],
 )
 def test_matches(pattern, rows, matches):
@@ -279,3 +290,48 @@ def test_warming_up_calls_all_code_and_leaves_no_state():
     assert not patterns._units
     matches, _ = push(patterns, ["A1", "B2", "C3"], words=["x", "y", "z"])
     assert matches.to_pylist() == [{"a.x": 1, "b.x": 2, "c.x": 3}]
+
+
+def test_time_alone_completes_a_match():
+    """At its time, in the order of times, once; and what comes after it begins then."""
+    one, other = (make("every a=A -> timer:interval(3 sec) -> (timer:interval(2 sec) and not B)") for _ in range(2))
+    push(one, ["A1", "A2", "A3"], keys=[0, 4, 0], times=[0, 1, 2])
+    units = np.zeros(1, np.int32)
+    assert one.on_time(units, 5 * SECOND - 1)[0].num_rows == 0
+    other.install(0, pickle.loads(pickle.dumps(one.extract(0))))
+    matches, times = other.on_time(units, 6 * SECOND)
+    assert (matches.to_pylist(), times.tolist()) == ([{"a.x": 1}, {"a.x": 2}], [5 * SECOND, 6 * SECOND])
+    assert push(other, ["B1"], start=6)[0].num_rows == 0  # the third was to wait until 7
+    assert other.on_time(units, LATEST)[0].num_rows == 0
+    assert other.extract(0) is None  # and no key is left
+
+
+def test_a_time_that_must_wait_for_a_row_holds_up_nothing_else():
+    """A within that begins again with the next row does not keep what is outside of it from its time."""
+    patterns = make("every a=A -> (timer:interval(5 sec) and not (b=B and C) where timer:within(2 sec))")
+    push(patterns, ["A1"])
+    assert patterns.on_time(np.zeros(1, np.int32), 4 * SECOND)[0].num_rows == 0
+    matches, times = patterns.on_time(np.zeros(1, np.int32), 9 * SECOND)
+    assert (matches.to_pylist(), times.tolist()) == ([{"a.x": 1}], [5 * SECOND])
+
+
+def test_waits_for_a_time_have_a_limit():
+    patterns = make("every a=A -> timer:interval(1 hour)", most=3)
+    with pytest.raises(TooManyWaiting, match="has 3 matches of the pattern under way"):
+        push(patterns, ["A1", "A2", "A3"])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("every timer:interval(5 sec) -> a=A", "every stands before something that needs no row: write every a=Stream"),
+        ("every (a=A or timer:interval(5 sec))", "every stands before something that needs no row"),
+        ("a=A and not timer:interval(5 sec)", "not stands before something that needs no row: write ... where timer:w"),
+        ("a=A -> timer:interval(0 sec)", "timer:interval(0 sec) is no span of time to wait for"),
+        ("timer:interval(5 sec)", "the pattern waits for no row: let it begin with one"),
+    ],
+)
+def test_what_time_alone_cannot_begin_again(text, says):
+    with pytest.raises(RuleError) as caught:
+        make(text)
+    assert says in str(caught.value)

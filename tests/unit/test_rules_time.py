@@ -280,3 +280,47 @@ def test_behind_rows_that_wait(lateness, copies):
     assert counted(world.rows()) == expected
     assert world.late == len(late)
     assert (lateness == 5) >= bool(late)
+
+
+ALARM = "select a.x as x from pattern [every a=T(x < 400) -> (timer:interval(7 sec) and not b=T(x >= 400))]"
+
+
+@pytest.mark.parametrize(
+    ("frame", "lateness"), [(None, None), *((frame, late) for frame in (None, 1, 100) for late in (0, 5, 1000))]
+)
+def test_an_alarm_if_nothing_follows(frame, lateness):
+    """Whatever frames, lateness and moves: with rows of its key, with those of others, or at the end."""
+    rows = sparse()
+    rows = rows.set_column(2, "x", pa.array(np.random.default_rng(3).permutation(rows.num_rows)))
+    found, late = run(timed(ALARM, lateness_s=lateness), rows, rows["k"], frame=frame, lateness=lateness)
+    kept = [row for place, row in enumerate(rows.to_pylist()) if place not in set(late)]
+    kept = sorted(kept, key=lambda row: row["t"])  # stable, as the driver has it
+    expected = []
+    for place, a in enumerate(kept):
+        after = (b["x"] >= 400 for b in kept[place + 1 :] if b["k"] == a["k"] and b["t"] < a["t"] + 7)
+        expected += [a["x"]] if a["x"] < 400 and not any(after) else []
+    assert sorted(row["x"] for row in found if row["x"] is not None) == sorted(expected)
+    assert len(expected) > 100
+
+
+def test_alarms_come_in_the_order_of_their_times_and_of_the_rules():
+    rules = {
+        "short": "select a.x as x from pattern [every a=T -> timer:interval(2 sec)]",
+        "windows": "select count(*) n from T.win:time_batch(5 sec)",
+        "long": "select a.x as x from pattern [every a=T -> timer:interval(5 sec)] where a.x > 0",
+    }
+    rows = rows_of([2, 1, 1], [0, 0, 3])
+    operator = timed(rules)
+    operator.process(rows, np.array([2, 1, 1], np.int32), rows["k"].to_numpy())
+    assert told(operator, 1, 1, 2) == []
+    found = [(row["rule"], row["x"], row["n"]) for row in told(operator, 9, 1, 2)]
+    windows = [("windows", None, 2), ("windows", None, 1)]
+    assert found == [("short", 0.0, None), ("short", 2.0, None), *windows, ("long", 1.0, None), ("long", 2.0, None)]
+
+
+def test_alarms_by_the_rows_of_the_key_alone():
+    """As rows arrive: the time of a key is that of its latest row, of any stream and content."""
+    operator = RuleOperator(ALARM, key=["k"], time="t", as_they_come=True, lateness_s=3)
+    rows = rows_of([1, 2, 1], [0, 50, 8])
+    found, origin = operator.process(rows, np.zeros(3, np.int32), rows["k"].to_numpy())
+    assert (found["x"].to_pylist(), origin.tolist()) == ([0.0], [2])

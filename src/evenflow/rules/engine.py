@@ -23,7 +23,6 @@ from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
 from evenflow.rules.language.errors import TOO_DEEP, Text
 from evenflow.rules.match_rule import MatchRule
-from evenflow.rules.patterns.matching import Patterns
 from evenflow.rules.stream_rule import StreamRule
 from evenflow.rules.windows.batches import NEVER
 from evenflow.rules.windows.clock import KeyClocks
@@ -102,20 +101,17 @@ class Engine:
         return self._merged(results, origin, behind, late)
 
     def on_time(self, now: int, units: Units) -> pa.RecordBatch | None:
-        """The results of windows that have ended by `now` (microseconds), by their ends, then in the rules' order.
+        """The results of windows and waits that have ended by `now` (microseconds), by their ends, then by rule.
 
         State that no later row can see is dropped.
         """
         found = self._ended(Moment(now, units))
         self._lapsing.pass_time(units, now)
-        for state in self.world.states:
-            if isinstance(state, Patterns):
-                state.pass_time(units, now)
         self._tidy()
         return found
 
     def on_end(self, units: Units) -> pa.RecordBatch | None:
-        """The results of all open windows in time: no row comes any more."""
+        """The results of all open windows in time, and of all waits: no row comes any more."""
         return self._ended(Moment(NEVER, units))
 
     def on_late(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -135,7 +131,8 @@ class Engine:
         return self.world.states.sizes(units)
 
     def _ended(self, moment: Moment) -> pa.RecordBatch | None:
-        ends = {name: rule.on_time(moment) for name, rule in self.rules.items() if isinstance(rule, BatchRule)}
+        timely = {name: rule for name, rule in self.rules.items() if isinstance(rule, BatchRule | MatchRule)}
+        ends = {name: rule.on_time(moment) for name, rule in timely.items()}
         results = {name: result for name, result in ends.items() if result is not None}
         if not results:
             return None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from evenflow.rules.expressions.compiling import compile_condition
-from evenflow.rules.expressions.frame import Columns, Results, RuleFrame
+from evenflow.rules.expressions.frame import Columns, Moment, Places, Results, RuleFrame
 from evenflow.rules.expressions.outputs import aggregates, output
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
@@ -25,9 +26,10 @@ class MatchRule:
             raise text.error(f"{name} cannot stand in a rule over a pattern: a match has one row of each tag", node)
         if rule.group:
             raise text.error("GROUP BY cannot stand in a rule over a pattern", rule.group[0])
-        timer = next((node for node in tree.walk(rule.pattern) if isinstance(node, s.Within)), None)
+        timer = next((node for node in tree.walk(rule.pattern) if isinstance(node, s.Within | s.Interval)), None)
         if timer is not None and not world.timed:
-            raise text.error("timer:within needs the time of the rows: give time=", timer)
+            name = "within" if isinstance(timer, s.Within) else "interval"
+            raise text.error(f"timer:{name} needs the time of the rows: give time=", timer)
         for atom in tree.atoms(rule.pattern):
             world.stream(atom.stream, atom, text)
         planned = plan(rule.pattern, world.streams, text, world.functions)
@@ -54,7 +56,14 @@ class MatchRule:
     def process(self, frame: RuleFrame) -> Results:
         """The result rows of the matches that these rows complete."""
         times = frame.times if len(frame.times) or not len(frame.units) else np.zeros(len(frame.units), np.int64)
-        rows, places = self.state.push(frame.rows, frame.units, frame.keys, times, frame.streams)
+        return self._made(*self.state.push(frame.rows, frame.units, frame.keys, times, frame.streams))
+
+    def on_time(self, moment: Moment) -> Results | None:
+        """The result rows of the matches that time completes; None if there are none."""
+        rows, times = self.state.on_time(moment.units, moment.now)
+        return self._made(rows, times) if len(times) else None
+
+    def _made(self, rows: pa.RecordBatch, places: Places) -> Results:
         columns, count = Columns(rows, called=".".join), rows.num_rows
         for condition in (self._where, self.output.having):
             if condition is not None:

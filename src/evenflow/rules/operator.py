@@ -15,6 +15,7 @@ import pyarrow as pa
 from evenflow.errors import InvalidArgument
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
 from evenflow.rules.expressions.functions import normalised
+from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
 from evenflow.rules.language.parser import parse
@@ -93,10 +94,14 @@ class RuleOperator(KeyedOperator):
         return not self._as_they_come and not all(tree.looks_at_one_row(rule) for _, rule in self._parsed.values())
 
     @property
-    def batches(self) -> bool:
-        """Whether any rule has a batch window of time."""
-        views = (view for _, rule in self._parsed.values() for source in rule.sources for view in source.views)
-        return any(view.name.lower() == TIME_BATCH for view in views)
+    def awaits_time(self) -> str:
+        """What in the rules gives results when time has passed, such as a batch window of time; empty if nothing."""
+        for node in (node for _, rule in self._parsed.values() for node in tree.walk(rule)):
+            if isinstance(node, s.Interval):
+                return "timer:interval"
+            if isinstance(node, s.View) and node.name.lower() == TIME_BATCH:
+                return f"win:{TIME_BATCH}"
+        return ""
 
     def __reduce__(self) -> Any:
         rules = self.rules if self.several else self.rules[""]

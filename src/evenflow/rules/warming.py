@@ -21,6 +21,7 @@ REHEARSAL = {
     "timed join": "select A.x as a, B.x as b from T.std:lastevent() A, T.win:time(3 sec) B",
     "batch": "select sum(x) from T.win:length_batch(3)",
     "pattern": "every a=T(x > 5) -> b=T(x < a.x and g = a.g) where timer:within(10 sec)",
+    "alarm": "select a.x as x from pattern [every a=T(x > 5) -> (timer:interval(1 sec) and not b=T(x < a.x))]",
     "timed batch": "select x from T.win:time_batch(3 sec)",
 }
 

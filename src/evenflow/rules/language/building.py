@@ -69,11 +69,17 @@ class Builder(Transformer[Token, Any]):
 
     def rule(self, meta: Meta, parts: list[Any]) -> s.Rule:
         select, source, where, group, having = parts
-        given: dict[str, Any] = {"sources": source} if isinstance(source, tuple) else {"pattern": source}
+        given = {"sources": source} if isinstance(source, tuple) else {"pattern": self._with_rows(source)}
         return s.Rule(select, **given, where=where, group=group or (), having=having, **_at(meta))
 
     def bare(self, meta: Meta, parts: list[Any]) -> s.Rule:
-        return s.Rule((s.Star(**_at(meta)),), pattern=parts[0], **_at(meta))
+        return s.Rule((s.Star(**_at(meta)),), pattern=self._with_rows(parts[0]), **_at(meta))
+
+    def _with_rows(self, pattern: Any) -> Any:
+        """A pattern that waits for some row."""
+        if not tree.atoms(pattern):
+            raise self._source.error("the pattern waits for no row: let it begin with one, such as a=Stream", pattern)
+        return pattern
 
     def name(self, meta: Meta, parts: list[Any]) -> _Name:
         text = str(parts[0])
@@ -142,6 +148,9 @@ class Builder(Transformer[Token, Any]):
 
     def within(self, meta: Meta, parts: list[Any]) -> s.Within:
         return s.Within(parts[0], self._span(parts[-1]), **_at(meta))
+
+    def interval(self, meta: Meta, parts: list[Any]) -> s.Interval:
+        return s.Interval(self._span(parts[-1]), **_at(meta))
 
     def _span(self, value: Any) -> float:
         """A time in seconds."""

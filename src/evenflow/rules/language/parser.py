@@ -110,6 +110,7 @@ _WORDS = {
     "STRING": "a string",
     "UNIT": "a unit of time (msec, sec, min, hour, day)",
     "TIMER": "timer:within(...)",
+    "INTERVAL": "timer:interval(...)",
     "$END": "the end of the rule",
     "SEMICOLON": "the end of the rule",
     "EQUAL": "'='",

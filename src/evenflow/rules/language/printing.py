@@ -23,7 +23,7 @@ def show(node: s.Node) -> str:
             return _rule(node)
         case s.Source() | s.View() | s.Star() | s.Item():
             return _clause(node)
-        case s.Atom() | s.Every() | s.Followed() | s.And() | s.Or() | s.Not() | s.Repeat() | s.Within():
+        case s.Atom() | s.Every() | s.Followed() | s.And() | s.Or() | s.Not() | s.Repeat() | s.Within() | s.Interval():
             return _pattern(node)
         case _:
             return _expression(node)
@@ -83,7 +83,7 @@ def _expression(node: s.Node) -> str:
 
 
 def _operand(node: s.Node) -> str:
-    return _pattern(node) if isinstance(node, s.Atom) else f"({_pattern(node)})"
+    return _pattern(node) if isinstance(node, s.Atom | s.Interval) else f"({_pattern(node)})"
 
 
 def _pattern(node: s.Node) -> str:
@@ -99,6 +99,8 @@ def _pattern(node: s.Node) -> str:
             return f"[{least if least == most else f'{least}:{most}'}] {_operand(pattern)}"
         case s.Within(pattern=pattern, seconds=seconds):
             return f"{_operand(pattern)} where timer:within({seconds!r} sec)"
+        case s.Interval(seconds=seconds):
+            return f"timer:interval({seconds!r} sec)"
         case s.Followed(left=left, right=right) | s.And(left=left, right=right) | s.Or(left=left, right=right):
             operator = {s.Followed: "->", s.And: "and", s.Or: "or"}[type(node)]
             return f"{_operand(left)} {operator} {_operand(right)}"

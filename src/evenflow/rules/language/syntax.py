@@ -194,7 +194,14 @@ class Within(Node):
     seconds: float
 
 
-Pattern: TypeAlias = Atom | Every | Followed | And | Or | Not | Repeat | Within
+@dataclass(frozen=True, slots=True)
+class Interval(Node):
+    """`timer:interval(seconds)`: matches when so much time has passed since it began."""
+
+    seconds: float
+
+
+Pattern: TypeAlias = Atom | Every | Followed | And | Or | Not | Repeat | Within | Interval
 
 
 # Rules

@@ -64,8 +64,8 @@ def atoms(pattern: s.Pattern) -> list[s.Atom]:
 
 def goes_by_time(rule: s.Rule) -> bool:
     """Whether the rows of a rule need a time."""
-    found = (node for node in walk(rule) if isinstance(node, s.Within | s.View))
-    return any(isinstance(node, s.Within) or "time" in node.name.lower() for node in found)
+    found = (node for node in walk(rule) if isinstance(node, s.Within | s.Interval | s.View))
+    return any(not isinstance(node, s.View) or "time" in node.name.lower() for node in found)
 
 
 def looks_at_one_row(rule: s.Rule) -> bool:

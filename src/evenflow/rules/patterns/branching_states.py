@@ -29,8 +29,8 @@ class Chain(State):
         if not self.links:
             self.above.false(key, self)
 
-    def delays(self, child: State) -> bool:
-        return len(self.links) == 1 and self.above.delays(self)
+    def delays(self, child: State) -> State | None:
+        return self.above.delays(self) if len(self.links) == 1 else None
 
     def quit(self, key: OwningRun) -> None:
         for link in self.links:
@@ -112,8 +112,9 @@ class Either(State):
         if not any(self.children):
             self.above.false(key, self)
 
-    def delays(self, child: State) -> bool:
-        return not any(other is not None and other is not child for other in self.children) and self.above.delays(self)
+    def delays(self, child: State) -> State | None:
+        others = any(other is not None and other is not child for other in self.children)
+        return None if others else self.above.delays(self)
 
     def quit(self, key: OwningRun) -> None:
         for child in self.children:

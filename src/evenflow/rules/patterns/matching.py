@@ -15,6 +15,7 @@ the row itself and tags to the left of a `->`. A pattern becomes true each time 
 | `[n:m] p` | after each number of times from n to m | after m times |
 | `every p` | when p is; when p ends or fails, p begins again | never |
 | `p where timer:within(t)` | when p is | when p ends, or (failed) t after it began |
+| `timer:interval(t)` | t after it began | then |
 
 An operator that can never be true again because operands have failed, fails too, and ends. A key's pattern begins with
 the key's first row; without `every` it ends after one match or failure. `every` applies to the operand next to it:
@@ -35,11 +36,16 @@ skipped if its time is earlier than that of a row it would follow. The time of a
 offered, every `within` whose time is over fails. With `lateness` it fails that much later, since earlier rows may still
 come; but rows at or after its end are skipped in any case.
 
+Time. `timer:interval` is true at its time, before rows of that time are offered, and what follows begins then. It is
+noticed with the next row of the key, whichever that is, or when `on_time` is told so. What fails at a time does so
+before an interval ends at the same time. What begins again because a `within` failed, begins with the next row.
+
 Tags. A repeated tag stands for its last row, `tag[0]` for its first. If a tag has no row, as in `or`, all its columns
 are null.
 
 Not allowed: `not` other than as an operand of `and`; `every` in `every` or in a repetition; `[n:m]` in a repetition; a
-tag twice. Unlike in Esper, `not every q` is the same as `not q`, and `[n:m]` needs no `until`.
+tag twice; `every` or `not` before something that time alone makes true, as `timer:interval` does. Unlike in Esper, `not
+every q` is the same as `not q`, and `[n:m]` needs no `until`.
 """
 
 from __future__ import annotations
@@ -135,16 +141,31 @@ class Patterns(UnitRuns):
         matches = self._setting.matches
         matches.clear()
         self._kept.begin(rows)
-        chosen = np.flatnonzero(np.logical_or.reduce(masks))
+        chosen = np.arange(rows.num_rows) if self.plan.waits else np.flatnonzero(np.logical_or.reduce(masks))
         runs = self._run(_frame(rows, units, keys, times, masks, chosen), units, keys) if len(chosen) else []
         matches.sort(key=itemgetter(0))  # stable: matches that one row completes keep their order
-        found = np.array([ids for _, ids in matches], np.int64).reshape(len(matches), len(self._setting.begin[0]))
-        columns = [self._kept.column(column, found[:, self.plan.places[tag]]) for tag, column in self._keep]
+        found = self._matched([ids for _, ids in matches])
         self._leave(runs)
-        origin = np.array([row for row, _ in matches], np.int64)
+        return found, np.array([row for row, _ in matches], np.int64)
+
+    def on_time(self, units: Units, now: int) -> tuple[pa.RecordBatch, Longs]:
+        """The matches that are complete because time has reached `now` for these units, and when they were.
+
+        They are in the order of these times, then of units and keys, so that it does not depend on the worker.
+        """
+        timely = self._setting.timely
+        timely.clear()
+        self.pass_time(units, now)
+        timely.sort(key=itemgetter(0, 1, 2))
+        return self._matched([each[-1] for each in timely]), np.array([each[0] for each in timely], np.int64)
+
+    def _matched(self, matches: list[tuple[int, ...]]) -> pa.RecordBatch:
+        """The columns of matches, from the numbers of their rows."""
+        found = np.array(matches, np.int64).reshape(len(matches), len(self._setting.begin[0]))
+        columns = [self._kept.column(column, found[:, self.plan.places[tag]]) for tag, column in self._keep]
         if not columns:  # no columns, but as many rows as matches
-            return pa.RecordBatch.from_arrays([pa.nulls(len(origin))], ["none"]).select([]), origin
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema), origin
+            return pa.RecordBatch.from_arrays([pa.nulls(len(matches))], ["none"]).select([])
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _masks(self, rows: pa.RecordBatch, streams: npt.NDArray[np.integer] | None) -> list[npt.NDArray[np.bool_]]:
         if streams is None:

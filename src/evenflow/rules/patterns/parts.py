@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 from evenflow.rules.patterns.branching_states import All, Chain, Either
-from evenflow.rules.patterns.states import Again, Count, Env, Hold, Leaf, OwningRun, Renewed, State, Timer, Unless
+from evenflow.rules.patterns.states import Again, Count, Env, Hold, Leaf, OwningRun, Renewed, State, Timer, Unless, Wait
 
 
 class PatternPart(Protocol):
@@ -207,7 +207,7 @@ class WithinPart(_One):
 
     def start(self, key: OwningRun, parent: State, env: Env, now: int, until: int) -> State:
         state = Timer(self, parent, min(until, now + self.span))
-        state.deadline, state.age = now + self.span, -1
+        state.deadline, state.age, state.over = now + self.span, -1, False
         key.remind(state)
         state.child = self.pattern.start(key, state, env, now, state.until)
         return state
@@ -215,10 +215,37 @@ class WithinPart(_One):
     def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
         deadline, age, child = frozen
         state = Timer(self, parent, min(until, deadline))
-        state.deadline, state.age = deadline, age
+        state.deadline, state.age, state.over = deadline, age, False
         key.remind(state)
         state.child = self.pattern.thaw(key, state, child, hold, state.until)
         return state
+
+    def rooted(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class IntervalPart:
+    """`timer:interval(span)`; the span is in microseconds."""
+
+    span: int
+
+    def start(self, key: OwningRun, parent: State, env: Env, now: int, until: int) -> State:
+        return self._begun(key, parent, until, now + self.span, -1, env)
+
+    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+        deadline, age, env = frozen
+        return self._begun(key, parent, until, deadline, age, hold(env))
+
+    def _begun(self, key: OwningRun, parent: State, until: int, deadline: int, age: int, env: Env) -> State:
+        state = Wait(self, parent, until)
+        state.deadline, state.age, state.env, state.over = deadline, age, env, False
+        key.stored += 1
+        key.remind(state)
+        return state
+
+    def begins(self) -> list[AtomPart]:
+        return []
 
     def rooted(self) -> bool:
         return True

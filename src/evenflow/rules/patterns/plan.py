@@ -23,6 +23,7 @@ from evenflow.rules.patterns.parts import (
     AtomPart,
     EveryPart,
     FollowedPart,
+    IntervalPart,
     NotPart,
     OrPart,
     PatternPart,
@@ -33,6 +34,8 @@ from evenflow.rules.patterns.parts import (
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 
+LONGEST = 1e12
+"""Seconds that a timer may wait, at most."""
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
@@ -109,6 +112,8 @@ class Plan:
     """The columns of each tag that can be selected."""
     streams: dict[str, str]
     """The stream of each tag."""
+    waits: bool
+    """Whether it has a timer:interval, so that time alone can complete a match."""
 
 
 def plan(
@@ -123,7 +128,8 @@ def plan(
         root = planner.part(pattern, {}, _Inside())
     except RecursionError:
         raise text.error("the pattern is nested too deeply: split it", pattern) from None
-    return Plan(root, planner.filters, planner.places, planner.sources, planner.stream_of)
+    waits = any(isinstance(node, s.Interval) for node in tree.walk(pattern))
+    return Plan(root, planner.filters, planner.places, planner.sources, planner.stream_of, waits)
 
 
 @dataclass(frozen=True)
@@ -156,6 +162,7 @@ class _Planner:
                 if inside.every or inside.repeat:
                     outer = "every" if inside.every else "a repetition"
                     raise self.text.error(f"every cannot stand inside {outer}: write one every, before all of it", node)
+                self._check_rows("every", node)
                 return EveryPart(self.part(node.pattern, known, _Inside(True, False, inside.never)))
             case s.Followed():
                 return FollowedPart([self.part(each, known, below) for each in _chained(node)])
@@ -166,14 +173,26 @@ class _Planner:
             case s.Not():
                 if not inside.conjunct:
                     raise self.text.error("not needs something to wait for beside it: write `b and not c`", node)
+                self._check_rows("not", node)
                 return NotPart(self.part(node.pattern, dict(known), _Inside(inside.every, inside.repeat, True)))
             case s.Repeat():
                 return self._repeat(node, known, inside)
             case s.Within():
-                span = round(node.seconds * 1e6)
-                if not 1 <= span < 1 << 62:
-                    raise self.text.error(f"timer:within({node.seconds:g} sec) is no span of time to wait for", node)
-                return WithinPart(self.part(node.pattern, known, below), span)
+                return WithinPart(self.part(node.pattern, known, below), self._span("within", node))
+            case s.Interval():
+                return IntervalPart(self._span("interval", node))
+
+    def _span(self, timer: str, node: s.Within | s.Interval) -> int:
+        """A time in microseconds."""
+        if not 1e-6 <= node.seconds <= LONGEST:
+            raise self.text.error(f"timer:{timer}({node.seconds:g} sec) is no span of time to wait for", node)
+        return round(node.seconds * 1e6)
+
+    def _check_rows(self, what: str, node: s.Every | s.Not) -> None:
+        """Refuse a pattern that must need a row and does not: time alone would begin it again and again."""
+        if _rowless(node.pattern):
+            remedy = "every a=Stream -> timer:interval(...)" if what == "every" else "... where timer:within(...)"
+            raise self.text.error(f"{what} stands before something that needs no row: write {remedy}", node)
 
     def _atom(self, node: s.Atom, known: dict[str, pa.Schema], inside: _Inside) -> PatternPart:
         found = matching(node.stream, self.streams)
@@ -249,6 +268,23 @@ def _chained(node: s.Followed | s.And | s.Or) -> list[s.Pattern]:
         operands.append(left.right)
         left = left.left
     return [left, *reversed(operands)]
+
+
+def _rowless(node: s.Pattern) -> bool:
+    """Whether time alone, without any row, can make a pattern true."""
+    match node:
+        case s.Interval():
+            return True
+        case s.Atom() | s.Not():
+            return False
+        case s.Or():
+            return _rowless(node.left) or _rowless(node.right)
+        case s.Followed():
+            return _rowless(node.left) and _rowless(node.right)
+        case s.And():
+            return all(isinstance(each, s.Not) or _rowless(each) for each in (node.left, node.right))
+        case _:
+            return _rowless(node.pattern)
 
 
 def _bound(condition: s.Expression, scope: Scope, own: frozenset[str]) -> Bound | None:

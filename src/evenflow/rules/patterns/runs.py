@@ -10,7 +10,7 @@ import numpy as np
 
 from evenflow.errors import EvenflowError
 from evenflow.rules.patterns.parts import PatternPart
-from evenflow.rules.patterns.states import Again, Env, Hold, Leaf, State, Timer
+from evenflow.rules.patterns.states import Env, Hold, Leaf, PatternClock, State, Timer, Wait
 from evenflow.rules.patterns.waiting import EARLIEST, LATEST, PatternFrame, WaitingAtoms
 
 
@@ -30,6 +30,8 @@ class PatternSetting:
     lateness: int
     matches: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
     """The matches in the current frame: the place of the row that completed it, and the numbers of its rows."""
+    timely: list[tuple[int, int, int, tuple[int, ...]]] = field(default_factory=list)
+    """The matches that time has completed without a row: when, unit, key, and the numbers of their rows."""
 
 
 class Run(State):
@@ -39,12 +41,13 @@ class Run(State):
     rows of waiting atoms, as far as known. `new` are atoms that have not looked at the frame yet, with the place where
     they start; `open` are atoms that must look further before an event beyond what they have seen may be handled.
 
-    `alarm` is the time at which the run is woken if no row comes; LATEST if it is not.
+    `alarm` is the time at which the run is woken if no row comes; LATEST if it is not. `deadlines` is a heap of (time,
+    rank, age, clock): what happens at what time.
     """
 
     __slots__ = (
         "ages", "alarm", "child", "deadlines", "done", "due", "end", "events", "frame", "key", "latest", "leaves",
-        "new", "now", "open", "seen", "setting", "stored", "taken", "unit", "weight",
+        "new", "now", "open", "row", "seen", "setting", "stored", "taken", "unit", "weight",
     )  # fmt: skip
     child: State | None
     frame: PatternFrame | None
@@ -54,9 +57,10 @@ class Run(State):
         self.setting, self.unit, self.key = setting, unit, key
         self.child, self.now, self.stored, self.ages, self.weight = None, EARLIEST, 0, 0, 0
         self.leaves: dict[int, Leaf] = {}
-        self.deadlines: list[tuple[int, int, Timer]] = []
+        self.deadlines: list[tuple[int, int, int, PatternClock]] = []
         self.done, self.alarm = 0, LATEST  # done: timers in `deadlines` that are not needed any more
         self.frame, self.seen, self.end, self.latest, self.due = None, 0, 0, EARLIEST, (0, 0)
+        self.row = 0  # in the frame's batch, the row that is being handled
         self.events: list[tuple[int, int, int, int]] = []
         self.new: dict[int, int] = {}
         self.open: set[int] = set()
@@ -89,46 +93,54 @@ class Run(State):
             self._happen(place)
         return self.child is not None
 
-    def lapse(self, now: int) -> bool:
-        """Time has reached `now` without a row: let timers fail as the next row would.
+    def lapse(self, now: int) -> tuple[bool, int]:
+        """Time has reached `now` without a row: let happen what would happen before the next row is looked at.
 
-        Returns whether the run is as it began, so that it can be forgotten. A timer whose failing begins something that
-        depends on the time must wait for the next row, and so must all timers after it; but if that is the whole
-        pattern, the run can be forgotten, too: it begins again with that row.
+        Returns whether the run is as it began, so that it can be forgotten; and the time of what happens next. A timer
+        whose failing begins something that depends on the time must wait for the next row, and so must all that will
+        end then; but if that is the whole pattern, the run can be forgotten, too: it begins again with that row.
         """
-        root = self.child
-        if isinstance(root, Again) and isinstance(root.child, Timer) and root.child.deadline <= now:
-            return True
-        while self.deadline() <= now:
-            timer = self.deadlines[0][2]
-            if timer.above.delays(timer):
-                break
-            heappop(self.deadlines)
-            timer.expire(self)
-        return self.fresh()
+        kept, stopped = [], set[State]()
+        while (entry := self._take(now)) is not None:
+            clock = entry[-1]
+            again = clock.above.delays(clock) if isinstance(clock, Timer) else None
+            if again is not None and again is self.child:
+                return True, LATEST
+            if again is not None:
+                stopped.add(again)
+            if stopped and any(each in stopped for each in clock.ancestors()):
+                kept.append(entry)
+            else:
+                clock.expire(self)
+        following = self.deadline()
+        for entry in kept:
+            heappush(self.deadlines, entry)
+        return self.fresh(), following
 
     def deadline(self) -> int:
-        """The time at which the next timer ends."""
-        while self.deadlines and self.deadlines[0][2].child is None:
+        """The time at which something happens next."""
+        while self.deadlines and self.deadlines[0][-1].over:
             heappop(self.deadlines)
             self.done -= 1
         return self.deadlines[0][0] if self.deadlines else LATEST
 
+    def _take(self, now: int) -> tuple[int, int, int, PatternClock] | None:
+        """Take the next deadline out, if it has come by `now`."""
+        return heappop(self.deadlines) if self.deadline() <= min(now, LATEST - 1) else None
+
     def _happen(self, place: int) -> None:
-        frame, late = self.frame, self.setting.lateness
+        frame = self.frame
         assert frame is not None
-        self.now = now = int(frame.times[place])
+        now, self.row = int(frame.times[place]), int(frame.rows[place])
         self.seen, expired = place, False
-        while self.deadlines and self.deadlines[0][0] + late <= now:
-            timer = heappop(self.deadlines)[2]
-            self.done -= timer.child is None
-            expired |= timer.child is not None
-            timer.expire(self)
+        while (entry := self._take(now)) is not None:
+            self.now, expired = now, True
+            entry[-1].expire(self)
+        self.now = now
         if expired:
             return  # atoms that begin to wait because of this may take the same row
         self.seen = place + 1
-        row = int(frame.rows[place])
-        number = self.setting.waiting.kept.base + row
+        number = self.setting.waiting.kept.base + self.row
         hits = []
         while self.events and self.events[0][0] == place:
             hits.append(heappop(self.events))
@@ -153,14 +165,13 @@ class Run(State):
         first = self.deadline()
         if first == LATEST:
             return self.end
-        limit = first + self.setting.lateness
-        if self.latest < limit or self.seen == self.end:
+        if self.latest < first or self.seen == self.end:
             return self.end
-        if self.due[0] != limit or self.due[1] < self.seen:
+        if self.due[0] != first or self.due[1] < self.seen:
             assert self.frame is not None
-            over = self.frame.times[self.seen : self.end] >= limit
+            over = self.frame.times[self.seen : self.end] >= first
             at = int(over.argmax())
-            self.due = limit, self.seen + at if over[at] else self.end
+            self.due = first, self.seen + at if over[at] else self.end
         return self.due[1]
 
     def _ahead(self) -> int:
@@ -171,11 +182,7 @@ class Run(State):
     # The methods that states call (`OwningRun`)
 
     def wait(self, leaf: Leaf) -> None:
-        if len(self.leaves) + self.stored >= self.setting.most:
-            raise TooManyWaiting(
-                f"{self.setting.title}: the key with hash {self.key} has {self.setting.most} matches of the pattern "
-                "under way: end them with timer:within(...), or let fewer rows begin one by a stricter filter"
-            )
+        self._check_room()
         if leaf.age < 0:
             leaf.age, self.ages = self.ages, self.ages + 1
         self.setting.waiting.add(self, leaf)
@@ -189,31 +196,45 @@ class Run(State):
         self.open.discard(leaf.handle)
         self.setting.waiting.remove(leaf)
 
-    def remind(self, timer: Timer) -> None:
+    def remind(self, timer: PatternClock) -> None:
         if timer.age < 0:
             timer.age, self.ages = self.ages, self.ages + 1
-        heappush(self.deadlines, (timer.deadline, timer.age, timer))
+        when = timer.deadline + self.setting.lateness
+        if isinstance(timer, Wait):
+            self._check_room()
+            when = timer.deadline if timer.deadline < timer.until else LATEST  # then the timer around it ends first
+        heappush(self.deadlines, (when, timer.rank, timer.age, timer))
 
-    def forget(self, timer: Timer) -> None:
+    def _check_room(self) -> None:
+        """Refuse a match under way beyond the number that is allowed."""
+        if len(self.leaves) + self.stored >= self.setting.most:
+            raise TooManyWaiting(
+                f"{self.setting.title}: the key with hash {self.key} has {self.setting.most} matches of the pattern "
+                "under way: end them with timer:within(...), or let fewer rows begin one by a stricter filter"
+            )
+
+    def forget(self, timer: PatternClock) -> None:
         self.done += 1
         if self.done > 16 + len(self.deadlines) // 2:
-            self.deadlines = [entry for entry in self.deadlines if entry[2].child is not None]
+            self.deadlines = [entry for entry in self.deadlines if not entry[-1].over]
             heapify(self.deadlines)
             self.done = 0
 
     # The root of the states
 
     def true(self, key: Any, child: State, env: Env, ended: bool) -> None:
-        assert self.frame is not None
-        self.setting.matches.append((int(self.frame.rows[self.seen - 1]), env[0]))
+        if self.frame is None:
+            self.setting.timely.append((self.now, self.unit, self.key, env[0]))
+        else:
+            self.setting.matches.append((self.row, env[0]))
         if ended:
             self.child = None
 
     def false(self, key: Any, child: State) -> None:
         self.child = None
 
-    def delays(self, child: State) -> bool:
-        return False  # the pattern fails, now or later: no difference
+    def delays(self, child: State) -> State | None:
+        return None  # the pattern fails, now or later: no difference
 
     def quit(self, key: Any) -> None:
         if self.child is not None:

@@ -7,8 +7,8 @@ A state is one run through a part of the pattern (see `parts`). It calls its par
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 Env: TypeAlias = tuple[tuple[int, ...], int]
 """A match so far: the number of the row in each place (-1 if none), and the latest time of these rows."""
@@ -21,7 +21,7 @@ class OwningRun(Protocol):
     now: int
     """The time of the current row."""
     stored: int
-    """The number of matches that `and` keeps until its other operands match, too."""
+    """The number of matches that `and` keeps until its other operands match, too, or that wait for a time."""
 
     def wait(self, leaf: Leaf) -> None:
         """An atom begins to wait."""
@@ -29,10 +29,10 @@ class OwningRun(Protocol):
     def leave(self, leaf: Leaf) -> None:
         """An atom no longer waits."""
 
-    def remind(self, timer: Timer) -> None:
+    def remind(self, timer: PatternClock) -> None:
         """Call the timer's `expire` when its time is over."""
 
-    def forget(self, timer: Timer) -> None:
+    def forget(self, timer: PatternClock) -> None:
         """The timer is not needed any more."""
 
 
@@ -50,6 +50,13 @@ class State:
         assert self.parent is not None
         return self.parent
 
+    def ancestors(self) -> Iterator[State]:
+        """All states above this one."""
+        state = self.parent
+        while state is not None:
+            yield state
+            state = state.parent
+
     def true(self, key: OwningRun, child: State, env: Env, ended: bool) -> None:
         """A child has matched."""
         raise NotImplementedError
@@ -58,10 +65,10 @@ class State:
         """A child cannot match any more."""
         raise NotImplementedError
 
-    def delays(self, child: State) -> bool:
-        """Whether it makes a difference when a child fails: if its failing begins something that depends on the time.
+    def delays(self, child: State) -> State | None:
+        """The state that begins again when a child fails, if it makes a difference when; None if it makes none.
 
-        Then the child must not fail before the next row comes.
+        It does if what begins depends on the time. Then the child must not fail before the next row comes.
         """
         return self.above.delays(self)
 
@@ -119,9 +126,8 @@ class Renewed(State):
     def false(self, key: OwningRun, child: State) -> None:
         self.child = self.part.pattern.start(key, self, self.env, key.now, self.until)
 
-    def delays(self, child: State) -> bool:
-        rooted: bool = self.part.pattern.rooted()
-        return rooted
+    def delays(self, child: State) -> State | None:
+        return self if self.part.pattern.rooted() else None
 
     def quit(self, key: OwningRun) -> None:
         self.child.quit(key)
@@ -183,13 +189,30 @@ class Count(State):
         return self.count, self.child.freeze(hold)
 
 
-class Timer(State):
-    """`timer:within`: false when its time is over. `child` is None when the timer is done."""
+class PatternClock(State):
+    """Something that happens at the time `deadline`, unless it is `over` by then. `age` orders the clocks of a key."""
 
-    __slots__ = ("age", "child", "deadline")
+    __slots__ = ("age", "deadline", "over")
+    rank: ClassVar[int]
+    """What has the lower rank happens first at the same time: what fails does before what is true."""
     deadline: int
     age: int
-    child: State | None
+    over: bool
+
+    def expire(self, key: OwningRun) -> None:
+        """The time has come."""
+        raise NotImplementedError
+
+    def fresh(self) -> bool:
+        return False
+
+
+class Timer(PatternClock):
+    """`timer:within`: false when its time is over."""
+
+    __slots__ = ("child",)
+    rank = 0
+    child: State
 
     def true(self, key: OwningRun, child: State, env: Env, ended: bool) -> None:
         if ended:
@@ -201,24 +224,44 @@ class Timer(State):
         self.above.false(key, self)
 
     def expire(self, key: OwningRun) -> None:
-        """The time is over: fail, unless the timer is done."""
-        if self.child is not None:
-            self.child.quit(key)
-            self.child = None
-            self.above.false(key, self)
+        self.over = True
+        self.child.quit(key)
+        self.above.false(key, self)
 
     def _done(self, key: OwningRun) -> None:
-        self.child = None
+        self.over = True
         key.forget(self)
 
     def quit(self, key: OwningRun) -> None:
-        if self.child is not None:
+        if not self.over:
             self.child.quit(key)
             self._done(key)
 
-    def fresh(self) -> bool:
-        return False
+    def freeze(self, hold: Hold) -> Any:
+        return self.deadline, self.age, self.child.freeze(hold)
+
+
+class Wait(PatternClock):
+    """`timer:interval`: true when its time has come, if that is before `until`.
+
+    What follows begins at that time, whenever it is noticed.
+    """
+
+    __slots__ = ("env",)
+    rank = 1
+    env: Env
+
+    def expire(self, key: OwningRun) -> None:
+        self.over = True
+        key.now = self.deadline
+        key.stored -= 1
+        rows, latest = self.env
+        self.above.true(key, self, (rows, max(latest, self.deadline)), True)
+
+    def quit(self, key: OwningRun) -> None:
+        self.over = True
+        key.stored -= 1
+        key.forget(self)
 
     def freeze(self, hold: Hold) -> Any:
-        assert self.child is not None
-        return self.deadline, self.age, self.child.freeze(hold)
+        return self.deadline, self.age, hold(self.env)

@@ -30,7 +30,7 @@ class UnitRuns:
         """Of units that have been told the time: heaps of (deadline, key)."""
 
     def pass_time(self, units: Units, now: int) -> None:
-        """No row with a time before `now` (microseconds) will come for these units: let timers fail."""
+        """No row with a time before `now` (microseconds) will come for these units: let timers end."""
         for unit in units.tolist():
             known = self._units.get(unit)
             if known is None:
@@ -41,14 +41,15 @@ class UnitRuns:
                 alarms = self._alarms[unit] = []
                 for run in known.values():
                     if run is not None:
-                        self._set_alarm(run)
+                        self._set_alarm(run, run.deadline())
             each_row = self._kept.nbytes + LEAF_BYTES if alarms and alarms[0][0] <= now else 0
             while alarms and alarms[0][0] <= now:
                 run = known.get(heappop(alarms)[1])
                 if run is not None:
                     run.alarm = LATEST
-                    if self._weigh(run, run.lapse(now), each_row) and run.deadline() > now:
-                        self._set_alarm(run)  # else the run waits for its next row
+                    fresh, following = run.lapse(now)
+                    if self._weigh(run, fresh, each_row):
+                        self._set_alarm(run, following)
 
     def _leave(self, runs: list[Run]) -> None:
         """End a frame: forget keys whose run is as it began, and keep the rows that the other runs have taken."""
@@ -57,7 +58,7 @@ class UnitRuns:
         for run in runs:
             if self._weigh(run, run.fresh(), each_row):
                 taken += run.taken
-                self._set_alarm(run)
+                self._set_alarm(run, run.deadline())
             run.exit()
         self._kept.end(taken, self._needed)
 
@@ -78,11 +79,11 @@ class UnitRuns:
         run.weight = weight
         return run.child is not None and not fresh
 
-    def _set_alarm(self, run: Run) -> None:
-        """Wake a run when its next timer ends, if its unit is told the time."""
+    def _set_alarm(self, run: Run, deadline: int) -> None:
+        """Wake a run at its next deadline, if its unit is told the time."""
         alarms = self._alarms.get(run.unit)
-        if alarms is not None and run.deadline() < run.alarm:
-            run.alarm = run.deadline()
+        if alarms is not None and deadline < run.alarm:
+            run.alarm = deadline
             heappush(alarms, (run.alarm, run.key))
 
     def extract(self, unit: int) -> Any:

@@ -125,12 +125,13 @@ def _order_by(order: Any, order_by: Any, time: Any, ordered: bool) -> tuple[str,
 
 
 def _check_waiting(operator: RuleOperator, rows: DataFrame, lateness: float | None) -> None:
-    """Refuse windows over a stream without a lateness: it would never be known when they end."""
-    if rows.isStreaming and lateness is None and operator.batches:
+    """Refuse windows and waits over a stream without a lateness: it would never be known when they end."""
+    what = operator.awaits_time
+    if rows.isStreaming and lateness is None and what:
         raise InvalidArgument(
-            "win:time_batch over a stream with time= and without lateness=: a window ends when no row of its time can "
-            "come any more. Say by lateness= how far rows may be behind the latest, such as '10 seconds' (0 for not at "
-            "all), or give order='arrival': each key's windows then end with its own rows only"
+            f"{what} over a stream with time= and without lateness=: it ends when no row of its time can come any "
+            "more. Say by lateness= how far rows may be behind the latest, such as '10 seconds' (0 for not at all), or "
+            "give order='arrival': for each key it then ends with the key's own rows only"
         )
 
 
