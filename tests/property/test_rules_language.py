@@ -84,6 +84,7 @@ PATTERNS = st.recursive(
         st.builds(lambda pattern, ends: s.Repeat(pattern, *ends), inner, RANGES),
         st.builds(s.Within, inner, SECONDS),
         st.builds(s.Interval, SECONDS),
+        st.builds(s.Until, inner, inner, st.integers(0, 3), st.none() | st.integers(3, 5)),
     ),
     max_leaves=6,
 ).filter(tree.atoms)

@@ -34,6 +34,7 @@ class Writer:
         if depth:
             kinds += ["followed", "followed", "and", "or", "unless", "repeat", "within"]
             kinds += [] if every or repeat else ["every", "every"]
+            kinds += [] if repeat else ["until", "until"]
         kind = self.draw(st.sampled_from(kinds))
         given = {"every": every, "repeat": repeat, "row": row}
         below = lambda seen, **more: self.pattern(depth - 1, seen, **{**given, **more})  # noqa: E731
@@ -64,6 +65,12 @@ class Writer:
             most = least if repeat else least + self.draw(st.integers(0, 2))
             part, known = below(seen, repeat=True, every=every)
             return s.Repeat(part, least, most), known
+        if kind == "until":
+            part, known = below(seen, repeat=True, row=True)
+            until, more = below(seen)
+            least = self.draw(st.integers(0, 2))
+            most = self.draw(st.none() | st.integers(max(1, least), 3))
+            return s.Until(part, until, least, most), known | more
         if kind == "within":
             part, known = below(seen)
             return s.Within(part, float(self.draw(st.integers(1, 6)))), known

@@ -80,6 +80,8 @@ class Meaning:
                 return self.repeat(node, begin, env, latest, now, until)
             case s.Within():
                 return self.within(node, begin, env, latest, now, until)
+            case s.Until():
+                return self.until(node, begin, env, latest, now, until)
             case s.Interval():
                 return self.interval(node, begin, env, latest, now, until)
         raise TypeError(node)
@@ -181,6 +183,38 @@ class Meaning:
                 trues.append(true)
         return Outcome(trues, begin, True)
 
+    def until(self, node, begin, env, latest, now, until) -> Outcome:
+        other = self.run(node.until, begin, env, latest, now, until)
+        stop = min(other.trues, key=lambda true: true.place, default=None)
+        given = other.end if stop is None and other.end is not None and node.most is None else None  # q has failed
+        count, dead = 0, stop is None and other.end is not None
+        while True:
+            one = self.run(node.pattern, begin, env, latest, now, until)
+            ends = [stop.place] if stop else [given] if given else []
+            happens = min([each for each in (one.end, *ends) if each is not None], default=None)
+            if happens is None:
+                return Outcome([], None)
+            if stop and happens == stop.place:
+                if count < node.least:
+                    return Outcome([], happens)
+                merged = env | {tag: stop.env[tag] for tag in tags(node.until) if tag in stop.env}
+                return Outcome([True_(happens, merged, max(latest, stop.latest))], happens, True)
+            if given and happens == given:
+                return Outcome([], happens)
+            if not one.trues:
+                if count < node.least or (dead and other.end < happens):
+                    return Outcome([], happens)
+                if stop is None:
+                    return Outcome([], other.end)  # q goes on alone; if it has failed, so has all
+                if count >= node.least:
+                    merged = env | {tag: stop.env[tag] for tag in tags(node.until) if tag in stop.env}
+                    return Outcome([True_(stop.place, merged, max(latest, stop.latest))], stop.place, True)
+            (true,) = one.trues
+            count += 1
+            begin, env, latest, now = true.place, true.env, true.latest, true.latest
+            if count == node.most:
+                return Outcome([true], true.place, True)
+
     def within(self, node, begin, env, latest, now, until) -> Outcome:
         limit = now + round(node.seconds * 1e6)
         one = self.run(node.pattern, begin, env, latest, now, min(until, limit))
@@ -224,6 +258,8 @@ def _repeated(node, inside: bool = False) -> set[str]:
     inside = inside or isinstance(node, s.Repeat)
     if isinstance(node, s.Atom):
         return {node.tag} if inside else set()
+    if isinstance(node, s.Until):
+        return _repeated(node.pattern, True) | _repeated(node.until, inside)
     return {tag for child in tree.children(node) for tag in _repeated(child, inside)}
 
 

@@ -157,16 +157,31 @@ class Builder(Transformer[Token, Any]):
         return value.seconds if isinstance(value, _Duration) else float(self._number(value))
 
     def repeat(self, meta: Meta, parts: list[Any]) -> s.Repeat:
-        least, most, pattern = parts
-        low = self._number(least)
-        high = low if most is None else self._number(most)
-        if not isinstance(low, int) or not isinstance(high, int) or high < max(low, 1) or low < 0:
+        (low, high, _), pattern = parts
+        if low is None or high is None:
+            raise self._source.error_at("a repetition without a last number needs UNTIL", meta.line, meta.column)
+        return s.Repeat(pattern, low, high, **_at(meta))
+
+    def range(self, meta: Meta, parts: list[Any]) -> tuple[int | None, int | None, Meta]:
+        """The least and the most of a repetition; None where it is left open."""
+        if len(parts) == 1:
+            parts = [parts[0], ":", parts[0]]
+        low = None if parts[0] == ":" else self._number(parts[0])
+        high = None if parts[-1] == ":" else self._number(parts[-1])
+        whole = all(isinstance(each, int | None) for each in (low, high))
+        if not whole or (low or 0) < 0 or (high is not None and high < max(low or 0, 1)):
             raise self._source.error_at(
-                f"[{low}:{high}] repeats nothing: give whole numbers from 1 on, the second not below the first",
+                f"[{'' if low is None else low}:{'' if high is None else high}] repeats nothing: give whole numbers "
+                "from 1 on, the second not below the first",
                 meta.line,
                 meta.column + 1,
             )
-        return s.Repeat(pattern, low, high, **_at(meta))
+        return low, high, meta  # type: ignore[return-value]
+
+    def until(self, meta: Meta, parts: list[Any]) -> s.Until:
+        given, pattern, until = parts
+        low, high, begin = given or (0, None, meta)
+        return s.Until(pattern, until, low or 0, high, **_at(begin))
 
     def atom(self, meta: Meta, parts: list[Any]) -> s.Atom:
         tag, stream, condition = parts

@@ -115,6 +115,7 @@ _WORDS = {
     "SEMICOLON": "the end of the rule",
     "EQUAL": "'='",
     "ARROW": "'->'",
+    "COLON": "':'",
     "STAR": "'*'",
     "PLUS": "'+'",
     "MINUS": "'-'",

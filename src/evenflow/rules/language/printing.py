@@ -10,7 +10,7 @@ KEYWORDS = frozenset(
     re.findall(
         r"\w+",
         "select from where group by having as and or not in between like is null true false case when then else end "
-        "every pattern distinct",
+        "every until pattern distinct",
     )
 )
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -23,7 +23,18 @@ def show(node: s.Node) -> str:
             return _rule(node)
         case s.Source() | s.View() | s.Star() | s.Item():
             return _clause(node)
-        case s.Atom() | s.Every() | s.Followed() | s.And() | s.Or() | s.Not() | s.Repeat() | s.Within() | s.Interval():
+        case (
+            s.Atom()
+            | s.Every()
+            | s.Followed()
+            | s.And()
+            | s.Or()
+            | s.Not()
+            | s.Repeat()
+            | s.Within()
+            | s.Interval()
+            | s.Until()
+        ):
             return _pattern(node)
         case _:
             return _expression(node)
@@ -97,6 +108,9 @@ def _pattern(node: s.Node) -> str:
             return f"not {_operand(pattern)}"
         case s.Repeat(pattern=pattern, least=least, most=most):
             return f"[{least if least == most else f'{least}:{most}'}] {_operand(pattern)}"
+        case s.Until(pattern=pattern, until=until, least=least, most=most):
+            head = f"[{least}:{'' if most is None else most}] " if least or most is not None else ""
+            return f"{head}{_operand(pattern)} until {_operand(until)}"
         case s.Within(pattern=pattern, seconds=seconds):
             return f"{_operand(pattern)} where timer:within({seconds!r} sec)"
         case s.Interval(seconds=seconds):

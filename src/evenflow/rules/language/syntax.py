@@ -5,8 +5,8 @@ A rule is `SELECT items FROM sources WHERE ... GROUP BY ... HAVING ...`, or the 
     every a=Tick(price > 100) -> [2:3] b=Tick(price < a.price) where timer:within(10 sec)
 
 is `Followed(Every(Atom("a", "Tick", ...)), Repeat(Within(Atom("b", "Tick", ...), 10.0), 2, 3))`. Operators by how
-tightly they bind, tightest first, as in Esper: `where timer:within`, after an atom or a parenthesis; `every`, `not` and
-repetition, before their operand; `and`; `or`; `->`.
+tightly they bind, tightest first, as in Esper: `where timer:within`, after an atom or a parenthesis; `until`, between
+two such; `every`, `not` and repetition, before their operand; `and`; `or`; `->`.
 """
 
 from __future__ import annotations
@@ -187,6 +187,16 @@ class Repeat(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Until(Node):
+    """`[least:most] pattern until until`: matches one after the other, until the other one matches, or `most` have."""
+
+    pattern: Pattern
+    until: Pattern
+    least: int = 0
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Within(Node):
     """`pattern where timer:within(seconds)`: it fails if it has not matched by then."""
 
@@ -201,7 +211,7 @@ class Interval(Node):
     seconds: float
 
 
-Pattern: TypeAlias = Atom | Every | Followed | And | Or | Not | Repeat | Within | Interval
+Pattern: TypeAlias = Atom | Every | Followed | And | Or | Not | Repeat | Until | Within | Interval
 
 
 # Rules

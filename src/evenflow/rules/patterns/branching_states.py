@@ -1,4 +1,4 @@
-"""The states of operators with several operands: `->`, `and`, `or`."""
+"""The states of operators with several operands: `->`, `and`, `or`, `until`."""
 
 from __future__ import annotations
 
@@ -69,12 +69,10 @@ class All(State):
                 return  # the parent has quit
 
     def _merged(self, match: dict[int, Env]) -> Env:
-        rows, latest = list(self.env[0]), self.env[1]
-        for at, (found, time) in match.items():
-            latest = max(latest, time)
-            for place in self.part.places[at]:
-                rows[place] = found[place]
-        return tuple(rows), latest
+        env = self.env
+        for at, found in match.items():
+            env = _merged(env, found, self.part.places[at])
+        return env
 
     def false(self, key: OwningRun, child: State) -> None:
         self.children[self.children.index(child)] = None
@@ -126,6 +124,74 @@ class Either(State):
 
     def freeze(self, hold: Hold) -> Any:
         return _frozen(self.children, hold)
+
+
+class Ended(State):
+    """`until`: runs of the operand `child` one after the other, until `other` matches; `env` is the match so far.
+
+    `child` is None when it has failed, `other` when it has.
+    """
+
+    __slots__ = ("child", "count", "env", "other")
+    env: Env
+    count: int
+    child: State | None
+    other: State | None
+
+    def true(self, key: OwningRun, child: State, env: Env, ended: bool) -> None:
+        if child is self.other:
+            self.other = None if ended else self.other
+            self.quit(key)
+            if self.count < self.part.least:
+                self.above.false(key, self)
+            else:
+                self.above.true(key, self, _merged(self.env, env, self.part.places), True)
+            return
+        self.env, self.count, self.child = env, self.count + 1, None
+        if self.count == self.part.most:
+            self.quit(key)
+            self.above.true(key, self, env, True)
+        else:
+            self.child = self.part.patterns[0].start(key, self, env, env[1], self.until)
+
+    def false(self, key: OwningRun, child: State) -> None:
+        over = self._fails_with(child)
+        if child is self.child:
+            self.child = None
+        else:
+            self.other = None
+        if over:
+            self.quit(key)
+            self.above.false(key, self)
+
+    def _fails_with(self, child: State) -> bool:
+        """Whether nothing can come any more when a child fails."""
+        if child is self.child:
+            return self.other is None or self.count < self.part.least
+        return self.child is None or self.part.most is None
+
+    def delays(self, child: State) -> State | None:
+        return self.above.delays(self) if self._fails_with(child) else None
+
+    def quit(self, key: OwningRun) -> None:
+        for child in (self.child, self.other):
+            if child is not None:
+                child.quit(key)
+        self.child = self.other = None
+
+    def fresh(self) -> bool:
+        return self.count == 0 and all(child is not None and child.fresh() for child in (self.child, self.other))
+
+    def freeze(self, hold: Hold) -> Any:
+        return hold(self.env), self.count, _frozen([self.child, self.other], hold)
+
+
+def _merged(env: Env, found: Env, places: Sequence[int]) -> Env:
+    """A match, and the rows in some places of another."""
+    rows = list(env[0])
+    for place in places:
+        rows[place] = found[0][place]
+    return tuple(rows), max(env[1], found[1])
 
 
 def _frozen(children: Sequence[State | None], hold: Hold) -> list[Any]:

@@ -13,6 +13,8 @@ the row itself and tags to the left of a `->`. A pattern becomes true each time 
 | `p and not q` | when p is, if q has not been since they began | when p ends, or (failed) when q is true |
 | `[n] p` | when p has been n times, one after the other | then |
 | `[n:m] p` | after each number of times from n to m | after m times |
+| `p until q` | when q is; p has been any number of times by then, one after the other | then |
+| `[n:m] p until q` | when q is, or p has been m times | then, or (failed) when q is before p has been n times |
 | `every p` | when p is; when p ends or fails, p begins again | never |
 | `p where timer:within(t)` | when p is | when p ends, or (failed) t after it began |
 | `timer:interval(t)` | t after it began | then |
@@ -25,9 +27,9 @@ the key's first row; without `every` it ends after one match or failure. `every`
     a -> every b      A1 A2 B1 A3 B2    each b after the first a:     (A1, B1) (A1, B2)
 
 Operators by how tightly they bind, tightest first: `where timer:within`, for the atom or parenthesis before it;
-`every`, `not`, `[n]`; `and`; `or`; `->`. The time in the example at the top is therefore that between a and b: a
-timer starts when its operand begins to wait, which here is when a has come. A chain of `and` is one operator: in
-`b and not c and d`, no c may come until both b and d have.
+`until`, between two such; `every`, `not`, `[n]`; `and`; `or`; `->`. The time in the example at the top is therefore
+that between a and b: a timer starts when its operand begins to wait, which here is when a has come. A chain of `and` is
+one operator: in `b and not c and d`, no c may come until both b and d have.
 
 Rows. Only rows of the same key count, in the order in which they come, and only those that pass the local part of some
 atom's filter, the part that reads no other tag. Each row is offered to all atoms that wait, in the order of the

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
-from evenflow.rules.patterns.branching_states import All, Chain, Either
+from evenflow.rules.patterns.branching_states import All, Chain, Either, Ended
 from evenflow.rules.patterns.states import Again, Count, Env, Hold, Leaf, OwningRun, Renewed, State, Timer, Unless, Wait
 
 
@@ -196,6 +196,28 @@ class RepeatPart(_One):
         state = Count(self, parent, until)
         state.count, child = frozen
         state.child = self.pattern.thaw(key, state, child, hold, until)
+        return state
+
+
+@dataclass(frozen=True, eq=False)
+class UntilPart(_Several):
+    """`[least:most] first until second`; each run of the first gives one match. `places` are what the second fills."""
+
+    least: int
+    most: int | None
+    places: Sequence[int]
+
+    def start(self, key: OwningRun, parent: State, env: Env, now: int, until: int) -> State:
+        state = Ended(self, parent, until)
+        state.env, state.count = env, 0
+        state.child, state.other = (pattern.start(key, state, env, now, until) for pattern in self.patterns)
+        return state
+
+    def thaw(self, key: OwningRun, parent: State, frozen: Any, hold: Hold, until: int) -> State:
+        state = Ended(self, parent, until)
+        env, state.count, children = frozen
+        state.env = hold(env)
+        state.child, state.other = _thawed(self.patterns, key, state, children, hold, until)
         return state
 
 

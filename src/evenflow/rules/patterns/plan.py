@@ -28,6 +28,7 @@ from evenflow.rules.patterns.parts import (
     OrPart,
     PatternPart,
     RepeatPart,
+    UntilPart,
     WithinPart,
 )
 
@@ -177,6 +178,8 @@ class _Planner:
                 return NotPart(self.part(node.pattern, dict(known), _Inside(inside.every, inside.repeat, True)))
             case s.Repeat():
                 return self._repeat(node, known, inside)
+            case s.Until():
+                return self._until(node, known, inside)
             case s.Within():
                 return WithinPart(self.part(node.pattern, known, below), self._span("within", node))
             case s.Interval():
@@ -188,11 +191,11 @@ class _Planner:
             raise self.text.error(f"timer:{timer}({node.seconds:g} sec) is no span of time to wait for", node)
         return round(node.seconds * 1e6)
 
-    def _check_rows(self, what: str, node: s.Every | s.Not) -> None:
+    def _check_rows(self, what: str, node: s.Every | s.Not | s.Until) -> None:
         """Refuse a pattern that must need a row and does not: time alone would begin it again and again."""
         if _rowless(node.pattern):
-            remedy = "every a=Stream -> timer:interval(...)" if what == "every" else "... where timer:within(...)"
-            raise self.text.error(f"{what} stands before something that needs no row: write {remedy}", node)
+            remedy = "... where timer:within(...)" if what == "not" else "a=Stream -> timer:interval(...)"
+            raise self.text.error(f"{what} repeats something that needs no row: write {remedy}", node)
 
     def _atom(self, node: s.Atom, known: dict[str, pa.Schema], inside: _Inside) -> PatternPart:
         found = matching(node.stream, self.streams)
@@ -260,6 +263,19 @@ class _Planner:
             self.part(node.pattern, known, _Inside(inside.every, True, inside.never)), node.least, node.most
         )
 
+    def _until(self, node: s.Until, known: dict[str, pa.Schema], inside: _Inside) -> PatternPart:
+        if inside.repeat:
+            raise self.text.error("until cannot stand inside a repetition: give [n]", node)
+        self._check_rows("until", node)
+        first, other = dict(known), dict(known)
+        parts = [
+            self.part(node.pattern, first, _Inside(inside.every, True, inside.never)),
+            self.part(node.until, other, _Inside(inside.every, inside.repeat, inside.never)),
+        ]
+        places = [self.places[tag] for tag in other if tag not in known]
+        known.update({**first, **other})
+        return UntilPart(parts, node.least, node.most, places)
+
 
 def _chained(node: s.Followed | s.And | s.Or) -> list[s.Pattern]:
     """The operands of a chain of one operator, whose left side is the nested one."""
@@ -283,6 +299,8 @@ def _rowless(node: s.Pattern) -> bool:
             return _rowless(node.left) and _rowless(node.right)
         case s.And():
             return all(isinstance(each, s.Not) or _rowless(each) for each in (node.left, node.right))
+        case s.Until():
+            return node.least == 0 and _rowless(node.until)
         case _:
             return _rowless(node.pattern)
 
