@@ -52,6 +52,8 @@ AGGREGATES = [
     "stddev(x)",
     "sum(x * x) / 2",
 ]
+LISTED = ["count(distinct x)", "count(distinct g)", "first(x)", "first(g)", "last(x + 1)", "min(g)", "max(g || 'x')"]
+PREVIOUS = ["prev(x)", "prev(2, g)", "prev(3, x)"]
 WHERE = ["", " where x > 1", " where g = 'a' or x is null", " where not (g like 'a%')"]
 GROUP = ["", " group by g", " group by k", " group by g, x % 2"]
 HAVING = ["", " having count(*) > 1", " having max(x) > 2 and x is not null", " having avg(x) <= 3"]
@@ -150,6 +152,15 @@ def test_sliding(seed, rows, few):
 
 
 @given(SEEDS, FEW)
+@settings(max_examples=100)
+def test_values_of_the_window(seed, rows):
+    draw = Draw(seed)
+    source = f"T{draw.one(FILTER)}{draw.one(SLIDING[1:])}{draw.one(WHERE)}{draw.one(GROUP)}{draw.one(HAVING)}"
+    select = draw.some(LISTED + PREVIOUS)
+    draw.check(f"select k, g, x, {select} from {source}", rows, draw.one(LATENESS))
+
+
+@given(SEEDS, FEW)
 @settings(max_examples=40)
 def test_rows_that_pass(seed, rows):
     draw = Draw(seed)
@@ -161,7 +172,8 @@ def test_rows_that_pass(seed, rows):
 def test_batches(seed, rows):
     draw = Draw(seed)
     source = f"T{draw.one(FILTER)}{draw.one(BATCHES)}{draw.one(WHERE)}{draw.one(GROUP)}{draw.one(HAVING)}"
-    draw.check(f"select {draw.one(['', 'g, ', 'x, '])}{draw.some(AGGREGATES)} from {source}", rows, draw.one(LATENESS))
+    some = draw.some(AGGREGATES + LISTED)
+    draw.check(f"select {draw.one(['', 'g, ', 'x, '])}{some} from {source}", rows, draw.one(LATENESS))
 
 
 TIMED = [".win:time(5 sec)", ".std:groupwin(g).win:time(6 sec)", *(each for each in BATCHES if "time" in each)]
@@ -202,7 +214,7 @@ def shown(row):
 def test_windows_when_time_passes(seed, rows):
     draw = Draw(seed)
     source = f"T{draw.one(FILTER)}{draw.one(TIMED)}{draw.one(WHERE)}{draw.one(GROUP)}{draw.one(HAVING)}"
-    text = f"select {draw.one(['', 'g, ', 'x, '])}{draw.some(AGGREGATES)} from {source}"
+    text = f"select {draw.one(['', 'g, ', 'x, '])}{draw.some(AGGREGATES + LISTED)} from {source}"
     lateness, end = draw.one([(None, True), (0, True), (0, False), (3, True), (3, False), (100, True)])
     check_in_time(text, rows or many(seed, 50), draw.one(UNITS), seed, lateness, end)
 
@@ -222,7 +234,18 @@ PAIRWISE = [
     " where A.k = B.k and A.g = B.g and A.x > 0",
     " where B.x in (1, 2, A.x)",
 ]
-OVER_PAIRS = ["count(*)", "sum(B.x)", "max(A.x - B.x)", "avg(A.x * B.x)", "stddev(B.x)", "min(near(A.x, B.x))"]
+OVER_PAIRS = [
+    "count(distinct B.x)",
+    "first(B.g)",
+    "max(B.g)",
+    "last(B.x)",
+    "count(*)",
+    "sum(B.x)",
+    "max(A.x - B.x)",
+    "avg(A.x * B.x)",
+    "stddev(B.x)",
+    "min(near(A.x, B.x))",
+]
 ENDS = ["", " having count(*) = 0", " having max(near(A.x, B.x)) <= 2", " having A.x > 1"]
 
 

@@ -143,13 +143,32 @@ def holds(condition, rows, made, functions):
     return condition is None or value(condition, rows, made, functions) is True
 
 
-def made(rule, pairs, functions):
-    """The aggregates of a rule over tuples of rows."""
+def listed(node, values):
+    """An aggregate that is of the values themselves."""
+    known = [value for value in values if value is not None]
+    if node.distinct:
+        return len({"nan" if value != value else value for value in known})
+    if node.name in ("first", "last"):
+        return values[0 if node.name == "first" else -1] if values else None
+    return (min if node.name == "min" else max)(known, default=None)
+
+
+def made(rule, pairs, functions, window=((), None)):
+    """The aggregates of a rule over tuples of rows; `window` are all rows of the window, and the last one to come."""
     parts = [*rule.select, *([rule.having] if rule.having else [])]
     nodes = [node for part in parts for node in tree.walk(part) if isinstance(node, s.Aggregate)]
     found = {}
     for node in nodes:
+        if node.name == "prev":
+            held, row = window
+            at = next((n for n, rows in enumerate(held) if rows is row), -1) - node.offset
+            found[show(node)] = value(node.argument, held[at], {}, functions) if at >= 0 else None
+            continue
         values = [1 if node.argument is None else value(node.argument, rows, {}, functions) for rows in pairs]
+        texts = node.name in ("min", "max") and any(isinstance(each, str) for each in values)
+        if node.distinct or node.name in ("first", "last") or texts:
+            found[show(node)] = listed(node, values)
+            continue
         found[show(node)] = aggregate(
             HOW.get(node.name, node.name), [v if v is None or isinstance(v, str) else float(v) for v in values]
         )
@@ -179,9 +198,10 @@ class Model:
         if not holds(rule.where, {side.alias: row}, {}, self.functions):
             return []
         group = self.group({side.alias: row})
-        pairs = [{side.alias: other} for other in side.held(row, latest)]
-        pairs = [rows for rows in pairs if holds(rule.where, rows, {}, self.functions) and self.group(rows) == group]
-        return self.select({side.alias: row}, made(rule, pairs, self.functions))
+        held = [{side.alias: other} for other in side.held(row, latest)]
+        own = next((rows for rows in held if rows[side.alias] is row), None)
+        pairs = [rows for rows in held if holds(rule.where, rows, {}, self.functions) and self.group(rows) == group]
+        return self.select({side.alias: row}, made(rule, pairs, self.functions, (held, own)))
 
     def group(self, rows):
         return [value(each, rows, {}, self.functions) for each in self.rule.group]

@@ -17,9 +17,9 @@ from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
 from evenflow.rules.windows.batches import OpenBatches, Released
 from evenflow.rules.windows.groups import mixed
-from evenflow.rules.windows.reducing import Reduction
+from evenflow.rules.windows.listed import reduction
 from evenflow.rules.windows.views import grouping
-from evenflow.rules.world import Side, World, aggregated
+from evenflow.rules.world import Side, World, aggregated, forbid_previous
 
 Longs = npt.NDArray[np.int64]
 
@@ -30,6 +30,7 @@ class BatchRule:
     def __init__(self, rule: s.Rule, text: Text, side: Side, world: World) -> None:
         scope = world.scope(text, {side.alias: side.schema})
         found = world.aggregates(rule, scope)
+        forbid_previous(found, text)
         by = replace(scope, clause="GROUP BY")
         self._side, self._lateness = side, world.lateness
         self._where = None if rule.where is None else compile_condition(rule.where, scope)
@@ -75,10 +76,10 @@ class BatchRule:
             rows = np.flatnonzero(self._where.holds(columns, len(batch)))
             columns, batch = columns.at(rows), batch[rows]
         group, owner, first = self._grouped(columns, batch, len(released.ends))
-        reductions = {name: Reduction(made, len(owner)) for name, made in self._values.items()}
-        for reduction in reductions.values():
-            reduction.add(group, columns, len(batch))
-        made = {name: reduction.result() for name, reduction in reductions.items()}
+        reductions = {name: reduction(made, len(owner)) for name, made in self._values.items()}
+        for each in reductions.values():
+            each.add(group, columns, len(batch))
+        made = {name: each.result() for name, each in reductions.items()}
         if self._together:
             # without GROUP BY only aggregates are read, and the batch may have no row left
             columns, batch = (columns.at(first) if self._groups else Columns(released.table)).beside(made), owner

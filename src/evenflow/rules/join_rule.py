@@ -22,10 +22,10 @@ from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
 from evenflow.rules.windows.groups import mixed
+from evenflow.rules.windows.listed import reduction
 from evenflow.rules.windows.memory import Memory, Seen
-from evenflow.rules.windows.reducing import Reduction
 from evenflow.rules.windows.views import EVERYTHING, grouping
-from evenflow.rules.world import Side, World, aggregated
+from evenflow.rules.world import Side, World, aggregated, forbid_previous
 
 BYTES = 64 << 20
 """Bytes of text that are copied at a time, at most."""
@@ -44,6 +44,7 @@ class JoinRule:
         lead, other = _ordered(rule, text, sides)
         scope = world.scope(text, {side.alias: side.schema for side in sides})
         found = world.aggregates(rule, scope)
+        forbid_previous(found, text)
         if rule.group:
             raise text.error(
                 "GROUP BY cannot stand in a rule over two streams: there is one row for each trigger", rule.group[0]
@@ -84,11 +85,11 @@ class JoinRule:
     def _triggers(self, frame: RuleFrame, way: _Way) -> Results:
         part = way.lead.intake.part(frame)
         rows = way.triggers(part)
-        reductions = {name: Reduction(made, len(rows)) for name, made in self._values.items()}
+        reductions = {name: reduction(made, len(rows)) for name, made in self._values.items()}
         for which, pairs in way.pairs(part, rows, self._needed()):
-            for reduction in reductions.values():
-                reduction.add(which, pairs, len(which))
-        made = {name: reduction.result() for name, reduction in reductions.items()}
+            for each in reductions.values():
+                each.add(which, pairs, len(which))
+        made = {name: each.result() for name, each in reductions.items()}
         columns, places = part.columns.at(rows).beside(made), part.places[rows]
         index = self.output.passing(columns, len(rows))
         if index is not None:

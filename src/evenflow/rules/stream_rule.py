@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +13,10 @@ from evenflow.rules.expressions.frame import Results, RuleFrame
 from evenflow.rules.expressions.outputs import canonical, output
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import Text
-from evenflow.rules.windows.cells import Cell, Sliding
+from evenflow.rules.windows.cells import Cell, Reduced, Sliding
 from evenflow.rules.windows.clock import Counter, KeyNumbers
-from evenflow.rules.windows.views import LENGTH, TIME, grouping
+from evenflow.rules.windows.listed import Listing
+from evenflow.rules.windows.views import EVERYTHING, LENGTH, TIME, grouping
 from evenflow.rules.world import Side, World, aggregated
 
 
@@ -32,8 +34,9 @@ class StreamRule:
         passing = "" if rule.where is None else canonical(rule.where, scope)
         label = f"{side.label} where {passing} group by {[canonical(each, by) for each in groups]}"
         found = world.aggregates(rule, scope)
+        cells = {name: (node, made) for name, (node, made) in found.items() if isinstance(made, Reduced)}
         reached: KeyNumbers | None = None
-        if found and groups and side.window.kind == LENGTH:
+        if cells and groups and side.window.kind == LENGTH:
             reached = world.states.share(("counter", label), Counter)
         elif groups or inner:
             reached = world.clock if side.window.kind == TIME else None
@@ -48,22 +51,35 @@ class StreamRule:
             reached=reached,
         )
         self._cells = {}
-        for name, (node, made) in found.items():
+        for name, (node, made) in cells.items():
             of = "*" if node.argument is None else canonical(node.argument, scope)
             key = "cell", label, node.name, of
             holder = Cell(made, self._rows)
             holder.state = world.states.share(key, lambda holder=holder: holder.state)  # type: ignore[misc]
             self._cells[name] = key, holder
+        self._listing = self._listed({name: pair for name, pair in found.items() if name not in cells}, text, world)
         self.output = output(rule, aggregated(scope, found), {side.alias: ""})
         conditions = [side.intake.condition, where, *self._rows.inner, *self._rows.groups]
         conditions += [made.value for _, made in found.values()]
         used = [*(each.columns for each in conditions if each is not None), self.output.columns]
         self.reads = named | {name for columns in used for alias, name in columns if alias}
 
+    def _listed(self, found: dict[str, Any], text: Text, world: World) -> Listing | None:
+        """The aggregates that look through the rows of the window; None if there are none."""
+        if not found:
+            return None
+        for name, (node, _) in found.items():
+            if self._rows.window.kind == EVERYTHING:
+                raise text.error(f"{name} needs a window, such as win:length(100): it looks through its rows", node)
+        listing = Listing({name: made for name, (_, made) in found.items()}, self._rows)
+        listing.state = world.states.share(("listing", self._rows.label, text.name), lambda: listing.state)
+        return listing
+
     def process(self, frame: RuleFrame) -> Results:
         """One result row for each row that passes WHERE and HAVING."""
         part = self._rows.intake.part(frame)
         made = {name: frame.once(key, partial(cell.push, part)) for name, (key, cell) in self._cells.items()}
+        made |= self._listing.push(part) if self._listing is not None else {}
         columns, places, count = part.columns.beside(made), part.places, part.count
         passing = self._rows.passing(part)
         if passing is not None:

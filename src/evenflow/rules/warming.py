@@ -17,6 +17,8 @@ REHEARSAL = {
     "length": "select sum(x) from T.win:length(3)",
     "time": "select avg(x), stddev(x) from T.win:time(3 sec) group by g",
     "group": "select max(x) from T.win:length(3) group by g",
+    "listed": "select count(distinct g), first(x), max(g), prev(x) from T.win:length(3) where x > 0 group by g",
+    "timed list": "select last(g), prev(2, x) from T.win:time(3 sec)",
     "join": "select max(A.x), avg(A.x - B.x) from T.std:lastevent() A, T.win:length(3) B having count(*) > 0",
     "timed join": "select A.x as a, B.x as b from T.std:lastevent() A, T.win:time(3 sec) B",
     "batch": "select sum(x) from T.win:length_batch(3)",

@@ -12,8 +12,10 @@ import pyarrow as pa
 from evenflow.errors import nearest
 from evenflow.operators.keyed import Units
 from evenflow.operators.slots import Longs
+from evenflow.rules.expressions.arithmetic import family
 from evenflow.rules.expressions.binding import Scope, listed, matching
-from evenflow.rules.expressions.compiling import compile_condition, compile_expression
+from evenflow.rules.expressions.code import Compiled, cast, require_bytewise
+from evenflow.rules.expressions.compiling import compile_condition, compile_expression, compile_group
 from evenflow.rules.expressions.frame import Intake, Results, RuleFrame
 from evenflow.rules.expressions.functions import UserFunction
 from evenflow.rules.expressions.outputs import Output, aggregates, canonical
@@ -22,6 +24,7 @@ from evenflow.rules.language.errors import Text
 from evenflow.rules.language.printing import show
 from evenflow.rules.windows.cells import Reduced, reduced
 from evenflow.rules.windows.clock import KeyClocks
+from evenflow.rules.windows.listed import DISTINCT, FIRST, LAST, MAX_TEXT, MIN_TEXT, PREVIOUS, Gleaned
 from evenflow.rules.windows.views import Window, window
 
 
@@ -143,23 +146,21 @@ class World:
         intake = Intake(list(self.streams).index(stream), label, condition)
         return Side(source, alias, stream, intake, view, schema)
 
-    def aggregates(self, rule: s.Rule, scope: Scope) -> dict[str, tuple[s.Aggregate, Reduced]]:
+    def aggregates(self, rule: s.Rule, scope: Scope) -> dict[str, tuple[s.Aggregate, Reduced | Gleaned]]:
         """The aggregates of a rule by their text: each as a node and prepared."""
-        found = {}
+        found: dict[str, tuple[s.Aggregate, Reduced | Gleaned]] = {}
         inside = replace(scope, first=None, aggregates={}, clause="an aggregate")
         for text, node in aggregates(rule).items():
-            if node.distinct:
-                raise scope.text.error(f"{text} is not to be had: leave out distinct, or GROUP BY the values", node)
             value = None if node.argument is None else compile_expression(node.argument, inside)
-            made = reduced(node.name, text, value, self.ansi)
+            made = _listed(node, value, inside) or reduced(node.name, text, value, self.ansi)
             if made is None:
                 assert node.argument is not None
                 assert value is not None
-                wanted = "a number, a date, a time or a boolean" if node.name in ("min", "max") else "a number"
+                wanted = "a number, a text, a date, a time or a boolean" if node.name in ("min", "max") else "a number"
                 raise scope.text.error(
                     f"{node.name} needs {wanted}, {show(node.argument)} is {value.type}", node.argument
                 )
-            self.exact |= made.measure.words > 0
+            self.exact |= isinstance(made, Reduced) and made.measure.words > 0
             found[text] = node, made
         return found
 
@@ -168,7 +169,30 @@ class World:
         return isinstance(expression, s.Column) and scope.column(expression)[1] in self.key
 
 
-def aggregated(scope: Scope, found: Mapping[str, tuple[s.Aggregate, Reduced]]) -> Scope:
+def _listed(node: s.Aggregate, value: Compiled | None, scope: Scope) -> Gleaned | None:
+    """An aggregate for which values are listed; None if it is of another kind."""
+    if node.distinct:
+        if node.name != "count" or node.argument is None:
+            raise scope.text.error(f"{show(node)} is not to be had: only count takes distinct", node)
+        return Gleaned(DISTINCT, compile_group(node.argument, scope))
+    if value is None:
+        return None
+    if node.name in (FIRST, LAST, PREVIOUS):
+        return Gleaned(node.name, value, node.offset)
+    if node.name in (MIN_TEXT, MAX_TEXT) and family(value.type) == "text":
+        require_bytewise(node, [value], scope)
+        return Gleaned(node.name, cast(value, pa.string()) if pa.types.is_string_view(value.type) else value)
+    return None
+
+
+def aggregated(scope: Scope, found: Mapping[str, tuple[s.Aggregate, Reduced | Gleaned]]) -> Scope:
     """The scope of expressions that read aggregates."""
-    types = {text: (text, made.measure.type) for text, (_, made) in found.items()}
+    types = {text: (text, made.type) for text, (_, made) in found.items()}
     return replace(scope, first=None, aggregates=types, clause="SELECT")
+
+
+def forbid_previous(found: Mapping[str, tuple[s.Aggregate, Reduced | Gleaned]], text: Text) -> None:
+    """Refuse prev in a rule that is not over a sliding window of one stream."""
+    for name, (node, made) in found.items():
+        if isinstance(made, Gleaned) and made.name == PREVIOUS:
+            raise text.error(f"{name} stands in rules over win:length or win:time of one stream", node)

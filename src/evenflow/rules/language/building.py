@@ -207,9 +207,15 @@ class Builder(Transformer[Token, Any]):
         arguments: tuple[Any, ...] = parts[1] or ()
         if name.lower() not in s.AGGREGATES:
             return s.Call(None, name, arguments, **_at(meta))
+        offset = 1
+        if name.lower() == "prev" and len(arguments) == 2:
+            offset = getattr(arguments[0], "value", 0)
+            if not isinstance(offset, int) or isinstance(offset, bool) or not 1 <= offset < 1 << 31:
+                raise self._source.error("prev(n, value) takes a number of rows from 1 on", parts[0])
+            arguments = arguments[1:]
         if len(arguments) != 1:
             raise self._source.error(f"{name} takes one argument, here are {len(arguments)}", parts[0])
-        return s.Aggregate(name.lower(), arguments[0], **_at(meta))
+        return s.Aggregate(name.lower(), arguments[0], offset=offset, **_at(meta))
 
     def count(self, meta: Meta, parts: list[Any]) -> s.Aggregate:
         if parts[0].text.lower() != "count":

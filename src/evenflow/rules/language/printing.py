@@ -87,9 +87,10 @@ def _expression(node: s.Node) -> str:
         case s.Call(owner=owner, name=text, arguments=arguments):
             called = name(text) if owner is None else f"{name(owner)}.{name(text)}"
             return f"{called}({', '.join(map(_expression, arguments))})"
-        case s.Aggregate(name=text, argument=argument, distinct=distinct):
+        case s.Aggregate(name=text, argument=argument, distinct=distinct, offset=offset):
             inside = "*" if argument is None else _expression(argument)
-            return f"{text}({'distinct ' if distinct else ''}{inside})"
+            before = "distinct " if distinct else f"{offset}, " if offset != 1 else ""
+            return f"{text}({before}{inside})"
     raise TypeError(f"{type(node).__name__} is no expression")
 
 

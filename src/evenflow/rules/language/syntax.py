@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev")
+AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev", "first", "last", "prev")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,11 +117,12 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Node):
-    """A call of one of `AGGREGATES`; `argument` is None for `count(*)`."""
+    """A call of one of `AGGREGATES`; `argument` is None for `count(*)`. `prev` is of the row `offset` rows before."""
 
     name: str
     argument: Expression | None
     distinct: bool = False
+    offset: int = 1
 
 
 Expression: TypeAlias = Literal | Column | Unary | Binary | In | Between | Like | IsNull | Case | Call | Aggregate

@@ -35,6 +35,11 @@ class Reduced:
     value: Compiled | None
 
     @property
+    def type(self) -> pa.DataType:
+        """The type of the result."""
+        return self.measure.type
+
+    @property
     def how(self) -> int:
         """Its number in compiled code."""
         return HOW[self.measure.name]

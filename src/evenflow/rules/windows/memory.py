@@ -61,11 +61,20 @@ class Memory(RowLists):
     """The windows of all keys: the last `rows` rows, or those of the last `span` microseconds."""
 
     def enter(
-        self, units: Units, looks: Keys, enters: Keys, entering: Any, rows: pa.RecordBatch, times: Longs, latest: Longs
+        self,
+        units: Units,
+        looks: Keys,
+        enters: Keys,
+        entering: Any,
+        rows: pa.RecordBatch,
+        times: Longs,
+        latest: Longs,
+        itself: bool = False,
     ) -> Seen:
         """Add the rows at the places `entering` (None for all) to the windows of their keys in `enters`.
 
-        Returns what each row sees of the window of its key in `looks`, before it enters any window itself.
+        Returns what each row sees of the window of its key in `looks`: before it enters any window, or after it if it
+        is to see `itself`; then the keys are the same, and the last of `bounds` is the row itself.
         """
         slots = self.slots.find(units, looks)
         own = slots if enters is looks else self.slots.find(units, enters)
@@ -79,7 +88,7 @@ class Memory(RowLists):
             self.clock[base : base + int(flags.sum())] = times[flags]
         heads, bounds, cuts = (np.empty(count, np.int64) for _ in range(3))
         window = self.newest, self.latest, self.older, self.clock
-        _enter(slots, own, flags, base, self.span, locked(latest), *window, heads, bounds, cuts)
+        _enter(slots, own, flags, base, self.span, itself, locked(latest), *window, heads, bounds, cuts)
         return Seen(slots, heads, bounds, cuts)
 
     def pairs(self, seen: Seen, places: npt.NDArray[np.int64]) -> Iterator[tuple[Longs, Longs, pa.Table]]:
@@ -118,7 +127,7 @@ class Memory(RowLists):
 
 
 @compiled
-def _enter(slots, own, flags, base, span, latest, newest, latest_of, older, clock, heads, bounds, cuts):  # type: ignore[no-untyped-def]
+def _enter(slots, own, flags, base, span, itself, latest, newest, latest_of, older, clock, heads, bounds, cuts):  # type: ignore[no-untyped-def]
     number = base
     for row in range(len(slots)):
         slot = slots[row]
@@ -126,7 +135,7 @@ def _enter(slots, own, flags, base, span, latest, newest, latest_of, older, cloc
         if span:
             latest_of[slot] = max(latest_of[slot], latest[row])
             cut = latest[row] - span if latest[row] > EVER + span else EVER
-        heads[row], bounds[row], cuts[row] = newest[slot, 0], number, cut
+        heads[row], bounds[row], cuts[row] = newest[slot, 0], number + itself, cut
         if not flags[row]:
             continue
         slot = own[row]
@@ -143,6 +152,8 @@ def _enter(slots, own, flags, base, span, latest, newest, latest_of, older, cloc
             newest[slot, 0] = number
         else:
             older[newer] = number
+        if itself:
+            heads[row] = newest[slot, 0]
         number += 1
 
 
