@@ -1,6 +1,7 @@
 """The rule language: trees to text and back; expressions against a plain interpreter."""
 
 import math
+from datetime import UTC, timedelta, timezone
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -26,7 +27,9 @@ LITERALS = st.one_of(
     st.integers(0, 2**70),
     st.floats(0, allow_nan=False, allow_infinity=False),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
-).map(s.Literal)
+    st.dates(),
+    st.datetimes(timezones=st.none() | st.just(UTC) | st.just(timezone(-timedelta(hours=3, minutes=30)))),
+).map(s.Literal) | st.integers(1, 10**9).map(lambda n: s.Stretch(n / 1000))
 OPERATORS = ["+", "-", "*", "/", "%", "||", "=", "!=", "<", "<=", ">", ">=", "and", "or"]
 WORDS = [
     "select",
@@ -65,6 +68,7 @@ def grown(inner):
         st.builds(s.Case, st.lists(st.tuples(inner, inner), min_size=1, max_size=2).map(tuple), st.none() | inner),
         st.builds(s.Call, st.none() | NAMES, PLAIN, st.just(()) | lists),
         st.builds(s.Aggregate, st.sampled_from(s.AGGREGATES), inner, yes),
+        st.builds(s.Cast, inner, st.sampled_from(["int", "decimal(10, 2)", "decimal(5)", "string"])),
         st.just(s.Aggregate("count", None)),
     )
 
@@ -124,7 +128,10 @@ def test_any_text_parses_or_is_refused(text):
 COLUMNS = {"i": pa.int64(), "j": pa.int32(), "f": pa.float64(), "t": pa.string(), "b": pa.bool_()}
 INTS = st.sampled_from(["i", "j"]).map(lambda n: s.Column(None, n)) | st.sampled_from([0, 1, 3, None]).map(s.Literal)
 FLOATS = st.just(s.Column(None, "f")) | st.sampled_from([0.5, -2.25]).map(s.Literal)
-TEXTS = st.just(s.Column(None, "t")) | st.sampled_from(["", "a", "ab", None]).map(s.Literal)
+PLAIN_TEXTS = st.just(s.Column(None, "t")) | st.sampled_from(["", "a", "ab", None]).map(s.Literal)
+PLACES = st.integers(-4, 4).map(lambda n: s.Literal(n) if n >= 0 else s.Unary("-", s.Literal(-n)))
+PARTS = st.tuples(PLAIN_TEXTS, PLACES) | st.tuples(PLAIN_TEXTS, PLACES, PLACES)
+TEXTS = PLAIN_TEXTS | PARTS.map(lambda parts: s.Call(None, "substring", parts))
 YES = st.booleans()
 
 
@@ -133,7 +140,9 @@ def numbers(draw, depth=2):
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         return draw(INTS | FLOATS)
     inner = numbers(depth - 1)
-    made = draw(st.integers(0, 4))
+    made = draw(st.integers(0, 5))
+    if made == 5:
+        return s.Cast(draw(inner), "double")
     if made <= 1:
         return s.Binary(draw(st.sampled_from("+-*/%")), draw(inner), draw(inner))
     if made == 2:

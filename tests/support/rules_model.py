@@ -58,9 +58,22 @@ def evaluate(node, env, functions=None):
             return None if otherwise is None else inner(otherwise)
         case s.Call(name="coalesce", arguments=arguments):
             return next((value for value in map(inner, arguments) if value is not None), None)
+        case s.Call(name="substring", arguments=arguments):
+            return part_of(*map(inner, arguments))
+        case s.Cast(operand=operand, type="double"):
+            value = inner(operand)
+            return None if value is None else float(value)
         case s.Call(name=name, arguments=arguments):
             return functions[name](*map(inner, arguments))
     raise AssertionError(node)
+
+
+def part_of(text, first, length=99):
+    """Characters from `first` on, counted from 1, or from the end."""
+    if text is None:
+        return None
+    start = first - 1 if first > 0 else len(text) + first if first < 0 else 0
+    return text[max(0, start) : max(0, start + length)] if length > 0 else ""
 
 
 def both(a, b):

@@ -1,6 +1,6 @@
 """Variables of rules: they stand for their values as if these were written there."""
 
-from datetime import timedelta
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 
 import numpy as np
@@ -13,6 +13,8 @@ from evenflow.rules.language.printing import show
 from evenflow.rules.language.variables import Variables
 from evenflow.rules.operator import RuleOperator
 from tests.support.rules_runs import push
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=1)))
 
 
 @pytest.mark.parametrize(
@@ -27,6 +29,9 @@ from tests.support.rules_runs import push
         ("select count(*) from T.win:length(V)", np.int16(7), "select count(*) from T.win:length(7)"),
         ("select count(*) from T.win:time(V min 3 sec)", 0.5, "select count(*) from T.win:time(33 sec)"),
         ("every a=T -> b=T where timer:within(V)", timedelta(minutes=1), "every a=T -> b=T where timer:within(60 sec)"),
+        ("select t + V as y from T", timedelta(minutes=1), "select t + 60 sec as y from T"),
+        ("select x from T where t > V", date(2026, 1, 31), "select x from T where t > date '2026-01-31'"),
+        ("select x from T where t > V", NOON, "select x from T where t > timestamp '2026-01-31 12:00:00+01:00'"),
         ("[V] a=T -> [1:V] b=T(x > V)", 2, "[2] a=T -> [1:2] b=T(x > 2)"),
     ],
 )
@@ -70,7 +75,7 @@ def test_a_column_of_an_alias_is_no_variable():
             {"X": 1},
             "variables has 'X', and there is a column 'x': give the variable another",
         ),
-        ("select x + H as y from T", {"H": None}, "variables has H=None: give a number, a text, a boolean or"),
+        ("select x + H as y from T", {"H": None}, "variables has H=None: give a number, a text, a boolean, a date"),
         ("select x + H as y from T", {"H": [1]}, r"variables has H=\[1\]: give a number"),
         ("select x + H as y from T", {"H": float("nan")}, "variables has H=nan: give a number that can be written"),
         ("select x + H as y from T", {1: 2}, "variables has the name 1: give a string"),

@@ -60,6 +60,12 @@ def check_literal(node: s.Literal, scope: Scope) -> None:
         )
 
 
+def check_span(node: s.Stretch, scope: Scope) -> None:
+    """Refuse a span of time: Spark's days are as long as the calendar says."""
+    if scope.spark:
+        raise scope.text.error(f"{show(node)} is no number in Spark: {REMEDY}", node)
+
+
 def check_column(node: s.Column, field: pa.Field, scope: Scope) -> None:
     """Refuse a column of type char(n): Spark pads what it is compared with."""
     told = (field.metadata or {}).get(COLUMN, b"")

@@ -13,7 +13,7 @@ from evenflow.rules.expressions.as_spark import check_call
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.code import Compiled, Values, cast, columns_of, make, require, require_bytewise
 from evenflow.rules.expressions.constants import both_ways, range_of
-from evenflow.rules.expressions.functions import Builtin, UserFunction, call, call_pairs, rounded
+from evenflow.rules.expressions.functions import Builtin, UserFunction, call, call_pairs, part_of_text, rounded
 from evenflow.rules.expressions.gathered import Gathered, as_numpy
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
@@ -61,13 +61,18 @@ def _builtin(node: s.Call, name: str, function: Builtin, parts: list[Compiled], 
         wanted = str(function.least) if function.least == function.most else f"{function.least} to {function.most}"
         raise scope.text.error(f"{name} takes {wanted} arguments, here are {len(parts)}", node)
     if function.takes:
-        for argument, part in zip(node.arguments, parts, strict=True):
+        constants = 1 if name in ("substring", "substr") else len(parts)
+        for argument, part in zip(node.arguments[:constants], parts, strict=False):
             require(name, argument, part, function.takes, scope)
     if name == "nullif":
         require_bytewise(node, parts, scope)
     if name == "round" and len(parts) == 2:
         digits = _digits(node.arguments[1], parts.pop(), scope)
         function = replace(function, apply=lambda value: rounded(value, digits))
+    if name in ("substring", "substr"):
+        first, *length = (_constant(name, *each, scope) for each in zip(node.arguments[1:], parts[1:], strict=True))
+        stop = part_of_text(first, *length)
+        parts, function = parts[:1], replace(function, apply=stop)
     if function.common:
         return both_ways(parts, range_of, lambda given: _applied(node, name, function, given, scope))
     return _applied(node, name, function, parts, scope)
@@ -81,9 +86,17 @@ def _applied(node: s.Call, name: str, function: Builtin, parts: Sequence[Compile
             raise scope.text.error(f"{name} needs arguments of one type, these are {kinds}", node)
         parts = [cast(part, kind) for part in parts]
     if function.takes:
-        null_as = pa.float64() if function.takes == "number" else pa.string()
+        null_as = {"number": pa.float64(), "time": pa.timestamp("us")}.get(function.takes, pa.string())
         parts = [cast(part, null_as) if pa.types.is_null(part.type) else part for part in parts]
     return make(scope, node, parts, function.apply)
+
+
+def _constant(name: str, node: s.Expression, part: Compiled, scope: Scope) -> int:
+    """An argument that is a whole number, the same for all rows."""
+    value = None if part.columns or part.calls else part.run({}, 1).as_py()
+    if not isinstance(value, int) or isinstance(value, bool) or not -(2**31) <= value < 2**31:
+        raise scope.text.error(f"{name} takes whole numbers that are constant, not {show(node)}", node)
+    return value
 
 
 def _digits(node: s.Expression, part: Compiled, scope: Scope) -> int:

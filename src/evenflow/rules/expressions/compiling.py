@@ -15,13 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.operators.declared import collation_of
-from evenflow.rules.expressions.as_spark import check_column, check_literal
+from evenflow.rules.expressions.arithmetic import family
+from evenflow.rules.expressions.as_spark import check_column, check_literal, check_span
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.calls import compile_call
-from evenflow.rules.expressions.code import Compiled, Values, make, require_bytewise
+from evenflow.rules.expressions.casting import compile_cast
+from evenflow.rules.expressions.code import Compiled, Values, make, require_bytewise, scalar
 from evenflow.rules.expressions.constants import constant
 from evenflow.rules.expressions.gathered import Gathered
 from evenflow.rules.expressions.operations import binary, case, like, member, negated, unary
+from evenflow.rules.expressions.times import shifted
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import TOO_DEEP
 from evenflow.rules.language.printing import show
@@ -72,8 +75,15 @@ def _compile(node: s.Expression, scope: Scope) -> Compiled:
             return constant(node, literal, scope, -1)
         case s.Unary(operand=operand):
             return unary(node, _compile(operand, scope), scope)
+        case s.Stretch(seconds=seconds):
+            check_span(node, scope)
+            return scalar(pa.scalar(seconds))
         case s.Binary(operator=operator, left=left, right=right):
-            return binary(node, operator, (left, _compile(left, scope)), (right, _compile(right, scope)), scope)
+            one = _compile(left, scope)
+            if operator in ("+", "-") and isinstance(right, s.Stretch) and family(one.type) == "time":
+                check_span(right, scope)
+                return shifted(node, one, right, scope)
+            return binary(node, operator, (left, one), (right, _compile(right, scope)), scope)
         case s.In(operand=operand, options=options):
             found = _compile(operand, scope), [(option, _compile(option, scope)) for option in options]
             return negated(node, member(node, *found, scope), scope)
@@ -91,6 +101,8 @@ def _compile(node: s.Expression, scope: Scope) -> Compiled:
             conditions, values = [condition for condition, _ in pairs], [value for _, value in pairs]
             values.append(_compile(s.Literal(None) if otherwise is None else otherwise, scope))
             return case(node, conditions, values, scope)
+        case s.Cast(operand=operand):
+            return compile_cast(node, _compile(operand, scope), scope)
         case s.Call(arguments=arguments):
             return compile_call(node, *scope.function(node), [_compile(each, scope) for each in arguments], scope)
 

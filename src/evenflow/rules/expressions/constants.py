@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from evenflow.operators.measures import MOST_DIGITS
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.code import Compiled, cast, scalar
 from evenflow.rules.expressions.decimals import as_decimal, of_constant
+from evenflow.rules.expressions.times import in_one_zone, time_constant
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
 
@@ -24,6 +26,8 @@ from evenflow.rules.language.printing import show
 def constant(node: s.Node, literal: s.Literal, scope: Scope, sign: int = 1) -> Compiled:
     """A literal, times `sign` if it is a number. Errors are shown at `node`."""
     value = literal.value
+    if isinstance(value, date):
+        return time_constant(value)
     if isinstance(value, bool | str | None):
         return scalar(pa.scalar(value))
     number = sign * value
@@ -47,9 +51,9 @@ def _decimal(node: s.Node, literal: s.Literal, scope: Scope, sign: int) -> Compi
 
 
 def comparable(parts: Sequence[Compiled]) -> Sequence[Compiled]:
-    """The operands of a comparison, as decimals if one of them is a decimal and none is a double."""
+    """The operands of a comparison: as decimals if one of them is a decimal and none is a double; times in one zone."""
     decimal = any(pa.types.is_decimal(part.type) for part in parts)
-    return (_as_decimals(parts, digits_of) if decimal else None) or parts
+    return (_as_decimals(parts, digits_of) if decimal else None) or in_one_zone(parts)
 
 
 def both_ways(

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from evenflow.errors import FunctionError, InvalidArgument, first_line
 from evenflow.rules.expressions.gathered import Gathered
+from evenflow.rules.expressions.time_parts import PARTS
 from evenflow.rules.language.syntax import AGGREGATES
 
 CHUNK = 65_536
@@ -150,6 +151,17 @@ def rounded(value: Any, digits: int = 0) -> Any:
     return pc.cast(pc.if_else(exact, double, found), kind, safe=False)
 
 
+def part_of_text(first: int, length: int = 1 << 31) -> Callable[[Any], Any]:
+    """Spark's substring: characters from `first` on, counted from 1, or from the end if it is negative."""
+    start = first - 1 if first > 0 else first
+    stop: int | None = start + length
+    if length <= 0:
+        start, stop = 0, 0
+    elif start < 0 and start + length >= 0:
+        stop = None  # it reaches the end
+    return lambda value: pc.utf8_slice_codeunits(value, start, stop)
+
+
 BUILTINS: Mapping[str, Builtin] = {
     "abs": Builtin(pc.abs, takes="number"),
     "ceil": Builtin(_fraction(pc.ceil), takes="number"),
@@ -169,4 +181,7 @@ BUILTINS: Mapping[str, Builtin] = {
     "greatest": Builtin(pc.max_element_wise, 2, 100, takes="number", common=True),
     "least": Builtin(pc.min_element_wise, 2, 100, takes="number", common=True),
     "nullif": Builtin(_null_if, 2, 2, common=True),
+    "substring": Builtin(part_of_text(1), 2, 3, takes="text"),
+    "substr": Builtin(part_of_text(1), 2, 3, takes="text"),
+    **{name: Builtin(part, takes="time") for name, part in PARTS.items()},
 }

@@ -24,6 +24,7 @@ from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.code import Compiled, cast, make, require, require_bytewise
 from evenflow.rules.expressions.constants import both_ways, comparable, digits_of, range_of
 from evenflow.rules.expressions.decimals import arithmetic, as_decimal
+from evenflow.rules.expressions.times import in_one_zone
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
 
@@ -60,7 +61,7 @@ def binary(node: s.Node, operator: str, left: Operand, right: Operand, scope: Sc
     if operator == "||":
         return _concatenation(node, left, right, scope)
     if operator == "-" and family(one.type) == family(other.type) == "time":
-        parts = [cast(one, pa.timestamp("us")), cast(other, pa.timestamp("us"))]
+        parts = [cast(part, pa.timestamp("us")) for part in in_one_zone([one, other])]
         return make(scope, node, parts, seconds_between)
     if not {family(one.type), family(other.type)} <= {"number", "null"}:
         raise _misfit(node, operator, left, right, scope)

@@ -12,6 +12,7 @@ from lark.tree import Meta
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
+from evenflow.rules.language.moments import date_of, time_of
 from evenflow.rules.language.variables import Variables
 
 SECONDS = {"ms": 1e-3, "mi": 60, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -152,6 +153,22 @@ class Builder(Transformer[Token, Any]):
     def interval(self, meta: Meta, parts: list[Any]) -> s.Interval:
         return s.Interval(self._span(parts[-1]), **_at(meta))
 
+    def amounts(self, meta: Meta, parts: list[Any]) -> _Duration:
+        return self.duration(meta, parts)
+
+    def stretch(self, meta: Meta, parts: list[Any]) -> s.Stretch:
+        return s.Stretch(parts[0].seconds, **_at(meta))
+
+    def moment(self, meta: Meta, parts: list[Any]) -> s.Literal:
+        kind, text = parts[0].text.lower(), str(parts[1])[1:-1]
+        if kind not in ("date", "timestamp"):
+            raise self._source.error(f"'{parts[0].text}' stands before a text: only date and timestamp do", parts[0])
+        value = date_of(text) if kind == "date" else time_of(text)
+        if value is None:
+            such = "2026-01-31" if kind == "date" else "2026-01-31 12:30:00"
+            raise self._source.error(f"{kind} '{text}' is none: write it as in {kind} '{such}'", parts[0])
+        return s.Literal(value, **_at(meta))
+
     def _span(self, value: Any) -> float:
         """A time in seconds."""
         return value.seconds if isinstance(value, _Duration) else float(self._number(value))
@@ -227,6 +244,16 @@ class Builder(Transformer[Token, Any]):
         if name.text.lower() not in s.AGGREGATES:
             raise self._source.error(f"'{name.text}' is no aggregate: distinct cannot stand in it", name)
         return s.Aggregate(name.text.lower(), argument, True, **_at(meta))
+
+    def cast(self, meta: Meta, parts: list[Any]) -> s.Cast:
+        if parts[0].text.lower() != "cast":
+            raise self._source.error(f"'{parts[0].text}' does not take AS: only cast(value as type) does", parts[0])
+        return s.Cast(parts[1], parts[2], **_at(meta))
+
+    def type(self, meta: Meta, parts: list[Any]) -> str:
+        name, *numbers = parts
+        given = ", ".join(str(each) for each in numbers if each is not None)
+        return f"{name.text}({given})" if given else str(name.text)
 
     def dotted_call(self, meta: Meta, parts: list[Any]) -> s.Call:
         owner, name, arguments = parts

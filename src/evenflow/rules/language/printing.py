@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 
+from evenflow.rules.language import moments
 from evenflow.rules.language import syntax as s
 
 KEYWORDS = frozenset(
@@ -50,6 +52,8 @@ def name(text: str) -> str:
 def _literal(value: object) -> str:
     if value is None or isinstance(value, bool):
         return str(value).lower().replace("none", "null")
+    if isinstance(value, date):
+        return moments.shown(value)
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     return repr(value)
@@ -58,7 +62,11 @@ def _literal(value: object) -> str:
 def _part(node: s.Node) -> str:
     """An operand: anything with an operator of its own is put in parentheses."""
     text = _expression(node)
-    return text if isinstance(node, s.Literal | s.Column | s.Call | s.Aggregate | s.Case) else f"({text})"
+    return (
+        text
+        if isinstance(node, s.Literal | s.Stretch | s.Column | s.Call | s.Cast | s.Aggregate | s.Case)
+        else f"({text})"
+    )
 
 
 def _expression(node: s.Node) -> str:
@@ -66,6 +74,8 @@ def _expression(node: s.Node) -> str:
     match node:
         case s.Literal(value=value, text=text):
             return text or _literal(value)
+        case s.Stretch(seconds=seconds):
+            return f"{seconds!r} sec"
         case s.Column(owner=owner, name=text):
             return name(text) if owner is None else f"{name(owner)}.{name(text)}"
         case s.Unary(operator=operator, operand=operand):
@@ -87,6 +97,8 @@ def _expression(node: s.Node) -> str:
         case s.Call(owner=owner, name=text, arguments=arguments):
             called = name(text) if owner is None else f"{name(owner)}.{name(text)}"
             return f"{called}({', '.join(map(_expression, arguments))})"
+        case s.Cast(operand=operand, type=kind):
+            return f"cast({_expression(operand)} as {kind})"
         case s.Aggregate(name=text, argument=argument, distinct=distinct, offset=offset):
             inside = "*" if argument is None else _expression(argument)
             before = "distinct " if distinct else f"{offset}, " if offset != 1 else ""

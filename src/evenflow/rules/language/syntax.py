@@ -12,6 +12,7 @@ two such; `every`, `not` and repetition, before their operand; `and`; `or`; `->`
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import date
 from typing import TypeAlias
 
 AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev", "first", "last", "prev")
@@ -30,11 +31,18 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Literal(Node):
-    """A constant; None is null."""
+    """A constant; None is null. A time without a zone is one of the zone of the column that it is compared with."""
 
-    value: bool | int | float | str | None
+    value: bool | int | float | str | date | None
     text: str = field(default="", compare=False, repr=False)
     """A number with a point or an exponent as it is written: it may have more digits than a double."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch(Node):
+    """A span of time, such as `1 min 30 sec`: to be added to a time; otherwise a number of seconds."""
+
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +124,14 @@ class Call(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Cast(Node):
+    """`cast(operand as type)`."""
+
+    operand: Expression
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate(Node):
     """A call of one of `AGGREGATES`; `argument` is None for `count(*)`. `prev` is of the row `offset` rows before."""
 
@@ -125,7 +141,9 @@ class Aggregate(Node):
     offset: int = 1
 
 
-Expression: TypeAlias = Literal | Column | Unary | Binary | In | Between | Like | IsNull | Case | Call | Aggregate
+Expression: TypeAlias = (
+    Literal | Stretch | Column | Unary | Binary | In | Between | Like | IsNull | Case | Call | Cast | Aggregate
+)
 
 
 # Patterns

@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -16,7 +16,7 @@ from evenflow.errors import InvalidArgument
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import Placed, Text
 
-Value = bool | int | float | str | Decimal | timedelta
+Value = bool | int | float | str | Decimal | date | timedelta
 _GREEK = re.compile(r"GREEK (SMALL|CAPITAL) LETTER (\w+)")
 
 
@@ -47,9 +47,11 @@ class Variables:
         if value is None:
             return None
         place: Any = {"line": at.line, "column": at.column}
-        if isinstance(value, bool | str):
+        if isinstance(value, bool | str | date):
             return s.Literal(value, **place)
-        number: int | float | Decimal = value.total_seconds() if isinstance(value, timedelta) else value
+        if isinstance(value, timedelta):
+            return s.Stretch(value.total_seconds(), **place)
+        number: int | float | Decimal = value
         size = -number if number < 0 else number
         written = format(size, "f") if isinstance(size, Decimal) else repr(size)
         literal = s.Literal(size if isinstance(size, int) else float(size), written, **place)
@@ -63,7 +65,7 @@ class Variables:
             raise text.error(f"unknown variable '{name}': give it by variables={{'{name}': ...}}{there}", at)
         if isinstance(value, timedelta):
             return value.total_seconds()
-        if isinstance(value, bool | str):
+        if isinstance(value, bool | str | date):
             raise text.error(f"variable '{name}' is {value!r}: a number is needed here", at)
         return float(value) if isinstance(value, Decimal) else value
 
@@ -89,7 +91,7 @@ def _checked(name: Any, value: Any) -> Value:
     plain = value.item() if isinstance(value, np.generic) else value
     if not isinstance(plain, Value):
         raise InvalidArgument(
-            f"variables has {name}={value!r:.100}: give a number, a text, a boolean or a timedelta (its seconds)"
+            f"variables has {name}={value!r:.100}: give a number, a text, a boolean, a date, a datetime or a timedelta"
         )
     if isinstance(plain, float | Decimal) and not math.isfinite(plain):
         raise InvalidArgument(f"variables has {name}={value!r}: give a number that can be written down")

@@ -1,0 +1,36 @@
+"""The parts of dates and times, such as their hour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def _part(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A part of a time as Spark has it, an int; that of a date is that of its first moment."""
+
+    def run(value: Any) -> Any:
+        if pa.types.is_date(value.type):
+            value = pc.cast(value, pa.timestamp("us"))
+        return pc.cast(function(value), pa.int32())
+
+    return run
+
+
+PARTS: Mapping[str, Callable[[Any], Any]] = {
+    "year": _part(pc.year),
+    "quarter": _part(pc.quarter),
+    "month": _part(pc.month),
+    "day": _part(pc.day),
+    "dayofmonth": _part(pc.day),
+    "dayofyear": _part(pc.day_of_year),
+    "dayofweek": _part(lambda value: pc.day_of_week(value, count_from_zero=False, week_start=7)),
+    "weekofyear": _part(pc.iso_week),
+    "hour": _part(pc.hour),
+    "minute": _part(pc.minute),
+    "second": _part(pc.second),
+}
+"""By name: parts of a time, in the zone of its column. The first day of a week is Sunday, number 1."""

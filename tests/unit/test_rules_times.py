@@ -1,0 +1,86 @@
+"""Dates, times, spans of time, substring and cast: what Spark is not needed for. tests/spark compares with Spark."""
+
+import datetime as d
+
+import pyarrow as pa
+import pytest
+
+from evenflow.errors import FunctionError
+from evenflow.rules.language.errors import RuleError
+from evenflow.rules.operator import RuleOperator
+from tests.support.rules_runs import push, values
+
+NOON = d.datetime(2026, 1, 31, 12, tzinfo=d.UTC)
+COLUMNS = {
+    "at": pa.array([NOON, None], pa.timestamp("us", "Europe/Berlin")),
+    "n": pa.array([NOON.replace(tzinfo=None), None], pa.timestamp("us")),
+    "b": pa.array([NOON.date(), None]),
+    "x": pa.array([300, None]),
+    "s": pa.array(["12", None]),
+}
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("at = timestamp '2026-01-31 13:00:00'", True),  # in the zone of the column
+        ("at = timestamp '2026-01-31T12:00Z'", True),
+        ("at = timestamp '2026-01-31 07:30:00.0 -04:30'", True),
+        ("n = timestamp '2026-01-31 12:00:00'", True),
+        ("timestamp '2026-01-31 13:00:00.5' - at", 0.5),
+        ("at - b", 46800.0),  # a date is its first moment, there
+        ("at between b and date '2026-2-1'", True),
+        ("at - 1 min 30 sec < at - 89 sec", True),
+        ("(at + 2.5 hour) - at", 9000.0),
+        ("n + 1 day = timestamp '2026-02-01 12:00:00'", True),
+        ("10 sec + 5", 15.0),
+        ("hour(at + 12 hours)", 1),
+        ("x > 4 min", True),
+    ],
+)
+def test_values(expression, value):
+    assert values(expression, COLUMNS) == [value, value if expression == "10 sec + 5" else None]
+
+
+@pytest.mark.parametrize(
+    ("expression", "says"),
+    [
+        ("at > '2026-01-31'", "'>' does not fit at"),
+        ("at > n", "'>' does not fit at"),
+        ("date '2026-02-30'", "date '2026-02-30' is none: write it as in date '2026-01-31'"),
+        ("timestamp '2026-01-31 25:00:00'", "timestamp '2026-01-31 25:00:00' is none"),
+        ("timestamp '2026-01-31 10:00:00 Europe/Berlin'", "is none: write it as in timestamp"),
+        ("interval '1 day'", "'interval' stands before a text: only date and timestamp do"),
+        ("b + 1 day", "b + 86400.0 sec is of date32[day]: a span of time is added to a timestamp"),
+        ("hour(x)", "'hour' needs a time, x is int64"),
+        ("substring(s, x)", "substring takes whole numbers that are constant, not x"),
+        ("substring(s)", "substring takes 2 to 3 arguments, here are 1"),
+        ("cast(x as thing)", "there is no cast to 'thing'; there are: tinyint"),
+        ("cast(x as decimal(50, 2))", "there is no cast to 'decimal(50, 2)'"),
+        ("cast(at as string)", "there is no cast of timestamp[us, tz=Europe/Berlin] to 'string'"),
+        ("cast(x as date)", "there is no cast of int64 to 'date'"),
+        ("round(x as int)", "'round' does not take AS: only cast(value as type) does"),
+    ],
+)
+def test_what_is_refused(expression, says):
+    with pytest.raises(RuleError) as caught:
+        values(expression, COLUMNS)
+    assert says in str(caught.value)
+    assert caught.value.line == 1
+
+
+@pytest.mark.parametrize("expression", ["cast(x as tinyint)", "cast(s || 'd' as int)", "cast(x * 1e30 as bigint)"])
+def test_what_does_not_fit(expression):
+    with pytest.raises(FunctionError, match=r"cast\(.*\) of the rule fails: "):
+        values(expression, COLUMNS)
+    rule = RuleOperator(f"select {expression} as it from T").planned(ansi=False)
+    if "s ||" in expression:
+        with pytest.raises(RuleError, match="there is no cast of string to 'int'"):
+            push(rule, COLUMNS)
+    else:
+        assert push(rule, COLUMNS)[0][0] == {"it": 44 if "tinyint" in expression else (1 << 63) - 1}
+
+
+def test_a_constant_cast_to_a_decimal_has_its_own_digits():
+    found = RuleOperator("select cast(0.1 as decimal(38, 20)) as it from T").schema(pa.schema({"x": pa.int64()}))
+    assert found.field("it").type == pa.decimal128(38, 20)
