@@ -53,6 +53,7 @@ AGGREGATES = [
     "sum(x * x) / 2",
 ]
 LISTED = ["count(distinct x)", "count(distinct g)", "first(x)", "first(g)", "last(x + 1)", "min(g)", "max(g || 'x')"]
+EDGES = ["window_start()", "window_end()", "window_end() - 1"]
 PREVIOUS = ["prev(x)", "prev(2, g)", "prev(3, x)"]
 WHERE = ["", " where x > 1", " where g = 'a' or x is null", " where not (g like 'a%')"]
 GROUP = ["", " group by g", " group by k", " group by g, x % 2"]
@@ -172,7 +173,7 @@ def test_rows_that_pass(seed, rows):
 def test_batches(seed, rows):
     draw = Draw(seed)
     source = f"T{draw.one(FILTER)}{draw.one(BATCHES)}{draw.one(WHERE)}{draw.one(GROUP)}{draw.one(HAVING)}"
-    some = draw.some(AGGREGATES + LISTED)
+    some = draw.some(AGGREGATES + LISTED + (EDGES if "win:time" in source else []))
     draw.check(f"select {draw.one(['', 'g, ', 'x, '])}{some} from {source}", rows, draw.one(LATENESS))
 
 
@@ -214,7 +215,8 @@ def shown(row):
 def test_windows_when_time_passes(seed, rows):
     draw = Draw(seed)
     source = f"T{draw.one(FILTER)}{draw.one(TIMED)}{draw.one(WHERE)}{draw.one(GROUP)}{draw.one(HAVING)}"
-    text = f"select {draw.one(['', 'g, ', 'x, '])}{draw.some(AGGREGATES + LISTED)} from {source}"
+    some = draw.some(AGGREGATES + LISTED + (EDGES if "time_batch" in source else []))
+    text = f"select {draw.one(['', 'g, ', 'x, '])}{some} from {source}"
     lateness, end = draw.one([(None, True), (0, True), (0, False), (3, True), (3, False), (100, True)])
     check_in_time(text, rows or many(seed, 50), draw.one(UNITS), seed, lateness, end)
 

@@ -16,7 +16,7 @@ SCHEMA = "k long, x long, at timestamp"
 FOLLOWED = "SELECT p.x AS p, a.x AS a FROM PATTERN [every p=P -> a=A where timer:within(10 sec)]"
 ALONE = """SELECT p.x AS p FROM PATTERN
            [every p=P -> (timer:interval(6 sec) and not A(x = p.x and x % 3 != 0))]"""
-WINDOWS = "SELECT k, count(*) AS n, sum(x) AS s FROM T.win:time_batch(10 sec) GROUP BY k"
+WINDOWS = "SELECT k, count(*) AS n, sum(x) AS s, window_end() AS over FROM T.win:time_batch(10 sec) GROUP BY k"
 
 
 def rows_of(keys, seconds, numbers=None):
@@ -99,11 +99,11 @@ def in_windows(df):
     counted = df.groupBy("k", F.window("at", "10 seconds").end.alias("end")).agg(
         F.count("*").alias("n"), F.sum("x").alias("s")
     )
-    return [(row.end, (row.k, row.n, row.s)) for row in counted.collect()]
+    return [(row.end, (row.k, row.n, row.s, row.end)) for row in counted.collect()]
 
 
 def shown(rows):
-    return sorted(((row.k, row.n, int(row.s)) for row in rows), key=str)
+    return sorted(((row.k, row.n, int(row.s), row.over) for row in rows), key=str)
 
 
 @pytest.mark.parametrize("partitions", [1, 5])

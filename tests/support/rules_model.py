@@ -172,6 +172,8 @@ def made(rule, pairs, functions, window=((), None)):
     nodes = [node for part in parts for node in tree.walk(part) if isinstance(node, s.Aggregate)]
     found = {}
     for node in nodes:
+        if node.name in s.EDGES:
+            continue
         if node.name == "prev":
             held, row = window
             at = next((n for n, rows in enumerate(held) if rows is row), -1) - node.offset
@@ -267,12 +269,12 @@ class Model:
             if len(mine) < side.window.rows:
                 return []
             self.open[key] = []
-            return self.release(side, mine)
+            return self.release(side, mine, 0)
         span, mark = side.window.span, latest - self.lateness
         out = []
         for number in sorted({batch for batch, _ in mine}):
             if number < mark // span:
-                out += self.release(side, [other for batch, other in mine if batch == number])
+                out += self.release(side, [other for batch, other in mine if batch == number], number)
         self.open[key] = [pair for pair in mine if pair[0] >= mark // span]
         self.open[key].append((max(row["#time"], mark) // span, row))
         return out
@@ -285,10 +287,12 @@ class Model:
             over = [pair for pair in mine if now is None or (pair[0] + 1) * side.window.span <= now]
             self.open[key] = [pair for pair in mine if pair not in over]
             for number in sorted({batch for batch, _ in over}):
-                out += self.release(side, [row for batch, row in over if batch == number])
+                out += self.release(side, [row for batch, row in over if batch == number], number)
         return out
 
-    def release(self, side, rows):
+    def release(self, side, rows, number):
+        seconds = side.window.span // 10**6
+        edges = {"window_start()": number * seconds, "window_end()": (number + 1) * seconds}
         passing = [{side.alias: row} for row in rows if holds(self.rule.where, {side.alias: row}, {}, self.functions)]
         groups = {}
         for each in passing:
@@ -297,7 +301,7 @@ class Model:
             groups = {"": passing}
         parts = [*self.rule.select, *([self.rule.having] if self.rule.having else [])]
         grouped = {show(each) for each in self.rule.group}
-        found = {name: made(self.rule, members, self.functions) for name, members in groups.items()}
+        found = {name: made(self.rule, members, self.functions) | edges for name, members in groups.items()}
         aggregated = any(isinstance(node, s.Aggregate) for part in parts for node in tree.walk(part))
         if aggregated and all(covered(part, grouped) for part in parts):
             return [

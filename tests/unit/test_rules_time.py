@@ -324,3 +324,49 @@ def test_alarms_by_the_rows_of_the_key_alone():
     rows = rows_of([1, 2, 1], [0, 50, 8])
     found, origin = operator.process(rows, np.zeros(3, np.int32), rows["k"].to_numpy())
     assert (found["x"].to_pylist(), origin.tolist()) == ([0.0], [2])
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (pa.timestamp("us", "Europe/Berlin"), pa.timestamp("us", "Europe/Berlin")),
+        (pa.timestamp("s"), pa.timestamp("us")),
+        (pa.int32(), pa.int32()),
+        (pa.float64(), pa.float64()),
+    ],
+)
+def test_a_window_tells_its_edges_as_times(kind, expected):
+    times = pa.array([3, 12, 31], pa.int64())
+    times = times.cast(pa.timestamp("s")).cast(kind) if pa.types.is_timestamp(kind) else times.cast(kind)
+    rule = "select window_start() a, window_end() b from T.win:time_batch(10 sec) having window_end() is not null"
+    operator = timed(rule)
+    rows = rows_of([1, 1, 1], [0, 0, 0]).set_column(1, "t", times)
+    given, _ = operator.process(rows, np.zeros(3, np.int32), np.ones(3, np.int64))
+    ended = operator.on_end(np.zeros(1, np.int32))
+    assert given.schema == ended.schema == operator.schema(rows.schema)
+    assert given.schema.field("a").type == expected
+    found = pa.Table.from_batches([given, ended])
+    numbers = [
+        found[name].cast(expected if not pa.types.is_timestamp(expected) else pa.timestamp("us")) for name in "ab"
+    ]
+    scale = SECOND if pa.types.is_timestamp(expected) else 1
+    assert [each.cast(pa.int64()).to_pylist() for each in numbers] == [
+        [start * scale for start in (0, 10, 30)],
+        [end * scale for end in (10, 20, 40)],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ("select window_end() from T.win:time(10 sec)", "window_end() stands in rules over win:time_batch"),
+        ("select window_end() from T", "window_end() stands in rules over win:time_batch"),
+        ("select window_start() from T.win:length_batch(3)", "window_start() stands in rules over win:time_batch"),
+        ("select x from T.win:time_batch(10 sec) where window_end() > 3", "window_end() cannot stand in WHERE"),
+        ("select window_end() from T.win:time_batch(500 msec)", "needs a timestamp as time="),
+    ],
+)
+def test_edges_of_what_has_none(rule, says):
+    with pytest.raises(InvalidArgument) as caught:
+        timed(rule).schema(rows_of([1], [0]).schema)
+    assert says in str(caught.value)

@@ -7,18 +7,19 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.compiling import compile_condition, compile_expression, compile_group
 from evenflow.rules.expressions.frame import Columns, Moment, Results, RuleFrame
-from evenflow.rules.expressions.outputs import canonical, output
+from evenflow.rules.expressions.outputs import aggregates, canonical, output
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
 from evenflow.rules.language.errors import Text
 from evenflow.rules.windows.batches import OpenBatches, Released
 from evenflow.rules.windows.groups import mixed
 from evenflow.rules.windows.listed import reduction
-from evenflow.rules.windows.views import grouping
+from evenflow.rules.windows.views import TIME_BATCH, grouping
 from evenflow.rules.world import Side, World, aggregated, forbid_previous
 
 Longs = npt.NDArray[np.int64]
@@ -29,7 +30,8 @@ class BatchRule:
 
     def __init__(self, rule: s.Rule, text: Text, side: Side, world: World) -> None:
         scope = world.scope(text, {side.alias: side.schema})
-        found = world.aggregates(rule, scope)
+        self._edges = _edges(rule, side, world, text)
+        found = world.aggregates(rule, scope, self._edges.keys())
         forbid_previous(found, text)
         by = replace(scope, clause="GROUP BY")
         self._side, self._lateness = side, world.lateness
@@ -37,11 +39,11 @@ class BatchRule:
         self._groups = [compile_expression(each, by) for each in rule.group]
         self._hashed = [compile_group(each, by) for each in rule.group if not world.in_key(each, by)]
         self._values = {name: made for name, (_, made) in found.items()}
-        self.output = output(rule, aggregated(scope, found), {side.alias: ""})
+        self.output = output(rule, aggregated(scope, found, self._edges), {side.alias: ""})
         inner = [grouping(side.source, name) for name in side.window.groups]
         named = {scope.column(each)[1] for each in inner}
         self._inner = [compile_group(each, scope) for each in inner if not world.in_key(each, scope)]
-        self._together = bool(found) and _together(rule, scope)
+        self._together = bool(found or self._edges) and _together(rule, scope)
         self._label = side.label
         self._state = world.states.share(
             ("batches", side.label), lambda: OpenBatches(side.window.rows, side.window.span)
@@ -80,6 +82,9 @@ class BatchRule:
         for each in reductions.values():
             each.add(group, columns, len(batch))
         made = {name: each.result() for name, each in reductions.items()}
+        for name, kind in self._edges.items():
+            length = 0 if name == "window_start()" else self._side.window.span
+            made[name] = _moments(released.starts[owner] + length, kind)
         if self._together:
             # without GROUP BY only aggregates are read, and the batch may have no row left
             columns, batch = (columns.at(first) if self._groups else Columns(released.table)).beside(made), owner
@@ -109,6 +114,26 @@ class BatchRule:
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         return rank[group], batch[first[order]], first[order]
+
+
+def _edges(rule: s.Rule, side: Side, world: World, text: Text) -> dict[str, pa.DataType]:
+    """The types of the edges of the window that a rule reads: that of the time."""
+    found = {name: node for name, node in aggregates(rule).items() if node.name in s.EDGES}
+    if side.window.kind != TIME_BATCH:
+        return {}
+    kind = pa.timestamp("us", world.moments.tz) if pa.types.is_timestamp(world.moments) else world.moments
+    for name, node in found.items():
+        if not pa.types.is_timestamp(kind) and side.window.span % 1_000_000:
+            raise text.error(f"{name} of a window that does not end with a second needs a timestamp as time=", node)
+    dates = pa.types.is_date(kind)
+    return dict.fromkeys(found, pa.timestamp("us") if dates else kind)
+
+
+def _moments(times: Longs, kind: pa.DataType) -> pa.Array:
+    """Times in microseconds as a column; where times are numbers, in seconds."""
+    if pa.types.is_timestamp(kind):
+        return pa.array(times).view(kind)
+    return pc.cast(pa.array(times // 1_000_000), kind)
 
 
 def _together(rule: s.Rule, scope: Scope) -> bool:

@@ -60,6 +60,7 @@ class Engine:
         schemas = {name: _columns(rows, name, columns) for name, columns in streams.items()}
         span = 0 if lateness is None or in_order else round(lateness * 1e6)
         self.world = World(schemas, functions, tuple(key), time is not None, span, ansi=ansi)
+        self.world.moments = pa.null() if time is None else rows.field(time).type
         judges = lateness is not None and not in_order
         if judges or any(tree.goes_by_time(rule) for _, rule in rules.values()):
             self.world.clock = self.world.states.share("clock", lambda: KeyClocks(span if judges else -1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
@@ -118,6 +118,8 @@ class World:
     """Whether a sum that does not fit its type is an error; if not, it is null."""
     exact: bool = False
     """Whether any aggregate is of whole numbers or decimals."""
+    moments: pa.DataType = pa.null()  # noqa: RUF009 - types cannot change
+    """The type of the column with the time; null if there is none."""
 
     def stream(self, name: str, at: s.Node, text: Text) -> str:
         """The stream that is meant: an exact match, else the only one in another case."""
@@ -146,11 +148,17 @@ class World:
         intake = Intake(list(self.streams).index(stream), label, condition)
         return Side(source, alias, stream, intake, view, schema)
 
-    def aggregates(self, rule: s.Rule, scope: Scope) -> dict[str, tuple[s.Aggregate, Reduced | Gleaned]]:
-        """The aggregates of a rule by their text: each as a node and prepared."""
+    def aggregates(
+        self, rule: s.Rule, scope: Scope, edges: Set[str] = frozenset()
+    ) -> dict[str, tuple[s.Aggregate, Reduced | Gleaned]]:
+        """The aggregates of a rule by their text: each as a node and prepared. `edges` are not among them."""
         found: dict[str, tuple[s.Aggregate, Reduced | Gleaned]] = {}
         inside = replace(scope, first=None, aggregates={}, clause="an aggregate")
         for text, node in aggregates(rule).items():
+            if text in edges:
+                continue
+            if node.name in s.EDGES:
+                raise scope.text.error(f"{text} stands in rules over win:time_batch of one stream", node)
             value = None if node.argument is None else compile_expression(node.argument, inside)
             made = _listed(node, value, inside) or reduced(node.name, text, value, self.ansi)
             if made is None:
@@ -185,9 +193,14 @@ def _listed(node: s.Aggregate, value: Compiled | None, scope: Scope) -> Gleaned 
     return None
 
 
-def aggregated(scope: Scope, found: Mapping[str, tuple[s.Aggregate, Reduced | Gleaned]]) -> Scope:
-    """The scope of expressions that read aggregates."""
+def aggregated(
+    scope: Scope,
+    found: Mapping[str, tuple[s.Aggregate, Reduced | Gleaned]],
+    edges: Mapping[str, pa.DataType] | None = None,
+) -> Scope:
+    """The scope of expressions that read aggregates, and the edges of windows, each of a type."""
     types = {text: (text, made.type) for text, (_, made) in found.items()}
+    types |= {text: (text, kind) for text, kind in (edges or {}).items()}
     return replace(scope, first=None, aggregates=types, clause="SELECT")
 
 

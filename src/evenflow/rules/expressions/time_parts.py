@@ -15,6 +15,8 @@ def _part(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def run(value: Any) -> Any:
         if pa.types.is_date(value.type):
             value = pc.cast(value, pa.timestamp("us"))
+        elif value.type.tz is not None:  # Arrow forgets the seconds of offsets of long ago
+            value = pc.local_timestamp(value)
         return pc.cast(function(value), pa.int32())
 
     return run

@@ -222,6 +222,8 @@ class Builder(Transformer[Token, Any]):
     def call(self, meta: Meta, parts: list[Any]) -> s.Call | s.Aggregate:
         name: str = parts[0].text
         arguments: tuple[Any, ...] = parts[1] or ()
+        if name.lower() in s.EDGES and not arguments:
+            return s.Aggregate(name.lower(), None, **_at(meta))
         if name.lower() not in s.AGGREGATES:
             return s.Call(None, name, arguments, **_at(meta))
         offset = 1

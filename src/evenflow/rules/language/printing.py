@@ -100,7 +100,7 @@ def _expression(node: s.Node) -> str:
         case s.Cast(operand=operand, type=kind):
             return f"cast({_expression(operand)} as {kind})"
         case s.Aggregate(name=text, argument=argument, distinct=distinct, offset=offset):
-            inside = "*" if argument is None else _expression(argument)
+            inside = ("" if text in s.EDGES else "*") if argument is None else _expression(argument)
             before = "distinct " if distinct else f"{offset}, " if offset != 1 else ""
             return f"{text}({before}{inside})"
     raise TypeError(f"{type(node).__name__} is no expression")

@@ -17,6 +17,9 @@ from typing import TypeAlias
 
 AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev", "first", "last", "prev")
 
+EDGES = ("window_start", "window_end")
+"""Functions without an argument: when a batch window of time begins and ends."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
@@ -133,7 +136,10 @@ class Cast(Node):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Node):
-    """A call of one of `AGGREGATES`; `argument` is None for `count(*)`. `prev` is of the row `offset` rows before."""
+    """A call of one of `AGGREGATES` or `EDGES`; `argument` is None for `count(*)` and `EDGES`.
+
+    `prev` is of the row `offset` rows before.
+    """
 
     name: str
     argument: Expression | None

@@ -22,12 +22,14 @@ NEVER = np.iinfo(np.int64).max
 class Released:
     """The rows of batches that have ended, and the batch of each row, counted from 0.
 
-    `ends` is what ended each batch: the place of a row, or a time in microseconds.
+    `ends` is what ended each batch: the place of a row, or a time in microseconds. `starts` are the times at which
+    batches of time begin; none for batches of n rows.
     """
 
     table: pa.Table
     batch: Longs
     ends: Longs
+    starts: Longs
 
 
 class OpenBatches(RowLists):
@@ -64,7 +66,11 @@ class OpenBatches(RowLists):
         if not used:
             return None
         self.gone += used
-        return Released(self.table(out[:used, 0].copy()), out[:used, 1].copy(), ends[:batches].copy())
+        rows, batch = out[:used, 0].copy(), out[:used, 1].copy()
+        starts = np.empty(batches if self.stretch else 0, np.int64)
+        if self.stretch:
+            starts[batch] = self.clock[rows] * self.stretch
+        return Released(self.table(rows), batch, ends[:batches].copy(), starts)
 
     def leave(self, units: Units, now: int) -> Released | None:
         """The batches of time of these units that have ended by `now`, in the order of their ends.
@@ -86,7 +92,8 @@ class OpenBatches(RowLists):
         order = np.lexsort((self.slots.key[owners], self.slots.unit[owners], numbers))
         rows, owners, numbers = rows[order], owners[order], numbers[order]
         first = np.append(True, (np.diff(numbers) != 0) | (np.diff(owners) != 0))
-        found = Released(self.table(rows), np.cumsum(first) - 1, (numbers[first] + 1) * self.stretch)
+        starts = numbers[first] * self.stretch
+        found = Released(self.table(rows), np.cumsum(first) - 1, starts + self.stretch, starts)
         self.gone += used
         gone = slots[self.newest[slots, 0] < 0]
         if len(gone):
