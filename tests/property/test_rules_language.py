@@ -104,9 +104,11 @@ SELECTS = st.lists(
 
 def rules(**given):
     more = st.lists(EXPRESSIONS, max_size=2).map(tuple)
-    return st.builds(
-        s.Rule, SELECTS, where=st.none() | EXPRESSIONS, group=more, having=st.none() | EXPRESSIONS, **given
-    )
+    either = st.none() | EXPRESSIONS
+    paces = st.builds(s.Pacing, st.sampled_from(["first", "last"]), st.integers(1, 99))
+    paces = st.none() | paces | paces.map(lambda pace: s.Pacing(pace.which, seconds=pace.events / 2))
+    limits = st.none() | st.integers(1, 9)
+    return st.builds(s.Rule, SELECTS, where=either, group=more, having=either, pace=paces, limit=limits, **given)
 
 
 @given(rules(sources=st.lists(SOURCES, min_size=1, max_size=2).map(tuple)) | rules(pattern=PATTERNS))

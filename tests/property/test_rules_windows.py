@@ -161,6 +161,26 @@ def test_values_of_the_window(seed, rows):
     draw.check(f"select k, g, x, {select} from {source}", rows, draw.one(LATENESS))
 
 
+PACES = [f" output {which} every {many}" for which in ("first", "last") for many in ("1 event", "3 events", "4 sec")]
+
+
+@given(SEEDS, FEW)
+@settings(max_examples=80)
+def test_some_of_the_results(seed, rows):
+    draw = Draw(seed)
+    source = f"T{draw.one(FILTER)}{draw.one(SLIDING)}{draw.one(WHERE)}{draw.one(['', ' group by k'])}"
+    if draw.one([True, False]):
+        source = f"{draw.one(LEADS)} A, {draw.one(OTHERS)} B"
+        text = f"select A.t, B.t as bt from {source}{draw.one(PAIRWISE)}{draw.one(PACES)}"
+    else:
+        text = f"select t, x, count(*) from {source}{draw.one(HAVING)}{draw.one(PACES)}"
+    if draw.one([True, False]):
+        draw.check(text, rows, draw.one(LATENESS))
+    else:
+        lateness, end = draw.one([(None, True), (0, True), (0, False), (3, True), (3, False)])
+        check_in_time(text, rows or many(seed, 50), draw.one(UNITS), seed, lateness, end)
+
+
 @given(SEEDS, FEW)
 @settings(max_examples=40)
 def test_rows_that_pass(seed, rows):
@@ -174,7 +194,8 @@ def test_batches(seed, rows):
     draw = Draw(seed)
     source = f"T{draw.one(FILTER)}{draw.one(BATCHES)}{draw.one(WHERE)}{draw.one(GROUP)}{draw.one(HAVING)}"
     some = draw.some(AGGREGATES + LISTED + (EDGES if "win:time" in source else []))
-    draw.check(f"select {draw.one(['', 'g, ', 'x, '])}{some} from {source}", rows, draw.one(LATENESS))
+    limit = draw.one(["", "", " limit 1", " limit 2"])
+    draw.check(f"select {draw.one(['', 'g, ', 'x, '])}{some} from {source}{limit}", rows, draw.one(LATENESS))
 
 
 TIMED = [".win:time(5 sec)", ".std:groupwin(g).win:time(6 sec)", *(each for each in BATCHES if "time" in each)]

@@ -197,10 +197,35 @@ class Model:
         self.rule = parse(text)
         self.functions, self.streams, self.lateness = functions or {}, streams, lateness or 0
         self.sides = [Side(source, self.functions) for source in self.rule.sources]
-        self.open = {}
+        self.open, self.counts, self.lasts = {}, {}, {}
 
     def push(self, row, latest):
         """What comes out with a row: values by name."""
+        found = self.results(row, latest)
+        pace, key = self.rule.pace, row["#key"]
+        if pace is None:
+            return found
+        if pace.events is not None:
+            before = self.counts.get(key, 0)
+            self.counts[key] = before + len(found)
+            wanted = 0 if pace.which == "first" else pace.events - 1
+            return [each for n, each in enumerate(found, before) if n % pace.events == wanted]
+        span = round(pace.seconds * 1e6)
+        if pace.which == "first":
+            number, before = row["#time"] // span, self.counts.get(key, -(1 << 62))
+            if not found or number <= before:
+                return []
+            self.counts[key] = number
+            return found[:1]
+        mark, out = latest - self.lateness, []
+        for each in found:
+            mine = self.lasts.setdefault(key, {})
+            out += [mine.pop(number) for number in sorted(mine) if number < mark // span]
+            mine[max(row["#time"], mark) // span] = each
+        return out
+
+    def results(self, row, latest):
+        """What a row gives, before OUTPUT."""
         if len(self.sides) == 2:
             return self.join(row, latest)
         (side,) = self.sides
@@ -281,8 +306,13 @@ class Model:
 
     def ended(self, now=None):
         """What comes out when time has come so far, or at the end: batches of time that are over."""
-        (side,) = self.sides
         out = []
+        for mine in self.lasts.values():
+            span = round(self.rule.pace.seconds * 1e6)
+            out += [mine.pop(number) for number in sorted(mine) if now is None or (number + 1) * span <= now]
+        if len(self.sides) > 1:
+            return out
+        (side,) = self.sides
         for key, mine in self.open.items() if side.window.kind == "time_batch" else ():
             over = [pair for pair in mine if now is None or (pair[0] + 1) * side.window.span <= now]
             self.open[key] = [pair for pair in mine if pair not in over]
@@ -291,6 +321,9 @@ class Model:
         return out
 
     def release(self, side, rows, number):
+        return self.released(side, rows, number)[: self.rule.limit]
+
+    def released(self, side, rows, number):
         seconds = side.window.span // 10**6
         edges = {"window_start()": number * seconds, "window_end()": (number + 1) * seconds}
         passing = [{side.alias: row} for row in rows if holds(self.rule.where, {side.alias: row}, {}, self.functions)]
@@ -341,7 +374,7 @@ def in_time(text, rows, keys, times, *, functions=None, streams=None, now=None):
     for place in sorted(range(len(rows)), key=lambda place: times[place]):
         row = {**rows[place], "#key": keys[place], "#time": times[place] * 10**6}
         out += model.push(row, row["#time"])
-    return out + (model.ended(None if now is None else now * 10**6) if len(model.sides) == 1 else [])
+    return out + model.ended(None if now is None else now * 10**6)
 
 
 def run(text, rows, keys, times=None, *, functions=None, streams=None, lateness=None):

@@ -138,7 +138,12 @@ def test_comments_and_a_semicolon():
         ("select max(a, b) from T", 1, 8, "max takes one argument, here are 2"),
         ("select f(distinct a) from T", 1, 8, "'f' is no aggregate"),
         ("[3:2] A", 1, 2, "[3:2] repeats nothing"),
-        ("select 1 from T having 1 = 1 extra", 1, 30, "'extra' where the end of the rule was expected"),
+        (
+            "select 1 from T having 1 = 1 extra",
+            1,
+            30,
+            "'extra' where LIMIT, OUTPUT or the end of the rule was expected",
+        ),
         ("select x * 1_000 from T", 1, 12, "a number runs into a name"),
         ("select 5x from T", 1, 8, "a number runs into a name"),
         ("select 5s from T", 1, 8, "a number runs into a name"),
@@ -187,3 +192,16 @@ def test_every_keyword_can_be_a_name_in_backquotes():
         assert show(parse(f"select `{word}` from T")) == f"select `{word}` from T"
         with pytest.raises(RuleError):
             parse(f"select {word} from T")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select price m, x s from T d",
+        "select x first, y events from T until",
+        "select until, output, limit, hour, m from T limit where until > events",
+        "every s=M -> m=D(s > m)",
+    ],
+)
+def test_words_that_mean_something_elsewhere_are_names(text):
+    assert parse(show(parse(text))) == parse(text)

@@ -44,7 +44,7 @@ class BatchRule:
         named = {scope.column(each)[1] for each in inner}
         self._inner = [compile_group(each, scope) for each in inner if not world.in_key(each, scope)]
         self._together = bool(found or self._edges) and _together(rule, scope)
-        self._label = side.label
+        self._label, self._limit = side.label, rule.limit
         self._state = world.states.share(
             ("batches", side.label), lambda: OpenBatches(side.window.rows, side.window.span)
         )
@@ -93,6 +93,9 @@ class BatchRule:
         index = self.output.passing(columns, len(batch))
         if index is not None:
             columns, batch = columns.at(index), batch[index]
+        if self._limit is not None:
+            index = np.flatnonzero(_ranks(batch) < self._limit)
+            columns, batch = columns.at(index), batch[index]
         return Results(self.output.select(columns, len(batch)), released.ends[batch])
 
     def _push(self, frame: RuleFrame) -> Released | None:
@@ -127,6 +130,15 @@ def _edges(rule: s.Rule, side: Side, world: World, text: Text) -> dict[str, pa.D
             raise text.error(f"{name} of a window that does not end with a second needs a timestamp as time=", node)
     dates = pa.types.is_date(kind)
     return dict.fromkeys(found, pa.timestamp("us") if dates else kind)
+
+
+def _ranks(batch: Longs) -> Longs:
+    """The number of each row among those of its batch, counted from 0."""
+    order = np.argsort(batch, kind="stable")
+    first = np.flatnonzero(np.append(True, np.diff(batch[order]) != 0)) if len(batch) else order
+    ranks = np.empty(len(batch), np.int64)
+    ranks[order] = np.arange(len(batch)) - np.repeat(first, np.diff(np.append(first, len(batch))))
+    return ranks
 
 
 def _moments(times: Longs, kind: pa.DataType) -> pa.Array:

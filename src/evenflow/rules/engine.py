@@ -23,6 +23,7 @@ from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
 from evenflow.rules.language.errors import TOO_DEEP, Text
 from evenflow.rules.match_rule import MatchRule
+from evenflow.rules.paced_rule import PacedRule
 from evenflow.rules.stream_rule import StreamRule
 from evenflow.rules.windows.batches import NEVER
 from evenflow.rules.windows.clock import KeyClocks
@@ -132,7 +133,9 @@ class Engine:
         return self.world.states.sizes(units)
 
     def _ended(self, moment: Moment) -> pa.RecordBatch | None:
-        timely = {name: rule for name, rule in self.rules.items() if isinstance(rule, BatchRule | MatchRule)}
+        timely = {
+            name: rule for name, rule in self.rules.items() if isinstance(rule, BatchRule | MatchRule | PacedRule)
+        }
         ends = {name: rule.on_time(moment) for name, rule in timely.items()}
         results = {name: result for name, result in ends.items() if result is not None}
         if not results:
@@ -249,12 +252,29 @@ def _columns(rows: pa.Schema, stream: str, names: Sequence[str]) -> pa.Schema:
 def _bound(rule: s.Rule, text: Text, world: World) -> BoundRule:
     """Bind a rule to its columns and state."""
     try:
-        return _of_kind(rule, text, world)
+        bound = _of_kind(rule, text, world)
+        return bound if rule.pace is None else PacedRule(rule, text, bound, world)
     except RecursionError:
         raise text.error_at(TOO_DEEP, 0, 0) from None
 
 
+def _check_pace(rule: s.Rule, text: Text, world: World, batch: bool) -> None:
+    """Refuse OUTPUT and LIMIT where they have no meaning."""
+    if rule.limit is not None and not batch:
+        raise text.error("LIMIT is for the rows of a batch window, such as win:time_batch: take it out", rule)
+    if rule.pace is None:
+        return
+    strange = [each for each in rule.group if not (isinstance(each, s.Column) and each.name in world.key)]
+    if batch or strange:
+        what = "rules over a batch window" if batch else "GROUP BY of what is not the key"
+        raise text.error(f"OUTPUT goes by the results of each key, and does not stand beside {what}", rule.pace)
+    if rule.pattern is not None and any(isinstance(node, s.Interval) for node in tree.walk(rule.pattern)):
+        raise text.error("OUTPUT does not stand beside timer:interval, whose results come with time", rule.pace)
+
+
 def _of_kind(rule: s.Rule, text: Text, world: World) -> BoundRule:
+    views = [view.name.lower() for source in rule.sources for view in source.views]
+    _check_pace(rule, text, world, any(view.endswith("_batch") for view in views))
     if rule.pattern is not None:
         return MatchRule(rule, text, world)
     if len(rule.sources) > 2:

@@ -99,6 +99,8 @@ class RuleOperator(KeyedOperator):
         for node in (node for _, rule in self._parsed.values() for node in tree.walk(rule)):
             if isinstance(node, s.Interval):
                 return "timer:interval"
+            if isinstance(node, s.Pacing) and node.which == "last" and node.seconds is not None:
+                return "OUTPUT LAST by time"
             if isinstance(node, s.View) and node.name.lower() == TIME_BATCH:
                 return f"win:{TIME_BATCH}"
         return ""

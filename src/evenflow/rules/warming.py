@@ -24,6 +24,8 @@ REHEARSAL = {
     "batch": "select sum(x) from T.win:length_batch(3)",
     "pattern": "every a=T(x > 5) -> b=T(x < a.x and g = a.g) where timer:within(10 sec)",
     "alarm": "select a.x as x from pattern [every a=T(x > 5) -> (timer:interval(1 sec) and not b=T(x < a.x))]",
+    "paced": "select x from T output last every 3 sec",
+    "begun": "select x from T output first every 3 sec",
     "timed batch": "select x from T.win:time_batch(3 sec)",
 }
 

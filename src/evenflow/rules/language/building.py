@@ -69,9 +69,32 @@ class Builder(Transformer[Token, Any]):
         return parts[0]
 
     def rule(self, meta: Meta, parts: list[Any]) -> s.Rule:
-        select, source, where, group, having = parts
-        given = {"sources": source} if isinstance(source, tuple) else {"pattern": self._with_rows(source)}
-        return s.Rule(select, **given, where=where, group=group or (), having=having, **_at(meta))
+        select, source, where, group, having, pace, limit = parts
+        most = None if limit is None else self._count("LIMIT", limit, meta)
+        given: Any = {"sources": source} if isinstance(source, tuple) else {"pattern": self._with_rows(source)}
+        return s.Rule(
+            select, **given, where=where, group=group or (), having=having, pace=pace, limit=most, **_at(meta)
+        )
+
+    def _count(self, what: str, given: Any, meta: Meta) -> int:
+        """A number of rows, from 1 on."""
+        value = self._number(given)
+        if not isinstance(value, int) or value < 1:
+            raise self._source.error_at(
+                f"{what} {value} is no number of rows: give one from 1 on", meta.line, meta.column
+            )
+        return value
+
+    def pace(self, meta: Meta, parts: list[Any]) -> s.Pacing:
+        which, many = (str(parts[0] or "all").lower(), parts[1])
+        if which not in ("first", "last"):
+            such = "OUTPUT FIRST EVERY ... or OUTPUT LAST EVERY ..."
+            raise self._source.error_at(f"OUTPUT {which.upper()} is not there: write {such}", meta.line, meta.column)
+        if isinstance(many, _Duration):
+            if not 1e-6 <= many.seconds <= 1e9:
+                raise self._source.error_at("OUTPUT takes a time such as 10 sec", meta.line, meta.column)
+            return s.Pacing(which, seconds=many.seconds, **_at(meta))
+        return s.Pacing(which, self._count("OUTPUT EVERY", many, meta), **_at(meta))
 
     def bare(self, meta: Meta, parts: list[Any]) -> s.Rule:
         return s.Rule((s.Star(**_at(meta)),), pattern=self._with_rows(parts[0]), **_at(meta))
@@ -129,6 +152,9 @@ class Builder(Transformer[Token, Any]):
 
     def whole(self, meta: Meta, parts: list[Any]) -> int:
         return int(parts[0])
+
+    def variable(self, meta: Meta, parts: list[Any]) -> _Name:
+        return _Name(str(parts[0]), **_at(meta))
 
     def fraction(self, meta: Meta, parts: list[Any]) -> float:
         return float(parts[0])

@@ -12,7 +12,7 @@ KEYWORDS = frozenset(
     re.findall(
         r"\w+",
         "select from where group by having as and or not in between like is null true false case when then else end "
-        "every until pattern distinct",
+        "every pattern distinct",
     )
 )
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -23,6 +23,8 @@ def show(node: s.Node) -> str:
     match node:
         case s.Rule():
             return _rule(node)
+        case s.Pacing():
+            return _pace(node)
         case s.Source() | s.View() | s.Star() | s.Item():
             return _clause(node)
         case (
@@ -153,6 +155,11 @@ def _clause(node: s.Node) -> str:
     raise TypeError(f"{type(node).__name__} is no clause")
 
 
+def _pace(pace: s.Pacing) -> str:
+    every = f"{pace.events} events" if pace.seconds is None else f"{pace.seconds!r} sec"
+    return f"output {pace.which} every {every}"
+
+
 def _rule(rule: s.Rule) -> str:
     parts = [f"select {', '.join(map(_clause, rule.select))}"]
     if rule.pattern is None:
@@ -162,4 +169,6 @@ def _rule(rule: s.Rule) -> str:
     parts += [] if rule.where is None else [f"where {_expression(rule.where)}"]
     parts += [f"group by {', '.join(map(_expression, rule.group))}"] if rule.group else []
     parts += [] if rule.having is None else [f"having {_expression(rule.having)}"]
+    parts += [] if rule.pace is None else [_pace(rule.pace)]
+    parts += [] if rule.limit is None else [f"limit {rule.limit}"]
     return " ".join(parts)

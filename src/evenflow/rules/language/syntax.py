@@ -278,6 +278,15 @@ class Source(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Pacing(Node):
+    """`output first every 10 events` or `output last every 5 sec`: which of so many results come out."""
+
+    which: str
+    events: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Rule(Node):
     """A whole rule: over sources, or over a pattern."""
 
@@ -287,3 +296,6 @@ class Rule(Node):
     where: Expression | None = None
     group: tuple[Expression, ...] = ()
     having: Expression | None = None
+    pace: Pacing | None = None
+    limit: int | None = None
+    """The results of a batch window, at most."""

@@ -64,11 +64,13 @@ def atoms(pattern: s.Pattern) -> list[s.Atom]:
 
 def goes_by_time(rule: s.Rule) -> bool:
     """Whether the rows of a rule need a time."""
+    if rule.pace is not None and rule.pace.seconds is not None:
+        return True
     found = (node for node in walk(rule) if isinstance(node, s.Within | s.Interval | s.View))
     return any(not isinstance(node, s.View) or "time" in node.name.lower() for node in found)
 
 
 def looks_at_one_row(rule: s.Rule) -> bool:
     """Whether the result for a row depends on that row alone."""
-    plain = rule.pattern is None and len(rule.sources) == 1 and not rule.sources[0].views
+    plain = rule.pattern is None and len(rule.sources) == 1 and not rule.sources[0].views and rule.pace is None
     return plain and not any(isinstance(node, s.Aggregate) for node in walk(rule))

@@ -66,6 +66,21 @@ class KeyClocks(KeyNumbers):
         return latest, late
 
 
+class Paces(KeyClocks):
+    """For each key, the end of the last stretch of `span` microseconds that it had a row in."""
+
+    def __init__(self, span: int) -> None:
+        super().__init__(-1)
+        self.span = span
+
+    def push(self, units: Units, keys: Keys, times: Longs) -> Any:
+        """Which rows are the first of their stretch."""
+        slots = self.find(units, keys)
+        first = np.zeros(len(keys), np.bool_)
+        _begin(slots, readable(times, np.int64), self.span, self.values, first)
+        return first
+
+
 class Counter(KeyNumbers):
     """The number of rows that each key has had."""
 
@@ -90,6 +105,14 @@ def _advance(slots, times, lateness, values, latest, late):  # type: ignore[no-u
             last = times[row]
             values[slots[row]] = last
         latest[row] = last
+
+
+@compiled
+def _begin(slots, times, span, values, first):  # type: ignore[no-untyped-def]
+    for row in range(len(slots)):
+        end = (times[row] // span + 1) * span
+        if end > values[slots[row]]:
+            values[slots[row]], first[row] = end, True
 
 
 @compiled

@@ -1,0 +1,83 @@
+"""Rules with OUTPUT: of the results of each key, the first or the last of so many, or of a stretch of time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.rules.expressions.frame import Columns, Moment, Results, RuleFrame
+from evenflow.rules.language import syntax as s
+from evenflow.rules.language.errors import Text
+from evenflow.rules.language.printing import show
+from evenflow.rules.windows.batches import OpenBatches, Released
+from evenflow.rules.windows.clock import Counter, Paces
+from evenflow.rules.world import BoundRule, World
+
+Longs = npt.NDArray[np.int64]
+
+
+class PacedRule:
+    """Lets through some of the results of a rule that has one for rows as they come.
+
+    Of n results, the first comes at once, and the last is the n-th. Stretches of time are those of the clock (UTC), as
+    those of win:time_batch: the first result of one comes at once, the last when the stretch is over.
+    """
+
+    def __init__(self, rule: s.Rule, text: Text, inner: BoundRule, world: World) -> None:
+        assert rule.pace is not None
+        self._inner, self._pace = inner, rule.pace
+        self.output, self.reads, self._lateness = inner.output, inner.reads, world.lateness
+        self._span = 0 if rule.pace.seconds is None else round(rule.pace.seconds * 1e6)
+        if self._span and not world.timed:
+            raise text.error("OUTPUT by time needs the time of the rows: give time=", rule.pace)
+        self._state: Any = world.states.share(("pace", text.name, show(rule)), self._made_state)
+
+    def _made_state(self) -> Counter | Paces | OpenBatches:
+        if not self._span:
+            return Counter()
+        if self._pace.which == "first":
+            return Paces(self._span)
+        batches = OpenBatches(0, self._span)
+        batches.columns |= {str(place) for place in range(len(self.output.names))}
+        return batches
+
+    def process(self, frame: RuleFrame) -> Results:
+        """The results that are let through, or that are the last of stretches that these rows end."""
+        found = self._inner.process(frame)
+        units, keys = frame.units[found.places], frame.keys[found.places]
+        if isinstance(self._state, OpenBatches):
+            return self._kept(found, frame)
+        if isinstance(self._state, Paces):
+            passing = self._state.push(units, keys, frame.times[found.places])
+        else:
+            many = self._pace.events or 1
+            passing = self._state.push(units, keys) % many == (1 % many if self._pace.which == "first" else 0)
+        index = pa.array(np.flatnonzero(passing))
+        return Results([column.take(index) for column in found.columns], found.places[passing])
+
+    def on_time(self, moment: Moment) -> Results | None:
+        """The last results of stretches that end with time; None if there are none."""
+        if not isinstance(self._state, OpenBatches):
+            return None
+        released = self._state.leave(moment.units, moment.now)
+        return None if released is None else self._last(released)
+
+    def _kept(self, found: Results, frame: RuleFrame) -> Results:
+        rows = pa.record_batch({str(place): column for place, column in enumerate(found.columns)})
+        places = found.places
+        marks = frame.latest[places] - self._lateness
+        given = frame.units[places], frame.keys[places], rows, None, frame.times[places], marks
+        released = self._state.enter(*given)
+        if released is None:
+            return Results([pa.array([], item.type) for item in self.output.items], np.empty(0, np.int64))
+        last = self._last(released)
+        return Results(last.columns, places[last.places])
+
+    def _last(self, released: Released) -> Results:
+        """The last row of each batch."""
+        ends = np.append(np.flatnonzero(np.diff(released.batch)), len(released.batch) - 1)
+        columns = Columns(released.table).at(ends)
+        return Results([columns["", str(place)] for place in range(len(self.output.names))], released.ends)
