@@ -115,3 +115,16 @@ def test_what_is_refused(rule, says):
 def test_output_by_time_needs_a_time():
     with pytest.raises(RuleError, match="OUTPUT by time needs the time of the rows: give time="):
         RuleOperator("select x from T output first every 3 sec").schema(pa.schema({"x": pa.int64()}))
+
+
+def test_a_pattern_behind_output_forgets_what_has_waited_for_too_long():
+    rule = (
+        "select a.x as x from pattern [every a=T -> b=T(x < a.x) where timer:within(5 sec)] output first every 2 events"
+    )
+    operator = RuleOperator(rule, key=["k"], time="t", in_order=True)
+    batch = pa.record_batch(rows([0, 1, 2]))
+    units = np.zeros(3, np.int32)
+    operator.process(batch, units, batch["k"].to_numpy())
+    held = operator.sizes(units[:1])[0]
+    assert operator.on_time(60_000_000, units[:1]) is None
+    assert operator.sizes(units[:1])[0] < held / 2

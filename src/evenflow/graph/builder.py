@@ -116,7 +116,7 @@ class Stream:
         """What rules detect in the rows of each key, as with `Cluster.detect` and `order="arrival"`.
 
         Rules see the rows of a key as they arrive, and may call the stream by any name. `time` is the column that
-        windows in time and `timer:within` use; each key has its own time.
+        windows in time and timers use; each key has its own time, and what ends by time ends with a row of its key.
         """
         return self.graph._add(name, DetectSpec(rules, verbs.key_of(key), functions, variables, time, units), self)
 

@@ -14,6 +14,7 @@ from evenflow.rules.language.errors import Text
 from evenflow.rules.language.printing import show
 from evenflow.rules.patterns.matching import Patterns
 from evenflow.rules.patterns.plan import plan
+from evenflow.rules.windows.batches import NEVER
 from evenflow.rules.world import World
 
 
@@ -60,6 +61,8 @@ class MatchRule:
 
     def on_time(self, moment: Moment) -> Results | None:
         """The result rows of the matches that time completes; None if there are none."""
+        if moment.now == NEVER and not self.state.plan.waits:
+            return None  # nothing comes of it, and nothing comes after it
         rows, times = self.state.on_time(moment.units, moment.now)
         return self._made(rows, times) if len(times) else None
 

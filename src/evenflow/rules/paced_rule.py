@@ -12,6 +12,7 @@ from evenflow.rules.expressions.frame import Columns, Moment, Results, RuleFrame
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.errors import Text
 from evenflow.rules.language.printing import show
+from evenflow.rules.match_rule import MatchRule
 from evenflow.rules.windows.batches import OpenBatches, Released
 from evenflow.rules.windows.clock import Counter, Paces
 from evenflow.rules.world import BoundRule, World
@@ -60,6 +61,8 @@ class PacedRule:
 
     def on_time(self, moment: Moment) -> Results | None:
         """The last results of stretches that end with time; None if there are none."""
+        if isinstance(self._inner, MatchRule):
+            self._inner.on_time(moment)  # it has no results then, but forgets what has waited for too long
         if not isinstance(self._state, OpenBatches):
             return None
         released = self._state.leave(moment.units, moment.now)

@@ -186,6 +186,7 @@ def _listed(node: s.Aggregate, value: Compiled | None, scope: Scope) -> Gleaned 
     if value is None:
         return None
     if node.name in (FIRST, LAST, PREVIOUS):
+        require_bytewise(node, [value], scope)  # the result does not tell the collation, by which it would be compared
         return Gleaned(node.name, value, node.offset)
     if node.name in (MIN_TEXT, MAX_TEXT) and family(value.type) == "text":
         require_bytewise(node, [value], scope)

@@ -246,7 +246,7 @@ class Cluster:
 
         `variables` are values that rules call by name, as in `win:length(H)` with `variables={"H": 500}`.
 
-        `time` is the column that windows in time and `timer:within` use, and in whose order rules see the rows of a
+        `time` is the column that windows in time and timers use, and in whose order rules see the rows of a
         key, of all streams; without it they use the time of the micro-batch. With `lateness` ("10 seconds", or seconds)
         a row of a stream waits until its time is so much behind the latest row of any key; rows that come even later
         take no part, and come out in the last column, `late`, as they were. Without it, rows are in order within their
