@@ -16,6 +16,7 @@ from evenflow.errors import InvalidArgument
 from evenflow.rules.language.errors import RuleError
 from tests.support.comparison import run_to_end
 from tests.support.moving import Moving, region, source
+from tests.support.rules_runs import PAPER
 from tests.support.scripts import ROOT
 
 FIRST_STORY = """SELECT * FROM Tweet.std:lastevent() LE, Tweet.std:groupwin(fingerprint).win:length(5) TW
@@ -67,9 +68,10 @@ def test_the_rule_of_the_paper(spark, cluster, balance):
     rows, name = tweets(), region("novel")
     out = cluster.detect(
         source(spark, rows),
-        FIRST_STORY,
+        PAPER,
         key="fingerprint",
         functions={"similarity": overlap},
+        variables={"H": 5, "tau": 0.2},
         balance=balance,
         spread="modulo",
         units=64,

@@ -50,12 +50,10 @@ TOO_SMALL = ["cast(i as decimal(3, 1))", "cast(c as decimal(3, 2))", "cast(i * 1
 TOO_SMALL += [f"cast(f * {by} as {kind})" for by in ("1e3", "1e12", "1e30") for kind in WHOLE]
 
 
-@pytest.fixture
-def rows(spark):
-    spark.conf.set("spark.sql.session.timeZone", ZONE)
+def rows_of_each():
     count = len(MOMENTS)
     naive = [None if each is None else each.replace(tzinfo=None) for each in MOMENTS]
-    table = pa.table(
+    return pa.table(
         {
             "at": pa.array(MOMENTS, pa.timestamp("us", ZONE)),
             "n": pa.array(naive, pa.timestamp("us")),
@@ -68,8 +66,6 @@ def rows(spark):
             "t": pa.array([True, False, None] + [True] * (count - 3)),
         }
     )  # fmt: skip
-    yield table
-    spark.conf.unset("spark.sql.session.timeZone")
 
 
 def ours(spark, df, table, expressions):
@@ -88,13 +84,12 @@ def theirs(df, expressions):
 
 
 @pytest.mark.parametrize(("expressions", "ansi"), [(TIMES + TEXTS + NUMBERS, "true"), (NUMBERS + TOO_SMALL, "false")])
-def test_values_are_those_of_spark(spark, rows, expressions, ansi):
-    spark.conf.set("spark.sql.ansi.enabled", ansi)
-    try:
-        df = spark.createDataFrame(rows, SCHEMA)
-        one, other = ours(spark, df, rows, expressions), theirs(df, expressions)
-        found = {each: (one.column(n).type, one.column(n).to_pylist()) for n, each in enumerate(expressions)}
-        wanted = {each: (other.column(n).type, other.column(n).to_pylist()) for n, each in enumerate(expressions)}
-        assert {each: (found[each], wanted[each]) for each in wanted if str(found[each]) != str(wanted[each])} == {}
-    finally:
-        spark.conf.unset("spark.sql.ansi.enabled")
+def test_values_are_those_of_spark(spark, conf, expressions, ansi):
+    conf("spark.sql.session.timeZone", ZONE)
+    conf("spark.sql.ansi.enabled", ansi)
+    rows = rows_of_each()
+    df = spark.createDataFrame(rows, SCHEMA)
+    one, other = ours(spark, df, rows, expressions), theirs(df, expressions)
+    found = {each: (one.column(n).type, one.column(n).to_pylist()) for n, each in enumerate(expressions)}
+    wanted = {each: (other.column(n).type, other.column(n).to_pylist()) for n, each in enumerate(expressions)}
+    assert {each: (found[each], wanted[each]) for each in wanted if str(found[each]) != str(wanted[each])} == {}
