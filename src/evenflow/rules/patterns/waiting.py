@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.operators.compiled import grown
-from evenflow.rules.patterns.plan import Filter, Plan
+from evenflow.rules.patterns.filters import Filter
+from evenflow.rules.patterns.plan import Plan
 from evenflow.rules.patterns.rows import KeptRows
 from evenflow.rules.patterns.search import LOOSE, OPERATORS, search
 from evenflow.rules.patterns.states import Leaf
