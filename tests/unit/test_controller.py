@@ -342,6 +342,7 @@ def test_sample_once_a_tick_while_something_is_fed():
                                 "rows_sent": 8,
                                 "rows_done": 7,
                                 "busy_s": 0.25,
+                                "under_way_s": 0.0,
                             }
                         ],
                     },

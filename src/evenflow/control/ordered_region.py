@@ -12,7 +12,7 @@ from evenflow.model import RESOLUTION, Connection, SetWeights, Snapshot
 from evenflow.model.messages import Directory, EvaluationLost, FeederMessage, FeederRefused, FeederReport, Weights
 from evenflow.policy.ordered.balance import Balance, even_weights
 
-COUNTERS = ("blocked_s", "rows_sent", "frames_sent", "rows_done", "frames_done", "busy_s")
+COUNTERS = ("blocked_s", "rows_sent", "frames_sent", "rows_done", "frames_done", "busy_s", "under_way_s")
 
 
 @dataclass
@@ -139,6 +139,7 @@ class OrderedRegion:
                         "rows_sent": c.rows_sent,
                         "rows_done": c.rows_done,
                         "busy_s": round(c.busy_s, 6),
+                        "under_way_s": round(c.under_way_s, 6),
                     }
                     for c in snapshot.connections
                 ],

@@ -330,6 +330,8 @@ class ConnectionCounts(MessagePart, frozen=True):
     busy_s: Real = 0.0
     incarnation: Whole | None = None
     """The worker's incarnation that these are about; None stands for the present one."""
+    under_way_s: Real = 0.0
+    """Seconds that frames were under way, summed over the frames."""
 
 
 class FeederReport(Message, frozen=True):

@@ -43,6 +43,8 @@ class Connection:
     frames_done: int = 0
     busy_s: float = 0.0
     """Service time that the worker spent on this region's frames."""
+    under_way_s: float = 0.0
+    """Seconds that frames were under way, sent and not answered, summed over the frames."""
 
 
 @dataclass(frozen=True, slots=True)

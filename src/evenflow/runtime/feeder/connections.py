@@ -170,11 +170,15 @@ class Connections:
     def pause(self) -> None:
         """The task turns to Spark: no connection is to blame for time from now on."""
         self.meter.pause(self._clock())
+        for link in self.links.values():
+            link.count()
 
     def resume(self) -> None:
         """The task is back from Spark."""
         self._progress = now = self._clock()
         self.meter.resume(now)
+        for link in self.links.values():
+            link.count(away=True)
 
     def close(self) -> None:
         """Close every connection."""
@@ -293,5 +297,5 @@ class Connections:
             return  # it died since the controller heard of it; its replacement will be announced
         for frame in self._greeting:
             channel.send(frame)
-        link = Link(entry.id, entry.incarnation, entry.pid, channel)
+        link = Link(entry.id, entry.incarnation, entry.pid, channel, self._clock)
         self.links[link.worker] = self._by_channel[channel] = link

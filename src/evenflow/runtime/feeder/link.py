@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ class Link:
     incarnation: int
     pid: int
     channel: Channel
+    clock: Callable[[], float] = lambda: 0.0
     under_way: dict[int, int] = field(default_factory=dict)
     """Frames sent and not answered, oldest first: sequence -> rows."""
     extra: set[int] = field(default_factory=set)
@@ -36,6 +38,11 @@ class Link:
     """Seconds of work that the worker has reported."""
     blocked_s: float = 0.0
     """Seconds for which the splitter has waited for this connection; `Meter` counts them."""
+    under_way_s: float = 0.0
+    """Seconds that frames were under way, summed over the frames, up to the last `count`."""
+    _counted: float = 0.0
+    """When that was."""
+    _listening: bool = True
     _reported: ConnectionCounts = NOTHING
 
     @property
@@ -61,16 +68,29 @@ class Link:
 
     def listen(self, wanted: bool) -> None:
         """Read what the worker sends, or leave it in the kernel for now."""
-        self.channel.reading = wanted
+        self.count()
+        self.channel.reading = self._listening = wanted
+
+    def count(self, away: bool = False) -> None:
+        """Count the time of the frames under way, up to now.
+
+        Time in which the feeder was `away`, or left answers in the kernel, says nothing about the worker.
+        """
+        now = self.clock()
+        if self._listening and not away:
+            self.under_way_s += len(self.under_way) * (now - self._counted)
+        self._counted = now
 
     def sent(self, sequence: int, rows: int) -> None:
         """Count a frame that goes out."""
+        self.count()
         self.under_way[sequence] = rows
         self.rows_sent += rows
         self.frames_sent += 1
 
     def answered(self, sequence: int, seconds: float) -> int:
         """Count a frame that was answered after `seconds` of work; return its rows."""
+        self.count()
         rows = self.under_way.pop(sequence)
         self.rows_done += rows
         self.frames_done += 1
@@ -81,7 +101,8 @@ class Link:
         """What each counter has grown by since the last call."""
         before = self._reported
         sent, done = (self.rows_sent, self.frames_sent), (self.rows_done, self.frames_done)
-        self._reported = ConnectionCounts(self.blocked_s, *sent, *done, self.busy_s)
+        self.count()
+        self._reported = ConnectionCounts(self.blocked_s, *sent, *done, self.busy_s, under_way_s=self.under_way_s)
         return ConnectionCounts(
             blocked_s=self.blocked_s - before.blocked_s,
             rows_sent=self.rows_sent - before.rows_sent,
@@ -90,6 +111,7 @@ class Link:
             frames_done=self.frames_done - before.frames_done,
             busy_s=self.busy_s - before.busy_s,
             incarnation=self.incarnation,
+            under_way_s=self.under_way_s - before.under_way_s,
         )
 
     def __str__(self) -> str:
