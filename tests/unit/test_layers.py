@@ -159,7 +159,7 @@ def test_top_level_modules_touch_no_socket_and_no_spark(name):
         ("policy", "import evenflow.runtime.worker.loop", {"evenflow.runtime.worker"}),
         ("policy", "if TYPE_CHECKING:\n    from evenflow.control.epochs import Epochs", {"evenflow.control"}),
         ("policy", "def f():\n    import time", {"time"}),
-        ("policy.keyed", "from evenflow.policy.ordered.pace import Pace", {"evenflow.policy.ordered"}),
+        ("policy.keyed", "from evenflow.policy.ordered.sampling import Sampler", {"evenflow.policy.ordered"}),
         ("policy.keyed", "from numpy import random", {"numpy.random"}),
         ("policy.keyed", "import numpy as np\nnp.random.default_rng()", {"numpy.random"}),
         ("policy.ordered", "import numpy as np", set()),

@@ -67,16 +67,41 @@ def test_fresh_data_end_the_decay():
     assert f.observe(200, 0.6, 1).points[0].value == pytest.approx(0.6)
 
 
-def test_old_data_count_less_and_are_dropped_in_the_end():
-    f = function((100, 0.9)).age(0.5)
-    assert f.data(100) == 0.5
-    assert f.age(0.5).age(0.5).age(0.5).points == ()
+def test_decay_works_where_no_point_lies_beyond_the_present_weight():
+    """§5.4 lowers the fitted function: what is only extrapolated becomes flat, too."""
+    f = function((300, 0.5))
+    assert f.values(0)[600] == pytest.approx(1.0)
+    once = f.decay(300, 0.1).values(0)
+    assert once[[300, 500, 600, 900]] == pytest.approx([0.5, 0.75, 0.9, 1.35])
+    for _ in range(50):
+        f = f.decay(300, 0.1).observe(300, 0.5, 4)
+    assert f.values(0)[[300, 301, 600, 1000]] == pytest.approx([0.5] * 4)
+    assert f.seen(0)[600] == pytest.approx(1.0)
+
+
+def test_each_weight_beyond_loses_its_share_between_points_too():
+    f = function((100, 0.1), (500, 0.9))
+    before, after = f.values(0), f.decay(100, 0.1).values(0)
+    assert after[[200, 300, 500]] == pytest.approx(0.9 * before[[200, 300, 500]])
+    assert after[:101] == pytest.approx(before[:101])
+
+
+def test_what_is_tried_again_is_known_by_its_data():
+    f = function((300, 0.5))
+    for _ in range(50):
+        f = f.decay(300, 0.1)
+    assert f.observe(600, 0.8, 4).values(0)[[300, 450, 600, 900]] == pytest.approx([0.5, 0.65, 0.8, 0.8])
+
+
+def test_a_pool_decays_as_its_members_do():
+    member = function((300, 0.5)).decay(300, 0.1)
+    assert pool([member, member]).values(0) == pytest.approx(member.values(0))
 
 
 def test_knots_are_the_corners():
     f = function((100, 0.1), (200, 0.2), (300, 0.9), (400, 0.4))
-    assert f.knots() == [(0, 0.0), (200, pytest.approx(0.2)), (300, pytest.approx(0.65)), (400, pytest.approx(0.65))]
-    assert BlockingFunction().knots() == [(0, 0.0)]
+    assert f.knots() == [(0, 0.0), (200, pytest.approx(0.2)), (300, pytest.approx(0.65)), (1000, pytest.approx(0.65))]
+    assert BlockingFunction().knots() == [(0, 0.0), (1000, 0.0)]
 
 
 def test_pooling_weighs_by_data():

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from evenflow.bench.probe import ROW_SCHEMA, TALLY_SCHEMA, ProbeSource, Tally, Watch, polled, tally
 from evenflow.model.capacity import Emulate, Slowdown
-from evenflow.policy import Balance, BlockingRate, Oracle, balance_named
+from evenflow.policy import Balance, Oracle, balance_named
 from evenflow.runtime.cluster.cluster import Cluster
 
 REACTED = 0.9
@@ -47,9 +47,7 @@ class OrderedSetting:
         return Emulate(self.cost_us, slowdown)
 
     def balance(self, name: str) -> Balance:
-        """The balance of a name for this setting; `lb-static` is the blocking rate without exploration."""
-        if name == "lb-static":
-            return BlockingRate(explore=False)
+        """The balance of a name for this setting."""
         if name == Oracle.name:
             speeds = {second: self._speeds(second) for second in {0.0, self.since, self.until}}
             return Oracle(schedule=sorted(speeds.items()))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from evenflow.policy.ordered.balance import Balance
     from evenflow.policy.ordered.blocking_rate import BlockingRate
     from evenflow.policy.ordered.credits import Credits
+    from evenflow.policy.ordered.lb_adaptive import LbAdaptive, LbStatic
     from evenflow.policy.ordered.oracle import Oracle
     from evenflow.policy.ordered.reroute import Reroute
     from evenflow.policy.ordered.round_robin import RoundRobin
@@ -43,6 +44,8 @@ T = TypeVar("T")
 _ORDERED = {
     "blocking-rate": ("ordered.blocking_rate", "BlockingRate"),
     "credits": ("ordered.credits", "Credits"),
+    "lb-adaptive": ("ordered.lb_adaptive", "LbAdaptive"),
+    "lb-static": ("ordered.lb_adaptive", "LbStatic"),
     "oracle": ("ordered.oracle", "Oracle"),
     "reroute": ("ordered.reroute", "Reroute"),
     "round-robin": ("ordered.round_robin", "RoundRobin"),
@@ -169,6 +172,8 @@ __all__ = [
     "Hash",
     "KeyGrouping",
     "KeyedBalance",
+    "LbAdaptive",
+    "LbStatic",
     "Lptf",
     "Oracle",
     "PartialKeyGrouping",

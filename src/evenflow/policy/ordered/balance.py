@@ -11,8 +11,9 @@ from evenflow.model.routing import Splitting
 class Balance(Protocol):
     """Decides how the frames of one region are shared among its workers.
 
-    `decide` is called once a sample period with the region's snapshot, and whenever a worker joins or leaves. It reads
-    no clock and does no I/O; what it learns it keeps in its own fields, so that the simulator runs the same code.
+    `decide` is called with every sample of the region, and whenever a worker joins or leaves. A balance may take in
+    several samples before it decides (`every`, ordered-regions §5). It reads no clock and does no I/O; what it learns
+    it keeps in its own fields, so that the simulator runs the same code.
     """
 
     name: ClassVar[str]

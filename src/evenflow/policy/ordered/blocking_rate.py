@@ -1,297 +1,248 @@
-"""Blocking rate: shares follow the time the splitter spends blocked on each connection (ordered-regions §3 to §5)."""
+"""Blocking rate: full connections show what their workers can do, the others are tried with more."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from math import ceil, floor
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log
 from typing import Any, ClassVar
 
-from evenflow.errors import InvalidArgument
-from evenflow.model import RESOLUTION, Connection, SetWeights, Snapshot
+import numpy as np
+
+from evenflow.model import RESOLUTION, SetWeights, Snapshot
 from evenflow.model.routing import Splitting
-from evenflow.policy.ordered.allocation import allocate, proportional
-from evenflow.policy.ordered.clustering import clusters, traits
-from evenflow.policy.ordered.function import BlockingFunction, Vector, pool
-from evenflow.policy.ordered.pace import Pace
-from evenflow.policy.ordered.recall import Recall
+from evenflow.policy.ordered.allocation import proportional
+from evenflow.policy.ordered.clustering import clusters
+from evenflow.policy.ordered.sampling import (
+    IDLE,
+    Key,
+    Measured,
+    Sampler,
+    blocking_reason,
+    check_numbers,
+    clusters_by_worker,
+    key_of,
+    weights_met,
+)
 
-SHORT = 0.25
-"""A sample shorter than this share of the usual one is added to the next."""
-BYSTANDER = 0.1
-"""A connection with less than this share of all blocking counts as quiet."""
-AGE = 0.97
-"""With each new sample, an old one counts this share of what it counted before."""
-DELTA_LEARNING = 1e-6
-"""delta while some heavily loaded connection has never blocked; also the delta in the distance of clusters."""
+FULL = 0.8
+"""A connection is full if it has this share of the frames under way that the fullest one has."""
+SURE = 0.8
+"""Of the speed that follows from the time frames were under way, so much is taken for granted."""
+NOISE = 4.0
+"""A speed measured over a time for so many frames counts as much as what was known before."""
+SETTLED = 16
+"""Frames after which a connection that was given more would have filled up, if that was too much."""
+TESTED = 0.95
+"""Weights have been tested if the region does this share of what they were made for."""
 MOST_REACH = 1.0
-"""The largest reach: no weight more than doubles in one step, except the smallest."""
-SMALL = 0.2
-"""A weight below this share of the even one is small: for it, a step up is a large step."""
-SETTLED = 1.5
-"""Samples at one weight after which a small share may rise; older ones count a little less, so these are two."""
-
-Key = tuple[int, int]
+"""The largest reach: no more than twice as much at once."""
+PROBE = 1.05
+"""A worker with weight 0 is tried as if it could do this many units of weight."""
+STILL = 0.02
+"""Weights stay if none would change by more than this share."""
+ALIKE = 0.2
+"""Speeds whose logarithms are no further apart are taken for equal: a factor of 1.22."""
 
 
 @dataclass(slots=True)
 class _Link:
     """What is known of the connection to one incarnation of a worker."""
 
-    function: BlockingFunction = field(default_factory=BlockingFunction)
     weight: int = 0
-    blocked_s: float = 0.0
-    rate: float = 0.0
-    reach: float = 0.0
-    """The share of its weight by which it may rise in one step."""
-    rose: bool = False
+    speed: float = 0.0
+    """Rows a second that the worker is believed to do."""
+    known: bool = False
+    """Whether it has been full: then its speed was measured."""
+    full: float = 0.0
+    """Its frames under way, as a share of the fullest connection's."""
+    reach: float = MOST_REACH
+    """The share by which more is tried next."""
+    patience: int = 1
+    """Decisions between two tries."""
+    rest: int = 0
+    """Decisions until the next try."""
+    raised: bool = False
+    """Whether more is being tried."""
+    frames: int = 0
+    """Frames done since then."""
+    frame_rows: float = 1.0
+
+    def measure(self, measured: Measured, rise: float, patience: int) -> None:
+        """It is full, so what it did is what it can do; if more was tried, that failed."""
+        if measured.frames:
+            self.frame_rows = measured.speed * measured.seconds / measured.frames
+        expected = self.speed * measured.seconds / self.frame_rows
+        self.speed += (measured.speed - self.speed) * (expected / (expected + NOISE) if self.known else 1.0)
+        if self.raised:
+            self.patience = min(patience, self.patience * 2)
+        self.known, self.raised, self.reach, self.rest = True, False, rise, self.patience
+
+    def bound(self, measured: Measured) -> None:
+        """It has room: it can do at least speed / (share of the time with frames under way), of which SURE is taken."""
+        if 0.0 < measured.under_way < 1.0:
+            sure = min(SURE * measured.speed / measured.under_way, 2.0 * max(self.speed, measured.speed))
+            if sure > self.speed:
+                self.speed, self.rest, self.patience = sure, 0, 1
+
+    def try_more(self, measured: Measured) -> None:
+        """It has room with tested weights: try more of it, further each time that this succeeds."""
+        self.frames += measured.frames
+        if self.raised:
+            if self.known and self.frames < SETTLED:
+                return
+            self.raised, self.patience, self.reach = False, 1, min(MOST_REACH, self.reach * 2)
+        self.rest -= 1
+        if self.rest > 0:
+            return
+        more = measured.speed * (1.0 + self.reach)
+        if self.full > 0.0:
+            more = min(more, measured.speed / self.full)
+        if more > self.speed:
+            self.speed, self.raised, self.frames = more, True, 0
+        else:
+            self.reach = min(MOST_REACH, self.reach * 2)
 
 
 @dataclass
 class BlockingRate:
-    """LB-adaptive; `explore=False` gives LB-static.
+    """Shares by the speed c_j of each worker, as the connections show it while the splitter is blocked.
 
-    With each sample, r_j = (blocking time of j since the last sample) / (feeder-seconds since then). The function F_j
-    takes in the sample at the present weight w'_j. Then the weights become those that minimise
-    max_j F_j(w_j) / w'_j ** size_power with sum w_j = R and m_j <= w_j <= M_j. From `cluster_from` connections on,
-    functions are pooled in clusters.
+    Blocking says that some worker holds up the region. It does not say which ones: by drafting (ordered-regions §4.2)
+    one of a slow class bears all of it, and a fast worker that is sent a burst blocks too. All that are at their limit
+    have full connections, whether the splitter waits for them or not (§3.1: what counts is how long a connection can
+    take no more). So, with every decision, for the frames under way of each connection in the mean since the last one:
 
-    The paper leaves open what a splitter needs that is blocked nearly all of the time:
+    - A full connection has its worker busy all the time: c_j is what it did (§3.2: its service rate). All workers of a
+      slow class are found at once, and how slow they are.
+    - One with room for more has a worker of unknown speed: c_j is at least what it did over the share of the time in
+      which frames were under way. Beyond that, more is tried: `rise` at first, then twice as much each time, up to
+      double. If the connection gets full by it, c_j is measured, and the next try waits twice as long, at most
+      `patience` decisions. Nothing is tried while the region does not do what its weights were made for.
+    - Workers whose share is less than a unit have weight 0. They are tried with one, and wait likewise.
+    - From `cluster_from` connections on, speeds within a factor of 1.22 are averaged in clusters (§5.3).
 
-    - r_j sums to at most 1 over the connections, because one thread waits for one connection at a time. It tells which
-      connection is waited for, not how bad that is. So F takes r_j / pace (rows done in a feeder-second), times the
-      best pace known: the blocking rate if the same work had been done at full speed. At full speed this is r_j.
-    - By drafting (§4.2), a connection that did not block while another one held up the region (pace below Pace.HELD of
-      the best) has shown nothing: such samples are left out.
-    - Equal workers and a class of slow workers look the same until every connection has been tried with more weight:
-      equal workers have then all blocked, the faster class has not. Until then (`Pace.learning`) a connection that is
-      waited for may lose all its weight, and delta is almost 0. Afterwards delta draws quiet connections together, so
-      that a connection that lost its share as draft leader, or whose worker is no longer slow, gets it back; more
-      weakly, the more often the pace falls (`Pace.calm`). And no weight falls by more than the region's slowness and
-      `fall` explain: m_j = w'_j (1 - fall) min(1, pace / best).
-    - M_j = w'_j (1 + reach_j), at least one more; reach_j starts at `rise` and doubles with each rise in a row. A share
-      far below the even one rises only after its buffers have had time to fill.
-    - A small share rises by large steps, each of them a risk. F_j / w'_j ** size_power makes the region more patient
-      with smaller shares. It also keeps a slow worker, which blocks rarely and for long, from being traded against fast
-      ones, which block often and do no harm by it.
-    - Weights that follow the blocking wander off even from the best possible split: when the pace falls below that of
-      earlier weights, those are restored (`Recall`).
+    Weights minimise max_j F_j(w_j) with F_j(w) = w / c_j, the time that j takes for its share (§5.2). The first
+    splits are learned by doubling, so a worker 100 times faster than others is known after seven decisions.
 
-    Workers that join start with an even share and no function; those that leave are forgotten; the rest keep theirs.
+    `explore=False` tries nothing with workers that have been measured, as LB-static does not: a slow one that recovers
+    keeps its share. `every` samples make a decision (§5). What was measured fades with new measurements in any case.
+
+    Workers that join start with an even share and unknown; those that leave are forgotten.
     """
 
     name: ClassVar[str] = "blocking-rate"
     splitting: ClassVar[Splitting] = "block"
 
     explore: bool = True
-    decay: float = 0.1
-    """The share of F beyond the present weight that is taken off with each sample (§5.4)."""
-    memory: float = 4.0
-    """So many samples at one weight are averaged; after that the newest counts 1/memory."""
-    delta: float = 1e-3
-    """F rises at least this much from one weight to the next, as a rate: the pull towards an even split."""
-    rise: float = 0.1
-    """The first and least reach: the share by which a weight may rise in one step."""
-    fall: float = 0.1
-    """The share by which a weight may fall in one step once the workers are known."""
-    size_power: float = 0.6
-    """How much more patient the region is with small shares; 0 for not at all."""
-    cluster_from: int = 32
-    """The number of connections from which on functions are pooled in clusters."""
+    every: int = 2
+    """Samples between two decisions."""
+    rise: float = 0.02
+    """The first step of trying more with a worker whose speed has been measured."""
+    patience: int = 32
+    """The most decisions between two tries that fail."""
+    cluster_from: int = 8
+    """The number of connections from which on speeds are averaged in clusters."""
 
     def __post_init__(self) -> None:
-        limits = {
-            "decay": (0, 1),
-            "memory": (1, 1e6),
-            "delta": (0, 1),
-            "rise": (0, 1),
-            "fall": (0, 1),
-            "size_power": (0, 1),
-            "cluster_from": (2, 1e6),
-        }
-        for name, (least, most) in limits.items():
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise InvalidArgument(f"{name} is {value}: give a number from {least} to {most:g}")
+        check_numbers(self, every=(1, 1e6), rise=(0, 1), patience=(1, 1e6), cluster_from=(2, 1e6))
         self._links: dict[Key, _Link] = {}
-        self._pace = Pace()
-        self._recall = Recall()
-        self._fed_s = self._done = self._usual_s = 0.0
+        self._sampler = Sampler(self.every)
+        self._rest, self._patience = 0, 4
 
     def decide(self, snapshot: Snapshot) -> list[SetWeights]:
-        """New weights, or none if nothing was fed, nothing blocked, or nothing would change."""
+        """New weights, or none between decisions, or if nothing was fed, nothing blocked, or nothing would change."""
         if not snapshot.connections:
             return []
-        if {_key(c) for c in snapshot.connections} != set(self._links):
+        if {key_of(c) for c in snapshot.connections} != set(self._links):
             return self._meet(snapshot)
-        elapsed = snapshot.feeding_s - self._fed_s
-        if elapsed <= 0.0 or elapsed < SHORT * self._usual_s:
+        measured = self._sampler.take(snapshot)
+        if measured is None:
             return []
-        self._usual_s = elapsed if not self._usual_s else self._usual_s + (elapsed - self._usual_s) / 4
-        blocked = self._sample(snapshot, elapsed)
-        if self._pace.best <= 0.0:
-            return []  # no row has been processed yet: there is no speed to compare with
-        self._learn(blocked)
-        if blocked < Pace.IDLE:
+        here = [m.weight for m in measured.values()]
+        for link, weight in zip(self._links.values(), here, strict=True):
+            link.weight = weight
+        if sum(m.rate for m in measured.values()) < IDLE:
             return []
-        groups = self._groups()
-        weights = self._proven() or self._choose(groups)
-        self._stretch(weights)
-        if weights == [link.weight for link in self._links.values()]:
+        self._learn(measured)
+        if any(link.full >= FULL and link.weight and not link.known for link in self._links.values()):
+            return []
+        groups = self._pool()
+        speeds = [link.speed for link in self._links.values()]
+        if not any(speeds):
+            return []
+        weights = proportional(speeds, RESOLUTION)
+        if sum(here) == RESOLUTION and all(abs(w - old) <= STILL * old for w, old in zip(weights, here, strict=True)):
             return []
         for link, weight in zip(self._links.values(), weights, strict=True):
             link.weight = weight
         shares = {worker: link.weight for (worker, _), link in self._links.items()}
-        return [SetWeights(snapshot.region, shares, self._reason(blocked), self._detail(groups))]
+        return [SetWeights(snapshot.region, shares, blocking_reason(measured), self._detail(measured, groups))]
 
     def _meet(self, snapshot: Snapshot) -> list[SetWeights]:
-        """Workers joined or left: forget those that left, give new ones an even share, keep the others' proportions."""
+        """Workers joined or left."""
         before = self._links
-        newcomer = RESOLUTION / len(snapshot.connections)
-        self._links = {_key(c): before.get(_key(c)) or _Link(reach=self.rise) for c in snapshot.connections}
-        here = {c.worker: c.weight for c in snapshot.connections}
-        known = sum(link.weight for key, link in self._links.items() if key in before)
-        scale = (RESOLUTION - newcomer * sum(key not in before for key in self._links)) / known if known else 0.0
-        shares = [link.weight * scale if key in before else newcomer for key, link in self._links.items()]
-        whole = not before and sum(here.values()) == RESOLUTION
-        weights = (
-            list(here.values()) if whole else proportional(shares if any(shares) else [1.0] * len(here), RESOLUTION)
-        )
+        weights = weights_met({key: link.weight for key, link in before.items()}, snapshot)
+        self._links = {key_of(c): before.get(key_of(c)) or _Link() for c in snapshot.connections}
         for link, weight in zip(self._links.values(), weights, strict=True):
             link.weight = weight
-        self._recall.reset()
-        self._pace.resize(len(before), len(self._links), set(self._links))
-        self._rebase(snapshot)
+        self._sampler.rebase(snapshot)
+        here = {c.worker: c.weight for c in snapshot.connections}
         new = dict(zip(here, weights, strict=True))
-        return [] if new == here else [SetWeights(snapshot.region, new, "workers joined or left", self._detail(None))]
+        return [] if new == here else [SetWeights(snapshot.region, new, "workers joined or left")]
 
-    def _rebase(self, snapshot: Snapshot) -> None:
-        """Let the next sample begin at this snapshot."""
-        self._fed_s = snapshot.feeding_s
-        self._done = float(sum(c.rows_done for c in snapshot.connections))
-        for connection in snapshot.connections:
-            link = self._links[_key(connection)]
-            link.blocked_s = connection.blocked_s
+    def _learn(self, measured: Mapping[Key, Measured]) -> None:
+        """Take in what the connections showed while the splitter was held up."""
+        # Where frames under way are not told, blocking itself has to say who is full.
+        told = any(m.under_way for m in measured.values())
+        fill = {key: m.under_way if told else m.rate for key, m in measured.items()}
+        fullest = max(fill.values())
+        believed = sum(link.speed for link in self._links.values())
+        tested = sum(m.speed for m in measured.values()) >= TESTED * believed
+        for key, link in self._links.items():
+            link.full = fill[key] / fullest
+            if link.full >= FULL and link.weight:
+                if link.known or measured[key].frames:  # else its first frame takes longer than this: wait for it
+                    link.measure(measured[key], self.rise, self.patience)
+                continue
+            link.speed = max(link.speed, measured[key].speed)
+            if self.explore or not link.known:
+                link.bound(measured[key])
+                if tested and link.weight:
+                    link.try_more(measured[key])
+        if self.explore and tested and believed:
+            self._probe(PROBE * believed / RESOLUTION)
 
-    def _sample(self, snapshot: Snapshot, elapsed: float) -> float:
-        """Set the links' blocking rates since the last sample; returns their sum."""
-        done = sum(c.rows_done for c in snapshot.connections) - self._done
-        counted = any(c.rows_sent or c.rows_done for c in snapshot.connections)
-        for connection in snapshot.connections:
-            link = self._links[_key(connection)]
-            link.weight = connection.weight
-            link.rate = min(1.0, max(0.0, connection.blocked_s - link.blocked_s) / elapsed)
-        self._rebase(snapshot)
-        rates = {key: link.rate for key, link in self._links.items()}
-        heaviest = max(link.weight for link in self._links.values())
-        heavy = {key for key, link in self._links.items() if link.weight >= Pace.HEAVY * heaviest}
-        self._pace.update(done / elapsed if counted else 1.0, rates, heavy)
-        return sum(rates.values())
+    def _probe(self, speed: float) -> None:
+        """Try workers that have no weight with one unit, all at once: a slow one holds up the region as much as all."""
+        idle = [link for link in self._links.values() if not link.weight]
+        self._rest -= 1
+        if idle and self._rest <= 0:
+            self._patience = min(self.patience, 2 * self._patience)
+            self._rest = self._patience
+            for link in idle:
+                link.speed, link.raised, link.frames = max(link.speed, speed), True, 0
 
-    def _learn(self, blocked: float) -> None:
-        """Take the rates into the functions, smoothed; then decay for exploration, and age (§5.1, §5.4)."""
-        for link in self._links.values():
-            function = link.function.age(AGE) if self.explore else link.function
-            if not (self._pace.held and link.rate < BYSTANDER * blocked):
-                function = function.observe(link.weight, link.rate / self._pace.now, self.memory)
-            if self.explore and blocked >= Pace.IDLE:
-                function = function.decay(link.weight, self.decay)
-            link.function = function
-
-    def _proven(self) -> list[int] | None:
-        """The weights to keep or to restore, because the region runs or ran best with them; None to choose by F."""
-        if self._pace.learning or self._pace.held:  # some worker is too slow for its share: F tells which
-            self._recall.reset()
-            return None
-        return self._recall.keep([link.weight for link in self._links.values()], self._pace.now)
-
-    def _groups(self) -> list[list[int]] | None:
-        """Clusters of similar connections, by place; None if there are too few connections for that (§5.3)."""
-        if len(self._links) < self.cluster_from:
-            return None
-        delta = DELTA_LEARNING / self._pace.best
-        curves = [link.function.seen(delta) * self._pace.best for link in self._links.values()]
-        return clusters(traits(curves, DELTA_LEARNING))
-
-    def _choose(self, groups: list[list[int]] | None) -> list[int]:
-        """The weights that minimise the largest F within the bounds."""
+    def _pool(self) -> list[list[int]] | None:
+        """Give measured workers of a cluster one speed, if there are enough of them; returns the clusters, by place."""
         links = list(self._links.values())
-        current = [link.weight for link in links]
-        lower = [self._least(link) for link in links]
-        upper = [min(RESOLUTION, self._most(link)) for link in links]
-        if sum(lower) > RESOLUTION or sum(upper) < RESOLUTION:  # the present weights do not sum up: ignore the bounds
-            lower, upper = [0] * len(links), [RESOLUTION] * len(links)
-        curves = self._curves(groups or [[place] for place in range(len(links))])
-        return allocate(curves, lower, upper, RESOLUTION, current)
-
-    def _curves(self, groups: list[list[int]]) -> list[Vector]:
-        """For each connection the function of its group, made from all data of the group.
-
-        Among connections that share a strictly increasing function, Fox's greedy gives the next unit to the one with
-        the least weight: so it solves the problem over clusters and divides each cluster's share evenly in one go.
-        """
-        links = list(self._links.values())
-        delta = (DELTA_LEARNING if self._pace.learning else self.delta * self._pace.calm) / self._pace.best
-        curves: dict[int, Vector] = {}
+        if len(links) < self.cluster_from:
+            return None
+        groups = clusters(np.array([[log(max(link.speed, 1e-9))] for link in links]), ALIKE)
         for group in groups:
-            size = max(1.0, sum(links[place].weight for place in group) / len(group))
-            values = pool(links[place].function for place in group).values(delta) / size**self.size_power
-            curves |= dict.fromkeys(group, values)
-        return [curves[place] for place in range(len(links))]
+            alike = [links[place] for place in group if links[place].known]
+            mean = sum(link.speed for link in alike) / max(1, len(alike))
+            for link in alike:
+                link.speed = mean
+        return groups
 
-    def _least(self, link: _Link) -> int:
-        """m_j. While learning, a connection that the splitter mostly waits for may lose all its weight."""
-        if self._pace.learning:
-            blamed = link.rate >= BYSTANDER * self._pace.blocked
-            return 0 if blamed else floor(link.weight * (1.0 - self.fall))
-        return floor(link.weight * (1.0 - self.fall) * min(1.0, self._pace.now / self._pace.best))
-
-    def _most(self, link: _Link) -> int:
-        """M_j. A small share rises only from a weight it has had for SETTLED samples: buffers take time to fill."""
-        if 0 < link.weight < SMALL * RESOLUTION / len(self._links) and link.function.data(link.weight) < SETTLED:
-            return link.weight
-        return link.weight + max(1, ceil(link.weight * link.reach))
-
-    def _stretch(self, weights: list[int]) -> None:
-        """Adapt each reach: a weight that rises again may rise further next time, one that falls less far.
-
-        If the pace fell, weights of at least an even share start again with the first reach.
-        """
-        even = RESOLUTION / len(weights)
-        for link, weight in zip(self._links.values(), weights, strict=True):
-            chastened = self._pace.fell and link.weight >= even
-            if chastened:
-                link.reach = self.rise
-            if weight > link.weight:
-                if link.rose and not chastened:
-                    link.reach = min(MOST_REACH, link.reach * 2)
-                link.rose = True
-            elif weight < link.weight:
-                link.reach = max(self.rise, link.reach / 2)
-                link.rose = False
-
-    def _reason(self, blocked: float) -> str:
-        (worker, _), link = max(self._links.items(), key=lambda item: item[1].rate)
-        return f"blocked {blocked:.2f} of the time, {link.rate:.2f} on worker {worker}"
-
-    def _detail(self, groups: list[list[int]] | None) -> dict[str, Any]:
-        """Rates, pace, functions and clusters for the event log: enough to draw Figures 8, 11 and 12."""
-        workers = [str(worker) for worker, _ in self._links]
-        links = list(self._links.values())
+    def _detail(self, measured: Mapping[Key, Measured], groups: Sequence[Sequence[int]] | None) -> dict[str, Any]:
+        """Rates, fullness, speeds and clusters for the event log."""
         detail: dict[str, Any] = {
-            "rates": {worker: round(link.rate, 5) for worker, link in zip(workers, links, strict=True)},
-            "pace": round(self._pace.now, 3),
-            "best_pace": round(self._pace.best, 3),
-            "learning": self._pace.learning,
-            "functions": {
-                worker: [[weight, round(height * self._pace.best, 5)] for weight, height in link.function.knots()]
-                for worker, link in zip(workers, links, strict=True)
-            },
+            "rates": {str(key[0]): round(m.rate, 5) for key, m in measured.items()},
+            "full": {str(key[0]): round(link.full, 3) for key, link in self._links.items()},
+            "speeds": {str(key[0]): round(link.speed, 3) for key, link in self._links.items()},
         }
         if groups is not None:
-            numbers = {place: number for number, group in enumerate(groups) for place in group}
-            detail["clusters"] = {workers[place]: numbers[place] for place in range(len(workers))}
+            detail["clusters"] = clusters_by_worker(self._links, groups)
         return detail
-
-
-def _key(connection: Connection) -> Key:
-    return connection.worker, connection.incarnation

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from math import isclose
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +12,6 @@ from numpy.typing import NDArray
 from evenflow.model import RESOLUTION
 
 Vector = NDArray[np.float64]
-
-FORGOTTEN = 0.1
-"""A point with fewer samples than this is dropped."""
 
 _GRID = np.arange(RESOLUTION + 1, dtype=np.float64)
 
@@ -46,6 +42,8 @@ class BlockingFunction:
     """
 
     points: tuple[Point, ...] = ()
+    ceiling: Vector | None = field(default=None, compare=False)
+    """What exploration has left of F at each weight, or None if it has taken nothing off."""
 
     def observe(self, weight: int, sample: float, memory: float) -> BlockingFunction:
         """The function with one more sample; samples at weight 0 are ignored, since F(0) = 0 is given."""
@@ -54,43 +52,39 @@ class BlockingFunction:
         old = next((point for point in self.points if point.weight == weight), Point(weight, 0.0, 0.0, 0.0))
         count = min(old.data + 1.0, memory)
         new = Point(weight, old.value + (sample - old.value) / count, old.seen + (sample - old.seen) / count, count)
-        return BlockingFunction(tuple(sorted([*(p for p in self.points if p.weight != weight), new])))
+        points = tuple(sorted([*(p for p in self.points if p.weight != weight), new]))
+        return BlockingFunction(points, np.where(weight < _GRID, self._ceiling, np.inf))
 
     def decay(self, beyond: int, fraction: float) -> BlockingFunction:
-        """Expect less, by `fraction`, above weight `beyond`: what is not tried looks better over time (§5.4)."""
-        keep = 1.0 - fraction
-        points = (p if p.weight <= beyond else p._replace(value=p.value * keep) for p in self.points)
-        return replace(self, points=tuple(points))
+        """Expect less, by `fraction`, at every weight above `beyond`: what is not tried looks better over time (§5.4).
 
-    def age(self, keep: float) -> BlockingFunction:
-        """Let old samples count less, and drop points that hardly count."""
-        aged = (point._replace(data=point.data * keep) for point in self.points)
-        return BlockingFunction(tuple(point for point in aged if point.data >= FORGOTTEN))
+        Where there are points, they are lowered, so that a new sample is smoothed into what is expected now. Where F
+        comes from the regression, it is kept at the lowered height by a ceiling. F stays monotone: it becomes flat.
+        """
+        keep = 1.0 - fraction
+        points = tuple(p if p.weight <= beyond else p._replace(value=p.value * keep) for p in self.points)
+        lowered = np.where(beyond < _GRID, keep * self.values(0.0), np.inf)
+        return BlockingFunction(points, np.minimum(lowered, self._ceiling))
 
     def values(self, delta: float) -> Vector:
         """F at 0..RESOLUTION, as expected."""
-        return _curve([p.weight for p in self.points], [p.value for p in self.points], self._counts, delta)
+        weights, heights = [p.weight for p in self.points], [p.value for p in self.points]
+        return _rising(np.minimum(_curve(weights, heights, self._counts), self._ceiling), delta)
 
     def seen(self, delta: float) -> Vector:
         """F at 0..RESOLUTION, as seen, without what exploration has taken off."""
-        return _curve([p.weight for p in self.points], [p.seen for p in self.points], self._counts, delta)
-
-    def data(self, weight: int) -> float:
-        """The number of samples at a weight."""
-        return next((point.data for point in self.points if point.weight == weight), 0.0)
+        return _rising(_curve([p.weight for p in self.points], [p.seen for p in self.points], self._counts), delta)
 
     def knots(self) -> list[tuple[int, float]]:
-        """The corners of the expected monotone function: enough to draw it."""
-        weights = [0, *(point.weight for point in self.points)]
-        heights = [0.0, *_monotone([point.value for point in self.points], self._counts).tolist()]
-        inner = [
-            (weight, height)
-            for before, weight, after, last, height, following in zip(
-                weights, weights[1:], weights[2:], heights, heights[1:], heights[2:], strict=False
-            )
-            if not isclose((height - last) * (after - weight), (following - height) * (weight - before), abs_tol=1e-12)
-        ]
-        return [(0, 0.0), *inner, *([(weights[-1], heights[-1])] if self.points else [])]
+        """The corners of F as expected: enough to draw it."""
+        curve = self.values(0.0)
+        bends = np.abs(np.diff(curve, 2)) > 1e-9
+        corners = [0, *(np.flatnonzero(bends) + 1).tolist(), RESOLUTION]
+        return [(weight, float(curve[weight])) for weight in corners]
+
+    @property
+    def _ceiling(self) -> Vector:
+        return np.full(RESOLUTION + 1, np.inf) if self.ceiling is None else self.ceiling
 
     @property
     def _counts(self) -> list[float]:
@@ -98,17 +92,22 @@ class BlockingFunction:
 
 
 def pool(functions: Iterable[BlockingFunction]) -> BlockingFunction:
-    """One function from the data of several: at each weight the mean of their points, weighted by their counts."""
+    """One function from the data of several: at each weight the mean of their points, weighted by their counts.
+
+    Its ceiling is the mean of theirs, since F of the cluster is the mean of its functions.
+    """
+    members = list(functions)
+    if len(members) == 1:
+        return members[0]
     sums: dict[int, list[float]] = {}
-    for function in functions:
+    for function in members:
         for weight, value, seen, count in function.points:
             entry = sums.setdefault(weight, [0.0, 0.0, 0.0])
             entry[0] += value * count
             entry[1] += seen * count
             entry[2] += count
-    return BlockingFunction(
-        tuple(Point(weight, value / n, seen / n, n) for weight, (value, seen, n) in sorted(sums.items()))
-    )
+    points = tuple(Point(weight, value / n, seen / n, n) for weight, (value, seen, n) in sorted(sums.items()))
+    return BlockingFunction(points, np.mean([function._ceiling for function in members], axis=0))
 
 
 def _monotone(values: list[float], counts: list[float]) -> Vector:
@@ -120,15 +119,21 @@ def _monotone(values: list[float], counts: list[float]) -> Vector:
     return np.asarray(isotonic_regression(values, weights=counts).x, dtype=np.float64)
 
 
-def _curve(weights: list[int], values: list[float], counts: list[float], delta: float) -> Vector:
+def _curve(weights: list[int], values: list[float], counts: list[float]) -> Vector:
+    """Monotone regression, linear in between; beyond the last point it continues the last piece."""
     if not weights:
-        return delta * _GRID
+        return np.zeros(RESOLUTION + 1)
     xs = np.array([0, *weights], dtype=np.float64)
     ys = np.concatenate(([0.0], _monotone(values, counts)))
     curve = np.interp(_GRID, xs, ys)
     last = weights[-1]
     slope = (ys[-1] - ys[-2]) / (xs[-1] - xs[-2])
     curve[last:] = ys[-1] + slope * (_GRID[last:] - last)
+    return curve
+
+
+def _rising(curve: Vector, delta: float) -> Vector:
+    """The least function that is nowhere below `curve` and rises by `delta` at least from one weight to the next."""
     # F(w) >= F(w - 1) + delta for all w means that F(w) - delta w never decreases.
     floor: Vector = np.maximum.accumulate(curve - delta * _GRID) + delta * _GRID
     return floor

@@ -48,7 +48,8 @@ class Cluster:
     evaluated.
 
     - `start_timeout`: seconds to wait for all workers to start.
-    - `period`: seconds between samples of blocking rates, reports and decisions.
+    - `period`: seconds between samples, which feeders and workers report, and between decisions. Balances by blocking
+      take `every`: how many samples make a decision.
     - `stall_timeout`: seconds a task waits without a message from its workers before it fails and says which; a worker
       that sends no message for so long while state is to be loaded into it is replaced.
     - `event_log`: a file for the event log (JSON lines); the latest events are in `events()` in any case.

@@ -1,0 +1,120 @@
+"""What connections did between two samples, and the weights of workers that join or leave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from evenflow.errors import InvalidArgument
+from evenflow.model import RESOLUTION, Connection, Snapshot
+from evenflow.policy.ordered.allocation import proportional
+
+SHORT = 0.25
+"""A sample shorter than this share of the usual one is added to the next."""
+IDLE = 0.01
+"""A splitter blocked for less than this share of the time is not held up: there is nothing to balance (§3.1)."""
+
+Key = tuple[int, int]
+"""A worker and its incarnation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One connection since the last sample that was taken."""
+
+    seconds: float
+    weight: int
+    rate: float
+    """The blocking rate: blocking time over feeder-seconds, from 0 to 1."""
+    speed: float
+    """Rows done a second, of all feeders."""
+    frames: int
+    """Frames done; rows, where frames are not counted."""
+    under_way: float
+    """Frames sent and not answered, in the mean over the time."""
+
+
+@dataclass
+class Sampler:
+    """Differences of the cumulative counters of snapshots, over `every` samples each."""
+
+    every: int = 1
+    _last: Snapshot | None = None
+    _fed_s: float = 0.0
+    _usual_s: float = 0.0
+    _samples: int = 0
+    _before: dict[Key, Connection] = field(default_factory=dict)
+
+    def rebase(self, snapshot: Snapshot) -> None:
+        """Let the next sample begin at this snapshot."""
+        self._last, self._fed_s, self._samples = snapshot, snapshot.feeding_s, 0
+        self._before = {key_of(c): c for c in snapshot.connections}
+
+    def take(self, snapshot: Snapshot) -> dict[Key, Measured] | None:
+        """What each connection did, once `every` samples are complete; None before, or if nothing was fed."""
+        assert self._last is not None
+        fed = snapshot.feeding_s - self._fed_s
+        if fed <= 0.0 or fed < SHORT * self._usual_s:
+            return None
+        self._usual_s = fed if not self._usual_s else self._usual_s + (fed - self._usual_s) / 4
+        self._fed_s = snapshot.feeding_s
+        self._samples += 1
+        if self._samples < self.every:
+            return None
+        elapsed = snapshot.feeding_s - self._last.feeding_s
+        seconds = elapsed / max(1, snapshot.feeders, self._last.feeders)
+        found = {}
+        for connection in snapshot.connections:
+            before = self._before[key_of(connection)]
+            rows = connection.rows_done - before.rows_done
+            found[key_of(connection)] = Measured(
+                seconds=seconds,
+                weight=connection.weight,
+                rate=min(1.0, max(0.0, connection.blocked_s - before.blocked_s) / elapsed),
+                speed=max(0, rows) / seconds,
+                frames=max(0, (connection.frames_done - before.frames_done) or rows),
+                under_way=max(0.0, connection.under_way_s - before.under_way_s) / seconds,
+            )
+        self.rebase(snapshot)
+        return found
+
+
+def key_of(connection: Connection) -> Key:
+    """The worker and incarnation of a connection."""
+    return connection.worker, connection.incarnation
+
+
+def weights_met(before: Mapping[Key, int], snapshot: Snapshot) -> list[int]:
+    """Weights when workers joined or left: new ones get an even share, the others keep their proportions.
+
+    `before` has the weights of those known so far. The first weights in force are kept if they sum to RESOLUTION.
+    """
+    here = [connection.weight for connection in snapshot.connections]
+    if not before and sum(here) == RESOLUTION:
+        return here
+    keys = [key_of(connection) for connection in snapshot.connections]
+    newcomer = RESOLUTION / len(keys)
+    known = sum(before.get(key, 0) for key in keys)
+    scale = (RESOLUTION - newcomer * sum(key not in before for key in keys)) / known if known else 0.0
+    shares = [before[key] * scale if key in before else newcomer for key in keys]
+    return proportional(shares if any(shares) else [1.0] * len(shares), RESOLUTION)
+
+
+def blocking_reason(measured: Mapping[Key, Measured]) -> str:
+    """For the event log: how much the splitter was blocked, and on whom most."""
+    (worker, _), most = max(measured.items(), key=lambda item: item[1].rate)
+    return f"blocked {sum(m.rate for m in measured.values()):.2f} of the time, {most.rate:.2f} on worker {worker}"
+
+
+def clusters_by_worker(keys: Mapping[Key, object], groups: Sequence[Sequence[int]]) -> dict[str, int]:
+    """The number of each worker's cluster, for the event log."""
+    numbers = {place: number for number, group in enumerate(groups) for place in group}
+    return {str(worker): numbers[place] for place, (worker, _) in enumerate(keys)}
+
+
+def check_numbers(balance: object, **limits: tuple[float, float]) -> None:
+    """Refuse parameters of a balance outside their limits."""
+    for name, (least, most) in limits.items():
+        value = getattr(balance, name)
+        if not least <= value <= most:
+            raise InvalidArgument(f"{name} is {value}: give a number from {least} to {most:g}")
