@@ -23,7 +23,8 @@ def same(batch: pa.RecordBatch) -> pa.RecordBatch:
     [
         ("credits", 40_000, {}, 0.15),
         ("blocking-rate", 120_000, {}, 0.25),
-        ("blocking-rate", 120_000, {"explore": False}, 0.25),
+        ("blocking-rate", 120_000, {"explore": False, "every": 1}, 0.25),
+        ("lb-adaptive", 120_000, {"step": 100}, 0.3),
         ("oracle", 40_000, {"capacities": SPEEDS}, 0.06),
         ("static", 40_000, {"weights": [0.05, 0.5, 0.45]}, 0.06),
         ("reroute", 40_000, {}, 0.25),

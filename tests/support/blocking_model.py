@@ -11,6 +11,7 @@ n + window can be sent once it is released. Time blocked on a full buffer is j's
 """
 
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 from numba import njit
@@ -21,7 +22,22 @@ from evenflow.policy.ordered.balance import even_weights
 
 @njit(cache=True)
 def _advance(
-    now, until, weights, credit, service, jitter, cost, slots, window, sent, starts, ends, released, blocked, rng
+    now,
+    until,
+    weights,
+    credit,
+    service,
+    jitter,
+    cost,
+    slots,
+    window,
+    sent,
+    starts,
+    ends,
+    released,
+    blocked,
+    waited,
+    rng,
 ):
     """Send frames from `now` to `until`; the time reached."""
     total = weights.sum()
@@ -52,6 +68,7 @@ def _advance(
         noise = np.float64(rng[0] >> np.uint64(11)) / 2.0**53
         ends[best, k % (slots + 2)] = start + service[best] * (1.0 + jitter * (2.0 * noise - 1.0))
         released[n % window] = max(released[(n - 1) % window], ends[best, k % (slots + 2)])
+        waited[best] += ends[best, k % (slots + 2)] - now
         sent[best] += 1
     return now
 
@@ -79,6 +96,7 @@ class Region:
         self._ends = np.zeros((count, self.slots + 2))
         self._released = np.zeros(self.window)
         self._blocked = np.zeros(count)
+        self._waited = np.zeros(count)
         self._rng = np.array([self.seed * 7919 + 12345], np.uint64)
         self._now = 0.0
 
@@ -88,7 +106,7 @@ class Region:
         service = self.service * np.array(self.slowdown, float)
         self._now = _advance(
             self._now, self.time, weights, self._credit, service, self.jitter, self.cost, self.slots, self.window,
-            self._sent, self._starts, self._ends, self._released, self._blocked, self._rng,
+            self._sent, self._starts, self._ends, self._released, self._blocked, self._waited, self._rng,
         )  # fmt: skip
 
     @property
@@ -99,7 +117,9 @@ class Region:
         return sent - int((self._released[recent % self.window] > self.time).sum())
 
     def snapshot(self):
-        under_way = (self._ends > self.time).sum(axis=1)
+        left = np.maximum(self._ends - self.time, 0.0)
+        done = self._sent - (left > 0.0).sum(axis=1)
+        waited = self._waited - left.sum(axis=1)
         connections = tuple(
             Connection(
                 worker=j,
@@ -107,7 +127,10 @@ class Region:
                 weight=self.weights[j],
                 blocked_s=float(self._blocked[j]),
                 rows_sent=int(self._sent[j]),
-                rows_done=int(self._sent[j] - under_way[j]),
+                frames_sent=int(self._sent[j]),
+                rows_done=int(done[j]),
+                frames_done=int(done[j]),
+                under_way_s=float(waited[j]),
             )
             for j in range(len(self.slowdown))
         )
@@ -127,6 +150,44 @@ class Run:
     moves: list
 
 
+def keep_up(balance, profile, samples=120, *, period=1.0, **model):
+    """Let `balance` work for some samples; `profile` is a list of (second, slowdowns from then on), the first at 0."""
+    region = Region(list(profile[0][1]), **model)
+    return _run(region, list(islice(_samples(balance, region, profile, period), samples)))
+
+
+def _samples(balance, region, profile, period):
+    """Sample after sample: weights, blocking rates, frames a second, and the moves that follow."""
+    _obey(region, balance.decide(region.snapshot()))
+    blocked, out = np.zeros(len(region.slowdown)), 0
+    while True:
+        region.slowdown = list([slowdown for second, slowdown in profile if second <= region.time][-1])
+        weights = list(region.weights.values())
+        region.run(period)
+        snapshot = region.snapshot()
+        now = np.array([c.blocked_s for c in snapshot.connections])
+        moves = balance.decide(snapshot)
+        _obey(region, moves)
+        yield weights, (now - blocked) / period, (snapshot.rows_out - out) / period, moves
+        blocked, out = now, snapshot.rows_out
+
+
+def _run(region, samples):
+    *columns, moves = zip(*samples, strict=True)
+    return Run(region.time, *map(np.array, columns), list(moves))
+
+
+def ideal(slowdown, service=Region.service):
+    """Frames a second that the workers can do, none of them ever idle."""
+    return sum(1 / factor for factor in slowdown) / service
+
+
+def shifting(workers, every, seed, samples=120, most=10):
+    """A profile in which all workers become another up to `most` times slower, every so many seconds."""
+    rng = np.random.default_rng(seed)
+    return [(s, np.exp(rng.uniform(0, np.log(most), workers)).tolist()) for s in range(0, samples, every)]
+
+
 def drive(balance, slowdown, work_s, *, change=None, period=1.0, most=20, **model):
     """Let `balance` work off what the workers could do in `work_s` seconds, none of them ever idle.
 
@@ -134,24 +195,16 @@ def drive(balance, slowdown, work_s, *, change=None, period=1.0, most=20, **mode
     """
     region = Region(list(slowdown), **model)
     second, later = change or (0.0, slowdown)
-    speed = [sum(1 / s for s in slowdowns) / region.service for slowdowns in (slowdown, later)]
-    frames = int(speed[0] * second + speed[1] * (work_s - second))
-    _obey(region, balance.decide(region.snapshot()))
-    rows, moves, blocked, out = [], [], np.zeros(len(slowdown)), 0
-    while out < frames and region.time < most * work_s:
-        if change and region.time >= second:
-            region.slowdown = list(later)
-        weights = list(region.weights.values())
-        region.run(period)
-        snapshot = region.snapshot()
-        now = np.array([c.blocked_s for c in snapshot.connections])
-        rows.append((weights, (now - blocked) / period, (snapshot.rows_out - out) / period))
-        blocked, out = now, snapshot.rows_out
-        moves.append(balance.decide(snapshot))
-        _obey(region, moves[-1])
-    late = (out - frames) / rows[-1][2] if rows[-1][2] else 0.0
-    columns = [np.array(column) for column in zip(*rows, strict=True)]
-    return Run(region.time - max(0.0, late), *columns, moves)
+    frames = int(ideal(slowdown, region.service) * second + ideal(later, region.service) * (work_s - second))
+    done = []
+    for sample in _samples(balance, region, [(0.0, slowdown), (second, later)], period):
+        done.append(sample)
+        if region.released >= frames or region.time >= most * work_s:
+            break
+    run = _run(region, done)
+    late = (region.released - frames) / run.frames[-1] if run.frames[-1] else 0.0
+    run.seconds -= max(0.0, late)
+    return run
 
 
 def _obey(region, moves):

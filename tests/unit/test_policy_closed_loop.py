@@ -1,4 +1,4 @@
-"""BlockingRate in a closed loop with a model of splitter, workers and merge: the paper's experiments in small.
+"""BlockingRate and LB-adaptive in a closed loop with a model of splitter, workers and merge.
 
 Figures are of ordered-regions §6. A sample is a second; times are relative to Oracle*'s.
 """
@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from evenflow.policy.ordered.blocking_rate import BlockingRate
+from evenflow.policy.ordered.lb_adaptive import LbAdaptive, LbStatic
 from evenflow.policy.ordered.oracle import Oracle
 from evenflow.policy.ordered.round_robin import RoundRobin
-from tests.support.blocking_model import drive, half
+from tests.support.blocking_model import drive, half, ideal, keep_up, shifting
 
 pytestmark = pytest.mark.slow
 
@@ -45,12 +46,72 @@ def test_the_model_is_gated_by_its_slowest_worker():
     assert drive(Oracle(speeds([100, 1, 1])), [100, 1, 1], 20).frames[10:].mean() == pytest.approx(402, rel=0.03)
 
 
+UPWARD = {
+    "3 equal, one 5x faster": ([5] * 3, [1, 5, 5], 0.98),
+    "2 equal, one 2x faster": ([2] * 2, [1, 2], 0.98),
+    "8 equal, four 4x faster": ([4] * 8, [1] * 4 + [4] * 4, 0.97),
+    "64 equal, 8 10x faster": ([10] * 64, [1] * 8 + [10] * 56, 0.85),
+}
+
+
+def late_share(balance, profile, samples=120, seed=1):
+    """The share of the ideal in the last quarter of a run."""
+    quarter = keep_up(balance, profile, samples, seed=seed).frames[-samples // 4 :]
+    return quarter.mean() / ideal(profile[-1][1])
+
+
+def over_oracle(balance, profile, samples=120, **model):
+    """How many times as long a row takes as with Oracle*, over a run of some samples."""
+    known = Oracle(schedule=[(second, speeds(slowdown)) for second, slowdown in profile])
+    return (
+        keep_up(known, profile, samples, **model).frames.sum()
+        / keep_up(balance, profile, samples, **model).frames.sum()
+    )
+
+
+@pytest.mark.parametrize("case", UPWARD)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_workers_that_become_faster_are_noticed(case, seed):
+    before, after, least = UPWARD[case]
+    assert late_share(BlockingRate(), [(0, before), (30, after)], seed=seed) > least
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_same_setting_holds_a_slow_half_back(seed):
+    assert late_share(BlockingRate(), [(0, half(16, 100))], seed=seed) > 0.88
+
+
+@pytest.mark.parametrize("factor", [10, 100])
+@pytest.mark.parametrize("workers", [2, 3, 4, 8, 16, 32, 64])
+def test_a_slow_half_costs_little_over_120_samples(workers, factor):
+    """Figures 9 and 10, left: slow workers are found all at once, not one at a time."""
+    assert over_oracle(BlockingRate(), [(0, half(workers, factor))]) < 1.4
+
+
+@pytest.mark.parametrize("model", [{"jitter": 0.5}, {"slots": 2, "jitter": 0.3}, {"slots": 40}], ids=str)
+@pytest.mark.parametrize("workers", [2, 8, 64])
+def test_buffers_and_noise_do_not_matter_much(workers, model):
+    assert over_oracle(BlockingRate(), [(0, half(workers, 10))], **model) < 1.3
+
+
+@pytest.mark.parametrize(
+    ("workers", "every", "most"), [(2, 10, 1.5), (3, 10, 1.6), (8, 10, 1.9), (8, 30, 1.4), (64, 30, 2.6)]
+)
+def test_speeds_that_change_all_the_time(workers, every, most):
+    """Every few seconds all workers have another speed, up to 10 times less: always faster than an even split."""
+    for seed in (1, 2):
+        profile = shifting(workers, every, seed)
+        ratio = over_oracle(BlockingRate(), profile)
+        assert ratio < most
+        assert ratio < over_oracle(RoundRobin(), profile)
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_figure_8_top(seed):
-    """One of three workers 100 times slower: sustainable within 15 samples, and back to even when the load goes."""
-    run = drive(BlockingRate(), [100, 1, 1], 110, change=(20, (1, 1, 1)), seed=seed)
-    assert run.weights[15, 0] <= 5
-    assert run.frames[15:20].mean() > 0.8 * 402
+    """One of three workers 100 times slower: sustainable within 20 samples, and back to even when the load goes."""
+    run = drive(BlockingRate(), [100, 1, 1], 110, change=(30, (1, 1, 1)), seed=seed)
+    assert run.weights[20:30, 0].max() <= 6
+    assert run.frames[20:30].mean() > 0.8 * 402
     assert run.weights[-20:, 0].mean() == pytest.approx(333, abs=15)
     assert run.frames[-20:].mean() > 0.97 * 600
 
@@ -63,18 +124,9 @@ def test_figure_8_bottom(seed):
     assert run.seconds < 1.03 * 60
 
 
-@pytest.mark.parametrize(("workers", "most"), [(2, 1.03), (8, 1.06), (16, 1.1)])
+@pytest.mark.parametrize(("workers", "most"), [(2, 1.03), (8, 1.06), (16, 1.06)])
 def test_equal_workers_cost_little(workers, most):
     assert ratio(BlockingRate(), [1] * workers) < most
-
-
-@pytest.mark.parametrize("factor", [10, 100])
-@pytest.mark.parametrize("workers", [2, 4, 8, 16])
-def test_half_slow(workers, factor):
-    """Figures 9 and 10, left: at most 1.5 times Oracle*."""
-    slowdown = half(workers, factor)
-    assert ratio(BlockingRate(), slowdown) < 1.5
-    assert ratio(BlockingRate(explore=False), slowdown) < 1.35
 
 
 @pytest.mark.parametrize("workers", [2, 16])
@@ -92,12 +144,21 @@ def test_64_workers_in_three_classes():
     slowdown = [100] * 20 + [5] * 20 + [1] * 24
     run = drive(BlockingRate(), slowdown, 80, service=0.01, window=40_000, most=4)
     settled = [move.detail["clusters"] for moves in run.moves[-60:] for move in moves]
-    assert len(settled) > 20
+    assert len(settled) > 5
     pure = [len({(number, slowdown[int(w)]) for w, number in c.items()}) == len(set(c.values())) for c in settled]
-    assert np.mean(pure) > 0.8
-    assert pure[-1]
+    assert all(pure)
     slow, medium, fast = np.split(run.weights[-20:].mean(axis=0), [20, 40])
     assert slow.mean() < 1 < 3 < medium.mean() < 12 < 30 < fast.mean()
+
+
+@pytest.mark.parametrize(
+    ("case", "least"),
+    [("3 equal, one 5x faster", 0.9), ("2 equal, one 2x faster", 0.95), ("8 equal, four 4x faster", 0.7)],
+)
+def test_lb_adaptive_notices_faster_workers_and_lb_static_does_not(case, least):
+    before, after, _ = UPWARD[case]
+    profile = [(0, before), (30, after)]
+    assert late_share(LbAdaptive(), profile) > least > late_share(LbStatic(), profile)
 
 
 @pytest.mark.parametrize(("workers", "factor", "least"), [(2, 10, 4), (8, 10, 4), (8, 100, 40)])
