@@ -23,10 +23,10 @@ BASIC = ["oracle", "credits", "blocking-rate"]
 
 
 def balances(setting: ordered.OrderedSetting) -> list[str]:
-    """Round-robin where it hurts most, LB-static where adapting pays."""
+    """Round-robin where it hurts most, LB-adaptive and LB-static where adapting pays."""
     if setting.factor < 100:
         return BASIC
-    return [*BASIC, "lb-static"] if setting.until else [*BASIC, "round-robin"]
+    return [*BASIC, "lb-adaptive", "lb-static"] if setting.until else [*BASIC, "round-robin"]
 
 
 def settings(workers: int, seconds: float, period: float) -> list[ordered.OrderedSetting]:
@@ -71,7 +71,8 @@ def table(done: list[dict[str, Any]]) -> str:
     cells: dict[str, dict[str, dict[str, Any]]] = {}
     for entry in done:
         cells.setdefault(json.dumps(entry["setting"]), {})[entry["outcome"]["balance"]] = entry["outcome"]
-    heads = ["workers", "slow", "load", "credits", "reaction", "oracle", "blocking-rate", "lb-static", "round-robin"]
+    others = ["blocking-rate", "lb-adaptive", "lb-static", "round-robin"]
+    heads = ["workers", "slow", "load", "credits", "reaction", "oracle", *others]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for text, found in cells.items():
         setting = json.loads(text)
@@ -83,7 +84,7 @@ def table(done: list[dict[str, Any]]) -> str:
             f"{found['credits']['steady_of_ideal']:.2f}",
             "" if not setting["until"] else "never" if reaction is None else f"{reaction:.1f} s",
             f"{found['oracle']['steady_of_ideal']:.2f}",
-            *(_against(found, name) for name in ("blocking-rate", "lb-static", "round-robin")),
+            *(_against(found, name) for name in others),
         ]
         lines.append("| " + " | ".join(row) + " |")
     wrong = [entry for entry in done if not entry["outcome"]["in_order"]]

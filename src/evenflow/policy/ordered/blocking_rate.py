@@ -67,6 +67,7 @@ class _Link:
     frames: int = 0
     """Frames done since then."""
     frame_rows: float = 1.0
+    """Rows in a frame, in the mean."""
 
     def measure(self, measured: Measured, rise: float, patience: int) -> None:
         """It is full, so what it did is what it can do; if more was tried, that failed."""
