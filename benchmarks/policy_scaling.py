@@ -55,7 +55,7 @@ def decision_table(samples: int = 60) -> None:
 def decisions(count: int, samples: int, cluster_from: int) -> list[float]:
     """Seconds that each decision took."""
     rng = np.random.default_rng(2)
-    balance = BlockingRate(cluster_from=cluster_from)
+    balance = BlockingRate(every=1, cluster_from=cluster_from)
     weights, blocked, times = even_weights(list(range(count))), np.zeros(count), []
     for sample in range(samples):
         connections = tuple(

@@ -25,7 +25,7 @@ def bench_ordered(
     also: Annotated[str, typer.Option(help="Further classes, workers:factor, such as 20:5,4:2.")] = "",
     until: Annotated[float, typer.Option(help="Second at which the slow workers recover; 0: never.", min=0)] = 0.0,
     since: Annotated[float, typer.Option(help="Second at which the slow workers become slow.", min=0)] = 0.0,
-    period: Annotated[float, typer.Option(help="Seconds between samples and decisions.", min=0.01)] = 1.0,
+    period: Annotated[float, typer.Option(help="Seconds between samples.", min=0.01)] = 1.0,
     balance: Annotated[str, typer.Option(help="Balances to compare, separated by commas.")] = "round-robin,credits",
     event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
