@@ -15,7 +15,20 @@ if TYPE_CHECKING:
     from evenflow import errors, policy, testing
     from evenflow.errors import EvenflowError
     from evenflow.graph.builder import Graph
+    from evenflow.operators.aggregates import Aggregates
     from evenflow.operators.distinct import DistinctCount
+    from evenflow.operators.functions import (
+        count,
+        count_distinct,
+        first,
+        last,
+        max,
+        mean,
+        min,
+        stddev,
+        sum,
+        variance,
+    )
     from evenflow.operators.join import WindowJoin
     from evenflow.operators.keyed import KeyedOperator
     from evenflow.operators.last import LastValue
@@ -41,6 +54,7 @@ if TYPE_CHECKING:
     from evenflow.stories.vectors import Vectors
 
 _HOMES = {
+    "Aggregates": "evenflow.operators.aggregates",
     "Cluster": "evenflow.runtime.cluster.cluster",
     "DistinctCount": "evenflow.operators.distinct",
     "EvenflowError": "evenflow.errors",
@@ -63,17 +77,28 @@ _HOMES = {
     "Vectors": "evenflow.stories.vectors",
     "WindowJoin": "evenflow.operators.join",
     "cosine": "evenflow.stories.similarity",
+    "count": "evenflow.operators.functions",
+    "count_distinct": "evenflow.operators.functions",
     "errors": "",
     "fingerprints": "evenflow.runtime.cluster.first_story",
+    "first": "evenflow.operators.functions",
     "first_story": "evenflow.runtime.cluster.first_story",
     "fit_vectors": "evenflow.runtime.cluster.first_story",
+    "last": "evenflow.operators.functions",
     "local_session": "evenflow.runtime.cluster.session",
+    "max": "evenflow.operators.functions",
+    "mean": "evenflow.operators.functions",
+    "min": "evenflow.operators.functions",
     "policy": "",
+    "stddev": "evenflow.operators.functions",
+    "sum": "evenflow.operators.functions",
     "supervise": "evenflow.runtime.cluster.restarts",
     "testing": "",
+    "variance": "evenflow.operators.functions",
 }
 
 __all__ = [
+    "Aggregates",
     "Cluster",
     "DistinctCount",
     "EvenflowError",
@@ -97,14 +122,24 @@ __all__ = [
     "WindowJoin",
     "__version__",
     "cosine",
+    "count",
+    "count_distinct",
     "errors",
     "fingerprints",
+    "first",
     "first_story",
     "fit_vectors",
+    "last",
     "local_session",
+    "max",
+    "mean",
+    "min",
     "policy",
+    "stddev",
+    "sum",
     "supervise",
     "testing",
+    "variance",
 ]
 
 

@@ -3,10 +3,13 @@
 import math
 
 import pyarrow as pa
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenflow.operators import functions
 from evenflow.operators import rolling as home
+from evenflow.operators.aggregates import Aggregates
 from evenflow.operators.distinct import DistinctCount
 from evenflow.operators.join import WindowJoin
 from evenflow.operators.last import LastValue
@@ -79,6 +82,37 @@ def test_distinct_count(rows, units, seed):
     columns = {"v": pa.array(values, pa.int64()), "xxhash64(v)": pa.array(hashes, pa.int64())}
     table, _ = moved(DistinctCount("v"), columns, keys, units, seed)
     assert table["v_distinct"].to_pylist() == model.distinct(keys, values)
+
+
+ODD = st.sampled_from(["", "a", "ab", "b", "ä", "\U0001f40e", "\uffff", "a\0"])
+TEXTS = st.one_of(st.none(), ODD, st.text(max_size=3))
+PICKED = {
+    "min": functions.min("s"),
+    "max": functions.max("s"),
+    "first": functions.first("s"),
+    "first_known": functions.first("s", ignorenulls=True),
+    "last": functions.last("s"),
+    "last_known": functions.last("s", ignorenulls=True),
+    "count_distinct": functions.count_distinct("s"),
+}
+COMPUTED = {"sum": functions.sum("v"), "std": functions.stddev("v"), "var": functions.variance("v")}
+
+
+@given(st.sampled_from(["all", "rows", "seconds"]), WINDOWS, lines(TEXTS, NUMBERS, TIMES), UNITS, SEEDS)
+def test_several_aggregates(kind, window, rows, units, seed):
+    keys, texts, values, times = parts(rows, 4)
+    how = {"all": {}, "rows": {"rows": window}, "seconds": {"seconds": window, "time": "t"}}[kind]
+    hashes = [0 if text is None else xxhash.xxh64_intdigest(text) >> 1 for text in texts]
+    columns = {"s": pa.array(texts, pa.string()), "v": pa.array(values, pa.float64()), "t": pa.array(times, pa.int64())}
+    operator = Aggregates({"rows": functions.count(), **PICKED, **COMPUTED}, **how)
+    table, _ = moved(operator, columns | {"xxhash64(s)": pa.array(hashes, pa.int64())}, keys, units, seed)
+    expected = model.windows(keys, how.get("rows"), times, how.get("seconds"))
+    assert table["rows"].to_pylist() == [len(places) for places in expected]
+    for name in PICKED:
+        assert table[name].to_pylist() == [model.picked(name, [texts[i] for i in places]) for places in expected]
+    for name in COMPUTED:
+        found = [model.aggregate(name, [values[i] for i in places]) for places in expected]
+        model.assert_close(table[name].to_pylist(), found)
 
 
 @given(st.booleans(), WINDOWS, lines(st.sampled_from("LR"), TIMES), UNITS, SEEDS)

@@ -18,12 +18,13 @@ def aggregate(how, window):
         return min(values, key=lambda value: (math.isnan(value), value))
     if how == "max":
         return max(values, key=lambda value: (math.isnan(value), value))
-    if how == "std" and len(values) == 1:
+    if how in ("std", "var") and len(values) == 1:
         return None
     special = [value for value in values if not math.isfinite(value)]
-    if how == "std":
+    if how in ("std", "var"):
         mean = math.nan if special else math.fsum(values) / len(values)
-        return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+        variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+        return variance if how == "var" else math.sqrt(variance)
     total = sum(special) if special else math.fsum(values)
     return total / len(values) if how == "mean" else total
 
@@ -53,6 +54,34 @@ def rolling_time(how, keys, values, times, seconds):
             latest = max(times[other] for other in seen)
             result[place] = aggregate(how, [values[other] for other in seen if times[other] > latest - seconds])
     return result
+
+
+def windows(keys, rows=None, times=None, seconds=None):
+    """For each row, the places of the rows in its window, in the order of the window: of arrival, or of time."""
+    result = [[]] * len(keys)
+    for places in by_key(keys):
+        for end, place in enumerate(places, 1):
+            seen = places[:end]
+            if seconds is not None:
+                latest = max(times[other] for other in seen)
+                inside = [other for other in seen if times[other] > latest - seconds]
+                result[place] = sorted(inside, key=times.__getitem__)
+            else:
+                result[place] = seen if rows is None else seen[-rows:]
+    return result
+
+
+def picked(how, window):
+    """The aggregate of a list of values of any type, some of them None."""
+    values = [value for value in window if value is not None]
+    if how == "count_distinct":
+        return len(set(values))
+    given = window if how in ("first", "last") else values
+    if not given:
+        return None
+    if how in ("min", "max"):
+        return min(given) if how == "min" else max(given)
+    return given[0 if how.startswith("first") else -1]
 
 
 def last(keys, values):

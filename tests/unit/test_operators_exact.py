@@ -105,8 +105,8 @@ def test_state_of_another_type_is_refused():
 
 
 def test_what_has_no_aggregate():
-    with pytest.raises(InvalidArgument, match="needs numbers, dates, times or booleans, column 'v' is string"):
-        home.RollingMin("v", rows=2).schema(pa.schema({"v": pa.string()}))
+    with pytest.raises(InvalidArgument, match="needs numbers, strings, dates, times or booleans, column 'v' is list"):
+        home.RollingMin("v", rows=2).schema(pa.schema({"v": pa.list_(pa.string())}))
     with pytest.raises(InvalidArgument, match="needs numbers, column 'v' is date32"):
         home.RollingSum("v", rows=2).schema(pa.schema({"v": pa.date32()}))
     with pytest.raises(InvalidArgument, match="max needs a number, a date, a time or a boolean, v is string"):

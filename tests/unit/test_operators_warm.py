@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import evenflow.operators
-from evenflow.operators import rolling
+from evenflow.operators import functions, rolling
+from evenflow.operators.aggregates import Aggregates
 from evenflow.operators.distinct import DistinctCount
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.join import WindowJoin
@@ -30,8 +31,16 @@ ROWS = pa.schema(
         "d": pa.decimal128(30, 2),
     }
 )
-AGGREGATES = [kind for kind in vars(rolling).values() if isinstance(kind, type) and "name" in vars(kind)]
+AGGREGATES = [kind for kind in vars(rolling).values() if isinstance(kind, type) and getattr(kind, "name", "")]
 ROLLING = [kind for kind in AGGREGATES if issubclass(kind, rolling.Rolling)]
+SEVERAL = {
+    "rows": functions.count(),
+    "top": functions.max("tag"),
+    "var": functions.variance("v"),
+    "first": functions.first("d"),
+    "last": functions.last("tag", ignorenulls=True),
+    "distinct": functions.count_distinct("v"),
+}
 
 
 def operators():
@@ -43,6 +52,8 @@ def operators():
     yield rolling.RunningMean("d")
     yield LastValue("v")
     yield DistinctCount("v")
+    for window in ({}, {"rows": 5}, {"seconds": 2.0, "time": "t"}):
+        yield Aggregates(SEVERAL, **window)
     yield WindowJoin("tag", "a", "b", rows=3)
     yield WindowJoin("tag", "a", "b", seconds=2.0, time="t")
 

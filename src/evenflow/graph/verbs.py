@@ -8,9 +8,9 @@ from typing import Any, TypeAlias, get_args
 
 from evenflow.errors import InvalidArgument
 from evenflow.model.routing import MOST_UNITS
+from evenflow.operators.aggregating import check_window
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input
-from evenflow.operators.rolling import check_window
 
 Rules: TypeAlias = str | Sequence[str] | Mapping[str, str]
 Pair: TypeAlias = tuple[str, str]

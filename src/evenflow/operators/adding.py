@@ -1,11 +1,10 @@
-"""The base of operators that add one column to their rows."""
+"""The base of operators that add columns to their rows."""
 
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +15,17 @@ from evenflow.operators.keyed import KeyedOperator, Keys, Units
 
 
 class Adding(Delegating):
-    """All columns of the rows, and after them one more, `into`, computed from the rows of the key so far."""
+    """All columns of the rows, and after them one more, `into`, computed from the rows of the key so far.
+
+    An operator that adds several columns overrides `added` and `add_all`.
+    """
 
     adds = True
-    same: ClassVar[bool] = False
-    """Whether the new column holds values of `column` itself, so that Spark's knowledge of that column applies."""
     naming: ClassVar[tuple[str, ...]] = ("column",)
+    other_name: ClassVar[str] = "give another into="
+    """What to do if a new column has the name of another."""
+    into: Any
+    """The name of the new column; a tuple of names if there are several."""
 
     def __init__(self, column: str, into: str) -> None:
         for argument, name in (("column", column), ("into", into)):
@@ -34,35 +38,55 @@ class Adding(Delegating):
         return [self.column]
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        kind = column_type(self, rows, self.column)
-        if self.into in rows.names:
-            raise InvalidArgument(f"{self} adds column '{self.into}', which the rows have already: give another into=")
-        made = self.result_type(kind)
-        known = rows.field(self.column).metadata if self.same and made == kind else None
-        return self._kept(rows).append(pa.field(self.into, made, metadata=known))
+        result = self._kept(rows)
+        for field in self.added(rows):
+            if field.name in rows.names:
+                raise InvalidArgument(
+                    f"{self} adds column '{field.name}', which the rows have already: {self.other_name}"
+                )
+            result = result.append(field)
+        return result
 
-    @abstractmethod
+    def added(self, rows: pa.Schema) -> list[pa.Field]:
+        """The new columns."""
+        return [pa.field(self.into, self.result_type(column_type(self, rows, self.column)))]
+
+    def add_all(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> dict[str, pa.Array]:
+        """The new columns by their names."""
+        return {self.into: self.add(rows, units, keys)}
+
     def result_type(self, kind: pa.DataType) -> pa.DataType:
         """The new column's type for a column of this type; InvalidArgument if it does not fit."""
+        raise NotImplementedError
 
-    @abstractmethod
     def add(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.Array:
         """The new column."""
+        raise NotImplementedError
 
     def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
-        added = self.add(rows, units, keys)
-        kept = self._kept(rows.schema)
-        arrays = rows.columns if len(kept) == rows.num_columns else [rows.column(name) for name in kept.names]
-        return pa.RecordBatch.from_arrays([*arrays, added], schema=kept.append(pa.field(self.into, added.type)))
+        added = self.add_all(rows, units, keys)
+        hashes = {hash_name(name) for name in self.hashed}
+        own = [array for name, array in zip(rows.schema.names, rows.columns, strict=True) if name not in hashes]
+        schema = self._kept(rows.schema)
+        for name, array in added.items():
+            schema = schema.append(pa.field(name, array.type))
+        return pa.RecordBatch.from_arrays([*own, *added.values()], schema=schema)
 
     def warm_up(self, rows: pa.Schema) -> None:
         rehearse(self, sample(rows))
 
     def _kept(self, rows: pa.Schema) -> pa.Schema:
-        return rows
+        """The rows' own columns, without the hashes."""
+        hashes = {hash_name(name) for name in self.hashed}
+        return pa.schema([field for field in rows if field.name not in hashes]) if hashes else rows
 
     def __str__(self) -> str:
         return f"{type(self).__name__}('{self.column}')"
+
+
+def hash_name(column: str) -> str:
+    """The name under which an operator gets the hashes of a column."""
+    return f"xxhash64({column})"
 
 
 def column_type(operator: object, rows: pa.Schema, name: str) -> pa.DataType:

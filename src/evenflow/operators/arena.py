@@ -135,6 +135,16 @@ def pack_rings(most, order, rings, cells, clock, held_cells, held_clock):  # typ
 
 
 @compiled
+def list_cells(slots, rings, found):  # type: ignore[no-untyped-def]
+    """Fill `found` with the cells of some slots' rings."""
+    top = 0
+    for slot in slots:
+        for place in range(rings[slot, LENGTH]):
+            found[top] = cell_of(rings[slot], place)
+            top += 1
+
+
+@compiled
 def dump_rings(slots, rings, cells, clock, out_cells, out_clock):  # type: ignore[no-untyped-def]
     """Copy the cells of some slots' rings, one ring after the other, each oldest first."""
     top = 0

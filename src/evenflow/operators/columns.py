@@ -72,6 +72,17 @@ def require_time(operator: object, name: str, kind: pa.DataType) -> None:
         )
 
 
+def is_string(kind: pa.DataType) -> bool:
+    """Whether values of a type are strings."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values of a type are strings, or bytes, which are compared as strings are."""
+    is_ = pa.types
+    return is_string(kind) or is_.is_binary(kind) or is_.is_large_binary(kind) or is_.is_binary_view(kind)
+
+
 def nullable(values: npt.NDArray[Any], known: npt.NDArray[np.bool_]) -> pa.Array:
     """An Arrow array over `values`, which are not copied; null where `known` is False."""
     bits = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))

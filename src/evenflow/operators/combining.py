@@ -2,10 +2,13 @@
 
 An aggregate is a row of an array, and the array's type decides which arithmetic is used.
 
-- float64: (count, a), or (count, a, b) for STD. `count` is the number of non-null values; `a` their sum, minimum,
-  maximum or mean; `b` the sum of squared deviations.
+- float64: (count, a), or (count, a, b) for STD and VAR. `count` is the number of non-null values; `a` their sum,
+  minimum, maximum or mean; `b` the sum of squared deviations.
 - int64: the count, then a number of 64, 128 or 192 bits, low word first. Sums have one word more than the values, so
   that no sum overflows, however many values come.
+
+`how` is one of the numbers below. For minima and maxima of texts it is a tuple (number, ends, letters): values are then
+numbers of texts, and text n is `letters[ends[n] : ends[n + 1]]`.
 
 Where numba keeps its code on disk it does not notice changes of this file: touch the files that use it.
 """
@@ -20,13 +23,13 @@ from numba.extending import overload
 
 from evenflow.operators.compiled import Function, compiled
 
-COUNT, SUM, MEAN, MIN, MAX, STD = range(6)
+COUNT, SUM, MEAN, MIN, MAX, STD, VAR = range(7)
 
 
 def width(how: int, words: int) -> int:
     """The numbers in an aggregate of values of `words` 64-bit words each; 0 words means doubles."""
     if not words:
-        return 3 if how == STD else 2
+        return 3 if how >= STD else 2
     return 1 + words + (how in (SUM, MEAN))
 
 
@@ -65,7 +68,7 @@ def _choose(kind: Any, doubles: Function, words: Function) -> Function:
 @overload(load)
 def _load(how, rows, at):  # type: ignore[no-untyped-def]
     def doubles(how, rows, at):  # type: ignore[no-untyped-def]
-        return rows[at, 0], rows[at, 1], rows[at, 2] if how == STD else 0.0
+        return rows[at, 0], rows[at, 1], rows[at, 2] if how >= STD else 0.0
 
     def words(how, rows, at):  # type: ignore[no-untyped-def]
         low = rows[at, 1]
@@ -79,7 +82,7 @@ def _load(how, rows, at):  # type: ignore[no-untyped-def]
 def _store(how, rows, at, aggregate):  # type: ignore[no-untyped-def]
     def doubles(how, rows, at, aggregate):  # type: ignore[no-untyped-def]
         rows[at, 0], rows[at, 1] = aggregate[0], aggregate[1]
-        if how == STD:
+        if how >= STD:
             rows[at, 2] = aggregate[2]
 
     def words(how, rows, at, aggregate):  # type: ignore[no-untyped-def]
@@ -113,7 +116,7 @@ def _single(how, values, at, there):  # type: ignore[no-untyped-def]
 
 @overload(combine)
 def _combine(how, one, other):  # type: ignore[no-untyped-def]
-    return _choose(one[0], _doubles, _words)
+    return _texts if isinstance(how, types.BaseTuple) else _choose(one[0], _doubles, _words)
 
 
 def _doubles(how, one, other):  # type: ignore[no-untyped-def]
@@ -129,7 +132,7 @@ def _doubles(how, one, other):  # type: ignore[no-untyped-def]
         return count, (a1 if a1 < a2 or a2 != a2 else a2), 0.0
     if how == MAX:
         return count, (a1 if a1 > a2 or a1 != a1 else a2), 0.0
-    if how == STD:
+    if how >= STD:
         delta = a2 - a1
         return count, a1 + delta * (c2 / count), b1 + b2 + delta * delta * (c1 * c2 / count)
     return count, a1 + a2, 0.0
@@ -154,6 +157,19 @@ def _words(how, one, other):  # type: ignore[no-untyped-def]
     return c1 + c2, low, high, top1 + top2 + over
 
 
+def _texts(how, one, other):  # type: ignore[no-untyped-def]
+    """For numbers of texts, which are compared by their bytes, as Spark compares them."""
+    if one[0] == 0 or other[0] == 0:
+        return one if other[0] == 0 else other
+    number, ends, letters = how
+    at, end, opposite, last = ends[one[1]], ends[one[1] + 1], ends[other[1]], ends[other[1] + 1]
+    while at < end and opposite < last and letters[at] == letters[opposite]:
+        at += 1
+        opposite += 1
+    less = opposite < last and (at == end or letters[at] < letters[opposite])
+    return one if less == (number == MIN) else other
+
+
 @overload(tell)
 def _tell(how, out, known, at, aggregate):  # type: ignore[no-untyped-def]
     def doubles(how, out, known, at, aggregate):  # type: ignore[no-untyped-def]
@@ -164,6 +180,8 @@ def _tell(how, out, known, at, aggregate):  # type: ignore[no-untyped-def]
             out[at], known[at] = a / count, count > 0
         elif how == STD:
             out[at], known[at] = np.sqrt(b / (count - 1)), count > 1
+        elif how == VAR:
+            out[at], known[at] = b / (count - 1), count > 1
         else:
             out[at], known[at] = a, count > 0
 

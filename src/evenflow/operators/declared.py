@@ -25,20 +25,26 @@ def spelled(operator: KeyedOperator, names: Sequence[str], case_sensitive: bool)
     A name is resolved as Spark would: exact, else in backquotes, else in another case. A name that fits several columns
     in another case is left as it is.
     """
-    meant: dict[str, str] = {}
+    meant: dict[Any, Any] = {}
     for attribute in operator.naming:
-        given = getattr(operator, attribute)
-        fit = fitting(given, names, case_sensitive) if isinstance(given, str) else []
-        if len(fit) == 1 and names[fit[0]] != given:
-            meant[given] = names[fit[0]]
+        for given in _several(getattr(operator, attribute)):
+            fit = fitting(given, names, case_sensitive) if isinstance(given, str) else []
+            if len(fit) == 1 and names[fit[0]] != given:
+                meant[given] = names[fit[0]]
     if not meant:
         return operator
     found = copy.copy(operator)
     for attribute in operator.naming:
         given = getattr(operator, attribute)
-        setattr(found, attribute, meant.get(given, given))
+        now = tuple(meant.get(name, name) for name in _several(given))
+        setattr(found, attribute, now if isinstance(given, tuple) else now[0])
     found.hashed = tuple(meant.get(name, name) for name in operator.hashed)
     return found
+
+
+def _several(given: Any) -> tuple[Any, ...]:
+    """Names that an attribute holds: one, or a tuple of them."""
+    return given if isinstance(given, tuple) else (given,)
 
 
 def fitting(given: str, names: Sequence[str], case_sensitive: bool) -> list[int]:
@@ -53,13 +59,15 @@ def fitting(given: str, names: Sequence[str], case_sensitive: bool) -> list[int]
 
 def check_apart(operator: KeyedOperator, names: Sequence[str], case_sensitive: bool) -> None:
     """Refuse an operator that adds a column whose name differs from an existing one in case only."""
-    into = getattr(operator, "into", "")
-    alike = [name for name in names if name != into and name.lower() == str(into).lower()]
-    if operator.adds and alike and not case_sensitive:
-        raise InvalidArgument(
-            f"{operator} adds column '{into}', and the rows have '{alike[0]}', which Spark does not tell from it: give "
-            "another into="
-        )
+    if case_sensitive or not operator.adds:
+        return
+    for into in map(str, _several(getattr(operator, "into", ()))):
+        alike = [name for name in names if name != into and name.lower() == into.lower()]
+        if alike:
+            raise InvalidArgument(
+                f"{operator} adds column '{into}', and the rows have '{alike[0]}', which Spark does not tell from it: "
+                f"{getattr(operator, 'other_name', 'give another into=')}"
+            )
 
 
 def columns_of(operator: KeyedOperator, rows: pa.Schema) -> pa.Schema:

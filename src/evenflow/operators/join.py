@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.adding import column_type, rehearse, sample
+from evenflow.operators.aggregating import check_window
 from evenflow.operators.columns import NO_TIMES, locked, microseconds, require_time
 from evenflow.operators.delegating import Delegating
 from evenflow.operators.keyed import Keys, Origin, Units
-from evenflow.operators.rolling import check_window
 
 
 class WindowJoin(Delegating):

@@ -1,6 +1,6 @@
 """The types of aggregates, by the type of the column, as in Spark.
 
-| of | sum | mean | min, max | std |
+| of | sum | mean | min, max | std, var |
 |---|---|---|---|---|
 | whole numbers | bigint | double | as the column | double |
 | decimal(p, s) | decimal(p + 10, s) | decimal(p + 4, s + 4) | as the column | double |
@@ -32,6 +32,7 @@ MOST_DIGITS = 38
 LONG_DIGITS = 18
 """Digits of a decimal that fit in 64 bits."""
 DOUBLES = "double"
+DEVIATIONS = ("std", "var")
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def measure(name: str, kind: pa.DataType, what: str, ansi: bool = True) -> Measu
     if is_.is_decimal(kind) and kind.precision <= MOST_DIGITS:
         return _of_decimals(name, what, pa.decimal128(kind.precision, kind.scale), ansi)
     if is_.is_integer(kind):
-        if name == "std":
+        if name in DEVIATIONS:
             return Measure(name, what, kind, pa.float64())
         made = {"sum": pa.int64(), "mean": pa.float64()}.get(name, kind)
         return Measure(name, what, kind, made, 1, ansi)
@@ -130,7 +131,7 @@ def measure(name: str, kind: pa.DataType, what: str, ansi: bool = True) -> Measu
 
 
 def _of_decimals(name: str, what: str, kind: pa.Decimal128Type, ansi: bool) -> Measure:
-    if name == "std":
+    if name in DEVIATIONS:
         return Measure(name, what, kind, pa.float64())
     more = {"sum": (10, 0), "mean": (4, 4)}.get(name, (0, 0))
     digits, scale = min(MOST_DIGITS, kind.precision + more[0]), min(MOST_DIGITS, kind.scale + more[1])

@@ -31,6 +31,7 @@ from evenflow.operators.arena import (
     dump_rings,
     enlarge,
     free_rings,
+    list_cells,
     load_rings,
     pack_rings,
 )
@@ -39,8 +40,8 @@ from evenflow.operators.combining import combine, load, single, store, tell
 from evenflow.operators.compiled import compiled, grown, readable
 from evenflow.operators.keyed import Keys, Units
 from evenflow.operators.measures import DOUBLES
-from evenflow.operators.slots import KEY_BYTES, Ints, Longs, fitted
-from evenflow.operators.totals import Aggregates, Numbers
+from evenflow.operators.slots import Ints, Longs, Slots, fitted
+from evenflow.operators.totals import Numbers, SlotAggregates
 
 ENDLESS = 1 << 62
 """Rows that no window reaches."""
@@ -52,12 +53,22 @@ IGNORED = 3 * 65536
 """Unused cells that are not worth closing gaps for."""
 
 
-class Rings(Aggregates):
+class Rings(SlotAggregates):
     """A window per key: its last `rows` rows, or those less than `span` microseconds behind its latest."""
 
-    def __init__(self, how: int, rows: int = 0, span: int = 0) -> None:
+    held, arrays = (1, 2), 4
+
+    def __init__(
+        self,
+        how: int,
+        rows: int = 0,
+        span: int = 0,
+        slots: Slots | None = None,
+        of: str = DOUBLES,
+        words: int = 0,
+    ) -> None:
         self.rows, self.span = rows, span
-        super().__init__(how)
+        super().__init__(how, slots, of, words)
 
     def _make(self) -> None:
         self.rings = np.zeros((self.slots.capacity, 6), np.int64)
@@ -71,7 +82,11 @@ class Rings(Aggregates):
         self, units: Units, keys: Keys, values: Numbers, valid: npt.NDArray[np.bool_], times: Longs
     ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
         """The result after each row, and which of the results exist."""
-        slots = self.slots.find(units, keys)
+        return self.push_slots(self.slots.find(units, keys), values, valid, times)
+
+    def push_slots(
+        self, slots: Ints, values: Numbers, valid: npt.NDArray[np.bool_], times: Longs
+    ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
         self._fit()
         return self._pushed(slots, values, valid, times)
 
@@ -87,17 +102,14 @@ class Rings(Aggregates):
                 return out, known
             self._repack(2 * int(self.rings[slots[done], ROOM]) + SMALLEST)
 
-    def extract(self, unit: int) -> Any:
-        slots = self.slots.of(np.array([unit]))
-        if not len(slots):
-            return None
+    def taken(self, slots: Ints) -> tuple[npt.NDArray[Any], ...]:
+        self._fit()
         shape = self.rings[slots, LENGTH:]
         length = int(shape[:, 0].sum())
         cells, clock = self._rows(length), np.empty(length if self.span else 0, np.int64)
         dump_rings(slots, self.rings, self.cells, self.clock, cells, clock)
-        state = self.slots.key[slots], shape, self.backs[slots], cells, clock, self.of, self.words
+        state = shape, self.backs[slots], cells, clock
         self._empty(slots)
-        self.slots.drop(unit)
         return state
 
     def forget(self, slots: Ints) -> None:
@@ -105,10 +117,8 @@ class Rings(Aggregates):
         self._empty(slots)
         self.slots.forget(slots)
 
-    def install(self, unit: int, state: Any) -> None:
-        keys, shape, backs, cells, clock, *kind = state
-        self.use(*(kind or (DOUBLES, 0)))
-        slots = self.slots.add(unit, keys)
+    def put(self, slots: Ints, state: tuple[npt.NDArray[Any], ...]) -> None:
+        shape, backs, cells, clock = state
         self._fit()
         shape, clock = readable(shape, np.int64), readable(clock, np.int64)
         cells = readable(cells, self.cells.dtype.type)
@@ -120,9 +130,20 @@ class Rings(Aggregates):
                 return
             self._repack(int(2 * shape[done:, 0].sum()) + SMALLEST * (len(slots) - done))
 
-    def sizes(self, units: Units) -> Longs:
+    def weights(self, slots: Ints) -> Longs:
         cell = 8 * (self.cells.shape[1] + bool(self.span))
-        return self.slots.per_unit(units, KEY_BYTES + 2 * 72 + cell * self.rings[self.slots.of(units), ROOM])
+        weights: Longs = 2 * 72 + cell * self.rings[slots, ROOM]
+        return weights
+
+    def values_of(self, slots: Ints) -> Longs:
+        lengths: Longs = self.rings[slots, LENGTH]
+        return lengths
+
+    def live(self) -> list[tuple[Numbers, Longs]]:
+        slots = np.flatnonzero(self.rings[:, LENGTH])
+        cells = np.empty(self.rings[slots, LENGTH].sum(), np.int64)
+        list_cells(slots, self.rings, cells)
+        return [(self.backs, np.flatnonzero(self.backs[:, 0])), (self.cells, cells[self.cells[cells, 0] != 0])]
 
     @property
     def _most(self) -> int:
@@ -189,7 +210,7 @@ def _slide(how, most, span, slots, values, valid, times, at, rings, backs, cells
             if ring[LENGTH] == ring[ROOM] and not enlarge(most, ring, cells, clock, marks, spare):
                 return row, read
             one = single(how, values, row, here)
-            place = _open(how, ring, cells, clock, times[row], one) if span else ring[LENGTH]
+            place = open_cell(how, ring, cells, clock, times[row], one) if span else ring[LENGTH]
             if place >= ring[FRONT]:
                 store(how, cells, cell_of(ring, place), one)
                 store(how, backs, slot, combine(how, load(how, backs, slot), one))
@@ -234,7 +255,7 @@ def _pop(how, ring, backs, slot, cells):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _open(how, ring, cells, clock, time, one):  # type: ignore[no-untyped-def]
+def open_cell(how, ring, cells, clock, time, one):  # type: ignore[no-untyped-def]
     """Move later cells up to make room for a row of this time; returns its place.
 
     A row that belongs into the front is added to the aggregates there, and -1 is returned.

@@ -1,0 +1,118 @@
+"""The state of operators that add aggregates to their rows: any number of them, of one window per key.
+
+Importing this module imports numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.errors import InvalidArgument
+from evenflow.operators.argument import DISTINCT, NUMBERS, TEXTS, VALUES, Argument
+from evenflow.operators.combining import COUNT, MAX, MEAN, MIN, STD, SUM, VAR
+from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.numbered import Numbered
+from evenflow.operators.ring_sets import RingSets
+from evenflow.operators.rings import Rings
+from evenflow.operators.row_store import RowStore
+from evenflow.operators.sets import Sets
+from evenflow.operators.slots import KEY_BYTES, Ints, Longs, Slots
+from evenflow.operators.text_store import TextStore
+from evenflow.operators.totals import SlotAggregates, Totals, changed
+
+HOW = {
+    "count": COUNT,
+    "sum": SUM,
+    "mean": MEAN,
+    "min": MIN,
+    "max": MAX,
+    "std": STD,
+    "var": VAR,
+    "first": MIN,
+    "first_known": MIN,
+    "last": MAX,
+    "last_known": MAX,
+    "distinct": COUNT,
+}
+"""What compiled code is told: of a first or last value, the least or greatest number that it has in a store."""
+
+
+class Aggregated:
+    """One aggregate, for each slot. How its state is kept depends on the type of the column, which rows bring."""
+
+    def __init__(self, how: str, rows: int, span: int, slots: Slots) -> None:
+        self.how, self.rows, self.span, self.slots = how, rows, span, slots
+        self.form: tuple[str, str, int] | None = None
+        self.state: Any = None
+
+    def use(self, form: tuple[str, str, int]) -> None:
+        """Prepare for values of this form; InvalidArgument if there is state of another one."""
+        if form == self.form:
+            return
+        if self.form is not None and len(self.slots):
+            raise InvalidArgument(changed(self.form[1], form[1]))
+        self.form, self.state = form, self._made(*form)
+
+    def add(self, slots: Ints, given: Argument, times: Longs) -> pa.Array:
+        """The result after each row."""
+        if given.kept in (VALUES, TEXTS):
+            return self.state.push_slots(slots, given.column, given.valid, times)
+        if given.measure is None:
+            hashes = given.column.to_numpy(zero_copy_only=False)
+            return pa.array(self.state.push_slots(slots, hashes, given.valid, times)[0])
+        values = given.measure.values(given.column)
+        return given.measure.column(*self.state.push_slots(slots, values, given.valid, times))
+
+    def _made(self, kept: str, of: str, words: int) -> Any:
+        if kept == DISTINCT:
+            return RingSets(self.rows, self.span, self.slots) if self.rows or self.span else Sets(self.slots)
+        if kept == VALUES and self.span:
+            words = 2  # the time and the number
+        inner: SlotAggregates
+        if self.rows or self.span:
+            inner = Rings(HOW[self.how], self.rows, self.span, self.slots, of, words)
+        else:
+            inner = Totals(HOW[self.how], self.slots, of, words)
+        return inner if kept == NUMBERS else Numbered(inner, TextStore() if kept == TEXTS else RowStore())
+
+
+class AggregateSet:
+    """Several aggregates of the same rows, over all rows of a key or one window. They share the keys' slots."""
+
+    def __init__(self, hows: Sequence[str], rows: int = 0, span: int = 0) -> None:
+        self.slots = Slots()
+        self.parts = [Aggregated(how, rows, span, self.slots) for how in hows]
+
+    def push(self, units: Units, keys: Keys, given: Sequence[Argument], times: Longs) -> list[pa.Array]:
+        """The results of all aggregates after each row."""
+        for part, argument in zip(self.parts, given, strict=True):
+            part.use(argument.form)
+        slots = self.slots.find(units, keys)
+        return [part.add(slots, argument, times) for part, argument in zip(self.parts, given, strict=True)]
+
+    def extract(self, unit: int) -> Any:
+        slots = self.slots.of(np.array([unit]))
+        if not len(slots):
+            return None
+        state = self.slots.key[slots], [(part.form, part.state.taken(slots)) for part in self.parts]
+        self.slots.drop(unit)
+        return state
+
+    def install(self, unit: int, state: Any) -> None:
+        keys, contents = state
+        for part, (form, _) in zip(self.parts, contents, strict=True):
+            part.use(form)
+        slots = self.slots.add(unit, keys)
+        for part, (_, content) in zip(self.parts, contents, strict=True):
+            part.state.put(slots, content)
+
+    def sizes(self, units: Units) -> Longs:
+        slots = self.slots.of(units)
+        weights = np.full(len(slots), KEY_BYTES, np.int64)
+        for part in self.parts if len(slots) else ():
+            weights += part.state.weights(slots)
+        return self.slots.per_unit(units, weights)
