@@ -12,6 +12,9 @@ ALL = ("count", "min", "max", *SUMS)
 
 OPERATORS = ("rolling-rows", "rolling-seconds", "running", "last", "distinct", "join-rows", "join-seconds", "tally")
 """`tally` counts rows: what comes out does not depend on their order, so it needs none."""
+NEWER = ("aggregates-rows", "aggregates-seconds", "aggregates-running", "sided-rows", "sided-seconds")
+"""Operators that seeds from `FIRST_NEWER` on draw, too: those below keep the cases that they had."""
+FIRST_NEWER = 2000
 RULES = ("length", "filtered", "where", "time", "endless", "length-batch", "time-batch", "pattern", "two-streams")
 BATCH = ("collect", "twice", "write", "select", "take", "limit", "tail", "show", "persist", "iterator", "empty")
 STREAM = ("parquet", "memory", "foreach", "foreach-persist", "foreach-empty", "restart", "stopped")
@@ -60,7 +63,8 @@ class Case:
     @property
     def ordered(self) -> bool:
         """Whether order has to be asked for."""
-        return self.what != "tally" and (self.partitions > 1 or self.after > 1 or self.shuffled or self.lateness > 0)
+        several = self.partitions > 1 or self.after > 1 or self.what.startswith("sided")
+        return self.what != "tally" and (several or self.shuffled or self.lateness > 0)
 
     @property
     def waiting(self) -> bool:
@@ -91,6 +95,9 @@ def draw(seed: int) -> Case:
     drawn = random.Random(f"differential {seed}")
     streaming = drawn.random() < 0.35
     what = drawn.choice(OPERATORS if drawn.random() < 0.6 else RULES)
+    newer = random.Random(f"newer {seed}")
+    if seed >= FIRST_NEWER and newer.random() < 0.25:
+        what = newer.choice(NEWER)
     action = drawn.choice(STREAM if streaming else BATCH)
     value, how = _value(drawn, what)
     keys = tuple(drawn.choice(COLLATED if drawn.random() < 0.25 else KEYS) for _ in range(drawn.choice((1, 1, 2, 3))))
@@ -123,7 +130,7 @@ def _value(drawn: random.Random, what: str) -> tuple[str, str]:
     """The kind of the column, and the aggregate of it."""
     if what in ("last", "distinct"):
         return drawn.choice((*KINDS, *COLLATED)), ""
-    if what in ("tally", "pattern", "two-streams", "join-rows", "join-seconds"):
+    if what in ("tally", "pattern", "two-streams", "join-rows", "join-seconds", *NEWER):
         return drawn.choice(tuple(KINDS)), ""
     how = drawn.choice(ALL)
     if how in SUMS:

@@ -8,8 +8,10 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 import evenflow as ef
+from evenflow.operators.functions import AggregateColumn
 from tests.differential.cases import Case
 from tests.differential.source import ENDING, key_of
+from tests.differential.values import COLLATED, KINDS
 
 SPARK = {"count": F.count, "sum": F.sum, "mean": F.avg, "min": F.min, "max": F.max, "std": F.stddev_samp}
 
@@ -21,10 +23,40 @@ def applied(cluster: ef.Cluster, df: DataFrame, case: Case) -> DataFrame:
         options["order_by"] = "at"
         if case.lateness:
             options["lateness"] = f"{case.lateness} seconds"
+    if case.what.startswith("sided"):
+        return _sided(cluster, df, case, options).where(F.col("id_left") < ENDING)
     out = cluster.keyed(df, key_of(case), _operator(case), **options)
     if "late" in out.columns and "late" not in df.columns:
         out = out.where("late is null").drop("late")
     return out.where(F.col("left_id" if case.what.startswith("join") else "id") < ENDING)
+
+
+def _sided(cluster: ef.Cluster, df: DataFrame, case: Case, options: dict[str, Any]) -> DataFrame:
+    """The two tags as two DataFrames."""
+    window = {"rows": case.window} if case.what == "sided-rows" else {"seconds": case.window, "time": "at"}
+    left, right = (df.where(F.col("tag") == tag).drop("tag") for tag in "LR")
+    return cluster.join(left, right, key_of(case), suffixes=("_left", "_right"), **window, **options)
+
+
+def aggregates_of(case: Case) -> dict[str, tuple[AggregateColumn, Column]]:
+    """All aggregates that there are of the kind of the values, ours and Spark's; of `kinds`, Spark's is a set."""
+    kind = KINDS[case.value]
+    found = {
+        "rows": (ef.count(), F.count("*")),
+        "known": (ef.count("v"), F.count("v")),
+        "first": (ef.first("v"), F.first("v")),
+        "last": (ef.last("v"), F.last("v")),
+        "first_known": (ef.first("v", ignorenulls=True), F.first("v", True)),
+        "last_known": (ef.last("v", ignorenulls=True), F.last("v", True)),
+    }
+    if case.value not in COLLATED:
+        found |= {"min": (ef.min("v"), F.min("v")), "max": (ef.max("v"), F.max("v"))}
+    if case.value not in (*COLLATED, "double", "float"):
+        found["kinds"] = ef.count_distinct("v"), F.collect_set("v")
+    if kind.sums:
+        found |= {"sum": (ef.sum("v"), F.sum("v")), "mean": (ef.mean("v"), F.avg("v"))}
+        found |= {"std": (ef.stddev("v"), F.stddev("v")), "var": (ef.variance("v"), F.variance("v"))}
+    return found
 
 
 def _operator(case: Case) -> Any:
@@ -36,6 +68,10 @@ def _operator(case: Case) -> Any:
             return getattr(ef, f"Rolling{named}")("v", seconds=case.window, time="at")
         case "running":
             return getattr(ef, f"Running{named}")("v")
+        case "aggregates-rows" | "aggregates-seconds" | "aggregates-running":
+            window = {"rows": {"rows": case.window}, "seconds": {"seconds": case.window, "time": "at"}}
+            ours = {name: one for name, (one, _) in aggregates_of(case).items()}
+            return ef.Aggregates(ours, **window.get(case.what.partition("-")[2], {}))
         case "last":
             return ef.LastValue("v")
         case "distinct":
@@ -58,13 +94,19 @@ def expected(df: DataFrame, case: Case) -> DataFrame:
             return df.withColumn(f"v_{case.how}", aggregate(case).over(last_seconds(case)))
         case "running":
             return df.withColumn(f"v_{case.how}", aggregate(case).over(so_far))
+        case "aggregates-rows" | "aggregates-seconds" | "aggregates-running":
+            frames = {"rows": last_rows(case), "seconds": last_seconds(case), "running": so_far}
+            frame = frames[case.what.partition("-")[2]]
+            made = {name: theirs.over(frame) for name, (_, theirs) in aggregates_of(case).items()}
+            sized = {"kinds": F.size(made["kinds"]).cast("long")} if "kinds" in made else {}
+            return df.select("*", *(one.alias(name) for name, one in (made | sized).items()))
         case "last":
             return df.withColumn("v_last", F.last("v", ignorenulls=True).over(so_far))
         case "distinct":
             first = F.row_number().over(Window.partitionBy(*keys(case), "v").orderBy("at")) == 1
             counted = df.withColumn("first", F.when(first & F.col("v").isNotNull(), 1).otherwise(0))
             return counted.withColumn("v_distinct", F.sum("first").over(so_far)).drop("first")
-        case "join-rows" | "join-seconds":
+        case "join-rows" | "join-seconds" | "sided-rows" | "sided-seconds":
             return _joined(df, case)
         case _:
             return df.withColumn("n", F.count("id").over(so_far))
@@ -84,7 +126,7 @@ def _joined(df: DataFrame, case: Case) -> DataFrame:
         for tag, side in zip("LR", sides, strict=True)
     )
     on = [F.col(f"left_{name}").eqNullSafe(F.col(f"right_{name}")) for name in keys(case)]
-    if case.what == "join-seconds":
+    if case.what.endswith("seconds"):
         apart = F.abs(F.unix_micros("left_at") - F.unix_micros("right_at"))
         near = apart < case.window * 1_000_000
     else:  # of those before it on the other side, the last ones
@@ -93,6 +135,11 @@ def _joined(df: DataFrame, case: Case) -> DataFrame:
             ~before & (F.col("right_rights") > F.col("left_rights") - case.window)
         )
     joined = left.join(right, [*on, near])
+    if case.what.startswith("sided"):  # null keys meet nobody
+        known = joined.dropna(subset=[f"left_{name}" for name in keys(case)])
+        others = [name for name in columns if name not in keys(case)]
+        told = [F.col(f"{side}_{name}").alias(f"{name}_{side}") for side in sides for name in others]
+        return known.select(*(F.col(f"left_{name}").alias(name) for name in keys(case)), *told)
     return joined.select(*(f"{side}_{name}" for side in sides for name in columns))
 
 

@@ -18,6 +18,7 @@ from evenflow.operators.distinct import DistinctCount
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.join import WindowJoin
 from evenflow.operators.last import LastValue
+from evenflow.operators.sided_join import SIDE, SidedJoin
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +30,7 @@ ROWS = pa.schema(
         "xxhash64(v)": pa.int64(),
         "n": pa.int64(),
         "d": pa.decimal128(30, 2),
+        SIDE: pa.int32(),
     }
 )
 AGGREGATES = [kind for kind in vars(rolling).values() if isinstance(kind, type) and getattr(kind, "name", "")]
@@ -56,6 +58,8 @@ def operators():
         yield Aggregates(SEVERAL, **window)
     yield WindowJoin("tag", "a", "b", rows=3)
     yield WindowJoin("tag", "a", "b", seconds=2.0, time="t")
+    yield SidedJoin(ROWS, {"v": "v"}, {"tag": "tag"}, last=3)
+    yield SidedJoin(ROWS, {"v": "v"}, {"tag": "tag"}, span=2_000_000, time="t")
 
 
 def compiled_functions():
@@ -74,7 +78,8 @@ def batch(random, count, nulls):
     tags = pa.array(random.choice(["a", "b"], count))
     hashes = pa.array(random.integers(0, 9, count))
     exact = [hashes, values.cast(pa.decimal128(30, 2), safe=False)]
-    return pa.RecordBatch.from_arrays([values, times, tags, hashes, *exact], schema=ROWS)
+    sides = pa.array(random.integers(0, 2, count), pa.int32())
+    return pa.RecordBatch.from_arrays([values, times, tags, hashes, *exact, sides], schema=ROWS)
 
 
 def work(operator):

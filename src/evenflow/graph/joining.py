@@ -57,7 +57,7 @@ class JoinNode(NodeOperator):
     stateful: ClassVar[bool] = True
 
     def __init__(self, sides: tuple[JoinSide, JoinSide], rows: int, span: int, units: int, schema: pa.Schema) -> None:
-        from evenflow.graph.sided_pairs import SidedPairs  # numba comes with it: only those who use it pay
+        from evenflow.operators.sided_pairs import SidedPairs  # numba comes with it: only those who use it pay
 
         self.units = units if units == 1 else units + 1
         self.by_rows = not span

@@ -20,6 +20,7 @@ from evenflow.control.graph_region import GraphRegion
 from evenflow.control.ordered_region import OrderedRegion
 from evenflow.errors import InvalidArgument
 from evenflow.graph.builder import Graph
+from evenflow.graph.verbs import Pair
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
 from evenflow.operators.keyed import KeyedOperator
@@ -29,6 +30,7 @@ from evenflow.runtime.cluster import arguments, graph_arguments
 from evenflow.runtime.cluster.detect import Order, Rules, plan_rules
 from evenflow.runtime.cluster.graph_call import GraphCall
 from evenflow.runtime.cluster.graph_output import GraphOutput
+from evenflow.runtime.cluster.join import plan_join
 from evenflow.runtime.cluster.keyed_plan import plan_keyed, prepared, stored_as
 from evenflow.runtime.cluster.lifecycle import Lifecycle
 from evenflow.runtime.cluster.order import ordering_of, warning_of
@@ -217,6 +219,42 @@ class Cluster:
         choices = 0 if chosen.by_content else getattr(chosen, "choices", 0)
         shares = max(1, min(size, slot_count(self._life.context) - size))
         return plan.applied(self._settings, region, digest, chosen.by_content, choices, shares)
+
+    def join(
+        self,
+        left: DataFrame,
+        right: DataFrame,
+        on: str | Sequence[str] | Sequence[Pair],
+        *,
+        rows: int | None = None,
+        seconds: float | None = None,
+        time: str | Pair | None = None,
+        suffixes: tuple[str, str] | None = None,
+        order_by: str | Sequence[str] | Sequence[Pair] | None = None,
+        lateness: str | float | timedelta | None = None,
+        units: int = 1024,
+        balance: str | KeyedBalance = "auto",
+        name: str = "",
+        **options: Any,
+    ) -> DataFrame:
+        """Pairs of rows of two DataFrames with equal `on` columns that come within a window of each other.
+
+        Each row is paired with the rows of its key from the other side that are still in the window, whichever of the
+        two comes later. `rows=n`: the last n rows of the key on that side. `seconds=s, time=column` (or a (left, right)
+        pair): those whose time is less than s seconds behind the latest time that the key has seen on either side.
+
+        `on` is a column, a list of columns, or a list of (left, right) pairs; null equals nothing. The result has the
+        columns that `on` gives by one name once, then the others of the left side, then those of the right, as
+        PySpark's own join. Other names that both sides have are refused, unless `suffixes` tells them apart. Both
+        sides are batch DataFrames, or both streaming.
+
+        `order_by` (columns, or (left, right) pairs) is the order in which the rows of a key come, of both sides; it is
+        the time, if there is one. `lateness`, `units`, `balance`, `name` and further options are those of `keyed`.
+        """
+        self._life.check()
+        plan = plan_join(self._spark, left, right, on, rows, seconds, time, suffixes, order_by)
+        more = {**options, "order_by": plan.order_by, "lateness": lateness}
+        return self.keyed(plan.rows, plan.key, plan.operator, units=units, balance=balance, name=name, **more)
 
     def detect(
         self,

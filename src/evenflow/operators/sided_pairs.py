@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from evenflow.operators.columns import locked
 from evenflow.operators.compiled import grown
-from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.keyed import Keys, Origin, Units
 from evenflow.operators.pairs import Pairs
 from evenflow.operators.row_store import RowStore, from_bytes, to_bytes
 from evenflow.operators.slots import Longs
@@ -64,7 +64,7 @@ class SidedRows:
 
 
 class SidedPairs(Pairs):
-    """`Pairs` over two stores; rows come from one side at a time."""
+    """`Pairs` over two stores, one for each side."""
 
     store: SidedRows  # type: ignore[assignment]
 
@@ -77,16 +77,25 @@ class SidedPairs(Pairs):
     ) -> tuple[pa.Table, pa.Table]:
         """The left rows and the right rows of all pairs that rows of one side complete, in the order of these rows."""
         left, right = self.store.empty
-        if not rows.num_rows:
-            return left, right
+        table, sides = pa.Table.from_batches([rows]), np.full(len(units), side, np.int32)
+        both = (left, table) if side else (table, right)
+        return self.push_both(units, keys, sides, times, *both)[:2]
+
+    def push_both(
+        self, units: Units, keys: Keys, sides: Sides, times: Longs, left: pa.Table, right: pa.Table
+    ) -> tuple[pa.Table, pa.Table, Origin]:
+        """The left rows and the right rows of all pairs, and the position of the row that completed each pair.
+
+        `sides` tells which side each row is of; `left` and `right` have the rows of either side, in their order.
+        """
+        if not len(units):
+            return *self.store.empty, np.empty(0, np.int64)
         slots = self.slots.find(units, keys)
         self._fit()
-        table = pa.Table.from_batches([rows])
-        sides = locked(np.full(len(slots), side, np.int32))
-        base = self.store.append(sides, *((left, table) if side else (table, right)))
+        base = self.store.append(sides, left, right)
         self._reach()
-        lefts, rights, _ = self._matched(slots, sides, times, base)
-        result = self.store.take(0, lefts), self.store.take(1, rights)
+        lefts, rights, origin = self._matched(slots, locked(sides), times, base)
+        result = self.store.take(0, lefts), self.store.take(1, rights), origin
         self._compact()
         return result
 
