@@ -46,16 +46,17 @@ class Aggregated:
 
     def __init__(self, how: str, rows: int, span: int, slots: Slots) -> None:
         self.how, self.rows, self.span, self.slots = how, rows, span, slots
-        self.form: tuple[str, str, int] | None = None
+        self.form = ""
         self.state: Any = None
 
-    def use(self, form: tuple[str, str, int]) -> None:
-        """Prepare for values of this form; InvalidArgument if there is state of another one."""
+    def use(self, form: str) -> None:
+        """Prepare for values of this form (`Argument.form`); InvalidArgument if there is state of another one."""
         if form == self.form:
             return
-        if self.form is not None and len(self.slots):
-            raise InvalidArgument(changed(self.form[1], form[1]))
-        self.form, self.state = form, self._made(*form)
+        kept, words, of = form.split("/", 2)
+        if self.form and len(self.slots):
+            raise InvalidArgument(changed(self.form.split("/", 2)[2], of))
+        self.form, self.state = form, self._made(kept, of, int(words))
 
     def add(self, slots: Ints, given: Argument, times: Longs) -> pa.Array:
         """The result after each row."""
@@ -98,16 +99,16 @@ class AggregateSet:
         slots = self.slots.of(np.array([unit]))
         if not len(slots):
             return None
-        state = self.slots.key[slots], [(part.form, part.state.taken(slots)) for part in self.parts]
+        state = self.slots.key[slots], *((part.form, *part.state.taken(slots)) for part in self.parts)
         self.slots.drop(unit)
         return state
 
     def install(self, unit: int, state: Any) -> None:
-        keys, contents = state
-        for part, (form, _) in zip(self.parts, contents, strict=True):
+        keys, *contents = state
+        for part, (form, *_) in zip(self.parts, contents, strict=True):
             part.use(form)
         slots = self.slots.add(unit, keys)
-        for part, (_, content) in zip(self.parts, contents, strict=True):
+        for part, (_, *content) in zip(self.parts, contents, strict=True):
             part.state.put(slots, content)
 
     def sizes(self, units: Units) -> Longs:

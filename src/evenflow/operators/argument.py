@@ -12,7 +12,7 @@ from evenflow.errors import InvalidArgument
 from evenflow.operators.columns import is_text, locked, validity
 from evenflow.operators.measures import Measure, measure
 
-NUMBERS, VALUES, TEXTS, DISTINCT = "numbers", "values", "texts", "distinct values"
+NUMBERS, VALUES, TEXTS, DISTINCT = "numbers", "values", "texts", "distinct"
 """How values are kept: as numbers that are aggregated, in a store, in one that compares texts, as members of a set."""
 PICKING = ("min", "max", "first", "first_known", "last", "last_known")
 """Aggregates whose result is one of the values."""
@@ -34,11 +34,14 @@ class Argument:
     """How NUMBERS are aggregated."""
 
     @property
-    def form(self) -> tuple[str, str, int]:
-        """How values are kept, what kind of values that is, and how many 64-bit words one has; 0 for doubles."""
+    def form(self) -> str:
+        """What goes with state: how values are kept, the 64-bit words of one (0: doubles), and what kind they are of.
+
+        A text, since it is stored with every unit.
+        """
         if self.measure is not None:
-            return self.kept, self.measure.of, self.measure.words
-        return self.kept, DISTINCT if self.kept == DISTINCT else str(self.column.type), 1
+            return f"{self.kept}/{self.measure.words}/{self.measure.of}"
+        return f"{self.kept}/1/{DISTINCT if self.kept == DISTINCT else self.column.type}"
 
 
 def argument_of(how: str, column: pa.Array, what: str, ansi: bool, hashes: pa.Array | None = None) -> Argument:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from evenflow.operators.totals import Numbers, SlotAggregates
 
 FEW = 1024
 """Values in a store that are not worth dropping."""
+DENSE = 16
+"""If one number in so many is used, at least, a table of all numbers is faster than sorting."""
 
 
 class Numbered:
@@ -45,23 +48,24 @@ class Numbered:
         self._compact()
         return found
 
-    def taken(self, slots: Ints) -> Any:
+    def taken(self, slots: Ints) -> tuple[Any, ...]:
+        """The arrays of the aggregates, and the values that they hold."""
         state = self.inner.taken(slots)
         parts = [state[place] for place in self.inner.held]
         numbers = _renumber([(part, np.flatnonzero(part[:, 0])) for part in parts])
         values = to_bytes(self.store.take(numbers)) if len(numbers) else None
         self.gone += len(numbers)
         self._compact()
-        return state, values
+        return *state, values
 
-    def put(self, slots: Ints, state: Any) -> None:
-        given, values = state
+    def put(self, slots: Ints, state: Sequence[Any]) -> None:
+        *given, values = state
         content = [np.array(part) for part in given]
         if values is not None:
             base = self.store.append(from_bytes(values))
             for place in self.inner.held:
                 content[place][content[place][:, 0] != 0, 1] += base
-        self.inner.put(slots, tuple(content))
+        self.inner.put(slots, content)
 
     def weights(self, slots: Ints) -> Longs:
         return self.inner.weights(slots) + 2 * self.store.row_bytes() * self.inner.values_of(slots)
@@ -85,7 +89,12 @@ def _renumber(parts: list[tuple[Numbers, Longs]]) -> Longs:
 
     Each part is an array with aggregates, and which of its rows are aggregates of a value.
     """
-    had, now = np.unique(np.concatenate([array[rows, 1] for array, rows in parts]), return_inverse=True)
+    numbers = np.concatenate([array[rows, 1] for array, rows in parts])
+    if numbers.max(initial=0) < DENSE * len(numbers):
+        used = np.bincount(numbers) > 0
+        had, now = np.flatnonzero(used), (np.cumsum(used) - 1)[numbers]
+    else:
+        had, now = np.unique(numbers, return_inverse=True)
     for array, rows in parts:
         array[rows, 1], now = now[: len(rows)], now[len(rows) :]
     return had

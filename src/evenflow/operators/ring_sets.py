@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class RingSets(Rings):
         self.count[slots] = 0
         return shape, backs, cells, clock
 
-    def put(self, slots: Ints, state: tuple[npt.NDArray[Any], ...]) -> None:
+    def put(self, slots: Ints, state: Sequence[npt.NDArray[Any]]) -> None:
         shape, backs, given, clock = state
         cells, there = np.array(given), given[:, 0] != 0
         members = self.members.find(np.repeat(slots, shape[:, 0])[there], cells[there, 1])

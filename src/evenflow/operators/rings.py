@@ -11,6 +11,7 @@ average. LATEST is the key's latest time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,7 @@ class Rings(SlotAggregates):
         self._empty(slots)
         self.slots.forget(slots)
 
-    def put(self, slots: Ints, state: tuple[npt.NDArray[Any], ...]) -> None:
+    def put(self, slots: Ints, state: Sequence[npt.NDArray[Any]]) -> None:
         shape, backs, cells, clock = state
         self._fit()
         shape, clock = readable(shape, np.int64), readable(clock, np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,7 +57,7 @@ class SlotAggregates:
         """Remove the aggregates of some slots, and return them."""
         raise NotImplementedError
 
-    def put(self, slots: Ints, state: tuple[npt.NDArray[Any], ...]) -> None:
+    def put(self, slots: Ints, state: Sequence[npt.NDArray[Any]]) -> None:
         """Add what `taken` returned; the slots have no aggregates yet."""
         raise NotImplementedError
 
@@ -133,7 +134,7 @@ class Totals(SlotAggregates):
         self.totals[slots] = 0
         return (totals,)
 
-    def put(self, slots: Ints, state: tuple[npt.NDArray[Any], ...]) -> None:
+    def put(self, slots: Ints, state: Sequence[npt.NDArray[Any]]) -> None:
         self.totals = fitted(self.totals, self.slots)
         self.totals[slots] = state[0][:, : self.totals.shape[1]]
 
