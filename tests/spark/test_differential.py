@@ -6,7 +6,7 @@ One case alone: `pytest tests/spark/test_differential.py -k seed-29-`; many more
 import pytest
 
 import evenflow as ef
-from tests.differential.cases import BATCH, OPERATORS, RULES, STREAM, draw
+from tests.differential.cases import BATCH, NEWER, OPERATORS, RULES, STREAM, draw
 from tests.differential.run import Clusters, run_case
 from tests.differential.values import COLLATED
 
@@ -19,6 +19,8 @@ SEEDS = {
     "windows that end": (194, 1178),
     "micro-batches, and a restart in between": (675, 758, 1016, 1029, 1445),
     "the rest of the rules": (62, 229, 369, 666, 1007),
+    "several aggregates": (2099, 2144, 2242),
+    "two DataFrames": (2006, 2163),
 }
 """Each of the first few groups has cases that were wrong once, for one reason."""
 CASES = [draw(seed) for seeds in SEEDS.values() for seed in seeds]
@@ -38,6 +40,6 @@ def test_as_spark_has_it(spark, clusters, case, tmp_path):
 
 
 def test_the_cases_have_all_there_is():
-    assert {case.what for case in CASES} == {*OPERATORS, *RULES}
+    assert {case.what for case in CASES} == {*OPERATORS, *RULES, *NEWER}
     assert {case.action for case in CASES} == {*BATCH, *STREAM}
     assert {kind for case in CASES for kind in (*case.keys, case.value)} >= set(COLLATED)

@@ -105,6 +105,11 @@ class AggregateSet:
 
     def install(self, unit: int, state: Any) -> None:
         keys, *contents = state
+        if not all(isinstance(content, tuple) for content in contents):
+            raise InvalidArgument(
+                "the state is of an earlier evenflow, which kept aggregates in another way: start without it, with a "
+                "new checkpoint, or install that evenflow"
+            )
         for part, (form, *_) in zip(self.parts, contents, strict=True):
             part.use(form)
         slots = self.slots.add(unit, keys)

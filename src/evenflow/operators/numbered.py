@@ -40,10 +40,11 @@ class Numbered:
         values = np.arange(base, base + len(column)).reshape(-1, 1)
         if self.inner.words > 1:
             values = np.concatenate([values, times.reshape(-1, 1)], axis=1)
+        how = self.inner.how
         if isinstance(self.store, TextStore):
-            how = self.inner.how[0] if isinstance(self.inner.how, tuple) else self.inner.how
             self.inner.how = how, self.store.ends, self.store.letters
         out, known = self.inner.push_slots(slots, locked(values), valid, times)
+        self.inner.how = how  # the store's arrays may be replaced
         found = self._values(out[:, 1], known, column.type)
         self._compact()
         return found
