@@ -159,6 +159,10 @@ def test_names_are_spelled_as_the_columns_are():
     assert "columns=(None, 'Price', 'Price')" in identity(found)
     with pytest.raises(InvalidArgument, match=r"adds column 'top', and the rows have 'TOP', .*: give it another name"):
         check_apart(operator, ["TOP"], case_sensitive=False)
+    both = ef.Aggregates(n=ef.count(), N=ef.count("v"))
+    with pytest.raises(InvalidArgument, match="Aggregates adds column 'n', and adds 'N', which Spark does not tell"):
+        check_apart(both, ["v"], case_sensitive=False)
+    check_apart(both, ["v"], case_sensitive=True)
 
 
 def test_only_what_is_needed_travels():

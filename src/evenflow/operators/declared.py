@@ -58,14 +58,16 @@ def fitting(given: str, names: Sequence[str], case_sensitive: bool) -> list[int]
 
 
 def check_apart(operator: KeyedOperator, names: Sequence[str], case_sensitive: bool) -> None:
-    """Refuse an operator that adds a column whose name differs from an existing one in case only."""
+    """Refuse an operator that adds a column whose name differs from that of another one in case only."""
     if case_sensitive or not operator.adds:
         return
-    for into in map(str, _several(getattr(operator, "into", ()))):
-        alike = [name for name in names if name != into and name.lower() == into.lower()]
+    new = [str(into) for into in _several(getattr(operator, "into", ()))]
+    for into in new:
+        alike = [name for name in (*names, *new) if name != into and name.lower() == into.lower()]
         if alike:
+            whose = "the rows have" if alike[0] in names else "adds"
             raise InvalidArgument(
-                f"{operator} adds column '{into}', and the rows have '{alike[0]}', which Spark does not tell from it: "
+                f"{operator} adds column '{into}', and {whose} '{alike[0]}', which Spark does not tell from it: "
                 f"{getattr(operator, 'other_name', 'give another into=')}"
             )
 
