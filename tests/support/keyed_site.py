@@ -9,6 +9,7 @@ from evenflow.model.messages import MoveReport, SendUnits
 from evenflow.model.tickets import ticket
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime.worker.direct_transfer import Parcel
+from evenflow.runtime.worker.instances import Instances
 from evenflow.runtime.worker.keyed import KeyedHost
 from tests.support.keyed_rig import OUT, ROWS, Nth
 
@@ -34,28 +35,38 @@ class Site:
     """A host alone."""
 
     operator: Nth
+    units: int = UNITS
 
     def __post_init__(self):
         self.told = []
+        self.given = []
+        """Answers that came later than their rows."""
         self.courier = Courier()
-        self.code = Hosted(self.operator, pa.schema([ROWS.field(0)]), OUT, UNITS)
+        self.code = Hosted(self.operator, pa.schema([ROWS.field(0)]), OUT, self.units)
         self.use_store(None)
 
     def use_store(self, transfer):
         """Have a host that moves units by way of a store, too."""
         self.host = KeyedHost(self.told.append, self.courier, lambda _name: self.code, store_transfer=transfer)
 
+    def use_memory(self, budget):
+        """Have a host whose state may take so many bytes of memory; its clock is `seconds`."""
+        self.seconds = 0.0
+        self.instances = Instances(budget, lambda: self.seconds)
+        more = {"instances": self.instances, "clock": lambda: self.seconds, "give": self.given.extend}
+        self.host = KeyedHost(self.told.append, self.courier, lambda _name: self.code, **more)
+
     def open(self, region="r"):
-        self.host.open(region, "op", UNITS, 0.0, 0.0)
+        self.host.open(region, "op", self.units, 0.0, 0.0)
 
     def leave(self, region="r"):
         self.host.leave(region, 0.0, 0.0)
 
     def feed(self, *keys, evaluation="query q", region="r"):
-        """The numbers that Nth gives these keys."""
+        """The numbers that Nth gives these keys; without those of units on disk, which come later."""
         arrays = [pa.array(range(len(keys)), pa.int64()), pa.array(keys, pa.int64())]
-        (answer,) = self.host.process(region, evaluation, pa.RecordBatch.from_arrays(arrays, schema=ROWS))
-        return answer.batch.column(2).to_pylist()
+        answers = self.host.process(region, evaluation, pa.RecordBatch.from_arrays(arrays, schema=ROWS))
+        return [number for answer in answers for number in answer.batch.column(2).to_pylist()]
 
     def say(self, order):
         self.host.obey(order)

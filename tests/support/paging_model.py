@@ -104,7 +104,7 @@ def hosted(operator, rows, units):
     return Hosted(operator, rows.schema, schema, units, operator.adds)
 
 
-def paged(host, tmp_path, budget, *, pool=None, ordered=True, t_gap=0.0, clock=None):
+def paged(host, tmp_path, budget, *, pool=None, ordered=True, t_gap=None, clock=None):
     return Paged(host, Pool(budget) if pool is None else pool, tmp_path, clock or Clock(), ordered=ordered, t_gap=t_gap)
 
 

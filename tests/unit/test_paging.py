@@ -256,6 +256,93 @@ def test_what_fits_comes_back_when_memory_is_donated(tmp_path):
     copy.close()
 
 
+def test_what_is_on_disk_returns_when_units_have_left(tmp_path, monkeypatch):
+    """Nothing waits for it, and no row comes: a little each turn, until all is back that fits with room to grow."""
+    monkeypatch.setattr(swap, "SMALLEST", 1)
+    host, batches = means(count=20_000, keys=2048, batches=2, units=256)
+    sizes, _ = model.state_bytes(host, batches)
+    pool = Pool(int(sizes.sum()) // 2)
+    copy, _ = fed(host, batches, tmp_path, None, pool=pool)
+    for unit in np.flatnonzero(copy.resident)[:100].tolist():
+        copy.extract(unit)
+    batch, free, written = pool.budget // 16, pool.budget - pool.held, copy.traffic[1]
+    assert free > 4 * batch
+    before = copy.spilled_bytes
+    for turn in range(2000):
+        loads = copy.traffic[0]
+        copy.rotate(float(turn))
+        assert (copy.traffic[0] - loads) * int(sizes.min()) <= batch
+    assert copy.spilled_bytes < before - free / 2
+    assert batch <= pool.budget - pool.held <= 4 * batch
+    assert not copy.returning
+    for unit in np.flatnonzero(copy.resident).tolist():
+        copy.extract(unit)
+    for turn in range(2000):
+        copy.rotate(1e6 + turn)
+    assert copy.resident.all()
+    assert copy.spilled_bytes == copy.files == 0
+    assert copy.traffic[1] == written
+    copy.close()
+
+
+def test_nothing_returns_where_it_would_be_pushed_out_again(tmp_path):
+    """Rows for all units, and twice the state that fits: a unit is read as often as without a turn between frames."""
+    host, batches = means(count=20_000, keys=2048, batches=6, units=256)
+    sizes, _ = model.state_bytes(host, batches)
+    loads = {}
+    for turns in (0, 3):
+        copy = model.paged(host, tmp_path, int(sizes.sum()) // 2, clock=model.Clock(0))
+        for tag, (rows, units, keys) in enumerate(batches):
+            for at in range(0, rows.num_rows, 1000):
+                copy.process((tag, at), rows.slice(at, 1000), units[at : at + 1000], keys[at : at + 1000])
+                for _ in range(turns):
+                    copy.rotate(0.0)
+            copy.drain()
+        loads[turns] = copy.traffic[0]
+        copy.close()
+    assert loads[3] <= 1.1 * loads[0]
+
+
+def test_a_return_that_fails_is_told_and_not_tried_again_at_once(tmp_path, files):
+    host, batches = means()
+    pool, clock = Pool(12_000), model.Clock(0)
+    copy, _ = fed(host, batches, tmp_path, None, pool=pool, clock=clock)
+    content = {path: path.read_bytes() for path in files()}
+    for path in content:
+        os.truncate(path, 200)
+    pool.donate(1_000_000)
+    clock.now = 10.0
+    with pytest.raises(CorruptState):
+        copy.rotate(10.0)
+    assert copy.rotate(11.0) == []
+    for path, whole in content.items():
+        path.write_bytes(whole)
+    copy.rotate(20.0)
+    assert copy.resident.all()
+    copy.close()
+
+
+def test_the_papers_rotation_takes_one_group_each_t_gap(tmp_path):
+    """However little waits: ours would leave a row a unit for five seconds."""
+    host, batches = means()
+    clock = model.Clock(0)
+    copy, _ = fed(host, batches, tmp_path, 12_000, clock=clock, t_gap=1.0)
+    units = np.flatnonzero(~copy.resident).astype(np.int32)
+    copy.process("few", pa.record_batch({"v": np.ones(len(units))}), units, units.astype(np.int64) << 33)
+    given = {}
+    for tenth in range(1, 100):
+        clock.now = tenth / 10
+        done = copy.rotate(clock.now)
+        if done:
+            given[tenth] = sum(len(each.places) for each in done)
+        if not copy.pending_rows:
+            break
+    assert len(given) >= 3
+    assert min(np.diff(list(given))) >= 10
+    assert sum(given.values()) == len(units)
+    copy.close()
+
+
 def test_pending_input_goes_to_disk_and_comes_back_in_order(tmp_path, files):
     host, batches = means(count=3000, batches=10)
     pool = Pool(12_000)

@@ -13,6 +13,7 @@ from evenflow.policy.keyed.flux_memory import FluxMemory
 from evenflow.policy.keyed.hash_units import Hash
 from tests.support.keyed_model import drive, shares
 from tests.support.memory_model import MB, MemoryModel
+from tests.support.paged_workers import PagedWorkers
 
 pytestmark = pytest.mark.slow
 
@@ -136,3 +137,17 @@ def test_figure_15a_hybrids_go_on_with_load():
     assert memory < 0.75
     assert hybrid > 0.95
     assert auto > 0.95
+
+
+def test_flux_hybrid_leaves_its_memory_mode_when_cold_state_is_back():
+    """Really paged state: one worker loses memory, and no row ever comes for most of what it puts on disk."""
+    workers = PagedWorkers([100_000] * 4, units=128, size=2_000)
+    hot = np.repeat(np.arange(80, 128, 4), 3)
+    workers.pools[0].relinquish(50_000)
+    assert workers.spilled()[0] > 10_000
+    workers.run(FluxHybrid(), hot, 20)
+    assert workers.spilled() == [0] * 4
+    assert "excess capacity" in workers.reasons[0]
+    assert "excess capacity" not in workers.reasons[-1]
+    assert np.bincount(workers.owners[hot], minlength=4).max() <= 18
+    workers.close()

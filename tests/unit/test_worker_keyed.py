@@ -126,6 +126,26 @@ def test_markers_may_overtake_the_controller():
     assert len(site.courier.sent) == 1
 
 
+def test_state_returns_from_disk_when_units_have_left_although_no_row_waits_for_it():
+    """Found by an audit: it stayed there for as long as no row came."""
+    site = Site(Nth(padding=2000))
+    site.use_memory(9_000)
+    site.open()
+    for key in range(8):
+        site.feed(key)
+    (state,) = site.host.regions["r"].paged
+    assert not state.resident[[0, 1]].any()
+    assert not state.pending_rows
+    site.move(1, range(2, 8))
+    for _ in range(20):
+        site.host.rotate(lambda region, error: pytest.fail(f"{region}: {error}"))
+        site.seconds += 1.0
+    assert state.resident.all()
+    assert not site.host.returning
+    assert site.host.regions.memory()[2] == 0
+    site.host.close()
+
+
 def test_a_unit_without_state_may_come_back():
     """Its way: here, to a worker that has seen no row of the operator, and back."""
     first, second = sites()

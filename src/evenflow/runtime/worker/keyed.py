@@ -50,6 +50,8 @@ class KeyedHost:
         self.regions = HostedRegions(code, instances or Instances(), give)
         self.evaluations = HostedEvaluations(tell, self.regions, checkpointer, loader, clock)
         self.mover = UnitMover(tell, direct_transfer, self.regions, self.evaluations.over, checkpointer, store_transfer)
+        self.returning = False
+        """Whether state is on its way back from disk, a little each time."""
 
     @property
     def active(self) -> bool:
@@ -161,14 +163,20 @@ class KeyedHost:
         if region is not None and isinstance(state, Paged):
             yield from (answers(self.regions.hosted(region), done) for done in state.draining())
 
-    def rotate(self) -> None:
-        """Bring back state for which enough rows wait."""
+    def rotate(self, fail: Callable[[str, BaseException], None]) -> None:
+        """Bring back state that there is room for, or for which enough rows wait; `fail` hears which region cannot."""
+        self.returning = False
         for name, region in list(self.regions.items()):
             for state in region.paged:
-                if state.pending_rows:
-                    began = self._clock()
+                if not state.on_disk:
+                    continue
+                began = self._clock()
+                try:
                     self.regions.give(answers(self.regions.hosted(region), state.rotate(began)))
-                    self.served(name, self._clock() - began)
+                except BaseException as error:  # the user's code, or a disk that is full
+                    fail(name, error)
+                self.served(name, self._clock() - began)
+                self.returning |= state.returning
 
     # -- evaluations
 

@@ -121,7 +121,8 @@ class Worker:
         self._report()
 
     def _patience(self) -> float:
-        keyed = self.hosting.host is not None and self.hosting.host.active
+        host = self.hosting.host
+        keyed = host is not None and (host.active or host.returning)
         patience = min(self._settings.period, self._limits.keyed_poll_s) if keyed else self._settings.period
         due = self._peers.due_in
         return patience if due is None else min(patience, due)

@@ -218,13 +218,13 @@ class Sessions(dict[Channel, Session]):
             self._flows.report(now)
 
     def rotate(self) -> None:
-        """Bring back state for which rows wait; what goes wrong then is told to all feeders of keyed operators."""
-        try:
-            self.host.rotate()
-        except BaseException as error:  # the user's code, or a disk that is full
-            for channel, session in list(self.items()):
-                if session.region:
-                    self.fail(channel, 0, error, "")
+        """Bring back state from disk; what goes wrong then is told to the feeders of the region whose state it is."""
+        self.host.rotate(self._fail_region)
+
+    def _fail_region(self, region: str, error: BaseException) -> None:
+        for channel, session in list(self.items()):
+            if session.region == region:
+                self.fail(channel, 0, error, "")
 
     def _open(self, session: Session, request: Opening, waited_s: float) -> None:
         if session.operator:

@@ -1,10 +1,9 @@
 """Keyed state within a memory budget: units on disk, their pending input, rotation (flux §6.1).
 
 A unit is in memory, and then all its rows have been processed; or it is on disk, and its rows wait. Units go to disk in
-groups, oldest in memory first. They come back, the first on disk first: when t_gap has passed since the last came back
-and the rows that wait weigh much more than the state they wait for (`rotate`), or all of them at the end of a batch
-(`drain`). As many groups come back at a time as half of the budget holds, so that a unit is read and written about once
-a batch.
+groups, oldest in memory first. They come back, the first on disk first: when there is room, or their turn has come
+(`rotate`; `rotation.py` has the rules), or all for which rows wait at the end of a batch (`drain`). As many groups come
+back at a time as half of the budget holds, so that a unit is read and written about once a batch.
 """
 
 from __future__ import annotations
@@ -20,18 +19,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import SpillError
-from evenflow.state.paging.disk_groups import DiskGroup
 from evenflow.state.paging.operator import HostedOperator, Keys, Operator, Units
 from evenflow.state.paging.pending import PendingRows
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.processing import Done, Processing
+from evenflow.state.paging.rotation import Gap, Rotation
 from evenflow.state.paging.spill import unpack
 from evenflow.state.paging.swap import Swap, release
-
-WORTH = 4.0
-"""Pending input worth a rotation, in bytes per byte of state."""
-PATIENCE_S = 5.0
-"""Input that has waited for this long is worth a rotation, however little it is."""
 
 
 @dataclass(slots=True)
@@ -55,8 +49,8 @@ class Spilled:
 class Paged:
     """The state of one evaluation of one operator on one worker. No threads: all is done when a call returns.
 
-    Files go into a directory made below `directory` when one is needed. `t_gap` is in seconds of `clock`; by default it
-    is the time that the last rotation took, as in the paper.
+    Files go into a directory made below `directory` when one is needed. `t_gap`, in seconds of `clock`, is explained in
+    `rotation.py`.
     """
 
     def __init__(
@@ -67,7 +61,7 @@ class Paged:
         clock: Callable[[], float],
         *,
         ordered: bool = False,
-        t_gap: float | None = None,
+        t_gap: Gap = None,
     ) -> None:
         self.operator: Operator = hosted.fresh()
         self._swap = Swap(self.operator, hosted.units, pool, directory, clock, hosted.named)
@@ -75,10 +69,8 @@ class Paged:
         self._parted = self._swap.parted
         self._memory, self._pending, self._groups = self._swap.memory, self._swap.pending, self._swap.groups
         self._processing = Processing(self.operator, hosted, self._swap, pool, ordered)
+        self._rotation = Rotation(self._swap, self._processing, pool, clock, t_gap)
         self._pool, self._clock = pool, clock
-        self._fixed_gap, self._gap, self._activated = t_gap, 0.0, 0.0
-        self._looked = (0, 0.0)
-        """When groups worth a rotation were last looked for: how many rows were pending then, and the time."""
 
     # -- what it holds
 
@@ -97,6 +89,16 @@ class Paged:
         """Bytes of state on disk."""
         shelved = 0 if self._parted is None else self._parted.shelved
         return sum(segment.live for segment in self._groups.segments) + shelved
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether any unit is on disk."""
+        return len(self._groups) > 0
+
+    @property
+    def returning(self) -> bool:
+        """Whether the last `rotate` found room for units on disk: the next may, too."""
+        return self._rotation.returning
 
     @property
     def pending_rows(self) -> int:
@@ -165,19 +167,9 @@ class Paged:
         self._swap.bring([(self._groups.holding(some[0]), some) for some in chosen.values()])
 
     def rotate(self, now: float) -> list[Done]:
-        """If t_gap has passed, bring in units that have enough pending input, the first on disk first; process it."""
+        """Bring in units that there is room for, or whose turn has come; process the rows that waited for them."""
         self._processing.run()
-        if not len(self._groups) or now - self._activated < (self._gap if self._fixed_gap is None else self._fixed_gap):
-            return self._processing.given()
-        if not self._pending.rows:
-            self._bring_what_fits()
-        elif self._may_be_worth(now) and (groups := self._first(lambda units: self._is_worth(units, now))):
-            start = self._clock()
-            self._bring(groups)
-            self._activated = self._clock()
-            self._gap = self._activated - start
-            self._processing.run()
-            release()
+        self._rotation.turn(now)
         return self._advance()
 
     def drain(self) -> list[Done]:
@@ -195,7 +187,7 @@ class Paged:
         self._processing.run()
         yield
         while self._pending.rows:
-            self._bring(self._first(lambda units: True))
+            self._rotation.bring(self._rotation.first(lambda units: True))
             self._processing.run()
             release()
             yield
@@ -205,8 +197,8 @@ class Paged:
         self._processing.run()
         wanted = np.zeros(len(self.resident), np.bool_)
         wanted[list(units)] = True
-        while groups := self._first(lambda some: bool(wanted[some].any())):
-            self._bring(groups)
+        while groups := self._rotation.first(lambda some: bool(wanted[some].any())):
+            self._rotation.bring(groups)
             self._processing.run()
         return self._processing.given()
 
@@ -278,35 +270,6 @@ class Paged:
             self._pending.add(rows.where(~mine), self._clock())
             taken += self._processing.leave(rows.where(mine))
         return taken
-
-    # -- rotation
-
-    def _first(self, fit: Callable[[npt.NDArray[np.int64]], bool]) -> list[DiskGroup]:
-        return self._groups.first(self._pool.limit(self._swap) // 2, fit, self._clock())
-
-    def _may_be_worth(self, now: float) -> bool:
-        """Whether to look for groups worth a rotation: not each time that a few rows have come."""
-        rows, when = self._looked
-        if self._pending.rows < 1.1 * rows and when <= now < when + PATIENCE_S / 10:
-            return False
-        self._looked = self._pending.rows, now
-        return True
-
-    def _is_worth(self, units: npt.NDArray[np.int64], now: float) -> bool:
-        size = float(self._pending.waiting[units].sum()) * self._pending.row_bytes
-        waited = now - float(self._pending.since[units].min())
-        return size >= WORTH * float(self._memory.weight[units].sum()) or waited >= PATIENCE_S
-
-    def _bring(self, groups: list[DiskGroup]) -> None:
-        """Read in those units of some groups that have pending input."""
-        self._processing.go_on(self._swap.bring([(group, self._groups.waiting(group).tolist()) for group in groups]))
-
-    def _bring_what_fits(self) -> None:
-        """Nothing is pending: read back the groups that fit without putting anything else on disk."""
-        for group in self._groups:
-            if self._pool.over(group.weight + self._swap.batch):
-                return
-            self._swap.bring([(group, list(group.units))])
 
     def _advance(self) -> list[Done]:
         self._processing.run()
