@@ -34,6 +34,7 @@ from evenflow.model.messages import (
     FeederReport,
     FlowProgress,
     FlowReport,
+    MarkedUnits,
     Message,
     MoveReport,
     OpenKeyed,
@@ -334,7 +335,8 @@ class ToWorker:
             self._begin()
         line = Line()
         self._worker.opened(cast(Channel, line))
-        frames = [*self._opening("fuzz"), self._rows(draw)[1], Frame(Kind.MARKER, b"", 1), Frame(Kind.DRAIN)]
+        marker = Frame(Kind.MARKER, packed(MarkedUnits((1,))), 1)
+        frames = [*self._opening("fuzz"), self._rows(draw)[1], marker, Frame(Kind.DRAIN)]
         which = draw.choice((0, 0, 0, 1, 2, 2, 3, 4))
         frames[which] = mutated(draw, frames[which], message=not which)
         if draw.random() < 0.1:

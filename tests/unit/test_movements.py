@@ -76,14 +76,14 @@ FLUSHING = [(OF_A_GRAPH, []), (Settled(1, 5), [TakeRows(1, "r", UNITS)]), (RowsT
 SOURCE = {
     "it waits for the markers of all feeders": [
         *ANNOUNCED,
-        (Marked(1, 5), [Settle(1, 5, "r", UNITS)]),
+        (Marked(1, 5, "r", UNITS), [Settle(1, 5, "r", UNITS)]),
         (Settled(1, 5), []),
         (Settled(1, 5), []),
         (Settled(1, 6), [said("quiet"), TakeOut(order())]),
         (Settled(1, 6), []),
     ],
     "a marker overtakes the announcement": [
-        (Marked(1, 5), [Settle(1, 5)]),
+        (Marked(1, 5, "r", UNITS), [Settle(1, 5, "r", UNITS)]),
         (Settled(1, 5), []),
         (order(), []),
         (Settled(1, 6), [said("quiet"), TakeOut(order())]),
@@ -101,7 +101,7 @@ SOURCE = {
     ],
     "a feeder whose marker is not settled yet is still waited for": [
         (order(feeders=(5,)), []),
-        (Marked(1, 5), [Settle(1, 5, "r", UNITS)]),
+        (Marked(1, 5, "r", UNITS), [Settle(1, 5, "r", UNITS)]),
         (FeederGone(1, 5), [said("quiet"), TakeOut(order(feeders=(5,)))]),
         (Settled(1, 5), []),
     ],

@@ -126,6 +126,36 @@ def test_markers_may_overtake_the_controller():
     assert len(site.courier.sent) == 1
 
 
+def test_a_marker_that_overtakes_the_announcement_settles_the_units_it_is_for():
+    """Others' rows go on waiting: to answer them all would read everything from disk."""
+    site = Site(Nth(padding=2000))
+    site.use_memory(7_000)
+    site.open()
+    for key in range(8):
+        site.feed(key)
+    (state,) = site.host.regions["r"].paged
+    away = np.flatnonzero(~state.resident).tolist()
+    assert len(away) >= 5
+    site.feed(*away)
+    assert state.pending_rows == len(away)
+    read = state.traffic[0]
+    site.host.mark(1, 5, "r", away[-1:])
+    answered = [key for answer in site.given for key in answer.batch.column(1).to_pylist()]
+    assert away[-1] in answered
+    assert state.traffic[0] - read == len(answered) <= 2
+    assert state.pending_rows == len(away) - len(answered)
+    site.move(1, away[-1:], feeders=[5])
+    assert len(site.courier.sent) == 1
+    site.host.close()
+
+
+def test_a_marker_for_a_unit_that_does_not_exist_is_refused():
+    site, _ = sites()
+    site.open()
+    with pytest.raises(ProtocolError, match="a marker names unit 9 of region r: it has 9"):
+        site.host.mark(1, 5, "r", [1, 9])
+
+
 def test_state_returns_from_disk_when_units_have_left_although_no_row_waits_for_it():
     """Found by an audit: it stayed there for as long as no row came."""
     site = Site(Nth(padding=2000))

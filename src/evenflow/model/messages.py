@@ -708,6 +708,15 @@ class OperatorFailed(Message, frozen=True):
     traceback: str
 
 
+class MarkedUnits(Message, frozen=True):
+    """Feeder of a keyed operator to worker, in a MARKER frame: the units of the movement, whose last rows went before.
+
+    The worker may hear of the movement from the controller later than that.
+    """
+
+    units: UnitNumbers
+
+
 def _check_pairs(**arrays: Sized) -> None:
     """Refuse arrays of different lengths."""
     if len(set(map(len, arrays.values()))) > 1:

@@ -24,6 +24,7 @@ from evenflow.runtime.feeder.skew import Arrivals, SkewBuffer, two_choices
 from evenflow.runtime.feeder.stateful import StatefulFeeder
 from evenflow.runtime.feeder.task import REAL, Environment
 from evenflow.runtime.wire.frames import Frame, Kind
+from evenflow.runtime.wire.messages import packed
 
 SKEW_BYTES = 2 * 1024 * 1024
 """Rows that wait here at most; what Spark gives in one batch may come on top."""
@@ -157,7 +158,8 @@ class KeyedFeeder(StatefulFeeder):
                 source = self._connections.links.get(message.source)
                 self._splitter.pause(message.move, message.units, marked=source is not None)
                 if source is not None:
-                    self._connections.send(source, Frame(Kind.MARKER, b"", message.move))
+                    body = packed(messages.MarkedUnits(message.units))
+                    self._connections.send(source, Frame(Kind.MARKER, body, message.move))
             case messages.ReleaseUnits():
                 self._splitter.arrived(message.move, message.worker)
             case _:

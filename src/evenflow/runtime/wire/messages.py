@@ -17,6 +17,7 @@ from evenflow.errors import ProtocolError
 from evenflow.model.messages import (
     Batches,
     Counts,
+    MarkedUnits,
     Message,
     Opening,
     OperatorFailed,
@@ -234,5 +235,6 @@ TO_CONTROLLER: Reader[ToController] = Reader(ToController)  # type: ignore[arg-t
 TO_WORKER: Reader[ToWorker] = Reader(ToWorker)  # type: ignore[arg-type]
 TO_FEEDER: Reader[ToFeeder] = Reader(ToFeeder)  # type: ignore[arg-type]
 OPENING: Reader[Opening] = Reader(Opening)  # type: ignore[arg-type]
+MARKED = Reader(MarkedUnits)
 ENDED = Reader(RowsDurable)
 FAILURE = Reader(OperatorFailed)

@@ -26,6 +26,9 @@ class Marked:
 
     move: int
     feeder: int
+    region: str = ""
+    """Empty if it is that of a graph, in which no rows wait for state on disk."""
+    units: UnitNumbers = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +161,12 @@ class TellController:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Answer the rows that wait for units on disk, then say `Settled`."""
+    """Answer the rows that wait for these units, if they are on disk, then say `Settled`."""
 
     move: int
     feeder: int
-    region: str | None = None
-    """None: the units of all regions, since it is not known yet what the movement is about."""
-    units: UnitNumbers = ()
+    region: str
+    units: UnitNumbers
 
 
 @dataclass(frozen=True, slots=True)

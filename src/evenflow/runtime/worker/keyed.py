@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -187,9 +187,11 @@ class KeyedHost:
         else:
             self.evaluations.obey(order)
 
-    def mark(self, move: int, feeder: int) -> None:
-        """A feeder's marker of a movement is here."""
-        self.mover.handle(Marked(move, feeder))
+    def mark(self, move: int, feeder: int, name: str = "", units: Sequence[int] = ()) -> None:
+        """A feeder's marker of a movement is here; of a graph, for whose units no rows wait, it does not name them."""
+        if name and not all(unit < self.regions[name].units for unit in units):
+            raise ProtocolError(f"a marker names unit {max(units)} of region {name}: it has {self.regions[name].units}")
+        self.mover.handle(Marked(move, feeder, name, units))
 
     def end(self, name: str, evaluation: str, stamp: Stamp, feeder: Any) -> None:
         """A feeder wants to know when all its rows are durable."""

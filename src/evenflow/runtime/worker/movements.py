@@ -143,9 +143,8 @@ class LocalMovements:
                 self._latest = move
                 leaving = Leaving(event, set(feeders) - self.markers.pop(move, set()))
                 self.leaving[move] = leaving
-            case Marked(feeder=feeder):
-                about = (leaving.order.region, leaving.order.units) if leaving is not None else ()
-                return [Settle(move, feeder, *about)]
+            case Marked(feeder=feeder, region=region, units=units):
+                return [Settle(move, feeder, region, units)]
             case Settled(feeder=feeder) | FeederGone(feeder=feeder) if leaving is not None:
                 leaving.waiting.discard(feeder)
             case Settled(feeder=feeder) if move > self._latest:  # others come too late to matter

@@ -18,7 +18,7 @@ from evenflow.model.messages import AbandonMoves, FlowOrder, Opening, OpenKeyed,
 from evenflow.policy.keyed.fair_queue import ServiceOrder
 from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.frames import Frame, Kind
-from evenflow.runtime.wire.messages import OPENING, packed
+from evenflow.runtime.wire.messages import MARKED, OPENING, packed
 from evenflow.runtime.worker.codec import error_body, parts_of, read_batch, read_schema
 from evenflow.runtime.worker.emulation import EmulatedSpeed
 from evenflow.runtime.worker.hosting import Hosting
@@ -149,7 +149,7 @@ class Sessions(dict[Channel, Session]):
             case Kind.FLUSH if isinstance(broken := self._operators.get(session.operator), Broken):
                 self.fail(channel, frame.sequence, broken.error, "the graph could not be loaded")
             case Kind.MARKER if session.region:
-                self.host.mark(frame.sequence, session.feeder)
+                self.host.mark(frame.sequence, session.feeder, session.region, MARKED.read(frame).units)
                 channel.send(Frame(Kind.MARKER, b"", frame.sequence))
             case Kind.DRAIN if session.region:
                 self._drain(channel, session)

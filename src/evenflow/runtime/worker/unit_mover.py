@@ -100,7 +100,7 @@ class UnitMover:
             case events.TellController(message):
                 self._tell(message)
             case events.Settle(move, feeder, region, units):
-                self._settle(region, list(units))
+                self._regions.settle(region, list(units))
                 return events.Settled(move, feeder)
             case events.TakeRows(move, region, units):
                 return events.RowsTaken(move, self.take_rows(region, units))
@@ -133,13 +133,6 @@ class UnitMover:
             case _:
                 assert_never(instruction)
         return None
-
-    def _settle(self, region: str | None, units: list[int]) -> None:
-        if region is not None:
-            self._regions.settle(region, units)
-            return
-        for name, known in self._regions.items():
-            self._regions.settle(name, list(range(known.units)))
 
     # -- units that leave
 
