@@ -110,7 +110,7 @@ def test_state_that_does_not_fit_is_on_disk(monkeypatch):
     monkeypatch.setattr(Swap, "bring", lambda self, chosen: brought.append(len(chosen)) or bring(self, chosen))
     for seed in range(4):
         for sketch in (chain("collect", "mark", "collect", units=16), joined(16)):
-            faults = ("kill-worker", "cut") if seed % 2 else ()
+            faults = ("memory",) * 3 + (("kill-worker", "cut") if seed % 2 else ())
             plan = Plan(workers=2, moving=1.0, asks=0.2, rows=40, faults=faults)
             assert history(seed, plan, sketch, memory=9_000).log, CHECKED
     assert len(brought) > 50

@@ -9,8 +9,9 @@ from functools import cache
 
 import pytest
 
+from evenflow.state.paging.swap import Swap
 from tests.support.keyed_actors import Trouble
-from tests.support.keyed_invariants import check, history
+from tests.support.keyed_invariants import check, history, hosts
 from tests.support.keyed_plan import Plan
 from tests.support.keyed_world import World
 
@@ -69,6 +70,22 @@ def test_each_kind_of_fault(faults, regions):
 def test_operators_that_fail(where, times):
     for seed in range(5):
         assert history(seed, Plan(fails=(where, times), moving=1.0, asks=0.1)).log, CHECKED
+
+
+def test_memory_that_is_given_and_taken(monkeypatch):
+    """State goes to disk and returns, under rows and movements, and with whatever budget a worker starts again."""
+    brought = []
+    bring = Swap.bring
+    monkeypatch.setattr(Swap, "bring", lambda self, chosen: brought.append(len(chosen)) or bring(self, chosen))
+    for seed in range(6):
+        faults = ("memory",) * 6 + (("kill-worker", "cut") if seed % 2 else ())
+        plan = Plan(workers=2, regions=1 + seed % 2, moving=1.0, asks=0.1, ordered=0.0, faults=faults)
+        world = history(seed, plan, memory=6_000)
+        asked = {entry["worker"]: entry["memory"] for entry in world.log if entry["event"] == "memory-asked"}
+        assert not any(entry["event"] == "memory-refused" for entry in world.log)
+        for worker, host in hosts(world).items():
+            assert host.regions.memory()[0] == asked.get(worker, 6_000)
+    assert len(brought) > 20
 
 
 def test_workers_that_come_late():

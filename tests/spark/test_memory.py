@@ -37,6 +37,9 @@ def rows(tmp_path_factory):
     return path, table.to_pandas()
 
 
+BYTES = {"8m": 8 << 20, "96k": 96 << 10}
+
+
 def expected(frame):
     return frame.groupby("k")["v"].transform(lambda values: values.rolling(20, min_periods=1).mean())
 
@@ -94,6 +97,40 @@ def test_a_stream_with_moves_and_a_checkpoint(spark, rows, tmp_path):
                 query = out.writeStream.format("parquet").option("checkpointLocation", str(folder / "spark"))
                 run_to_end(query.option("path", str(folder / "out")).trigger(availableNow=True).start())
                 check_means(spark.read.parquet(str(folder / "out")).toPandas(), frame)
+
+
+def test_memory_given_and_taken_while_a_query_runs(spark, tight, rows, eventually):
+    """Micro-batches with little memory, with room for all state, and with little again."""
+    path, frame = rows
+    stream = spark.readStream.schema("id long, k long, v double").option("maxFilesPerTrigger", 1).parquet(str(path))
+    out = tight.keyed(stream, "k", ef.RollingMean("v", rows=20), name="given", units=64, balance="hash")
+    got = []
+
+    def told():
+        """By worker, what it said last of its memory."""
+        return {each["worker"]: each for each in tight.events() if each["event"] == "memory-set"}
+
+    def asked(memory, fits):
+        """Asked for again, each worker tells how much it has on disk by now."""
+        tight.set_memory(memory)
+        last = told()
+        return len(last) == 2 and all(each["memory"] == BYTES[memory] and fits(each) for each in last.values())
+
+    def take(batch, number):
+        got.append(batch.toPandas())
+        if number == 0:
+            tight.set_memory({0: "8m"})
+            eventually(lambda: told().get(0, {}).get("memory") == 8 << 20, what="worker 0 to have more memory")
+            assert 1 not in told()
+        if number == 1:
+            eventually(lambda: asked("8m", lambda each: not each["spilled"]), what="all state in memory")
+        if number == 2:
+            eventually(lambda: asked("96k", lambda each: each["spilled"] > 100_000), what="most state on disk")
+
+    run_to_end(out.writeStream.foreachBatch(take).trigger(availableNow=True).start())
+    assert len(got) == 4
+    check_means(pd.concat(got), frame)
+    assert not [each for each in tight.events() if each["event"] in ("memory-refused", "worker-trouble")]
 
 
 def graph_of_means():

@@ -35,6 +35,7 @@ from evenflow.model.messages import (
     FlowProgress,
     FlowReport,
     MarkedUnits,
+    MemorySet,
     Message,
     MoveReport,
     OpenKeyed,
@@ -231,7 +232,8 @@ class ToController:
             return [
                 self._hello(draw.randrange(1, 4)),
                 WorkerReport(1, 1, 0.1),
-                ConsumerReport("keyed", *seconds, 3, 30, units, counts, units, counts, units, *memory, {"late": 1}),
+                ConsumerReport("keyed", *seconds, 3, 30, *[units, counts] * 3, *memory, {"late": 1}),
+                MemorySet(1 << 20, 1 << 20, 10, 5, 0.1),
                 MoveReport(draw.choice(("keyed", "graph")), 1, "installed", "", 1),
                 FlowReport(
                     *("graph", 0.1, units, counts, counts, counts, counts, counts),

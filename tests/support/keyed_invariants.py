@@ -2,7 +2,10 @@
 
 from collections import defaultdict
 
+import numpy as np
+
 from evenflow.errors import ClusterStopped, StateLost
+from evenflow.state.paging.paged import Paged
 from tests.support.keyed_actors import Killed
 from tests.support.keyed_plan import Task
 from tests.support.keyed_world import KEYS, Broken, World
@@ -114,12 +117,22 @@ def _check_state(world):
             for evaluation, copy in known.instances.items():
                 if evaluation not in alive:
                     _fail(world, f"worker {number} has state of {evaluation}, which is over")
-                for unit, counts in copy.counts.items():
+                for unit, counts in counts_of(copy).items():
                     found[evaluation, unit].append((number, sum(counts.values())))
         for (evaluation, unit), places in found.items():
             if [number for number, _ in places] != [owners[unit]]:
                 _fail(world, f"{evaluation}: unit {unit} is of worker {owners[unit]} and at {places}")
         _check_totals(world, name, alive, found)
+
+
+def counts_of(copy):
+    """By unit, how often an `Nth` has counted each key, wherever its state is."""
+    if not isinstance(copy, Paged):
+        return copy.counts
+    assert not copy.pending_rows
+    on_disk = np.flatnonzero(~copy.resident).tolist()
+    assert not set(on_disk) & set(copy.operator.counts)
+    return copy.operator.counts | {unit: copy.snapshot(unit)[0] for unit in on_disk}
 
 
 def _check_totals(world, name, alive, found):
@@ -170,9 +183,11 @@ def live_again(world):
     world.harm = harm
 
 
-def history(seed, plan=None):
+def history(seed, plan=None, memory=None):
     """Run one history and check it; the world, for whoever wants to look."""
-    with World(seed, plan) as world:
+    world = World(seed, plan)
+    world.memory = memory
+    with world:
         world.run()
         check(world)
         live_again(world)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import MoveAsked, RegionOpened, Tick, Unpersisted
+from evenflow.control.events import MemoryAsked, MoveAsked, RegionOpened, Tick, Unpersisted
 from evenflow.model import MoveUnits
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime.feeder.frame_size import FrameSize
@@ -176,7 +176,8 @@ class World:
         return self.controller.regions
 
     def _open_region(self, name):
-        operator = Nth(padding=self.rng.choice((0, 0, 1000)))
+        padding = self.rng.choice((0, 0, 1000))
+        operator = Nth(padding=1000 if self.memory else padding)
         if self.plan.fails is not None:
             operator = Fragile(fails=self.fails(UNITS))
         code = pickle.dumps(Hosted(operator, pa.schema([ROWS.field(0)]), OUT, UNITS))
@@ -369,6 +370,10 @@ class World:
             self._cut([*live, *feeders, *(process.direct_transfer for process in live)])
         elif kind == "freeze" and live:
             self._freeze(live, feeders)
+        elif kind == "memory":
+            memory = int(self.memory * self.rng.choice((0.5, 1, 2, 10)))
+            self.note(f"memory {memory}")
+            self.driver.handle(MemoryAsked(self.now, {self.rng.randrange(self.plan.workers): memory}))
 
     def _cut(self, actors):
         """Break a connection; between direct transfers that costs nothing but a move."""

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from evenflow.errors import ClusterStartError, InvalidArgument
 from evenflow.policy import keyed_balance_named
-from evenflow.runtime.cluster.arguments import check_dataframe, check_move, check_ordered
+from evenflow.runtime.cluster.arguments import budgets_of, check_dataframe, check_move, check_ordered, gap_of
 from evenflow.runtime.cluster.detect import seconds_of
 from evenflow.runtime.cluster.restarts import supervise
 
@@ -132,3 +132,40 @@ def test_a_pandas_dataframe_is_none_of_sparks():
 def test_ordered_is_yes_or_no(ordered):
     with pytest.raises(InvalidArgument, match=r"ordered=.*: give True, or False"):
         check_ordered(ordered)
+
+
+def test_memory_for_all_workers_or_for_some():
+    assert budgets_of("1m", 3, True) == dict.fromkeys(range(3), 1 << 20)
+    assert budgets_of({1: "64k", np.int64(2): 1 << 20}, 3, True) == {1: 65_536, 2: 1 << 20}
+
+
+@pytest.mark.parametrize(
+    ("memory", "said"),
+    [
+        (None, "memory=None: give bytes"),
+        ({}, "memory={}: give bytes"),
+        ("1k", "memory='1k': give bytes"),
+        ({3: "1m"}, "worker 3 is '1m': give workers from 0 to 2"),
+        ({"0": "1m"}, "worker '0' is '1m'"),
+        ({0: None}, "worker 0 is None"),
+        ({0: "x"}, "memory='x'"),
+    ],
+)
+def test_wrong_memory(memory, said):
+    with pytest.raises(InvalidArgument, match=said):
+        budgets_of(memory, 3, True)
+
+
+def test_memory_cannot_be_set_where_there_is_no_budget():
+    with pytest.raises(InvalidArgument, match=r"this cluster has no memory budget: give Cluster\(memory=...\) one"):
+        budgets_of("1m", 3, False)
+
+
+def test_t_gap():
+    assert [gap_of(each, True) for each in (None, "read", 0, 2.5)] == [None, "read", 0, 2.5]
+    for wrong in ("soon", -1, True, float("nan"), float("inf")):
+        with pytest.raises(InvalidArgument, match="t_gap="):
+            gap_of(wrong, True)
+    with pytest.raises(InvalidArgument, match="no memory"):
+        gap_of(1.0, False)
+    assert gap_of(None, False) is None

@@ -4,15 +4,28 @@ import numpy as np
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import FeederJoined, Heard, PeerLeft, Record, RegionOpened, Stop, TaskEnded, Tell, Tick
+from evenflow.control.events import (
+    FeederJoined,
+    Heard,
+    MemoryAsked,
+    PeerLeft,
+    Record,
+    RegionOpened,
+    Stop,
+    TaskEnded,
+    Tell,
+    Tick,
+)
 from evenflow.model import SetWeights
 from evenflow.model.messages import (
     ConnectionCounts,
     Directory,
     FeederRefused,
     FeederReport,
+    MemorySet,
     Prepare,
     SetClock,
+    SetMemory,
     Shutdown,
     Weights,
     WorkerAddress,
@@ -117,6 +130,30 @@ def test_second_worker_shares_and_feeders_hear_of_it():
         Tell(12, PREPARE),
         Tell(21, directory(entry(0, 11), entry(1, 12), w0=500, w1=500)),
     ]
+
+
+def test_memory_is_told_to_those_that_are_there_and_to_those_that_come():
+    made = controller(worker(0.0, 11, 0))
+    assert made.handle(MemoryAsked(1.0, {0: 100, 1: 200})) == [
+        Record(1.0, "memory-asked", {"worker": 0, "memory": 100}),
+        Tell(11, SetMemory(100)),
+        Record(1.0, "memory-asked", {"worker": 1, "memory": 200}),
+    ]
+    assert Tell(12, SetMemory(200)) in made.handle(worker(2.0, 12, 1))
+    assert made.handle(Heard(3.0, 11, MemorySet(100, 100, 90, 10, 0.25))) == [
+        Record(3.0, "memory-set", {"worker": 0, "memory": 100, "resident": 90, "spilled": 10, "seconds": 0.25})
+    ]
+    assert Tell(13, SetMemory(100)) in made.handle(worker(4.0, 13, 0))
+
+
+def test_memory_that_a_worker_refuses_is_not_told_to_the_next():
+    made = controller(worker(0.0, 11, 0))
+    made.handle(MemoryAsked(1.0, {0: 100}))
+    record, warning = made.handle(Heard(2.0, 11, MemorySet(100, 500, 400, 0, 0.0, "unit 3 is larger")))
+    assert (record.event, record.fields["asked"], record.fields["memory"]) == ("memory-refused", 100, 500)
+    assert "worker 0 keeps 500 bytes" in warning.text
+    assert "unit 3 is larger" in warning.text
+    assert Tell(12, SetMemory(500)) in made.handle(worker(3.0, 12, 0))
 
 
 def test_worker_that_leaves_is_lost_and_the_rest_takes_over():

@@ -62,7 +62,7 @@ READERS = {
     _LABEL: (Label,),
 }
 """What each reader takes."""
-PAIRED = {"unit_rows": "units", "sizes": "sized", "bucket_rows": "buckets"}
+PAIRED = {"unit_rows": "units", "sizes": "sized", "bucket_rows": "buckets", "pending": "on_disk"}
 PAIRED |= dict.fromkeys(("rows_in", "rows_out", "micros", "calls", "bytes_out"), "units")
 
 
@@ -337,7 +337,7 @@ def test_texts_that_are_no_unicode_arrive_all_the_same():
     found = TO_CONTROLLER.decode(packed(WorkerTrouble("\ud800", "ü")), "it")
     assert found == WorkerTrouble("\\ud800", "ü")
     units, rows = np.arange(2, dtype=np.int32), np.arange(2)
-    report = ConsumerReport("r", 1.0, 0.5, 0.5, 1, 9, units, rows, units, rows, units, counts={"\udcff": 1})
+    report = ConsumerReport("r", 1.0, 0.5, 0.5, 1, 9, units, rows, units, rows, units, rows, counts={"\udcff": 1})
     found = TO_CONTROLLER.decode(packed(report), "it")
     assert found.counts == {"\\udcff": 1}
     assert found.sizes.tolist() == [0, 1]

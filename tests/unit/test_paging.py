@@ -256,6 +256,46 @@ def test_what_fits_comes_back_when_memory_is_donated(tmp_path):
     copy.close()
 
 
+def test_a_budget_that_cannot_be_kept_is_refused_and_nothing_changes(tmp_path, monkeypatch):
+    """A unit that alone is larger, or a disk that is full."""
+    host, batches = means()
+    pool = Pool(100_000)
+    copy, collected = fed(host, batches, tmp_path, None, first=3, pool=pool)
+    with pytest.raises(MemoryBudget, match=r"unit \d+ of RollingMean has \d+ bytes .* budget of 500 bytes"):
+        pool.resize(500)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwritev", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        with pytest.raises(SpillError):
+            pool.resize(12_000)
+    assert pool.budget == 100_000
+    assert copy.resident.all()
+    pool.resize(12_000)
+    assert pool.held <= pool.budget == 12_000
+    assert not copy.resident.all()
+    collected.take(copy.process(3, *batches[3]))
+    collected.take(copy.drain())
+    collected.check(model.plain(host, batches))
+    pool.resize(100_000)
+    for turn in range(4):
+        copy.rotate(1e9 + turn)
+    assert copy.resident.all()
+    copy.close()
+
+
+def test_the_size_of_pending_input_is_known_by_unit(tmp_path):
+    host, batches = means()
+    copy, _ = fed(host, batches, tmp_path, 12_000, first=3)
+    rows, units, keys = batches[3]
+    copy.process(3, rows, units, keys)
+    every = np.arange(UNITS, dtype=np.int32)
+    pending = copy.pending_of(every)
+    assert ((pending > 0) == ~copy.resident).all()
+    assert 0.9 * copy.pending_bytes <= pending.sum() <= copy.pending_bytes
+    copy.drain()
+    assert not copy.pending_of(every).any()
+    copy.close()
+
+
 def test_what_is_on_disk_returns_when_units_have_left(tmp_path, monkeypatch):
     """Nothing waits for it, and no row comes: a little each turn, until all is back that fits with room to grow."""
     monkeypatch.setattr(swap, "SMALLEST", 1)

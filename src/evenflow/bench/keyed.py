@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from evenflow.bench.memory import Pressure, Squeeze, back_after, most_on_disk
 from evenflow.bench.probe import Watch, polled
 from evenflow.bench.timeline import Timeline
 from evenflow.model import KeyedSnapshot
@@ -28,6 +29,8 @@ from evenflow.runtime.feeder.hashing import hashes
 
 WINDOW = 100
 """The rows in the rolling mean."""
+AMPLE = 4
+"""Memory of a worker that is not short of it, in bytes for each byte of all keys' windows."""
 REACTED = 0.95
 """An operator has reacted to a change when it runs at this share of the new bound."""
 REACTION_WINDOW_S = 1.0
@@ -52,6 +55,11 @@ class KeyedSetting:
     since: float = 0.0
     until: float = 0.0
     seed: int = 1
+    memory: int = 0
+    """Bytes of state that `short` workers may keep in memory for a while; 0: nothing is on disk."""
+    short: int = 0
+    memory_since: float = 0.0
+    memory_until: float = 0.0
 
     def emulate(self) -> Emulate | None:
         """The emulated capacities; None if they are not emulated."""
@@ -59,6 +67,13 @@ class KeyedSetting:
             return None
         load = Emulate.load(self.factor, self.since, self.until)
         return Emulate(self.cost_us, dict.fromkeys(range(self.slow), load))
+
+    def pressure(self) -> Pressure | None:
+        """The memory that workers lack for a while; None if they have all they need."""
+        if not self.memory:
+            return None
+        ample = AMPLE * self.keys * WINDOW * 8 + (64 << 20)
+        return Pressure(self.memory, self.short, ample, self.memory_since, self.memory_until)
 
     def bound(self, loads: npt.NDArray[np.int64], second: float) -> float:
         """Rows a second with the best assignment of units; the hottest unit must be on one worker."""
@@ -93,6 +108,10 @@ class KeyedResult:
     late_moves: int = 0
     """Moves in the second half."""
     bytes_moved: int = 0
+    most_on_disk: int = 0
+    """The most bytes of state that were on disk at a time."""
+    back_s: float | None = None
+    """Seconds from the last change of memory until all state was in memory for good."""
     pause_ms: dict[str, float] = field(default_factory=dict)
 
 
@@ -182,7 +201,10 @@ def run(
     watch: Watch = lambda rows: None,
 ) -> KeyedResult:
     """Run one balance over all rows."""
-    with Cluster(spark, setting.workers, event_log=event_log, emulate=setting.emulate()) as cluster:
+    pressure = setting.pressure()
+    memory = pressure.ample if pressure else None
+    with Cluster(spark, setting.workers, event_log=event_log, emulate=setting.emulate(), memory=memory) as cluster:
+        squeeze = Squeeze(pressure, cluster) if pressure else None
         operator = RollingMean("value", rows=WINDOW, into="mean")
         out = cluster.keyed(
             rows_of(spark, made.path), "key", operator, units=setting.units, balance=balance, name="bench"
@@ -191,12 +213,17 @@ def run(
 
         def poll() -> None:
             seen.append(cluster.keyed_snapshot("bench"))
+            if squeeze is not None:
+                squeeze.follow(seen[-1])
             watch(sum(consumer.rows for consumer in seen[-1].consumers))
 
         seconds, found = polled(lambda: timed_sum(out, "mean"), poll, POLL_S)
         events = cluster.events()
     correct = found[2] == setting.rows and np.allclose(found[:2], (made.total, made.check), rtol=NEAR)
-    return _result(setting, balance, made, against, seconds, correct, seen, events)
+    result = _result(setting, balance, made, against, seconds, correct, seen, events)
+    if squeeze is None:
+        return result
+    return replace(result, most_on_disk=most_on_disk(seen), back_s=back_after(seen, squeeze.changed))
 
 
 def _result(

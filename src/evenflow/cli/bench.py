@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -68,6 +68,14 @@ def bench_keyed(
     factor: Annotated[float, typer.Option(help="How many times slower.", min=1)] = 1.0,
     since: Annotated[float, typer.Option(help="Second at which the slow workers become slow.", min=0)] = 0.0,
     until: Annotated[float, typer.Option(help="Second at which they recover; 0: never.", min=0)] = 0.0,
+    memory: Annotated[
+        str, typer.Option(help="State that workers short of memory may keep in it, such as 64m; empty: no limit.")
+    ] = "",
+    short: Annotated[int, typer.Option(help="How many workers are short of memory; 0: all.", min=0)] = 0,
+    memory_since: Annotated[float, typer.Option(help="Second at which they lose memory.", min=0)] = 0.0,
+    memory_until: Annotated[
+        float, typer.Option(help="Second at which they have room for all state again; 0: never.", min=0)
+    ] = 0.0,
     balance: Annotated[str, typer.Option(help="Balances to compare, separated by commas.")] = "hash,flux,flux-auto",
     event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
@@ -80,7 +88,8 @@ def bench_keyed(
 
         if slow > workers or ((slow or since or until) and not cost_us):
             raise typer.BadParameter("slow workers need --cost-us, and be no more than --workers", param_hint="--slow")
-        setting = keyed.KeyedSetting(workers, keys, zipf, rows, units, cost_us, slow, factor, since, until)
+        lack = _lack(memory, short, memory_since, memory_until, workers)
+        setting = keyed.KeyedSetting(workers, keys, zipf, rows, units, cost_us, slow, factor, since, until, **lack)
         balances = [name.strip() for name in balance.split(",")]
         for name in balances:
             keyed_balance_named(name)
@@ -182,6 +191,17 @@ def bench_placement(
         write_figures(json_file, placing.report(setting, drawn, results))
 
     guard(work)
+
+
+def _lack(memory: str, short: int, since: float, until: float, workers: int) -> dict[str, Any]:
+    """The fields of a `KeyedSetting` for workers that lack memory for a while."""
+    from evenflow.runtime.cluster.arguments import bytes_of
+
+    if short > workers or ((short or since or until) and not memory) or (until and until <= since):
+        what = "needs --memory, no more workers than --workers, and an end after its beginning"
+        raise typer.BadParameter(what, param_hint="--short, --memory-since and --memory-until")
+    size = bytes_of(memory) if memory else 0
+    return {"memory": size, "short": (short or workers) if memory else 0, "memory_since": since, "memory_until": until}
 
 
 def _progress() -> Progress:

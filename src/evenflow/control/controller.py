@@ -19,6 +19,7 @@ from evenflow.control.events import (
     FeederJoined,
     Heard,
     Instruction,
+    MemoryAsked,
     MoveAsked,
     Peer,
     PeerLeft,
@@ -32,6 +33,7 @@ from evenflow.control.events import (
     Tell,
     Tick,
     Unpersisted,
+    Warn,
 )
 from evenflow.control.graph_region import GraphRegion
 from evenflow.control.keyed_region import KeyedRegion
@@ -43,9 +45,11 @@ from evenflow.model.messages import (
     FeederEnded,
     FeederMessage,
     FeederRefused,
+    MemorySet,
     OperatorReady,
     Prepare,
     SetClock,
+    SetMemory,
     Shutdown,
     WorkerAlive,
     WorkerHello,
@@ -95,6 +99,8 @@ class Controller:
             case MoveAsked():
                 region = self._keyed(event.move.region)
                 return region.carry_out(event.time, [event.move]) if region is not None else ()
+            case MemoryAsked():
+                return self._memory_asked(event)
             case PeerLeft():
                 return self._peer_left(event)
             case TaskEnded():
@@ -241,6 +247,8 @@ class Controller:
         yield Record(time, "worker-joined", fields)
         if self._clock_zero is not None:
             yield Tell(peer, SetClock(time - self._clock_zero))
+        if before.memory:
+            yield Tell(peer, SetMemory(before.memory))
         if self._regions:
             yield Tell(peer, Prepare(tuple(region.operator for region in self._regions.values())))
         yield from self._membership_changed(time)
@@ -268,7 +276,29 @@ class Controller:
                     graph.graph.measured.worker_busy(time, worker.id, message.busy_s, own)
             case WorkerAlive():
                 worker.heard = time
+            case MemorySet():
+                worker.heard = time
+                return self._memory_set(time, worker, message)
         return ()
+
+    def _memory_asked(self, event: MemoryAsked) -> Iterator[Instruction]:
+        """Tell the workers, and those that will be started in their place."""
+        for number, memory in event.memory.items():
+            worker = self._workers[number]
+            worker.memory = memory
+            yield Record(event.time, "memory-asked", {"worker": number, "memory": memory})
+            if worker.state == "live":
+                yield Tell(worker.site.peer, SetMemory(memory))
+
+    def _memory_set(self, time: float, worker: WorkerRecord, told: MemorySet) -> Iterator[Instruction]:
+        fields = {"worker": worker.id, "memory": told.memory, "resident": told.resident, "spilled": told.spilled}
+        worker.memory = told.memory
+        if not told.error:
+            yield Record(time, "memory-set", fields | {"seconds": round(told.seconds, 6)})
+            return
+        yield Record(time, "memory-refused", fields | {"asked": told.asked, "reason": told.error})
+        text = f"worker {worker.id} keeps {told.memory} bytes of memory for state, and does not change to {told.asked}"
+        yield Warn(f"{text}: {told.error}")
 
     def _tick(self, time: float) -> Iterator[Instruction]:
         for region in self._regions.values():

@@ -159,6 +159,15 @@ class MoveAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryAsked:
+    """The user gives workers more memory for state, or takes some."""
+
+    time: float
+    memory: Mapping[int, int]
+    """By worker, bytes."""
+
+
+@dataclass(frozen=True, slots=True)
 class PeerLeft:
     """A control connection has ended."""
 
@@ -207,6 +216,7 @@ Event = (
     | SaveEnded
     | CheckpointTaken
     | MoveAsked
+    | MemoryAsked
     | PeerLeft
     | TaskEnded
     | Unpersisted

@@ -43,6 +43,7 @@ class Balancing:
             pause_s=movements.pause_s,
             undone=movements.undone,
             unit_resident=known.resident(),
+            unit_pending=known.pending(),
             counts=dict(known.counts),
         )
 

@@ -26,7 +26,8 @@ class Statistics:
         self.counts: Counter[str] = Counter()
         self.fresh: set[int] = set()
         """Workers that have reported since the balance was last asked."""
-        self._on_disk: dict[int, npt.NDArray[np.int32]] = {}
+        self._on_disk: dict[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]] = {}
+        """By worker, its units on disk, and bytes of the rows that wait for each."""
 
     def set_workers(self, sites: Mapping[int, Site]) -> None:
         """Set the live workers: counters of new and restarted workers start at 0, those of lost ones are dropped."""
@@ -50,8 +51,9 @@ class Statistics:
             told.memory,
             told.resident,
             told.spilled,
+            int(told.pending.sum()),
         )
-        self._on_disk[worker] = told.on_disk
+        self._on_disk[worker] = told.on_disk, told.pending
         self.counts.update(told.counts)
         np.add.at(self.unit_rows, told.units, told.unit_rows)
         self.unit_bytes[told.sized] = told.sizes
@@ -69,9 +71,16 @@ class Statistics:
     def resident(self) -> npt.NDArray[np.bool_]:
         """For each unit, whether its state is in memory, as last reported."""
         marks = np.ones(len(self.unit_rows), np.bool_)
-        for units in self._on_disk.values():
+        for units, _ in self._on_disk.values():
             marks[units] = False
         return marks
+
+    def pending(self) -> npt.NDArray[np.int64]:
+        """For each unit, bytes of the rows that wait for its state, as last reported."""
+        sizes = np.zeros(len(self.unit_rows), np.int64)
+        for units, pending in self._on_disk.values():
+            sizes[units] += pending
+        return sizes
 
 
 def sampled(snapshot: KeyedSnapshot) -> Record:
@@ -99,6 +108,10 @@ def sampled(snapshot: KeyedSnapshot) -> Record:
                     "busy_s": round(c.busy_s, 6),
                     "idle_s": round(c.idle_s, 6),
                     "seconds": round(c.seconds, 6),
+                    "memory": c.memory,
+                    "resident": c.resident,
+                    "spilled": c.spilled,
+                    "pending": c.pending,
                 }
                 for c in snapshot.consumers
             ],

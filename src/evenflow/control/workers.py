@@ -44,6 +44,8 @@ class WorkerRecord:
     """The operators that it has loaded."""
     why: str = ""
     """Why it was lost, if that is known."""
+    memory: int = 0
+    """Bytes that the user has given it for state since the cluster started; 0: as it was then."""
 
 
 class Workers:
@@ -65,11 +67,12 @@ class Workers:
 
     def join(self, time: float, peer: Peer, hello: WorkerHello) -> Site:
         """A new incarnation of a worker has joined, and replaces the one before."""
-        before = self._all[hello.worker].site
+        before, memory = self._all[hello.worker].site, self._all[hello.worker].memory
         self._live.pop(before.peer, None)
         incarnation = before.incarnation + 1
         site = Site(peer, hello.host, hello.transfer_port, hello.port, hello.deep, hello.pid, incarnation, hello.key)
-        self._all[hello.worker] = self._live[peer] = WorkerRecord(hello.worker, "live", site, hello.task, time)
+        record = WorkerRecord(hello.worker, "live", site, hello.task, time, memory=memory)
+        self._all[hello.worker] = self._live[peer] = record
         return site
 
     def leave(self, peer: Peer, state: str) -> WorkerRecord | None:

@@ -104,6 +104,19 @@ class WorkerTrouble(Message, frozen=True):
     """Whether the worker cannot go on without that part, and ends now."""
 
 
+class MemorySet(Message, frozen=True):
+    """Worker to controller, in answer to `SetMemory`: its budget now; `error` says why it is not the new one."""
+
+    asked: Whole
+    memory: Whole
+    resident: Whole
+    spilled: Whole
+    """Bytes of state in memory and on disk, of all operators."""
+    seconds: Real
+    """How long it took: what does not fit goes to disk before anything else is done."""
+    error: str = ""
+
+
 class CodeWanted(Message, frozen=True):
     """Worker to controller, when it needs an operator that it does not have: send its code."""
 
@@ -141,6 +154,8 @@ class ConsumerReport(Message, frozen=True):
     """Bytes of state of each of `sized`."""
     on_disk: Units
     """Units of this operator whose state is on disk."""
+    pending: Counts
+    """Bytes of the rows that wait for each of `on_disk`."""
     memory: Whole = 0
     """The worker's budget; 0 if there is none."""
     resident: Whole = 0
@@ -152,6 +167,7 @@ class ConsumerReport(Message, frozen=True):
     def __post_init__(self) -> None:
         _check_pairs(units=self.units, unit_rows=self.unit_rows)
         _check_pairs(sized=self.sized, sizes=self.sizes)
+        _check_pairs(on_disk=self.on_disk, pending=self.pending)
 
 
 class FilterOrder(MessagePart, frozen=True):
@@ -232,7 +248,7 @@ class UnitsSaved(Message, frozen=True):
 
 WorkerRegionMessage = ConsumerReport | FlowReport | MoveReport | StateLoaded | UnitsSaved
 """What a worker says to a keyed region, or to that of a graph."""
-WorkerMessage = WorkerReport | WorkerAlive | WorkerTrouble | OperatorReady | WorkerRegionMessage
+WorkerMessage = WorkerReport | WorkerAlive | WorkerTrouble | OperatorReady | MemorySet | WorkerRegionMessage
 """What a worker says of itself and to its regions, after its hello."""
 
 # -- feeder to controller
@@ -389,6 +405,12 @@ class SetClock(Message, frozen=True):
 
     elapsed: Real
     """Seconds since then."""
+
+
+class SetMemory(Message, frozen=True):
+    """Controller to worker: the state of operators may take so many bytes of its memory from now on."""
+
+    memory: Annotated[int, Meta(ge=1, le=2**63 - 1)]
 
 
 class SendUnits(Message, frozen=True):
@@ -574,7 +596,7 @@ EvaluationOrder = ForgetEvaluation | DropState | LoadState | SaveAgain
 """About the state of an evaluation."""
 FlowOrder = GraphRouting | PauseUnits | ReleaseUnits
 """About the ways of a graph's rows."""
-ToWorker = Shutdown | Prepare | NoCode | SetClock | MovementOrder | EvaluationOrder | FlowOrder
+ToWorker = Shutdown | Prepare | NoCode | SetClock | SetMemory | MovementOrder | EvaluationOrder | FlowOrder
 
 # -- controller to feeder
 
@@ -687,6 +709,15 @@ class OpenPeer(Message, frozen=True):
 Opening = OpenOrdered | OpenKeyed | OpenPeer
 
 
+class MarkedUnits(Message, frozen=True):
+    """Feeder of a keyed operator to worker, in a MARKER frame: the units of the movement, whose last rows went before.
+
+    The worker may hear of the movement from the controller later than that.
+    """
+
+    units: UnitNumbers
+
+
 class RowsDurable(Message, frozen=True):
     """Worker to feeder, in an END frame that answers its own: its rows are in the store, or `error` says why not."""
 
@@ -706,15 +737,6 @@ class OperatorFailed(Message, frozen=True):
     """Which row it seems to come from; empty if that is not known."""
     error: str
     traceback: str
-
-
-class MarkedUnits(Message, frozen=True):
-    """Feeder of a keyed operator to worker, in a MARKER frame: the units of the movement, whose last rows went before.
-
-    The worker may hear of the movement from the controller later than that.
-    """
-
-    units: UnitNumbers
 
 
 def _check_pairs(**arrays: Sized) -> None:

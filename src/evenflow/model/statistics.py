@@ -83,6 +83,8 @@ class Consumer:
     """Bytes of state in the worker's memory now, of all operators."""
     spilled: int = 0
     """Bytes of state on the worker's disk now, of all operators."""
+    pending: int = 0
+    """Bytes of this operator's rows that wait for state on disk now."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,6 +118,8 @@ class KeyedSnapshot:
     """Whether the state of each unit is in memory, as last reported; by default, all of it is."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """What the operator itself has counted so far, such as late rows."""
+    unit_pending: Counts | None = None
+    """Bytes of the rows that wait for the state of each unit, as last reported; None if that is not known."""
 
     def __post_init__(self) -> None:
         if self.unit_resident.ndim == 0:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from py4j.protocol import Py4JError
@@ -152,6 +152,32 @@ def bytes_of(memory: str | int | None) -> int:
     if size < LEAST_MEMORY:
         raise InvalidArgument(f'memory={memory!r}: give bytes, or a string like "512m", from 64k up')
     return size
+
+
+def budgets_of(memory: str | int | Mapping[int, str | int], workers: int, limited: bool) -> dict[int, int]:
+    """By worker, a new budget in bytes; refuses a cluster that has none, and workers that there are not."""
+    if not limited:
+        raise InvalidArgument(
+            "this cluster has no memory budget: give Cluster(memory=...) one, and it can be changed while it runs"
+        )
+    if memory is None or (isinstance(memory, Mapping) and not memory):
+        raise InvalidArgument(f'memory={memory!r}: give bytes, or a string like "512m", or these by worker')
+    if not isinstance(memory, Mapping):
+        return dict.fromkeys(range(workers), bytes_of(memory))
+    for worker, size in memory.items():
+        if not _among(worker, workers) or size is None:
+            raise InvalidArgument(f"memory of worker {worker!r} is {size!r}: give workers from 0 to {workers - 1}")
+    return {int(worker): bytes_of(size) for worker, size in memory.items()}
+
+
+def gap_of(t_gap: float | Literal["read"] | None, limited: bool) -> float | Literal["read"] | None:
+    """How units on disk take turns; refuses it in a cluster without a memory budget."""
+    number = isinstance(t_gap, int | float) and not isinstance(t_gap, bool) and 0 <= t_gap < math.inf
+    if t_gap is not None and not number and t_gap != "read":
+        raise InvalidArgument(f't_gap={t_gap!r}: give seconds from 0 up, "read", or nothing')
+    if t_gap is not None and not limited:
+        raise InvalidArgument(f"t_gap={t_gap!r} and no memory: nothing goes to disk without a memory budget, give both")
+    return t_gap
 
 
 def check_numbers(workers: int, **seconds: float) -> None:

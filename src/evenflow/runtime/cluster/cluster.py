@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -63,7 +63,10 @@ class Cluster:
     - `checkpoint_key`: at least 16 bytes, or characters, that only the cluster knows: then nothing is read from the
       checkpoint, and no state unpickled, that was not written with the same key. State is not encrypted.
     - `memory`: how much memory the state of operators may take in each worker, in bytes or as "512m"; the rest is on
-      the worker's local disk until rows come for it.
+      the worker's local disk until there is room or rows come for it. `set_memory` changes it while rows flow.
+    - `t_gap`: how units on disk take turns where rows wait for them. A number: each time that so many seconds have
+      passed, the first units on disk change places with those longest in memory; "read": as many as reading the last
+      took (both as in the Flux paper). By default rotations wait until enough rows do.
     - `qos`: how much the latency of operators matters, where several share the workers: weights above 0 by the names of
       operators; an operator that is not named has 1. While several have rows waiting, each gets its weight's share of a
       worker's time. A name that no operator has had gives a warning.
@@ -83,6 +86,7 @@ class Cluster:
         checkpoint_key: bytes | str | None = None,
         qos: Mapping[str, float] | None = None,
         memory: str | int | None = None,
+        t_gap: float | Literal["read"] | None = None,
     ) -> None:
         arguments.check_numbers(workers, start_timeout=start_timeout, period=period, stall_timeout=stall_timeout)
         arguments.check_emulated(emulate, workers)
@@ -90,7 +94,8 @@ class Cluster:
         where, key = arguments.checkpoint_of(checkpoint, checkpoint_key)
         budget, weights = arguments.bytes_of(memory), arguments.weights_of(qos)
         host, secret, name = driver_host(context)[1], secrets.token_bytes(32), uuid.uuid4().hex[:8]
-        settings = Settings(name, host, 0, secret, period, stall_timeout, emulate, where, weights, budget, key)
+        gap = arguments.gap_of(t_gap, budget > 0)
+        settings = Settings(name, host, 0, secret, period, stall_timeout, emulate, where, weights, budget, key, gap)
         self._spark = spark
         self._named = Named(weights)
         self._life = Lifecycle(spark, context, workers, settings, event_log)
@@ -396,6 +401,17 @@ class Cluster:
         for source in sorted({int(owners[unit]) for unit in units} - {target}):
             mine = tuple(int(unit) for unit in units if owners[unit] == source)
             self._driver.move(MoveUnits(region, mine, source, target, "asked for"))
+
+    def set_memory(self, memory: str | int | Mapping[int, str | int]) -> None:
+        """Give the state of operators more or less of the workers' memory, while rows flow: "256m", or {0: "64m"}.
+
+        A worker that has less than before puts at once on disk what does not fit, and processes nothing meanwhile; one
+        that has more takes back what fits, a little at a time. A worker that is started again has the new budget, too.
+        The event log says what came of it: `memory-set`, or `memory-refused` with the reason, such as a unit that alone
+        is larger; then nothing has changed. A cluster without `memory` is refused.
+        """
+        self._life.check()
+        self._driver.set_memory(arguments.budgets_of(memory, self._life.workers, self._settings.memory > 0))
 
     def await_workers(self, timeout: float = 60.0) -> None:
         """Wait until all workers are live again, after some were lost."""

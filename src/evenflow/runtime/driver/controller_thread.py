@@ -7,7 +7,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from evenflow.control.events import (
     FeederJoined,
     Heard,
     Instruction,
+    MemoryAsked,
     MoveAsked,
     PeerLeft,
     Record,
@@ -170,6 +171,10 @@ class ControllerThread(BackgroundThread):
     def move(self, move: MoveUnits) -> None:
         """Have units moved."""
         self.post(MoveAsked(self.now(), move))
+
+    def set_memory(self, memory: Mapping[int, int]) -> None:
+        """Have workers use other budgets, in bytes."""
+        self.post(MemoryAsked(self.now(), memory))
 
     def stop(self) -> None:
         """Tell everyone to stop; connections stay until `close`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from evenflow.model.capacity import Emulate
 
@@ -34,6 +34,8 @@ class Settings:
     """Bytes of state in a worker's memory, at most; 0 for no limit."""
     checkpoint_key: bytes = b""
     """The key that blobs of the checkpoint are sealed with; empty for none."""
+    t_gap: float | Literal["read"] | None = None
+    """How units on disk take turns (`state/paging/rotation.py`)."""
 
     @property
     def place(self) -> str | Place:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from evenflow.errors import EvenflowError
+from evenflow.errors import EvenflowError, described
+from evenflow.model.messages import MemorySet
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker.environment import WorkerEnvironment
 from evenflow.runtime.worker.operator_cache import OperatorCache
@@ -41,6 +42,8 @@ class Hosting:
         self._environment = environment
         self._tell = tell
         self._wake = wake
+        self._memory = settings.memory
+        """Bytes of state in memory, at most; 0 for no limit."""
         self.operators = OperatorCache(tell)
         key = f"{environment.random_bits(KEY_BITS):032x}"
         about = settings.secret, environment.clock, wake, key, environment.limits
@@ -56,7 +59,7 @@ class Hosting:
             from evenflow.runtime.worker.instances import Instances
             from evenflow.runtime.worker.keyed import KeyedHost
 
-            instances = Instances(self._settings.memory, self._environment.clock)
+            instances = Instances(self._memory, self._environment.clock, self._settings.t_gap)
             checkpointer = self._checkpointer(answer_end, instances) if self._settings.checkpoint else None
             self.host = KeyedHost(
                 self._tell,
@@ -80,6 +83,20 @@ class Hosting:
         self._blob_writer = environment.blob_writer(where, self._wake)
         self._loader = environment.loader(where, self._wake, instances)
         return Checkpointer(writer, self._tell, answer_end, self._blob_writer, environment.limits)
+
+    def set_memory(self, memory: int) -> None:
+        """Have another budget from now on; the controller hears what came of it."""
+        began, error = self._environment.clock(), ""
+        try:
+            if not self._memory:
+                raise EvenflowError("the workers of this cluster have no memory budget that could be changed")
+            if self.host is not None:
+                self.host.regions.set_memory(memory)
+            self._memory = memory
+        except BaseException as refused:  # the user's code, when state is pickled; or a disk that is full
+            error = described(refused)
+        resident, spilled = self.host.regions.memory()[1:] if self.host is not None else (0, 0)
+        self._tell(MemorySet(memory, self._memory, resident, spilled, self._environment.clock() - began, error))
 
     @property
     def due(self) -> bool:

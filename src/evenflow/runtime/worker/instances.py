@@ -22,6 +22,7 @@ from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
 from evenflow.state.paging.paged import Paged
 from evenflow.state.paging.pool import Pool
 from evenflow.state.paging.processing import Done
+from evenflow.state.paging.rotation import Gap
 from evenflow.state.paging.spill import sweep
 
 Instance = KeyedOperator | Paged
@@ -47,8 +48,10 @@ class Instances:
     What does not fit goes to the directory for temporary files; what killed workers left there is removed first.
     """
 
-    def __init__(self, budget: int | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
+    def __init__(
+        self, budget: int | None = None, clock: Callable[[], float] = time.perf_counter, t_gap: Gap = None
+    ) -> None:
+        self._clock, self._t_gap = clock, t_gap
         self.pool = Pool(budget) if budget else None
         if budget:
             sweep(tempfile.gettempdir())
@@ -58,7 +61,8 @@ class Instances:
         """An instance without state."""
         if self.pool is None:
             return hosted.fresh()
-        return Paged(hosted, self.pool, tempfile.gettempdir(), self._clock, ordered=hosted.ordered)
+        where, gap = tempfile.gettempdir(), self._t_gap
+        return Paged(hosted, self.pool, where, self._clock, ordered=hosted.ordered, t_gap=gap)
 
 
 def apply(state: Instance, port: int, rows: pa.RecordBatch, units: Units, local: Units, keys: Keys) -> pa.RecordBatch:

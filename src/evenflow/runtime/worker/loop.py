@@ -23,6 +23,7 @@ from evenflow.model.messages import (
     Prepare,
     ReleaseUnits,
     SetClock,
+    SetMemory,
     Shutdown,
     WorkerHello,
     WorkerMessage,
@@ -211,6 +212,8 @@ class Worker:
                     self._pace.set_clock(elapsed)
             case AbandonMoves() as order:
                 self._sessions.abandon(order)
+            case SetMemory(memory):
+                self.hosting.set_memory(memory)
             case GraphRouting() | PauseUnits() | ReleaseUnits() as order:
                 self._sessions.obey_flow(order)
             case order:

@@ -87,6 +87,7 @@ class HostedRegion:
         self.active[units] = True
         sized = self._due(now) if now - self.measured >= SIZES_S or not self.feeders else units[:0]
         budget, resident, spilled = memory
+        on_disk, pending = self._on_disk()
         news = ConsumerReport(
             region=name,
             seconds=now - self.reported,
@@ -98,7 +99,8 @@ class HostedRegion:
             unit_rows=counts[units],
             sized=sized,
             sizes=self._sizes(sized),
-            on_disk=self._on_disk(),
+            on_disk=on_disk,
+            pending=pending,
             memory=budget,
             resident=resident,
             spilled=spilled,
@@ -126,12 +128,16 @@ class HostedRegion:
                 return np.zeros(len(units), np.int64)
         return np.maximum(sizes, 0)
 
-    def _on_disk(self) -> Units:
-        """The units whose state is on disk."""
+    def _on_disk(self) -> tuple[Units, npt.NDArray[np.int64]]:
+        """The units whose state is on disk, and bytes of the rows that wait for each."""
         away = np.zeros(self.units, np.bool_)
         for state in self.paged:
             away |= ~state.resident
-        return np.flatnonzero(away).astype(np.int32)
+        units = np.flatnonzero(away).astype(np.int32)
+        pending = np.zeros(len(units), np.int64)
+        for state in self.paged:
+            pending += state.pending_of(units)
+        return units, pending
 
     def _newly_counted(self) -> dict[str, int]:
         """What the instances have counted since this was last asked."""
@@ -203,6 +209,12 @@ class HostedRegions(dict[str, HostedRegion]):
             region.away.pop(evaluation, None)
             if not region.instances and not region.feeders:
                 del self[name]
+
+    def set_memory(self, budget: int) -> None:
+        """Give more or less memory to the state of all regions; with an error nothing has changed."""
+        pool = self._instances.pool
+        if pool is not None:
+            pool.resize(budget)
 
     def memory(self) -> tuple[int, int, int]:
         """Budget, bytes in memory, bytes on disk, of all regions."""

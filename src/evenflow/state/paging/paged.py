@@ -110,6 +110,10 @@ class Paged:
         """Bytes of these rows, in memory and on disk."""
         return self._pending.memory + self._pending.disk
 
+    def pending_of(self, units: Units) -> npt.NDArray[np.int64]:
+        """Bytes of the rows that wait for each of the units, by the average of a row."""
+        return (self._pending.waiting[units] * self._pending.row_bytes).astype(np.int64)
+
     @property
     def files(self) -> int:
         """Files on disk: of units, of rows that wait for units, and of what the operator keeps aside."""

@@ -24,6 +24,9 @@ class Member(Protocol):
     def give_up(self, amount: int) -> None:
         """Put at least `amount` bytes on disk, if it holds so many."""
 
+    def check_fits(self, budget: int) -> None:
+        """Raise a MemoryBudget if a unit of its alone is larger than so many bytes."""
+
 
 class Pool:
     """`budget` bytes, and how many of them each member holds; without a budget nothing is ever spilled."""
@@ -74,6 +77,24 @@ class Pool:
             spare = self._members[other] - (0 if everything or idle[id(other)] else fair)
             if self.held > wanted and spare > 0:
                 other.give_up(min(spare, self.held - wanted))
+
+    def resize(self, budget: int) -> None:
+        """Have another budget: donate what is more, relinquish what is less.
+
+        Nothing has changed after an error: a unit would not fit, or the disk takes no more. What has gone to disk
+        before that returns.
+        """
+        before = self.budget or 0
+        if budget >= before:
+            self.donate(budget - before)
+            return
+        for member in self._members:
+            member.check_fits(budget)
+        try:
+            self.relinquish(before - budget)
+        except BaseException:  # the user's code, when state is pickled; or a disk that is full
+            self.budget = before
+            raise
 
     def donate(self, amount: int) -> None:
         """Add bytes to the budget."""

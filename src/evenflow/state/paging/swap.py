@@ -135,6 +135,11 @@ class Swap:
             self._check([int(self.memory.weight.argmax())])
             self.make_room(0)
 
+    def check_fits(self, budget: int) -> None:
+        """Refuse a budget that the largest unit alone would exceed."""
+        self.measure()
+        self._check([int(self.memory.weight.argmax())], budget)
+
     def make_room(self, amount: int) -> None:
         """Put enough on disk for `amount` more bytes to fit."""
         pool = self._pool
@@ -277,12 +282,13 @@ class Swap:
         self.memory.here[unit] = True
         self.tell()
 
-    def _check(self, units: list[int]) -> None:
-        """Refuse units that are larger than the whole budget."""
+    def _check(self, units: list[int], budget: int | None = None) -> None:
+        """Refuse units that are larger than a whole budget, by default the pool's."""
+        budget = self._pool.budget if budget is None else budget
         for unit in units:
-            if self._pool.budget is not None and self.memory.weight[unit] > self._pool.budget:
+            if budget is not None and self.memory.weight[unit] > budget:
                 raise MemoryBudget(
                     f"{self._named(unit)} has {self.memory.weight[unit]} bytes of state, "
-                    f"more than the memory budget of {self._pool.budget} bytes: give more memory, or more units so "
+                    f"more than the memory budget of {budget} bytes: give more memory, or more units so "
                     "that each is smaller"
                 )
