@@ -189,7 +189,7 @@ class KeyedHost:
 
     def mark(self, move: int, feeder: int, name: str = "", units: Sequence[int] = ()) -> None:
         """A feeder's marker of a movement is here; of a graph, for whose units no rows wait, it does not name them."""
-        if name and not all(unit < self.regions[name].units for unit in units):
+        if name and max(units, default=0) >= self.regions[name].units:
             raise ProtocolError(f"a marker names unit {max(units)} of region {name}: it has {self.regions[name].units}")
         self.mover.handle(Marked(move, feeder, name, units))
 

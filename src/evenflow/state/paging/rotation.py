@@ -30,7 +30,7 @@ WORTH = 4.0
 PATIENCE_S = 5.0
 """Input that has waited for this long is worth a rotation, however little it is; and a return that failed is tried
 again after as long."""
-LOOK_S = 0.5
+LOOK_S = 1.0
 """Seconds until memory is looked for again after none was free."""
 RETURNED = 8 << 20
 """Bytes of state that return in one turn, at most; but one unit at least."""
@@ -119,7 +119,8 @@ class Rotation:
         A group's worth stays free for state that grows; and, unless all that is on disk fits, what pending input may
         take: it comes and goes, and units would go and come with it.
         """
-        if self._memory.expected and self._pool.over(self._swap.batch + 1):
+        expected = int(self._memory.expected)
+        if expected and not self._pool.over(self._swap.batch + 1 - expected):
             self._swap.measure()  # growth that was expected and did not come would keep units out
         if self._pool.budget is None or self._pool.over(self._swap.batch + 1):
             return 0
