@@ -11,6 +11,7 @@ from evenflow.policy.keyed.flux_auto import FluxAuto
 from evenflow.policy.keyed.flux_hybrid import FluxHybrid
 from evenflow.policy.keyed.flux_memory import FluxMemory
 from evenflow.policy.keyed.hash_units import Hash
+from evenflow.state.paging import swap
 from tests.support.keyed_model import drive, shares
 from tests.support.memory_model import MB, MemoryModel
 from tests.support.paged_workers import PagedWorkers
@@ -139,13 +140,14 @@ def test_figure_15a_hybrids_go_on_with_load():
     assert auto > 0.95
 
 
-def test_flux_hybrid_leaves_its_memory_mode_when_cold_state_is_back():
+def test_flux_hybrid_leaves_its_memory_mode_when_cold_state_is_back(monkeypatch):
     """Really paged state: one worker loses memory, and no row ever comes for most of what it puts on disk."""
+    monkeypatch.setattr(swap, "SMALLEST", 1)  # groups are a sixteenth of a budget, however small that is
     workers = PagedWorkers([100_000] * 4, units=128, size=2_000)
     hot = np.repeat(np.arange(80, 128, 4), 3)
     workers.pools[0].relinquish(50_000)
     assert workers.spilled()[0] > 10_000
-    workers.run(FluxHybrid(), hot, 20)
+    workers.run(FluxHybrid(), hot, 10)
     assert workers.spilled() == [0] * 4
     assert "excess capacity" in workers.reasons[0]
     assert "excess capacity" not in workers.reasons[-1]
