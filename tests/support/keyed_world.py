@@ -101,7 +101,8 @@ class World:
     # -- set up and tear down
 
     def __enter__(self):
-        self.skew_bytes = 20 * self.rng.choice((5, 20, 1000))
+        skew_rows, self.divided = self.rng.choice(((0, False), (5, False), (20, True), (1000, False)))
+        self.skew_bytes = 20 * skew_rows
         self.environment = Environment(
             identity=lambda: self.current.identity,
             poller=self._actor_board,
@@ -306,10 +307,10 @@ class World:
         schema = OUT.serialize().to_pybytes()
         names = tuple(ROWS.names)
         of = (self.settings, job.region, f"op-{job.region}", schema, True, job.ordered, names, job.streaming)
-        return KeyedFeed(*of, mark=mark)
+        return KeyedFeed(*of, mark=mark, skew_bytes=self.skew_bytes, divided=self.divided)
 
     def _feeder(self, feed):
-        return KeyedFeeder(feed, self.environment, skew_bytes=self.skew_bytes)
+        return KeyedFeeder(feed, self.environment)
 
     def _run_task(self, task, feed):
         try:

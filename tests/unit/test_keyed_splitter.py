@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from evenflow.runtime.feeder.frame_size import FrameSize
@@ -57,6 +58,58 @@ def test_the_next_movement_waits_for_the_markers_of_those_before(splitter):
     assert frames(splitter, 3) == []
     splitter.echo(1)
     assert frames(splitter, 3) == [[1, 3]]
+
+
+def river(rows, seed="", under_way=()):
+    """Workers 0 to 3 with these frames under way, and so many rows that any of them may take."""
+    links = {worker: SimpleNamespace(worker=worker, open=True, under_way={}) for worker in range(4)}
+    for worker, frames in enumerate(under_way):
+        links[worker].under_way = dict.fromkeys(range(frames), 1)
+    skew = buffer(by_content=False)
+    skew.insert(batch([0] * rows))
+    made = KeyedSplitter(links, skew, FrameSize(dict.fromkeys(range(4), 1e-9), 0.0), seed=seed)
+    made.hurry()
+    return made, skew
+
+
+def drawn(seed, frames, **more):
+    """Who gets each of so many frames of one row, one after the other is answered."""
+    splitter, skew = river(0, seed, **more)
+    got = []
+    for _ in range(frames):
+        skew.insert(batch([0]))
+        got += [link.worker for link, _ in splitter.frames()]
+    return got
+
+
+def test_a_cluster_with_little_to_do_shares_rows_that_anybody_may_take():
+    got = np.bincount(drawn("a", 4000), minlength=4)
+    assert got.min() > 900
+    assert drawn("a", 50) == drawn("a", 50) != drawn("b", 50)
+
+
+def test_rows_that_anybody_may_take_go_by_how_empty_queues_are():
+    got = np.bincount(drawn("a", 4000, under_way=(0, 1, 1, DEPTH)), minlength=4)
+    assert got[3] == 0
+    assert abs(got[0] - 2000) < 150
+    assert abs(got[1] - got[2]) < 150
+
+
+def test_who_was_drawn_gets_the_next_whole_frame():
+    splitter, skew = river(10)
+    splitter.hurry(False)
+    assert list(splitter.frames()) == []
+    chosen = splitter._drawn
+    for start in range(10, WHOLE_ROWS, 1000):
+        assert list(splitter.frames()) == []
+        assert splitter._drawn is chosen
+        skew.insert(batch([0] * 1000, start))
+    assert next(splitter.frames())[0] is chosen
+
+
+def test_nobody_has_room():
+    splitter, _ = river(10, under_way=[DEPTH] * 4)
+    assert list(splitter.frames()) == []
 
 
 def test_news_of_movements_nobody_waits_for(splitter):

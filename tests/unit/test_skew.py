@@ -109,6 +109,22 @@ def test_bytes_are_bounded_by_what_came_in():
         assert 0 < skew.bytes <= given_bytes
 
 
+def test_full_by_all_rows_or_by_those_of_one_worker():
+    skew = buffer()
+    assert not skew.full(0)
+    assert not skew.full(0, divided=True)
+    skew.insert(batch([0, 0, 0, 1]))  # 16 bytes a row
+    assert [skew.full(limit) for limit in (0, 64, 65)] == [True, True, False]
+    assert [skew.full(limit, divided=True) for limit in (0, 48, 49)] == [True, True, False]
+    skew.pause(1, [0])
+    assert [skew.full(limit, divided=True) for limit in (48, 49)] == [True, False]  # rows of a unit on its way count
+    taken(skew, 1)
+    skew.release(1, 1)
+    taken(skew, 1)
+    assert not skew.full(0)
+    assert not skew.full(0, divided=True)
+
+
 def test_any_worker_takes_any_row_where_content_does_not_matter():
     skew = buffer(by_content=False)
     skew.insert(batch([0, 1, 2]))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evenflow.policy.keyed.auto import Auto
     from evenflow.policy.keyed.balance import KeyedBalance
     from evenflow.policy.keyed.dlb import DlbH, DlbL
+    from evenflow.policy.keyed.exchange import ExchangeQueues
     from evenflow.policy.keyed.flux import Flux
     from evenflow.policy.keyed.flux_auto import FluxAuto
     from evenflow.policy.keyed.flux_hybrid import FluxHybrid
@@ -55,6 +56,7 @@ _KEYED = {
     "auto": ("keyed.auto", "Auto"),
     "dlb-h": ("keyed.dlb", "DlbH"),
     "dlb-l": ("keyed.dlb", "DlbL"),
+    "exchange": ("keyed.exchange", "ExchangeQueues"),
     "flux": ("keyed.flux", "Flux"),
     "flux-auto": ("keyed.flux_auto", "FluxAuto"),
     "flux-hybrid": ("keyed.flux_hybrid", "FluxHybrid"),
@@ -164,6 +166,7 @@ __all__ = [
     "DlbH",
     "DlbL",
     "DynProgPlacement",
+    "ExchangeQueues",
     "Flux",
     "FluxAuto",
     "FluxHybrid",

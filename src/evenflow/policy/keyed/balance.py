@@ -12,6 +12,10 @@ class KeyedBalance(Protocol):
 
     `decide` is called each time all workers have reported: about ten times a second while rows flow, also while moves
     are under way. It reads no clock and does no I/O; what it learns it keeps in its own fields.
+
+    Attributes that a balance may have: `report_s`, the seconds between two reports of a worker, if not 0.1;
+    `by_arrivals`, to be asked until all rows are through; `divided`, if each worker has a part of its own of the room
+    for rows that wait; `choices` and `seed`, see `PartialKeyGrouping` and `River`.
     """
 
     name: ClassVar[str]

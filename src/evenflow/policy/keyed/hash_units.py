@@ -1,4 +1,4 @@
-"""Hash: units stay with the workers that had them first, as in Exchange (flux §2)."""
+"""Hash: units stay with the workers that had them first (flux §5.4)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenflow.model import KeyedSnapshot, MoveUnits
 
 @dataclass
 class Hash:
-    """Exchange: a row goes to the owner of its key's unit, and owners never change; the baseline of flux §5.4."""
+    """A row goes to the owner of its key's unit, and owners never change: Flux without its policy, as in flux §5.4."""
 
     name: ClassVar[str] = "hash"
     by_content: ClassVar[bool] = True

@@ -29,6 +29,7 @@ from evenflow.state.store.sealed import key_of
 
 LEAST_MEMORY = 64 * 1024
 LONGEST_NAME = 80
+MOST_SKEW = 1024**3
 
 
 def check_dataframe(df: DataFrame) -> None:
@@ -145,11 +146,8 @@ def bytes_of(memory: str | int | None) -> int:
     """A budget in bytes, given in the way of Spark's memory settings; 0 for none."""
     if memory is None:
         return 0
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", str(memory).strip().lower())
-    size = (
-        int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match and not isinstance(memory, bool) else 0
-    )
-    if size < LEAST_MEMORY:
+    size = _parsed_size(memory)
+    if size is None or size < LEAST_MEMORY:
         raise InvalidArgument(f'memory={memory!r}: give bytes, or a string like "512m", from 64k up')
     return size
 
@@ -178,6 +176,20 @@ def gap_of(t_gap: float | Literal["read"] | None, limited: bool) -> float | Lite
     if t_gap is not None and not limited:
         raise InvalidArgument(f"t_gap={t_gap!r} and no memory: nothing goes to disk without a memory budget, give both")
     return t_gap
+
+
+def room_of(skew_bytes: str | int) -> int:
+    """The bytes of rows that may wait in a feeder; 0 is allowed."""
+    size = _parsed_size(skew_bytes)
+    if size is None or size > MOST_SKEW:
+        raise InvalidArgument(f'skew_bytes={skew_bytes!r}: give bytes, or a string like "256k", from 0 to 1g')
+    return size
+
+
+def _parsed_size(text: object) -> int | None:
+    """Bytes, given as a number or like "512m"; None if they are not."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", str(text).strip().lower())
+    return int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match else None
 
 
 def check_numbers(workers: int, **seconds: float) -> None:

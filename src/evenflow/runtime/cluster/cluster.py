@@ -173,6 +173,7 @@ class Cluster:
         transfer: Transfer = "direct",
         order_by: str | Sequence[str] | None = None,
         lateness: str | float | timedelta | None = None,
+        skew_bytes: str | int = "2m",
         **options: Any,
     ) -> DataFrame:
         """Apply a stateful operator to the rows of `df` on the workers: a row goes to the worker with its key's state.
@@ -198,6 +199,9 @@ class Cluster:
 
         `spread="modulo"`: a key that is a whole number goes to unit key mod `units`, instead of by its hash.
 
+        `skew_bytes` is how many bytes of rows may wait in each Spark task while their worker is busy or their unit is
+        on its way; beyond it the task takes no more rows in, and workers that have nothing to do wait with it.
+
         `transfer="store"`: units move by way of the checkpoint instead of from worker to worker, which then need not
         reach each other; rows for them wait longer.
         """
@@ -209,6 +213,7 @@ class Cluster:
         chosen, size = arguments.keyed_balance_of(balance, options), self._life.workers
         arguments.check_sharing(operator, chosen, split_keys)
         arguments.check_units(units, size)
+        room = arguments.room_of(skew_bytes)
         ordering = ordering_of(df, order_by, lateness, ordered, chosen)
         arguments.check_transfer(transfer, bool(self._settings.checkpoint))
         plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread, ordering)
@@ -221,9 +226,8 @@ class Cluster:
             region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer, warning)
         self._named.use(name or region)
         self._regions.await_operator(digest)
-        choices = 0 if chosen.by_content else getattr(chosen, "choices", 0)
         shares = max(1, min(size, slot_count(self._life.context) - size))
-        return plan.applied(self._settings, region, digest, chosen.by_content, choices, shares)
+        return plan.applied(self._settings, region, digest, chosen, room, shares)
 
     def join(
         self,

@@ -23,12 +23,13 @@ from evenflow.operators.declared import (
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator, identity
 from evenflow.operators.timed import Timed
+from evenflow.policy import KeyedBalance
 from evenflow.runtime.cluster.arguments import arrow_schema, case_sensitive, schema_of
 from evenflow.runtime.cluster.keys import KeyColumns, Routed, routed
 from evenflow.runtime.cluster.order import Ordering
 from evenflow.runtime.driver.checkpoint import Kept
 from evenflow.runtime.feeder.keyed import KeyedTask
-from evenflow.runtime.feeder.keyed_feed import KeyedFeed
+from evenflow.runtime.feeder.keyed_feed import REPORT_S, KeyedFeed
 from evenflow.runtime.wire.settings import Settings
 
 
@@ -50,7 +51,7 @@ class KeyedPlan:
     """How rows are ordered; None if they are not."""
 
     def applied(
-        self, settings: Settings, region: str, digest: str, by_content: bool, choices: int = 0, shares: int = 1
+        self, settings: Settings, region: str, digest: str, balance: KeyedBalance, skew_bytes: int, shares: int = 1
     ) -> DataFrame:
         """The resulting DataFrame; results of ordered rows come back in `shares` tasks."""
         feed = KeyedFeed(
@@ -58,16 +59,20 @@ class KeyedPlan:
             region,
             digest,
             self._arrow.serialize().to_pybytes(),
-            by_content,
+            balance.by_content,
             self.hosted.ordered,
             tuple(self._route.names),
             self.streaming,
             self._route.key_place,
             self._reads,
             self._kept,
-            choices,
+            0 if balance.by_content else getattr(balance, "choices", 0),
             self._modulo,
             f"{settings.cluster}/{region}/",
+            skew_bytes,
+            getattr(balance, "divided", False),
+            getattr(balance, "seed", 0),
+            getattr(balance, "report_s", REPORT_S),
         )
         if self._ordering is None:
             return self._route.rows.mapInArrow(KeyedTask(feed), self.declared)

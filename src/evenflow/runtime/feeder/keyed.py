@@ -1,7 +1,7 @@
 """The keyed feeder: sends each row to the worker that owns its unit, and hands the results to Spark.
 
-It lives as long as one task of one micro-batch. Rows wait in the transient-skew buffer, at most SKEW_BYTES of them, and
-are sent only to workers with fewer than DEPTH frames to do; while the buffer is full, nothing is taken from Spark.
+It lives as long as one task of one micro-batch. Rows wait in the transient-skew buffer, about `skew_bytes` of them, and
+are sent only to workers with fewer than DEPTH frames to do; while the buffer is full, nothing is taken in.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from evenflow.runtime.feeder.task import REAL, Environment
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import packed
 
-SKEW_BYTES = 2 * 1024 * 1024
-"""Rows that wait here at most; what Spark gives in one batch may come on top."""
+LEAST_ROWS = 256
+"""Rows that are taken in at one time, at least, however small the buffer is."""
 ARRIVALS_S = 0.1
 """How often the controller is told what came in."""
 REORDER_BYTES = 64 * 1024 * 1024
@@ -49,13 +49,11 @@ class KeyedFeeder(StatefulFeeder):
         feed: KeyedFeed,
         environment: Environment = REAL,
         *,
-        skew_bytes: int = SKEW_BYTES,
         arrivals: Callable[[Arrivals], Arrivals] = lambda arrived: arrived,
         measured: bool = True,
     ) -> None:
         super().__init__(feed.settings, feed.region, feed.operator, feed.streaming, feed.mark, environment)
         self._feed = feed
-        self._skew_bytes = skew_bytes
         self._arrivals = arrivals
         self._measured = measured
         self._merger = KeyedMerger(pa.ipc.read_schema(pa.py_buffer(feed.schema)), feed.kept, feed.ordered)
@@ -65,7 +63,8 @@ class KeyedFeeder(StatefulFeeder):
 
     def _own(self, skew: SkewBuffer, size: FrameSize) -> None:
         self._skew, self._size = skew, size
-        self._splitter = KeyedSplitter(self._connections.links, skew, size)
+        seed = f"{self._feed.seed}:{self.identity['partition']}"
+        self._splitter = KeyedSplitter(self._connections.links, skew, size, seed=seed)
 
     @property
     def _stored(self) -> bool:
@@ -74,17 +73,28 @@ class KeyedFeeder(StatefulFeeder):
     def _split(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         rows = with_hashes(batch, self._feed.names, self._feed.key_place, self._feed.modulo)
         self._begin(pa.schema([rows.schema.field(place) for place in self._feed.sent]), batch)
+        step = max(LEAST_ROWS, rows.num_rows * self._room // max(1, rows.nbytes))
+        for start in range(0, rows.num_rows, step):
+            yield from self._take_in(rows.slice(start, step))
+
+    def _take_in(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take rows in, and wait until there is room for the next; gives results that have come meanwhile."""
         self._skew.insert(rows, self._merger.expect(rows.num_rows), self._feed.ordered)
         self._send_all()
         self._connections.poll(0.0)
         yield from self._results()
-        while self._skew.bytes >= self._skew_bytes or self._merger.held_bytes >= REORDER_BYTES:
+        while self._skew.full(self._room, self._feed.divided) or self._merger.held_bytes >= REORDER_BYTES:
             self._hurry()  # earlier rows may be among those that wait for a frame to be whole
             if self._merger.held_bytes >= REORDER_BYTES:
                 self._ask_for_rest()
             self._connections.wait()
             yield from self._results()
         self._splitter.hurry(False)
+
+    @property
+    def _room(self) -> int:
+        """Bytes of rows that may wait: for all workers together or, if `divided`, for each."""
+        return self._feed.skew_bytes // (max(1, len(self._connections.links)) if self._feed.divided else 1)
 
     def _settle(self) -> None:
         self._hurry()

@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 from evenflow.runtime.wire.settings import Settings
 
+SKEW_BYTES = 2 * 1024 * 1024
+"""Rows that wait in a feeder, unless said otherwise."""
+REPORT_S = 0.1
+"""Seconds between reports of a worker, unless the balance has others."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeyedFeed:
@@ -35,6 +40,14 @@ class KeyedFeed:
     """Whether the key, a whole number, stands for its hash."""
     mark: str = ""
     """Tells this use of an operator from all others in the plan: see `stages`."""
+    skew_bytes: int = SKEW_BYTES
+    """Rows that wait here at most, in bytes; with 0, none are taken in while any wait."""
+    divided: bool = False
+    """Whether each worker has an equal part of `skew_bytes`, instead of all having all of it."""
+    seed: int = 0
+    """Of the draws, where any worker will do."""
+    report_s: float = REPORT_S
+    """Seconds between reports of a worker."""
 
     @property
     def sent(self) -> list[int]:

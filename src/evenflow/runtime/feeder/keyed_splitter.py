@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from random import Random
 
 from evenflow.runtime.feeder.frame_size import FRAME_BYTES, FrameSize
 from evenflow.runtime.feeder.link import DEPTH, Link
@@ -33,9 +34,17 @@ class KeyedSplitter:
     """The rows of one feeder that are not sent yet, in `skew`; `links` are those of its connections."""
 
     def __init__(
-        self, links: Mapping[int, Link], skew: SkewBuffer, size: FrameSize, frame_bytes: int = FRAME_BYTES
+        self,
+        links: Mapping[int, Link],
+        skew: SkewBuffer,
+        size: FrameSize,
+        frame_bytes: int = FRAME_BYTES,
+        seed: str = "",
     ) -> None:
         self._hurried = False
+        self._random = Random(seed)
+        self._drawn: Link | None = None
+        """Where rows that anybody may take go next, once they make a frame."""
         self._links = links
         self._skew = skew
         self._size = size
@@ -48,13 +57,30 @@ class KeyedSplitter:
 
     def frames(self) -> Iterator[tuple[Link, list[ChunkPiece]]]:
         """What can be sent now: to each worker that has room, rows of units it owns; counted as sent by the caller."""
+        if self._skew.anybody:
+            while (drawn := self._draw()) is not None and (most := self._ready(drawn)):
+                self._drawn = None
+                yield from self._frames_of(drawn, most)
+            return
         for link in list(self._links.values()):
-            while link.open and len(link.under_way) < DEPTH:
-                most = self._size.rows(len(self._links), link.worker)
-                if self._skew.waiting(link.worker) < (1 if self._hurried else min(most, WHOLE_ROWS)):
-                    break
-                for pieces in self._grouped(self._skew.retrieve(link.worker, most)):
-                    yield link, pieces
+            while _room(link) and (most := self._ready(link)):
+                yield from self._frames_of(link, most)
+
+    def _draw(self) -> Link | None:
+        """A worker with room, drawn by how empty its queue is (flux §2.4), the same until it has got its frame."""
+        free = [link for link in self._links.values() if _room(link)]
+        if self._drawn not in free:
+            self._drawn = self._random.choices(free, [_room(link) for link in free])[0] if free else None
+        return self._drawn
+
+    def _ready(self, link: Link) -> int:
+        """Rows of the next frame for a worker, at most; 0 if too few wait to make one."""
+        most = self._size.rows(len(self._links), link.worker)
+        return 0 if self._skew.waiting(link.worker) < (1 if self._hurried else min(most, WHOLE_ROWS)) else most
+
+    def _frames_of(self, link: Link, most: int) -> Iterator[tuple[Link, list[ChunkPiece]]]:
+        for pieces in self._grouped(self._skew.retrieve(link.worker, most)):
+            yield link, pieces
 
     def _grouped(self, pieces: list[ChunkPiece]) -> Iterator[list[ChunkPiece]]:
         """The pieces in groups of about `frame_bytes` at most; a larger piece is cut."""
@@ -96,3 +122,8 @@ class KeyedSplitter:
             if paused.worker is not None and not paused.awaiting:
                 del self._paused[move]
                 self._skew.release(move, paused.worker)
+
+
+def _room(link: Link) -> int:
+    """Frames that a worker may be sent now."""
+    return max(0, DEPTH - len(link.under_way)) if link.open else 0

@@ -75,7 +75,8 @@ class SkewBuffer:
     ) -> None:
         self.bytes = 0
         self.rows = 0
-        self._anybody = not by_content and choices is None
+        self.anybody = not by_content and choices is None
+        """Whether any worker may take any row."""
         self._choices = choices
         self._destination = owners.astype(np.int16)
         self._queues: dict[int, deque[ChunkPiece]] = {}
@@ -87,7 +88,7 @@ class SkewBuffer:
         """Take rows in, sorted by where they go."""
         row_bytes = batch.nbytes / max(1, batch.num_rows)
         whole = ChunkPiece(batch, row_bytes, chunk, np.arange(batch.num_rows) if ordered else None)
-        if self._anybody:
+        if self.anybody:
             self._append(ANYBODY, whole)
             return
         destination = self._destinations(batch)
@@ -124,9 +125,16 @@ class SkewBuffer:
         """Rows a worker could be sent now."""
         return self._waiting.get(worker, 0) + self._waiting.get(ANYBODY, 0)
 
+    def full(self, limit: int, divided: bool = False) -> bool:
+        """Whether `limit` bytes wait; if `divided`, for one worker or movement. A limit of 0 is reached by any row."""
+        if not self.rows or not divided:
+            return self.rows > 0 and self.bytes >= limit
+        held = (sum(piece.rows.num_rows for piece in hold.pieces) for hold in self._holds.values())
+        return max(*self._waiting.values(), *held, 0) * self.bytes >= limit * self.rows
+
     def retrieve(self, worker: int, most: int) -> list[ChunkPiece]:
         """At most `most` rows for a worker, oldest first; `most` is at least 1."""
-        source = ANYBODY if self._anybody else worker
+        source = ANYBODY if self.anybody else worker
         queue = self._queues.get(source)
         pieces: list[ChunkPiece] = []
         while queue and most > 0:
