@@ -94,6 +94,11 @@ def test_nothing_flows_nothing_moves():
     assert Flux().decide(snapshot(0, [0], [0], workers=[])) == []
 
 
+@pytest.mark.parametrize(("delta_min", "reports"), [(0.01, 0.01), (0.05, 0.05), (0.1, 0.1), (2.0, 0.1)])
+def test_reports_follow_the_shortest_collection(delta_min, reports):
+    assert Flux(delta_min=delta_min).report_s == reports
+
+
 def test_collection_is_as_long_as_the_last_move_phase():
     flux, log, idle = Flux(delta_min=0.2), [], 0.0
     owners = np.array([0] * 40 + [1] * 4)

@@ -58,6 +58,21 @@ def test_feeders_that_count_units_otherwise_are_refused():
     assert site.feed(1) == [1]
 
 
+def test_reports_are_as_frequent_as_the_feeder_says():
+    site, _ = sites()
+    assert site.host.due_in(0.0) == np.inf
+    site.host.open("r", "op", UNITS, 0.0, 0.0, 0.01)
+    site.open("other")
+    site.host.report(0.005, 0.0)
+    assert site.told == []
+    assert site.host.due_in(0.004) == pytest.approx(0.006)
+    site.host.report(0.011, 0.0)
+    assert [(report.region, report.seconds) for report in site.told] == [("r", 0.011)]
+    assert site.host.due_in(0.5) == 0
+    site.host.report(0.5, 0.0)
+    assert [report.region for report in site.told] == ["r", "r", "other"]
+
+
 def test_restored_units_are_as_they_were():
     source, _ = sites()
     source.open()

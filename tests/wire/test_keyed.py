@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evenflow.policy import DlbH, DlbL, KeyGrouping, Lptf, PartialKeyGrouping
+from evenflow.policy import DlbH, DlbL, Hash, KeyGrouping, Lptf, PartialKeyGrouping
 from tests.support.keyed_rig import OUT, ROWS, UNITS, Flow, Keyed, Nth, check, rows
 from tests.support.rig import Rig, until
 
@@ -46,6 +46,29 @@ def test_units_move_while_rows_flow(rig):
         stop.set()
         shuffling.join()
     assert sum(check(made, flow.count).values()) == flow.count
+
+
+class Watching(Hash):
+    """Notes the shortest time that a report covers."""
+
+    report_s = 0.02
+
+    def __init__(self):
+        self.before, self.least = {}, 1.0
+
+    def decide(self, snapshot):
+        for consumer in snapshot.consumers:
+            self.least = min(self.least, consumer.seconds - self.before.get(consumer.worker, -1.0))
+            self.before[consumer.worker] = consumer.seconds
+        return []
+
+
+def test_balances_say_how_often_workers_report(rig):
+    balance = Watching()
+    keyed = Keyed(rig, balance=balance, report_s=balance.report_s)
+    flow = Flow(rows, lambda: balance.least < 0.05)
+    check(keyed.run(flow), flow.count)
+    assert balance.least >= balance.report_s
 
 
 def test_ordered_gives_back_the_order(rig):

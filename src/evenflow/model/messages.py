@@ -681,6 +681,11 @@ class OpenOrdered(Message, frozen=True):
     region: Name
 
 
+REPORT_S = 0.1
+"""Seconds between two reports of a worker about a keyed region, unless its balance wants others."""
+LEAST_REPORT_S = 0.01
+
+
 class OpenKeyed(Message, frozen=True):
     """Feeder of a keyed operator to worker, in an OPEN frame."""
 
@@ -698,6 +703,8 @@ class OpenKeyed(Message, frozen=True):
     move: Whole = 0
     """The latest movement in a graph that was under way when the feeder was let in: the worker must have heard of it.
     """
+    report_s: Annotated[float, Meta(ge=LEAST_REPORT_S, le=60)] = REPORT_S
+    """Seconds between two reports of the worker about the region."""
 
 
 class OpenPeer(Message, frozen=True):

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
 
 from evenflow.errors import InvalidArgument, first_line, nearest
+from evenflow.model.messages import LEAST_REPORT_S, REPORT_S
 from evenflow.operators.declared import (
     COLLATION,
     COLUMN,
@@ -29,7 +30,7 @@ from evenflow.runtime.cluster.keys import KeyColumns, Routed, routed
 from evenflow.runtime.cluster.order import Ordering
 from evenflow.runtime.driver.checkpoint import Kept
 from evenflow.runtime.feeder.keyed import KeyedTask
-from evenflow.runtime.feeder.keyed_feed import REPORT_S, KeyedFeed
+from evenflow.runtime.feeder.keyed_feed import KeyedFeed
 from evenflow.runtime.wire.settings import Settings
 
 
@@ -72,7 +73,7 @@ class KeyedPlan:
             skew_bytes,
             getattr(balance, "divided", False),
             getattr(balance, "seed", 0),
-            getattr(balance, "report_s", REPORT_S),
+            max(LEAST_REPORT_S, getattr(balance, "report_s", REPORT_S)),
         )
         if self._ordering is None:
             return self._route.rows.mapInArrow(KeyedTask(feed), self.declared)

@@ -70,6 +70,10 @@ class KeyedFeeder(StatefulFeeder):
     def _stored(self) -> bool:
         return self._feed.by_content
 
+    @property
+    def _report_s(self) -> float:
+        return self._feed.report_s
+
     def _split(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         rows = with_hashes(batch, self._feed.names, self._feed.key_place, self._feed.modulo)
         self._begin(pa.schema([rows.schema.field(place) for place in self._feed.sent]), batch)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evenflow.model.messages import REPORT_S
 from evenflow.runtime.wire.settings import Settings
 
 SKEW_BYTES = 2 * 1024 * 1024
 """Rows that wait in a feeder, unless said otherwise."""
-REPORT_S = 0.1
-"""Seconds between reports of a worker, unless the balance has others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class KeyedFeed:
     seed: int = 0
     """Of the draws, where any worker will do."""
     report_s: float = REPORT_S
-    """Seconds between reports of a worker."""
+    """Seconds between two reports of a worker about the region."""
 
     @property
     def sent(self) -> list[int]:

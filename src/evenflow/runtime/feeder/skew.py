@@ -130,7 +130,7 @@ class SkewBuffer:
         if not self.rows or not divided:
             return self.rows > 0 and self.bytes >= limit
         held = (sum(piece.rows.num_rows for piece in hold.pieces) for hold in self._holds.values())
-        return max(*self._waiting.values(), *held, 0) * self.bytes >= limit * self.rows
+        return bool(max(*self._waiting.values(), *held, 0) * self.bytes >= limit * self.rows)
 
     def retrieve(self, worker: int, most: int) -> list[ChunkPiece]:
         """At most `most` rows for a worker, oldest first; `most` is at least 1."""

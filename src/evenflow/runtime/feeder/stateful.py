@@ -92,6 +92,11 @@ class StatefulFeeder(ABC):
         """Whether state is stored where the cluster has a checkpoint."""
         return True
 
+    @property
+    def _report_s(self) -> float:
+        """Seconds between two reports of a worker about the region."""
+        return messages.REPORT_S
+
     @abstractmethod
     def _split(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take rows in; gives results that have come meanwhile."""
@@ -162,6 +167,7 @@ class StatefulFeeder(ABC):
             attempt=self._attempt,
             version=directory.version,
             move=max((movement.move for movement in directory.paused), default=0),
+            report_s=self._report_s,
         )
         return self._opening
 

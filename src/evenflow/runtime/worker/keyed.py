@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import ProtocolError
-from evenflow.model.messages import EvaluationOrder, MovementOrder
+from evenflow.model.messages import REPORT_S, EvaluationOrder, MovementOrder
 from evenflow.operators.hosted import Hosted, units_of
 from evenflow.operators.keyed import Units
 from evenflow.runtime.worker.checkpointer import Checkpointer, SendMessage, Stamp
@@ -24,10 +25,6 @@ from evenflow.runtime.worker.regions import HostedRegion, HostedRegions
 from evenflow.runtime.worker.store_transfer import StoreTransfer
 from evenflow.runtime.worker.unit_mover import UnitMover
 from evenflow.state.paging.paged import Paged
-
-REPORT_S = 0.1
-"""Seconds between reports of a region's statistics while it is fed."""
-
 
 class KeyedHost:
     """All keyed operators of one worker."""
@@ -71,8 +68,10 @@ class KeyedHost:
 
     # -- feeders
 
-    def open(self, name: str, operator: str, units: int, now: float, waited_s: float) -> None:
-        """A feeder has opened a region."""
+    def open(
+        self, name: str, operator: str, units: int, now: float, waited_s: float, report_s: float = REPORT_S
+    ) -> None:
+        """A feeder has opened a region, whose statistics are to be sent every `report_s` seconds."""
         self.regions.check_units(operator, units)
         if name not in self.regions:
             self.regions[name] = HostedRegion(operator, units)
@@ -82,6 +81,7 @@ class KeyedHost:
         if not region.feeders:
             region.begin_report(now, waited_s)
         region.feeders += 1
+        region.report_s = report_s
 
     def leave(self, name: str, now: float, waited_s: float) -> None:
         """A feeder of a region is gone; after the last one its statistics go out at once."""
@@ -96,8 +96,13 @@ class KeyedHost:
     def report(self, now: float, waited_s: float) -> None:
         """Send the statistics of every region that is fed and due for a report."""
         for name, region in self.regions.items():
-            if region.feeders and now - region.reported >= REPORT_S:
+            if region.feeders and now - region.reported >= region.report_s:
                 self._send_report(name, region, now, waited_s)
+
+    def due_in(self, now: float) -> float:
+        """Seconds until the next report is due; infinite if no region is fed."""
+        dues = (region.reported + region.report_s - now for region in self.regions.values() if region.feeders)
+        return max(0.0, min(dues, default=inf))
 
     def _send_report(self, name: str, region: HostedRegion, now: float, waited_s: float) -> None:
         self.tell(region.news(name, now, waited_s, self.regions.memory()))

@@ -122,9 +122,9 @@ class Worker:
         self._report()
 
     def _patience(self) -> float:
-        host = self.hosting.host
-        keyed = host is not None and (host.active or host.returning)
-        patience = min(self._settings.period, self._limits.keyed_poll_s) if keyed else self._settings.period
+        patience, host = self._settings.period, self.hosting.host
+        if host is not None and (host.active or host.returning):
+            patience = min(patience, self._limits.keyed_poll_s, host.due_in(self._clock()))
         due = self._peers.due_in
         return patience if due is None else min(patience, due)
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.errors import EvenflowError, ProtocolError
-from evenflow.model.messages import ConsumerReport
+from evenflow.model.messages import REPORT_S, ConsumerReport
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import Units
 from evenflow.runtime.worker.instances import Answer, Instance, Instances, answers, let_go
@@ -38,6 +38,7 @@ class HostedRegion:
     rows: int = 0
     bytes: int = 0
     reported: float = 0.0
+    report_s: float = REPORT_S
     waited_s: float = 0.0
     measured: float = 0.0
     counted: dict[str, dict[str, int]] = field(default_factory=dict)

@@ -234,7 +234,8 @@ class Sessions(dict[Channel, Session]):
             session.worker = request.worker
             return
         if isinstance(request, OpenKeyed):
-            self.host.open(request.region, request.operator, request.units, self._clock(), waited_s)
+            about = request.region, request.operator, request.units
+            self.host.open(*about, self._clock(), waited_s, request.report_s)
             session.region, session.evaluation, session.feeder = request.region, request.evaluation, request.feeder
             session.stamp = (request.epoch, request.attempt) if request.attempt else None
             session.version, session.move = request.version, request.move
