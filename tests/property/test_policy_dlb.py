@@ -187,6 +187,26 @@ class TestPace:
         assert policy.decide(self.shown(3.0, 99)) == []
         assert len(policy.decide(self.shown(3.1, 100))) == 1
 
+    def test_a_window_of_rows_is_waited_for_however_long_that_takes(self, balance):
+        policy = balance(window_rows=200, least_rows=1000)
+        assert policy.decide(self.shown(1.0, 0)) == []
+        assert policy.decide(self.shown(100.0, 99)) == []
+        assert len(policy.decide(self.shown(100.1, 100))) == 1
+
+    def test_only_the_rows_of_a_window_of_rows_count(self, balance):
+        policy = balance(window_rows=20)
+        policy.decide(snapshot(0, self.OWNERS, [1000, 0, 0, 0]))
+        assert policy.decide(snapshot(0.1, self.OWNERS, [1010, 0, 10, 0])) == []
+        assert policy.decide(snapshot(0.2, self.OWNERS, [1020, 0, 20, 0])) == []
+        (move,) = policy.decide(snapshot(0.3, self.OWNERS, [1030, 10, 20, 0]))
+        assert move.detail["window_rows"] == 20
+
+    def test_a_window_is_of_time_or_of_rows(self, balance):
+        assert balance().window == 5.0
+        assert balance(window_rows=7).window is None
+        with pytest.raises(InvalidArgument, match=r"window is 2 and window_rows is 7: .* give one of them"):
+            balance(window=2, window_rows=7)
+
     def test_only_the_rows_of_the_window_count(self, balance):
         policy = balance(window=1.0, least_rows=0)
         policy.decide(snapshot(0, self.OWNERS, [1000, 0, 0, 0]))
@@ -234,7 +254,17 @@ class TestPace:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("theta", -1), ("theta", np.inf), ("window", 0), ("least_rows", -1), ("least_gain", np.nan)]
+    ("option", "value"),
+    [
+        ("theta", -1),
+        ("theta", np.inf),
+        ("window", 0),
+        ("window_rows", 0),
+        ("window_rows", 2.5),
+        ("window_rows", True),
+        ("least_rows", -1),
+        ("least_gain", np.nan),
+    ],
 )
 def test_parameters_that_mean_nothing(option, value):
     with pytest.raises(InvalidArgument, match=rf"{option} is {value}"):

@@ -31,6 +31,7 @@ def shown(table):
         (("keyed", "--memory-until", "10"), "needs --memory"),
         (("keyed", "--memory", "64m", "--short", "9"), "no more workers than"),
         (("keyed", "--memory", "64m", "--memory-since", "5", "--memory-until", "4"), "an end after its beginning"),
+        (("keyed", "--rotate", "0.5"), "slow workers need --cost-us"),
         (("cep", "--exponents", "0.2,steep"), "'steep' is no number"),
         (("placement", "--scheme", "7"), "--scheme"),
     ],
@@ -47,6 +48,23 @@ def test_an_unknown_balance_is_one_line(what):
     assert code == 1
     assert output.startswith("error: ")
     assert "fairness" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("keyed", "--balance", "flux:delta_min=0"), "delta_min is 0"),
+        (("keyed", "--balance", "flux:delta_min"), "'delta_min' is no parameter of a balance: write name=number"),
+        (("keyed", "--balance", "flux:delta=1"), "does not take delta"),
+        (("cep", "--balance", "dlb-h:window_rows=0.5"), "window_rows is 0.5"),
+        (("keyed", "--skew-bytes", "64k,-1"), "skew_bytes='-1'"),
+    ],
+)
+def test_a_balance_or_a_room_that_makes_no_sense_is_one_line(arguments, said):
+    code, output = run("bench", *arguments)
+    assert code == 1
+    assert output.startswith("error: ")
+    assert said in output
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,15 @@ def test_factor_of_worker_0(slowdown, factors):
     )
 
 
+def test_a_load_that_goes_round():
+    emulate = Emulate(cost_us=20, slowdown=Emulate.rotating(3, 2.3, 0.5, until=60))
+    for second in (0.0, 0.4, 0.5, 1.2, 1.49, 1.5, 31.0, 59.9):
+        slow = int(second / 0.5) % 3
+        assert [emulate.factor(worker, second) for worker in range(3)] == [
+            2.3 if worker == slow else 1.0 for worker in range(3)
+        ]
+
+
 @pytest.mark.parametrize(
     ("slowdown", "workers", "start", "end", "ideal"),
     [

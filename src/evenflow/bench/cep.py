@@ -21,11 +21,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from evenflow.bench.choices import keyed_choice
 from evenflow.bench.probe import Watch, polled
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot
 from evenflow.model.capacity import Emulate
-from evenflow.policy import keyed_balance_named
 from evenflow.policy.keyed.loads import imbalance
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.stories.lsh import BITS, Fingerprints
@@ -181,8 +181,9 @@ def run(
     watch: Watch = lambda rows: None,
 ) -> CepResult:
     """Run one balance over all rows."""
-    options = {"theta": setting.theta, "window": setting.window} if balance in DYNAMIC else {}
-    chosen = keyed_balance_named(balance, **options)
+    window = {} if "window_rows=" in balance else {"window": setting.window}
+    options = {"theta": setting.theta, **window} if balance.split(":")[0] in DYNAMIC else {}
+    chosen = keyed_choice(balance, **options)
     emulate = Emulate(setting.cost_us)
     with Cluster(spark, setting.engines, event_log=event_log, emulate=emulate, period=0.2) as cluster:
         out = cluster.keyed(

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from evenflow.bench.choices import keyed_choice
 from evenflow.bench.memory import Pressure, Squeeze, back_after, most_on_disk
 from evenflow.bench.probe import Watch, polled
 from evenflow.bench.timeline import Timeline
@@ -41,7 +42,10 @@ NEAR = 1e-9
 
 @dataclass(frozen=True)
 class KeyedSetting:
-    """`rows` rows of `keys` keys. If `cost_us` is given, workers are emulated, `slow` of them `factor` times slower."""
+    """`rows` rows of `keys` keys. If `cost_us` is given, workers are emulated, `slow` of them `factor` times slower.
+
+    With `rotate`, one worker after the other is slow instead, each for so many seconds (flux §4).
+    """
 
     workers: int = 4
     keys: int = 16_384
@@ -60,11 +64,17 @@ class KeyedSetting:
     short: int = 0
     memory_since: float = 0.0
     memory_until: float = 0.0
+    rotate: float = 0.0
+    skew_bytes: str = "2m"
+    """The room for rows that wait in the feeder."""
 
     def emulate(self) -> Emulate | None:
         """The emulated capacities; None if they are not emulated."""
         if not self.cost_us:
             return None
+        if self.rotate:
+            longest = 60 + 2 * self.rows * self.cost_us * 1e-6 * self.factor / self.workers
+            return Emulate(self.cost_us, Emulate.rotating(self.workers, self.factor, self.rotate, longest))
         load = Emulate.load(self.factor, self.since, self.until)
         return Emulate(self.cost_us, dict.fromkeys(range(self.slow), load))
 
@@ -112,6 +122,7 @@ class KeyedResult:
     """The most bytes of state that were on disk at a time."""
     back_s: float | None = None
     """Seconds from the last change of memory until all state was in memory for good."""
+    skew_bytes: str = ""
     pause_ms: dict[str, float] = field(default_factory=dict)
 
 
@@ -207,7 +218,13 @@ def run(
         squeeze = Squeeze(pressure, cluster) if pressure else None
         operator = RollingMean("value", rows=WINDOW, into="mean")
         out = cluster.keyed(
-            rows_of(spark, made.path), "key", operator, units=setting.units, balance=balance, name="bench"
+            rows_of(spark, made.path),
+            "key",
+            operator,
+            units=setting.units,
+            balance=keyed_choice(balance),
+            skew_bytes=setting.skew_bytes,
+            name="bench",
         )
         seen: list[KeyedSnapshot] = []
 
@@ -255,6 +272,7 @@ def _result(
         moves=seen[-1].moved,
         late_moves=timeline.late_moves(),
         bytes_moved=seen[-1].bytes_moved,
+        skew_bytes=setting.skew_bytes,
         pause_ms={f"p{q}": float(np.percentile(pauses, q)) for q in (50, 99)} | {"max": max(pauses)} if pauses else {},
     )
 

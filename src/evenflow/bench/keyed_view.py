@@ -13,7 +13,9 @@ def table(setting: KeyedSetting, results: list[KeyedResult]) -> Table:
         f"Zipf {setting.zipf:g}" if setting.zipf else "uniform"
     )
     load = f", {setting.cost_us:g} us a row (emulated)" if setting.cost_us else ""
-    if setting.slow:
+    if setting.rotate:
+        load += f", one after the other {setting.factor:g}x slower for {setting.rotate:g} s"
+    elif setting.slow:
         load += f", {setting.slow} of {setting.workers} workers {setting.factor:g}x slower"
     memory = ["most on disk", "in memory after"] if setting.memory else []
     if memory:
@@ -22,13 +24,14 @@ def table(setting: KeyedSetting, results: list[KeyedResult]) -> Table:
         load += f", {setting.memory / 2**20:g} MB for state on {setting.short} of them{since}{until}"
     shown = Table(title=f"{data} on {setting.workers} workers{load}")
     against = ["of bound", "steady"] if setting.cost_us else ["of identity", "of shuffle"]
+    rooms = len({result.skew_bytes for result in results}) > 1
     for heading in ("balance", "rows/s", *against, "rstd", "moves", "pause p50/p99", *memory, "correct"):
         shown.add_column(heading, justify="left" if heading == "balance" else "right")
     for result in results:
         pair = (result.of_bound, result.steady_of_bound) if setting.cost_us else (result.of_identity, result.of_shuffle)
         pause = result.pause_ms
         shown.add_row(
-            result.balance,
+            f"{result.balance}, room {result.skew_bytes}" if rooms else result.balance,
             f"{result.rows_per_s:,.0f}",
             *("-" if value is None else f"{value:.3f}" for value in pair),
             f"{result.rstd:.1f} %",

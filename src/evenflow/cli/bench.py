@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,7 +77,13 @@ def bench_keyed(
     memory_until: Annotated[
         float, typer.Option(help="Second at which they have room for all state again; 0: never.", min=0)
     ] = 0.0,
-    balance: Annotated[str, typer.Option(help="Balances to compare, separated by commas.")] = "hash,flux,flux-auto",
+    rotate: Annotated[
+        float, typer.Option(help="Seconds for which one worker after the other is slow; 0: --slow of them.", min=0)
+    ] = 0.0,
+    skew_bytes: Annotated[str, typer.Option(help="Room for rows that wait; several: 0,64k,2m.")] = "2m",
+    balance: Annotated[
+        str, typer.Option(help="Balances to compare, with parameters if any: hash,flux:delta_min=0.01.")
+    ] = "hash,flux,flux-auto",
     event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
 ) -> None:
@@ -84,25 +91,31 @@ def bench_keyed(
 
     def work() -> None:
         from evenflow.bench import keyed, keyed_view
-        from evenflow.policy import keyed_balance_named
+        from evenflow.bench.choices import keyed_choice
+        from evenflow.runtime.cluster.arguments import room_of
 
-        if slow > workers or ((slow or since or until) and not cost_us):
+        if slow > workers or ((slow or since or until or rotate) and not cost_us):
             raise typer.BadParameter("slow workers need --cost-us, and be no more than --workers", param_hint="--slow")
         lack = _lack(memory, short, memory_since, memory_until, workers)
         setting = keyed.KeyedSetting(workers, keys, zipf, rows, units, cost_us, slow, factor, since, until, **lack)
+        setting = replace(setting, rotate=rotate)
         balances = [name.strip() for name in balance.split(",")]
         for name in balances:
-            keyed_balance_named(name)
+            keyed_choice(name)
+        rooms = [room.strip() for room in skew_bytes.split(",")]
+        for room in rooms:
+            room_of(room)
         touch(json_file)
         results = []
         with embedded_spark(workers, 2) as spark:
             keyed.warm_up(spark)
             with keyed.data(spark, setting) as made, _progress() as progress:
                 against = keyed.baselines(spark, setting, made.path) if not cost_us else None
-                for chosen in balances:
+                for chosen, room in product(balances, rooms):
                     watch = _bar(progress, chosen, rows)
-                    log = _log(event_log, chosen)
-                    results.append(keyed.run(spark, setting, chosen, made, against, log, watch))
+                    log = _log(event_log, chosen if len(rooms) == 1 else f"{chosen}-{room}")
+                    this = replace(setting, skew_bytes=room)
+                    results.append(keyed.run(spark, this, chosen, made, against, log, watch))
         console.print(keyed_view.table(setting, results))
         write_figures(json_file, keyed.report(setting, results, against))
 
@@ -129,14 +142,14 @@ def bench_cep(
 
     def work() -> None:
         from evenflow.bench import cep, cep_view
-        from evenflow.policy import keyed_balance_named
+        from evenflow.bench.choices import keyed_choice
 
         powers = tuple(_number(text, "--exponents") for text in exponents.split(","))
         setting = cep.CepSetting(engines, rows, workload, cost_us, window=window, exponents=powers, seed=seed)
         runs = [(name.strip(), setting) for name in balance.split(",")]
         runs += [(name, replace(setting, engines=engines + 1)) for name, _ in runs if name == "kg"]
         for name, _ in runs:
-            keyed_balance_named(name)
+            keyed_choice(name)
         touch(json_file, picture)
         with embedded_spark(engines + 1, 2) as spark:
             with console.status("making texts"):

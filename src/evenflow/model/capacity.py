@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import inf
+from math import ceil, inf
 
 from evenflow.errors import InvalidArgument
 
@@ -67,6 +67,14 @@ class Emulate:
         """The schedule of a load that begins at second `since` and ends at second `until`; 0: it does not end."""
         steps = [(0.0, 1.0), (since, factor)] if since else [(0.0, factor)]
         return [*steps, (until, 1.0)] if until else steps
+
+    @staticmethod
+    def rotating(workers: int, factor: float, seconds: float, until: float) -> dict[int, list[tuple[float, float]]]:
+        """The schedules of a load that goes round: on each worker in turn for so many seconds, until second `until`."""
+        steps: list[list[tuple[float, float]]] = [[] for _ in range(workers)]
+        for turn in range(ceil(until / seconds)):
+            steps[turn % workers] += [(turn * seconds, factor), ((turn + 1) * seconds, 1.0)]
+        return dict(enumerate(steps))
 
     def factor(self, worker: int, second: float) -> float:
         """The worker's slowdown at `second`."""

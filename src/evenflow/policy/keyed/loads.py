@@ -19,19 +19,24 @@ from evenflow.model import KeyedSnapshot, MoveUnits
 from evenflow.policy.keyed.owners import moves_between, places
 
 Longs = npt.NDArray[np.int64]
+WINDOW_S = 5.0
+"""Seconds that loads are counted over, unless said otherwise."""
 
 
 @dataclass
 class Windowed(ABC):
-    """At the end of each window of `window` seconds, if the score is above `theta` percent, keys get new places.
+    """At the end of each window, if the score is above `theta` percent, keys get new places.
+
+    A window is one of time, `window` seconds (5 if nothing is said), or one of length, `window_rows` rows of all keys.
 
         keys_load[k]  rows of unit k that feeders took in during the window
         eng_load[e]   sum of keys_load[k] over the units of live worker e
         imbScore      100 * std(eng_load) / mean(eng_load), with the standard deviation of a population
 
     Windows follow each other without a gap. A window begins only when all moves are done, and begins anew when workers
-    join, leave or restart. A window with fewer than `least_rows` rows a worker on average goes on until it has them: by
-    chance alone, n rows a worker have a score of 100 / sqrt(n), which is 5 % for 400 rows.
+    join, leave or restart. It ends with a report, so one of length may have the rows of a report more. A window of time
+    with fewer than `least_rows` rows a worker on average goes on until it has them: by chance alone, n rows a worker
+    have a score of 100 / sqrt(n), which is 5 % for 400 rows.
 
     Where one key has more rows than a worker's share, no placement reaches theta, and every window would ask for moves
     that only follow chance. So a rebalance that does not reach theta must lower the score by `least_gain` points.
@@ -41,15 +46,27 @@ class Windowed(ABC):
     by_arrivals: ClassVar[bool] = True
 
     theta: float = 15.0
-    window: float = 5.0
+    window: float | None = None
     least_rows: int = 400
     least_gain: float = 1.0
+    window_rows: int | None = None
 
     def __post_init__(self) -> None:
+        if self.window is None and self.window_rows is None:
+            self.window = WINDOW_S
+        elif self.window is not None and self.window_rows is not None:
+            raise InvalidArgument(
+                f"window is {self.window!r} and window_rows is {self.window_rows!r}: "
+                "loads are counted over seconds or over rows, give one of them"
+            )
         if not _number(self.theta):
             raise InvalidArgument(f"theta is {self.theta!r}: give the imbalance to put up with, in percent, 0 or above")
-        if not _number(self.window) or not self.window:
+        if self.window is not None and not (_number(self.window) and self.window):
             raise InvalidArgument(f"window is {self.window!r}: give the seconds that loads are counted over, above 0")
+        if self.window_rows is not None and not (_whole(self.window_rows) and self.window_rows):
+            raise InvalidArgument(
+                f"window_rows is {self.window_rows!r}: give the rows that loads are counted over, 1 or more"
+            )
         if not _number(self.least_rows):
             raise InvalidArgument(f"least_rows is {self.least_rows!r}: give a number of rows a worker, 0 or above")
         if not _number(self.least_gain):
@@ -67,13 +84,19 @@ class Windowed(ABC):
         if self._began is None or not _continues(self._began, snapshot):
             self._began = snapshot
             return []
-        if snapshot.time - self._began.time < self.window * (1 - 1e-9):
-            return []
+        seconds = snapshot.time - self._began.time
         load = np.maximum(snapshot.unit_asked - self._began.unit_asked, 0)
-        if load.sum() < self.least_rows * len(snapshot.consumers):
+        if not self._over(seconds, int(load.sum()), len(snapshot.consumers)):
             return []
-        seconds, self._began = snapshot.time - self._began.time, snapshot
+        self._began = snapshot
         return self._rebalance(snapshot, load, seconds)
+
+    def _over(self, seconds: float, rows: int, workers: int) -> bool:
+        """Whether a window with so many seconds and rows has come to its end."""
+        if self.window_rows is not None:
+            return rows >= self.window_rows
+        assert self.window is not None
+        return seconds >= self.window * (1 - 1e-9) and rows >= self.least_rows * workers
 
     def _rebalance(self, snapshot: KeyedSnapshot, load: Longs, seconds: float) -> list[MoveUnits]:
         """The moves to the places that `_place` gives the keys, if the score calls for it and gets better."""
@@ -133,6 +156,10 @@ def imbalance(engines: Longs) -> float:
 
 def _number(value: object) -> bool:
     return not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) < inf
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and _number(value)
 
 
 def _continues(before: KeyedSnapshot, now: KeyedSnapshot) -> bool:

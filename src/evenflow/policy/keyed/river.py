@@ -14,8 +14,8 @@ class River:
     """RiverDQ: the next frame goes to a worker drawn at random, by how empty its queue is.
 
     A worker's queue holds two frames; it is drawn with a probability in proportion to the places that are free. So a
-    slow worker, whose queue is fuller, is drawn less often, and a cluster with little to do shares it evenly. Draws of a
-    feeder follow from `seed` and its partition.
+    slow worker, whose queue is fuller, is drawn less often, and a cluster with little to do shares it evenly. The draws
+    of a feeder follow from `seed` and its partition.
 
     This balances by itself, but needs an operator for which the rows of one key may be on several workers: there are
     no units, and nothing to move.

@@ -26,6 +26,7 @@ from evenflow.runtime.worker.store_transfer import StoreTransfer
 from evenflow.runtime.worker.unit_mover import UnitMover
 from evenflow.state.paging.paged import Paged
 
+
 class KeyedHost:
     """All keyed operators of one worker."""
 
