@@ -102,8 +102,8 @@ def test_modulo_of_anything_else(spark, cluster, key):
 
 
 def test_spread_that_does_not_exist(spark, cluster):
-    with pytest.raises(InvalidArgument, match=r"spread='range': one of 'hash', 'modulo'"):
-        cluster.keyed(spark.range(3), "id", Nth(), spread="range")
+    with pytest.raises(InvalidArgument, match=r"spread='rage': one of 'hash', 'modulo', 'range'"):
+        cluster.keyed(spark.range(3), "id", Nth(), spread="rage")
 
 
 def test_stored_state_is_of_one_spread(spark, tmp_path):
@@ -112,3 +112,9 @@ def test_stored_state_is_of_one_spread(spark, tmp_path):
         own.keyed(stream, "value", Nth(), name="n")
         with pytest.raises(InvalidArgument, match=r"by value with 1024 units already, and this is .* by value modulo"):
             own.keyed(stream, "value", Nth(), name="n", spread="modulo")
+        own.keyed(stream, "value", Nth(), name="r", spread="range", bounds=[10, 20])
+        own.keyed(stream, "value", Nth(), name="r", spread="range", bounds=[20, 10, 20])
+        with pytest.raises(
+            InvalidArgument, match=r"by value in 3 ranges .* already, and this is .* by value in 3 ranges"
+        ):
+            own.keyed(stream, "value", Nth(), name="r", spread="range", bounds=[10, 21])

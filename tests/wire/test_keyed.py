@@ -1,5 +1,6 @@
 """Keyed operators over real sockets, without Spark."""
 
+import itertools
 import threading
 import time
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.policy import DlbH, DlbL, Hash, KeyGrouping, Lptf, PartialKeyGrouping
+from evenflow.runtime.feeder.ranges import Ranges
 from tests.support.keyed_rig import OUT, ROWS, UNITS, Flow, Keyed, Nth, check, rows
 from tests.support.rig import Rig, until
 
@@ -153,6 +155,24 @@ def test_partial_key_grouping_splits_keys_between_two_workers(rig, ordered):
 
 def consumed(keyed):
     return [consumer.rows for consumer in keyed.known().snapshot(0.0).consumers]
+
+
+def test_keys_in_ranges_move_while_rows_flow(rig):
+    """Keys 0 to 49 in ranges of 10: the unit does not follow from the key, and goes where its range goes."""
+    ranges = Ranges(pa.array([10, 20, 30, 40]), 1, UNITS + 1)
+    keyed = Keyed(rig, ranges=ranges)
+    turns = itertools.count()
+
+    def moved():
+        turn = next(turns)
+        keyed.move([turn % 5], turn % 3)
+        return keyed.known().movements.moved > 5
+
+    flow = Flow(rows, moved)
+    counts = check(keyed.run(flow), flow.count)
+    until(lambda: sum(consumed(keyed)) == flow.count)
+    expected = [sum(counts.get(key, 0) for key in range(unit * 10, unit * 10 + 10)) for unit in range(UNITS + 1)]
+    assert keyed.known().snapshot(0.0).unit_rows.tolist() == expected
 
 
 def test_keys_are_units_with_modulo(rig):

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from evenflow.errors import FunctionError
+from evenflow.errors import FunctionError, ProtocolError
 from evenflow.operators.conform import conform
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
 from evenflow.operators.timed import Timed
 
+KEY_AND_UNIT = pa.struct([pa.field("key", pa.int64()), pa.field("unit", pa.int32())])
+"""What stands in place of a key's hash where the unit does not follow from it."""
 ORIGIN = pa.field("__evenflow_origin", pa.int64())
 """The column with the position of the input row that a result row comes from."""
 
@@ -123,7 +125,12 @@ class Hosted:
 
 
 def units_of(hashes: pa.Array, units: int) -> Units:
-    """The unit of each row: pmod(hash, units - 1), and the last unit where the key is null."""
+    """The unit of each row: pmod(hash, units - 1), and the last unit where the key is null; or as told beside it."""
+    if hashes.type == KEY_AND_UNIT:
+        told: Units = hashes.field(1).to_numpy()
+        if len(told) and not 0 <= told.min() <= told.max() < units:
+            raise ProtocolError(f"rows are of units from {told.min()} to {told.max()}, and there are {units}")
+        return told
     least = units - 1
     keys = values_of(hashes)
     found = keys & (least - 1) if least & (least - 1) == 0 else keys % least  # a power of two needs no division
@@ -134,6 +141,8 @@ def units_of(hashes: pa.Array, units: int) -> Units:
 
 def values_of(hashes: pa.Array) -> Keys:
     """The hashes of the keys; 0 for null keys."""
+    if hashes.type == KEY_AND_UNIT:
+        hashes = hashes.field(0)
     keys: Keys = (hashes.fill_null(0) if hashes.null_count else hashes).to_numpy()
     return keys
 

@@ -27,6 +27,7 @@ from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input, MapOperator
 from evenflow.policy import Balance, KeyedBalance, Placement
 from evenflow.runtime.cluster import arguments, graph_arguments
+from evenflow.runtime.cluster.bounds import bounds_of
 from evenflow.runtime.cluster.detect import Order, Rules, plan_rules
 from evenflow.runtime.cluster.graph_call import GraphCall
 from evenflow.runtime.cluster.graph_output import GraphOutput
@@ -174,6 +175,7 @@ class Cluster:
         order_by: str | Sequence[str] | None = None,
         lateness: str | float | timedelta | None = None,
         skew_bytes: str | int = "2m",
+        bounds: Sequence[Any] | None = None,
         **options: Any,
     ) -> DataFrame:
         """Apply a stateful operator to the rows of `df` on the workers: a row goes to the worker with its key's state.
@@ -198,6 +200,9 @@ class Cluster:
         that need all rows of a key in one place, unless `split_keys=True` says that wrong results are wanted.
 
         `spread="modulo"`: a key that is a whole number goes to unit key mod `units`, instead of by its hash.
+        `spread="range"`: keys go to units by ranges, in the order of Spark, as in `repartitionByRange`: below the first
+        of `bounds`, from there to below the second, and so on. Without `bounds`, they are sampled from `df`, which is
+        read once for that when `keyed` is called; a streaming DataFrame needs them.
 
         `skew_bytes` is how many bytes of rows may wait in each Spark task while their worker is busy or their unit is
         on its way; beyond it the task takes no more rows in, and workers that have nothing to do wait with it.
@@ -216,11 +221,12 @@ class Cluster:
         room = arguments.room_of(skew_bytes)
         ordering = ordering_of(df, order_by, lateness, ordered, chosen)
         arguments.check_transfer(transfer, bool(self._settings.checkpoint))
-        plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread, ordering)
+        found = bounds_of(df, key, spread, bounds, units)
+        plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread, ordering, found)
         code = arguments.pickled(plan.hosted)
         warning = warning_of(operator, ordering, name or "keyed")
         if self._settings.checkpoint and df.isStreaming and chosen.by_content:
-            kept = stored_as(operator, key, spread, ordering, units + 1, bool(name))
+            kept = stored_as(operator, key, spread, ordering, units + 1, bool(name), found)
             region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer, warning)
         else:
             region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer, warning)

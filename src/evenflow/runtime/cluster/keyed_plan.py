@@ -26,11 +26,13 @@ from evenflow.operators.keyed import KeyedOperator, identity
 from evenflow.operators.timed import Timed
 from evenflow.policy import KeyedBalance
 from evenflow.runtime.cluster.arguments import arrow_schema, case_sensitive, schema_of
+from evenflow.runtime.cluster.bounds import digest_of
 from evenflow.runtime.cluster.keys import KeyColumns, Routed, routed
 from evenflow.runtime.cluster.order import Ordering
 from evenflow.runtime.driver.checkpoint import Kept
 from evenflow.runtime.feeder.keyed import KeyedTask
 from evenflow.runtime.feeder.keyed_feed import KeyedFeed
+from evenflow.runtime.feeder.ranges import Ranges
 from evenflow.runtime.wire.settings import Settings
 
 
@@ -50,6 +52,8 @@ class KeyedPlan:
     _modulo: bool = False
     _ordering: Ordering | None = None
     """How rows are ordered; None if they are not."""
+    _ranges: Ranges | None = None
+    """How keys fall on units, if not by their hashes."""
 
     def applied(
         self, settings: Settings, region: str, digest: str, balance: KeyedBalance, skew_bytes: int, shares: int = 1
@@ -74,6 +78,7 @@ class KeyedPlan:
             getattr(balance, "divided", False),
             getattr(balance, "seed", 0),
             max(LEAST_REPORT_S, getattr(balance, "report_s", REPORT_S)),
+            self._ranges,
         )
         if self._ordering is None:
             return self._route.rows.mapInArrow(KeyedTask(feed), self.declared)
@@ -93,10 +98,16 @@ def prepared(spark: SparkSession, operator: KeyedOperator, df: DataFrame) -> Key
 
 
 def stored_as(
-    operator: KeyedOperator, key: KeyColumns, spread: str, ordering: Ordering | None, units: int, named: bool
+    operator: KeyedOperator,
+    key: KeyColumns,
+    spread: str,
+    ordering: Ordering | None,
+    units: int,
+    named: bool,
+    bounds: pa.Array | None = None,
 ) -> Kept:
     """What tells stored state of this use of an operator from that of others."""
-    by = f"{key} modulo" if spread == "modulo" else key
+    by = f"{key} modulo" if spread == "modulo" else key if bounds is None else f"{key} in {digest_of(bounds)}"
     return Kept(f"{identity(operator)} by {by}{ordering or ''}", units, named)
 
 
@@ -110,6 +121,7 @@ def plan_keyed(
     ordered: bool,
     spread: str = "hash",
     ordering: Ordering | None = None,
+    bounds: pa.Array | None = None,
 ) -> KeyedPlan:
     """Plan an operator with `units` units, including the unit of null keys."""
     route = routed(df, key, operator.hashed, spread)
@@ -126,7 +138,8 @@ def plan_keyed(
     read = pa.schema([visible.field(place) for place in reads])
     hosted = Hosted(operator, read, pa.schema(list(arrow)[kept:]), units, kept > 0, ordered)
     modulo = spread == "modulo"
-    return KeyedPlan(hosted, declared, df.isStreaming, route, arrow, tuple(reads), kept, modulo, ordering)
+    ranges = Ranges(bounds, route.range_place, units) if bounds is not None and route.range_place is not None else None
+    return KeyedPlan(hosted, declared, df.isStreaming, route, arrow, tuple(reads), kept, modulo, ordering, ranges)
 
 
 def _timed(

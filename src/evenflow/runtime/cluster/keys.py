@@ -17,14 +17,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
+    BooleanType,
     ByteType,
     DataType,
     DateType,
+    DayTimeIntervalType,
     DoubleType,
     FloatType,
     IntegerType,
     LongType,
     MapType,
+    NumericType,
     ShortType,
     StringType,
     StructType,
@@ -38,8 +42,9 @@ from evenflow.runtime.feeder.hashing import KEY
 
 MOST_PARTITIONS = 1_000_000
 """More partitions than any DataFrame has."""
-SPREADS = ("hash", "modulo")
-"""The unit of a key is its hash modulo the number of units, or the key itself modulo that, if it is a whole number."""
+SPREADS = ("hash", "modulo", "range")
+"""The unit of a key is its hash modulo the number of units; or the key itself modulo that, if it is a whole number; or
+the range that it lies in."""
 
 AS_JSON = {
     "ignoreNullFields": "false",
@@ -51,6 +56,17 @@ AS_JSON = {
 SHORT = (ByteType, ShortType, IntegerType, DateType)
 WHOLE = (ByteType, ShortType, IntegerType, LongType)
 LONG = (LongType, TimestampType, TimestampNTZType)
+ORDERED = (
+    NumericType,
+    StringType,
+    BinaryType,
+    BooleanType,
+    DateType,
+    TimestampType,
+    TimestampNTZType,
+    DayTimeIntervalType,
+)
+"""Types whose values Arrow puts in the same order as Spark does."""
 
 KeyColumns = str | Column | Sequence[str | Column]
 
@@ -65,6 +81,8 @@ class Routed:
     """The names of the columns for workers; the hash of the key is the last."""
     key_place: int | None
     """The place of the key's column if feeders compute its hash; None if Spark does."""
+    range_place: int | None = None
+    """With spread "range", the place of the column that is compared with the bounds."""
 
 
 def routed(df: DataFrame, key: KeyColumns, hashed: Sequence[str], spread: str = "hash") -> Routed:
@@ -74,7 +92,8 @@ def routed(df: DataFrame, key: KeyColumns, hashed: Sequence[str], spread: str = 
     null; and last the partition of the input, which shows that a DataFrame is used twice: in a union of a DataFrame
     with itself, or after coalesce, it is not the task's own partition.
 
-    With spread "modulo", the key must be one whole number, and is used in place of its hash.
+    With spread "modulo", the key must be one whole number, and is used in place of its hash. With spread "range", what
+    is compared with the bounds is a column of `df`, or is added before the partition.
     """
     columns = _columns(df, key)
     if spread not in SPREADS:
@@ -90,11 +109,34 @@ def routed(df: DataFrame, key: KeyColumns, hashed: Sequence[str], spread: str = 
     else:
         own = [hash_of(df, columns, f"key {key!r}")]
     names = [*df.columns, *(f"xxhash64({name})" for name in hashed), KEY]
+    width = len(df.columns) + len(wanted) + len(own)
+    range_place, compared = _compared(df, key, width) if spread == "range" else (None, [])
     try:
-        rows = unfolded(df).select("*", *wanted, *own, F.spark_partition_id())
+        rows = unfolded(df).select("*", *wanted, *own, *compared, F.spark_partition_id())
     except PySparkException as error:
         raise InvalidArgument(f"key {key!r} cannot be hashed: {first_line(error)}") from None
-    return Routed(rows.toDF(*(f"c{number}" for number in range(len(rows.columns)))), names, place)
+    return Routed(rows.toDF(*(f"c{number}" for number in range(len(rows.columns)))), names, place, range_place)
+
+
+def range_key(df: DataFrame, key: KeyColumns, plain: bool = False) -> Column:
+    """What is compared with the bounds of ranges: the key or, unless `plain`, the bytes of a string's collation."""
+    columns = _columns(df, key)
+    kinds = [df.select(column).schema[0].dataType for column in columns]
+    if len(kinds) != 1 or not isinstance(kinds[0], ORDERED):
+        what = " and ".join(kind.simpleString() for kind in kinds)
+        raise InvalidArgument(
+            f'spread="range" needs a key that is one column of numbers, strings, binaries, booleans, dates, timestamps '
+            f'or intervals of days, and {key!r} is {what}: make one column of it, or leave it at spread="hash"'
+        )
+    return _collation_key(columns[0]) if _collated(kinds[0]) and not plain else columns[0]
+
+
+def _compared(df: DataFrame, key: KeyColumns, width: int) -> tuple[int, list[Column]]:
+    """The place of the column that is compared with bounds and, if it is not one of `df`, the column to be added."""
+    added, place = range_key(df, key), _place(df, key)
+    if place is not None and not _collated(df.schema[place].dataType):
+        return place, []
+    return width, [added]
 
 
 def unfolded(df: DataFrame) -> DataFrame:
@@ -160,11 +202,14 @@ def _collation_key(column: Column) -> Column:
 
 def _plain(df: DataFrame, key: KeyColumns) -> int | None:
     """The place of the key's column if feeders can hash it: one column, of a type that `hashes` takes; else None."""
+    place = _place(df, key)
+    return place if place is not None and isinstance(df.schema[place].dataType, SHORT + LONG) else None
+
+
+def _place(df: DataFrame, key: KeyColumns) -> int | None:
+    """The place of the key if it is a column of `df`, named once."""
     only = key if isinstance(key, str | Column) or len(key) != 1 else key[0]
-    if not isinstance(only, str) or df.columns.count(only) != 1:
-        return None
-    place = df.columns.index(only)
-    return place if isinstance(df.schema[place].dataType, SHORT + LONG) else None
+    return df.columns.index(only) if isinstance(only, str) and df.columns.count(only) == 1 else None
 
 
 def _check_whole(df: DataFrame, key: KeyColumns, columns: list[Column]) -> None:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.model.xxhash import P1, P2, P3, P4, P5, SEED
+from evenflow.runtime.feeder.ranges import Ranges
 
 KEY = "__evenflow_key"
 """The column that holds the hash of the key."""
@@ -16,11 +17,23 @@ KEY = "__evenflow_key"
 Hashes = npt.NDArray[np.uint64]
 
 
-def with_hashes(batch: pa.RecordBatch, names: Sequence[str], place: int | None, modulo: bool = False) -> pa.RecordBatch:
-    """The batch with `names`, without the partition, and with the hash of the key (or the key) as last column."""
-    columns = batch.columns[:-1]
+def with_hashes(
+    batch: pa.RecordBatch,
+    names: Sequence[str],
+    place: int | None,
+    modulo: bool = False,
+    ranges: Ranges | None = None,
+) -> pa.RecordBatch:
+    """The batch with `names`, without the partition, and with the hash of the key (or the key) as last column.
+
+    With `ranges`, its unit is there as well.
+    """
+    given = batch.columns
+    columns = given[: len(names) - (place is not None)]
     if place is not None:
-        columns.append(columns[place].cast(pa.int64()) if modulo else hashes(columns[place]))
+        columns.append(given[place].cast(pa.int64()) if modulo else hashes(given[place]))
+    if ranges is not None:
+        columns[-1] = ranges.with_units(columns[-1], given[ranges.place])
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 

@@ -75,7 +75,7 @@ class KeyedFeeder(StatefulFeeder):
         return self._feed.report_s
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        rows = with_hashes(batch, self._feed.names, self._feed.key_place, self._feed.modulo)
+        rows = with_hashes(batch, self._feed.names, self._feed.key_place, self._feed.modulo, self._feed.ranges)
         self._begin(pa.schema([rows.schema.field(place) for place in self._feed.sent]), batch)
         step = max(LEAST_ROWS, rows.num_rows * self._room // max(1, rows.nbytes))
         for start in range(0, rows.num_rows, step):

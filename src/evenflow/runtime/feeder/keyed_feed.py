@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenflow.model.messages import REPORT_S
+from evenflow.runtime.feeder.ranges import Ranges
 from evenflow.runtime.wire.settings import Settings
 
 SKEW_BYTES = 2 * 1024 * 1024
@@ -47,6 +48,8 @@ class KeyedFeed:
     """Of the draws, where any worker will do."""
     report_s: float = REPORT_S
     """Seconds between two reports of a worker about the region."""
+    ranges: Ranges | None = None
+    """How keys fall on units, if not by their hashes."""
 
     @property
     def sent(self) -> list[int]:

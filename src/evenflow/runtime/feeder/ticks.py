@@ -193,5 +193,5 @@ def ordered(
 ) -> DataFrame:
     """The results of rows that wait for their time."""
     notes = rows.mapInArrow(RowTask(feed, units, shares, time), NOTE)
-    ticks = replace(feed, names=(NOW.name, KEY), key_place=None, reads=None, modulo=False)
+    ticks = replace(feed, names=(NOW.name, KEY), key_place=None, reads=None, modulo=False, ranges=None)
     return notes.repartitionById(shares, "share").mapInArrow(TickTask(ticks, units, shares, lateness), declared)
