@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -18,7 +19,9 @@ SPARK = {"count": F.count, "sum": F.sum, "mean": F.avg, "min": F.min, "max": F.m
 
 def applied(cluster: ef.Cluster, df: DataFrame, case: Case) -> DataFrame:
     """The operator of a case over its rows."""
-    options: dict[str, Any] = {"units": 64, "name": f"differential-{case.seed}"}
+    options: dict[str, Any] = {"units": 64, "name": f"differential-{case.seed}", **_spread(case)}
+    if case.seed % 5 == 0:
+        options["skew_bytes"] = 0
     if case.ordered:
         options["order_by"] = "at"
         if case.lateness:
@@ -57,6 +60,17 @@ def aggregates_of(case: Case) -> dict[str, tuple[AggregateColumn, Column]]:
         found |= {"sum": (ef.sum("v"), F.sum("v")), "mean": (ef.mean("v"), F.avg("v"))}
         found |= {"std": (ef.stddev("v"), F.stddev("v")), "var": (ef.variance("v"), F.variance("v"))}
     return found
+
+
+def _spread(case: Case) -> dict[str, Any]:
+    """How keys fall on units: one in three that can be are in ranges, with bounds that a restart gives again."""
+    if case.seed % 3 or case.nested or len(case.keys) > 1:
+        return {}
+    if not case.streaming:
+        return {"spread": "range"}
+    drawn, kind = random.Random(case.seed), KINDS[case.keys[0]]
+    values = [kind.value(drawn) for _ in range(6)]
+    return {"spread": "range", "bounds": [value for value in values if value == value]}  # NaN is no bound
 
 
 def _operator(case: Case) -> Any:
