@@ -57,8 +57,8 @@ def test_a_move_that_makes_sense():
 
 
 @pytest.mark.parametrize("balance", ["dlb-h", "dlb-l", "lptf"])
-@pytest.mark.parametrize("name", ["theta", "window", "least_rows", "least_gain"])
-@pytest.mark.parametrize("wrong", ["x", None, True, [1], float("nan"), float("inf"), -1])
+@pytest.mark.parametrize("name", ["theta", "window", "window_rows", "least_rows", "least_gain"])
+@pytest.mark.parametrize("wrong", ["x", {}, True, [1], float("nan"), float("inf"), -1])
 def test_balances_by_load(balance, name, wrong):
     with pytest.raises(InvalidArgument, match=f"{name} is .*: give"):
         keyed_balance_named(balance, **{name: wrong})

@@ -17,7 +17,7 @@ from evenflow.errors import InvalidArgument, first_line
 from evenflow.runtime.cluster.keys import KeyColumns, range_key
 
 SAMPLED = 20
-"""Rows that are sampled for each unit: as many as Spark's own range partitioning samples for a partition."""
+"""Rows that are sampled for each unit."""
 MOST_SAMPLED = 200_000
 MOST_GIVEN = 10_000
 SEED = 1
