@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evenflow.policy import DlbH, DlbL, Hash, KeyGrouping, Lptf, PartialKeyGrouping
+from evenflow.policy import DlbH, DlbL, Hash, KeyGrouping, Lptf, PartialKeyGrouping, River
 from evenflow.runtime.feeder.ranges import Ranges
 from tests.support.keyed_rig import OUT, ROWS, UNITS, Flow, Keyed, Nth, check, rows
 from tests.support.rig import Rig, until
@@ -151,6 +151,15 @@ def test_partial_key_grouping_splits_keys_between_two_workers(rig, ordered):
     assert split > 40
     done = until(lambda: (found := consumed(keyed)) and sum(found) == 10_000 and found)
     assert max(done) - min(done) < 1_000  # half of all rows are of one key
+
+
+def test_workers_with_little_to_do_share_rows_that_anybody_may_take(rig):
+    keyed = Keyed(rig, balance=River())
+    flow = Flow(rows, lambda: True, least=8_000, pause_s=0.012)  # each batch is sent before the next is asked for
+    result = pa.Table.from_batches(keyed.run(flow), OUT)
+    assert sorted(result.column("id").to_pylist()) == list(range(flow.count))
+    done = until(lambda: (found := consumed(keyed)) and sum(found) == flow.count and found)
+    assert min(done) > flow.count / 10
 
 
 def consumed(keyed):
