@@ -14,6 +14,9 @@ from evenflow.errors import ProtocolError
 from evenflow.operators.hosted import KEY_AND_UNIT, units_of, values_of
 from evenflow.runtime.feeder.hashing import hashes, with_hashes
 from evenflow.runtime.feeder.ranges import Ranges
+from evenflow.state.checkpoint.replay import replay
+from evenflow.state.checkpoint.segments import SegmentWriter
+from tests.support.state_memory import Memory
 
 PARTITION = pa.array([3] * 5, pa.int32())
 
@@ -96,6 +99,17 @@ def test_a_key_that_feeders_hash_and_a_column_that_was_added_for_its_order():
     assert rows.column(0) == numbers
     assert units_of(rows.column(1), 4).tolist() == [1, 0, 3]
     assert values_of(rows.column(1)).tolist() == hashes(numbers).fill_null(0).to_pylist()
+
+
+def test_rows_in_ranges_are_found_in_logs():
+    given_rows = pa.record_batch([pa.array([5, 50, None, 9]), PARTITION.slice(0, 4)], names=["a", "b"])
+    rows = with_hashes(given_rows, ["n", "hash"], 0, ranges=Ranges(pa.array([8, 10]), 0, 4))
+    writer, store = SegmentWriter(rows.schema), Memory()
+    writer.rows(memoryview(rows.serialize()))
+    store.put("log/0.0", writer.finish())
+    for unit, values in enumerate([[5], [9], [50], [None]]):
+        (batch,) = replay(store, [["log/0.0"]], np.arange(4) == unit, units_of)
+        assert batch.column(0).to_pylist() == values
 
 
 @pytest.mark.parametrize("unit", [-1, 4])
