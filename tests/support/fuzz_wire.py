@@ -21,6 +21,7 @@ from evenflow.control.controller import Controller
 from evenflow.control.events import GraphPlacing, RegionOpened, Tick
 from evenflow.errors import HandshakeError, ProtocolError
 from evenflow.model.graph import GraphShape, NodeShape
+from evenflow.model.latency import Latencies
 from evenflow.model.messages import (
     CodeWanted,
     ConnectionCounts,
@@ -249,8 +250,8 @@ class ToController:
             FeederHello(draw.choice(("keyed", "ordered", "graph")), 0, 0, "", 0, str(self._count)),
             FeederBegan(draw.randrange(5)),
             FeederArrivals(units, counts),
-            FlowProgress({0: 5}, counts, counts, 0.5),
-            FeederReport(1.0, 1, {0: counters}),
+            FlowProgress({0: 5}, Latencies({1: 5}, 0.5)),
+            FeederReport(1.0, 1, {0: counters}, rows_in=1, latencies=Latencies({1: 5}, 0.5)),
             FeederDraining(),
             FeederEnded({"0.1": 1}, 0.1),
             FeederFailed("the user's code"),

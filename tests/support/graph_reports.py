@@ -9,6 +9,7 @@ from evenflow.control.statistics import Statistics
 from evenflow.control.workers import Site
 from evenflow.model import RoutingTable
 from evenflow.model.graph import GraphShape, NodeShape
+from evenflow.model.latency import Latencies
 from evenflow.model.messages import FlowProgress, FlowReport
 
 FEEDERS = {21}
@@ -33,8 +34,8 @@ def report(rows, seconds=1.0, **options):
 
 def progress(arrived, latencies=()):
     """Of a feeder: rows by source, and (bucket, rows) of results."""
-    buckets, rows = (np.array([each[side] for each in latencies], np.int64) for side in (0, 1))
-    return FlowProgress(arrived, buckets, rows, 0.001 * float(rows.sum()))
+    rows = dict(latencies)
+    return FlowProgress(arrived, Latencies(rows, 0.001 * sum(rows.values())))
 
 
 class GraphRig:

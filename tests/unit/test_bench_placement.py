@@ -3,7 +3,6 @@
 import io
 import math
 
-import numpy as np
 import pytest
 from rich.console import Console
 
@@ -11,7 +10,7 @@ from evenflow.bench.placement import PlacementSetting, report, result
 from evenflow.bench.placement_events import GraphRun
 from evenflow.bench.placement_view import table
 from evenflow.control.graph_results import GraphResults
-from evenflow.model.latency import bucket_of
+from evenflow.model.latency import LatencyCounter, bucket_of
 from evenflow.model.messages import FlowProgress
 
 SETTING = PlacementSetting(workers=2, operators=6, scheme=3, seconds=20.0)
@@ -122,9 +121,10 @@ def test_what_is_shown():
 
 def test_results_are_written_down_once_a_period():
     def told(*latencies):
-        buckets = sorted({bucket_of(each) for each in latencies})
-        rows = [sum(bucket_of(each) == bucket for each in latencies) for bucket in buckets]
-        return FlowProgress({0: 7}, np.array(buckets, np.int64), np.array(rows, np.int64), sum(latencies))
+        counted = LatencyCounter()
+        for each in latencies:
+            counted.add(each, 1)
+        return FlowProgress({0: 7}, counted.news())
 
     known = GraphResults("bench", 1.0)
     assert not list(known.note(0.0))

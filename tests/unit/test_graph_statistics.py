@@ -25,7 +25,7 @@ def test_nothing_is_known_at_first():
     statistics = GraphStatistics(CHAIN)
     assert not statistics.known
     assert np.isnan(statistics.row_s).all()
-    assert statistics.latency() is None
+    assert statistics.latencies.summary is None
 
 
 def test_costs_and_sizes_of_rows():
@@ -191,7 +191,7 @@ def test_what_workers_do_for_others():
 def test_latencies():
     statistics = GraphStatistics(CHAIN)
     statistics.progress(progress({0: 1, 9: 5}, [(80, 90), (120, 10)]))
-    found = statistics.latency()
+    found = statistics.latencies.summary
     assert (found.rows, found.mean, found.p50, found.p99) == (
         100,
         pytest.approx(1.0),

@@ -2,6 +2,7 @@
 
 import random
 import weakref
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -32,13 +33,13 @@ class Frames:
 
     def pieces(self, chunk):
         ids = self.ids[chunk * 50 : chunk * 50 + 50]
-        assert self.merger.expect(len(ids)) == chunk
+        assert self.merger.expect(len(ids), float(chunk)) == chunk
         owner = np.array([self.rng.randrange(5) for _ in ids])
         for which in range(5):
             places = np.flatnonzero(owner == which)
             values = [ids[place] for place in places]
             rows = pa.RecordBatch.from_arrays([pa.array(values, pa.int64()), pa.array(map(str, values))], schema=KEPT)
-            yield ChunkPiece(rows, 16.0, chunk, places if self.ordered else None)
+            yield ChunkPiece(rows, 16.0, chunk, places if self.ordered else None, float(chunk))
 
     def results(self, sequence, places, told):
         ids = pa.concat_batches([piece.rows for piece in self.sent[sequence]]).column(0).to_numpy()[places]
@@ -69,12 +70,19 @@ def test_every_row_has_its_result(kept, ordered, parted):
         frames = Frames(seed, kept, ordered)
         sequences = list(frames.sent)
         frames.rng.shuffle(sequences)
-        rows = []
+        rows, ages = [], Counter()
         for sequence in sequences:
             taken = parted and frames.rng.random() < 0.5
             told = (ordered or kept) and (parted or (not kept and frames.rng.random() < 0.5 and ordered))
             frames.answer(sequence, told, taken)
-            rows += [row for batch in frames.merger.ready() for row in batch.to_pylist()]
+            ready = [row for batch in frames.merger.ready() for row in batch.to_pylist()]
+            rows += ready
+            for arrived, count in frames.merger.ages():
+                ages[arrived] += count
+            if told or not taken:  # a row is counted when its result leaves
+                assert ages.total() == len(rows)
+                assert ages == Counter(row["id"] // 50 for row in rows)
+        assert ages == dict.fromkeys(range(4), 50)
         expected = [{"id": i} | ({"text": str(i)} if kept else {}) | {"tenfold": i * 10} for i in frames.ids]
         assert (rows if ordered else sorted(rows, key=lambda row: row["id"])) == expected
         assert not len(frames.merger)

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from evenflow.model.latency import Latencies, bucket_of
 from evenflow.model.messages import ConnectionCounts
 from evenflow.runtime.feeder.link import Link, Meter
 from evenflow.runtime.feeder.routes import DEPTH, ROUTES, WINDOW
@@ -179,14 +180,21 @@ def test_one_clock_runs_at_most(calls, totals):
 
 
 def test_news_are_differences():
-    link = Region("block", 1).links[0]
+    link, now = Region("block", 1).links[0], [0.0]
+    link.clock = lambda: now[0]
     link.sent(0, rows=10)
     link.sent(1, rows=5)
+    now[0] = 2.0
     assert link.answered(0, seconds=0.5) == 10
     link.blocked_s += 1.0
-    assert link.news() == ConnectionCounts(1.0, 15, 2, 10, 1, 0.5, incarnation=1)
+    took = Latencies({bucket_of(2.0): 10}, 20.0)
+    told = ConnectionCounts(1.0, 15, 2, 10, 1, 0.5, incarnation=1, under_way_s=4.0, latencies=took)
+    assert link.news() == told
+    now[0] = 4.0
     link.answered(1, seconds=0.25)
     link.blocked_s += 2.0
-    assert link.news() == ConnectionCounts(2.0, 0, 0, 5, 1, 0.25, incarnation=1)
+    took = Latencies({bucket_of(4.0): 5}, 20.0)
+    told = ConnectionCounts(2.0, 0, 0, 5, 1, 0.25, incarnation=1, under_way_s=2.0, latencies=took)
+    assert link.news() == told
     assert link.news() == ConnectionCounts(incarnation=1)
     assert str(link) == "worker 0 (pid 0, here)"

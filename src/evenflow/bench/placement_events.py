@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from evenflow.model.latency import LatencySummary, summarised
+from evenflow.model.latency import Latencies, LatencySummary
 
 NOTHING = LatencySummary(0, float("nan"), float("nan"), float("nan"))
 
@@ -31,13 +31,8 @@ class GraphRun:
 
     def latency(self, start: float, end: float) -> LatencySummary:
         """How long the results took that came between two seconds."""
-        rows: dict[int, int] = {}
-        total_s = 0.0
-        for event in self._between(start, end, "graph-results"):
-            for bucket, count in event["buckets"].items():
-                rows[int(bucket)] = rows.get(int(bucket), 0) + count
-            total_s += event["total_s"]
-        return summarised(rows, total_s) or NOTHING
+        found = (Latencies.read(event) for event in self._between(start, end, "graph-results"))
+        return sum(found, Latencies()).summary or NOTHING
 
     def sampled(self, start: float, end: float, field: str) -> list[float]:
         """A figure of each sample between two seconds; of the last before, if operators moved all the time."""

@@ -390,6 +390,8 @@ class Controller:
 
     def _stop(self, event: Stop) -> Iterator[Instruction]:
         self._stopping = True
+        for region in self._regions.values():
+            yield from region.performance.note(event.time, final=True)
         yield Record(event.time, "cluster-stopping", {})
         for peer in self._feeders:  # before the workers, so that feeders do not report lost workers
             yield Tell(peer, FeederRefused(STOPPING))

@@ -49,7 +49,7 @@ def graph_sample(
     loads = [float(np.mean(operator.series)) for operator in problem.operators]
     by_host, workers = host_loads(problem), [host.id for host in problem.hosts]
     total = total_energy(problem, problem.placed) if problem.operators else 0.0
-    summary = measured.latency()
+    summary = measured.latencies.summary
     fields: dict[str, Any] = {
         "placement": placement,
         "operators": [
@@ -83,6 +83,6 @@ def graph_sample(
         ],
     }
     if summary is not None:
-        fields["latency_ms"] = {"mean": summary.mean, "p50": summary.p50, "p99": summary.p99}
+        fields["latency_ms"] = measured.latencies.summary_ms
         fields["results"] = summary.rows
     return Record(time, "graph-sample", fields)

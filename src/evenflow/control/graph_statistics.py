@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.model.graph import GraphShape
-from evenflow.model.latency import LatencySummary, summarised
+from evenflow.model.latency import Latencies
 from evenflow.model.messages import FlowProgress, FlowReport
 from evenflow.policy.graph.measures import Cascade, cascade, joint
 
@@ -68,10 +68,8 @@ class GraphStatistics:
     """By sender and receiver, rows and bytes a second in the latest period."""
     elsewhere: dict[int, float] = field(default_factory=dict)
     """By worker, the part of its time that it has for other regions lately."""
-    latencies: dict[int, int] = field(default_factory=dict)
-    """Results by bucket of latencies."""
-    latency_s: float = 0.0
-    """Of all results together."""
+    latencies: Latencies = field(default_factory=Latencies)
+    """How long results took, since the graph runs."""
 
     def __post_init__(self) -> None:
         count = len(self.shape.nodes)
@@ -144,13 +142,7 @@ class GraphStatistics:
         for source, rows in told.arrived.items():
             if source < len(self._arrived):
                 self._arrived[source] += rows
-        for bucket, rows in zip(told.buckets.tolist(), told.bucket_rows.tolist(), strict=True):
-            self.latencies[bucket] = self.latencies.get(bucket, 0) + rows
-        self.latency_s += told.total_s
-
-    def latency(self) -> LatencySummary | None:
-        """How long results took, since the graph runs; None if there were none."""
-        return summarised(self.latencies, self.latency_s)
+        self.latencies += told.latencies
 
     # -- periods
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from evenflow.control.events import Instruction, Peer, Record
 from evenflow.control.movement import Movements
 from evenflow.control.ordered_region import balance_failed
+from evenflow.control.performance import PerformanceLog
 from evenflow.control.statistics import Statistics, sampled
 from evenflow.model import KeyedSnapshot, MoveUnits
 from evenflow.policy.keyed.balance import KeyedBalance
@@ -19,8 +20,15 @@ SAMPLE_S = 1.0
 class Balancing:
     """The balance of one keyed operator. `feeders`: those whose rows go into state; `draining`: those with no more."""
 
-    def __init__(self, balance: KeyedBalance, sharing: Sharing, statistics: Statistics, movements: Movements) -> None:
-        self.balance, self._sharing = balance, sharing
+    def __init__(
+        self,
+        balance: KeyedBalance,
+        sharing: Sharing,
+        statistics: Statistics,
+        movements: Movements,
+        performance: PerformanceLog,
+    ) -> None:
+        self.balance, self._sharing, self._performance = balance, sharing, performance
         self._statistics, self._movements = statistics, movements
         self._region, self._units = movements.region, movements.table.units
         self._sampled = 0.0
@@ -45,6 +53,7 @@ class Balancing:
             unit_resident=known.resident(),
             unit_pending=known.pending(),
             counts=dict(known.counts),
+            performance=self._performance.total,
         )
 
     def rebalance(self, time: float, feeders: Set[Peer], draining: Set[Peer]) -> Iterator[Instruction]:

@@ -27,6 +27,7 @@ from evenflow.control.events import (
 from evenflow.control.keyed_balancing import Balancing
 from evenflow.control.movement import Movements
 from evenflow.control.ordered_region import refused
+from evenflow.control.performance import PerformanceLog
 from evenflow.control.statistics import Statistics
 from evenflow.control.stored_queries import StoredQueries
 from evenflow.control.workers import Site, listed
@@ -72,7 +73,9 @@ class KeyedRegion:
         self.movements = Movements(self.name, table, lambda: self.evaluations.stateful, event.transfer, numbers=numbers)
         self.stored = StoredQueries(self.name, self.operator, self.evaluations, self.movements)
         self._sharing = sharing
-        self.balancing = Balancing(cast(KeyedBalance, event.balance), sharing, self.statistics, self.movements)
+        self.performance = PerformanceLog(self.name)
+        balance = cast(KeyedBalance, event.balance)
+        self.balancing = Balancing(balance, sharing, self.statistics, self.movements, self.performance)
         self.begun: dict[Peer, FeederJoined] = {}
         """Feeders that have had a row: those in `feeders`, those that wait, and those of attempts given up."""
         self._order_warning = event.order_warning
@@ -130,6 +133,7 @@ class KeyedRegion:
         self.statistics.set_workers(sites)
         for worker in [worker for worker, site in self.movements.sites.items() if sites.get(worker) != site]:
             self.costs.forget(worker)
+            self.performance.forget(worker)
             owned = len(self.movements.table.units_of(worker))
             if owned or any(movement.source == worker for movement in self.movements.under_way.values()):
                 why = (reasons or {}).get(worker)
@@ -236,6 +240,7 @@ class KeyedRegion:
                     if worker in self.movements.sites:
                         self.costs.add(worker, counts)
                 self.costs.learn(message.overhead)
+                self.performance.add(feeder.partition, message, self.movements.sites)
 
     def _warn_of_order(self, feeder: FeederJoined, partition: int) -> Iterator[Instruction]:
         """Warn once if a second partition of a batch has rows: their order against the first's is that of arrival."""
@@ -333,6 +338,7 @@ class KeyedRegion:
 
     def tick(self, time: float) -> Iterator[Instruction]:
         """Do what is due at this time."""
+        yield from self.performance.note(time)
         yield from self.movements.tick(time)
         yield from self.stored.load(time)
         yield from self._free(time)

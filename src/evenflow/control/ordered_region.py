@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from evenflow.control.costs import Costs
 from evenflow.control.events import FeederJoined, Instruction, Peer, PeerLeft, Record, Tell
+from evenflow.control.performance import PerformanceLog
 from evenflow.control.workers import Site, listed
 from evenflow.model import RESOLUTION, Connection, SetWeights, Snapshot
 from evenflow.model.messages import Directory, EvaluationLost, FeederMessage, FeederRefused, FeederReport, Weights
@@ -35,6 +36,10 @@ class OrderedRegion:
     weight: float | None = None
     """In the cluster's `qos`; None if it has none."""
     _decided_at: float = 0.0
+    performance: PerformanceLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.performance = PerformanceLog(self.name)
 
     @property
     def in_use(self) -> bool:
@@ -59,6 +64,7 @@ class OrderedRegion:
             if sites.get(worker) != site:
                 del self.totals[worker]
                 self.costs.forget(worker)
+                self.performance.forget(worker)
         self.sites = dict(sites)
         self.totals = {w: self.totals.get(w) or Connection(w, site.incarnation, 0) for w, site in sites.items()}
         known = {worker: weight for worker, weight in self.weights.items() if worker in self.sites}
@@ -99,6 +105,7 @@ class OrderedRegion:
                     self.totals[worker] = replace(total, **sums)
                     self.costs.add(worker, counts)
             self.costs.learn(message.overhead)
+            self.performance.add(feeder.partition, message, self.sites)
         return ()
 
     def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterable[Instruction]:
@@ -110,6 +117,7 @@ class OrderedRegion:
 
     def tick(self, time: float) -> Iterator[Instruction]:
         """Ask the balance, if rows were fed since it was last asked."""
+        yield from self.performance.note(time)
         if self.feeding_s != self._decided_at:
             yield self._sample(time)
             yield from self._rebalance(time)
@@ -117,7 +125,8 @@ class OrderedRegion:
     def snapshot(self, time: float) -> Snapshot:
         """The region now."""
         connections = tuple(replace(total, weight=self.weights.get(w, 0)) for w, total in self.totals.items())
-        return Snapshot(time, self.name, len(self.feeders), self.feeding_s, connections, self.rows_out)
+        known = self.feeding_s, connections, self.rows_out, self.performance.total
+        return Snapshot(time, self.name, len(self.feeders), *known)
 
     def _sample(self, time: float) -> Record:
         snapshot = self.snapshot(time)

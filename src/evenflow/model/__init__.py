@@ -2,7 +2,15 @@
 
 from evenflow.model.moves import MoveUnits, SetWeights
 from evenflow.model.routing import RoutingTable
-from evenflow.model.statistics import RESOLUTION, Connection, Consumer, KeyedSnapshot, Snapshot, WorkerStatus
+from evenflow.model.statistics import (
+    RESOLUTION,
+    Connection,
+    Consumer,
+    KeyedSnapshot,
+    Performance,
+    Snapshot,
+    WorkerStatus,
+)
 
 __all__ = [
     "RESOLUTION",
@@ -10,6 +18,7 @@ __all__ = [
     "Consumer",
     "KeyedSnapshot",
     "MoveUnits",
+    "Performance",
     "RoutingTable",
     "SetWeights",
     "Snapshot",

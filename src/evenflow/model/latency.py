@@ -1,15 +1,22 @@
-"""Buckets of latencies: eight for each doubling, from a microsecond on, so that any is within 9 % of its middle."""
+"""Histograms of latencies: eight buckets for each doubling, from a microsecond on, each within 9 % of its middle."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log2
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 STEPS = 8
 """Buckets for each doubling."""
 MOST_BUCKETS = 400
 """The last bucket ends after thirty years."""
+
+Bucket = Annotated[int, Meta(ge=0, le=MOST_BUCKETS - 1)]
+Rows = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Seconds = Annotated[float, Meta(ge=0, le=1e300)]
 
 
 def bucket_of(seconds: float) -> int:
@@ -24,12 +31,89 @@ def middle_ms(bucket: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LatencySummary:
-    """How long results took, from the birth of the youngest row that contributed until the endpoint, in ms."""
+    """How long rows took, in ms.
+
+    In ordered and keyed regions: from a row's arrival at its feeder until its results leave the feeder. In a graph:
+    each result, from the birth of the youngest row that contributed until the endpoint.
+    """
 
     rows: int
     mean: float
     p50: float
     p99: float
+
+
+class Latencies(Struct, frozen=True, forbid_unknown_fields=True):
+    """A histogram of latencies: rows by bucket, and the seconds of all of them together.
+
+    Histograms are added, of several feeders say; the difference of two that grew is that of the time between them.
+    """
+
+    rows: Annotated[dict[Bucket, Rows], Meta(max_length=MOST_BUCKETS)] = {}
+    total_s: Seconds = 0.0
+
+    def __add__(self, other: Latencies) -> Latencies:
+        rows = dict(self.rows)
+        for bucket, count in other.rows.items():
+            rows[bucket] = rows.get(bucket, 0) + count
+        return Latencies(rows, self.total_s + other.total_s)
+
+    def __sub__(self, earlier: Latencies) -> Latencies:
+        grown = {bucket: count - earlier.rows.get(bucket, 0) for bucket, count in self.rows.items()}
+        rows = {bucket: count for bucket, count in grown.items() if count > 0}
+        return Latencies(rows, max(0.0, self.total_s - earlier.total_s) if rows else 0.0)
+
+    def __bool__(self) -> bool:
+        return any(self.rows.values())
+
+    @property
+    def summary(self) -> LatencySummary | None:
+        """What the histogram says; None if it is empty."""
+        return summarised(self.rows, self.total_s)
+
+    @property
+    def summary_ms(self) -> dict[str, float]:
+        """The summary for logs and reports, in milliseconds; empty if there were no rows."""
+        found = self.summary
+        return {} if found is None else {"mean": found.mean, "p50": found.p50, "p99": found.p99}
+
+    def fields(self) -> dict[str, object]:
+        """The histogram for the event log; entries of this form can be added, see `read`."""
+        told: dict[str, object] = {"total_s": round(self.total_s, 6)}
+        told["buckets"] = {str(bucket): self.rows[bucket] for bucket in sorted(self.rows)}
+        return told | ({"latency_ms": self.summary_ms} if self else {})
+
+    @classmethod
+    def read(cls, entry: Mapping[str, object]) -> Latencies:
+        """The histogram in an entry of the event log."""
+        buckets, total_s = entry["buckets"], entry["total_s"]
+        assert isinstance(buckets, Mapping)
+        assert isinstance(total_s, int | float)
+        return cls({int(bucket): rows for bucket, rows in buckets.items()}, float(total_s))
+
+
+class LatencyCounter:
+    """Latencies that are being counted; its size is bounded by the number of buckets."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, int] = {}
+        self._total_s = 0.0
+
+    def add(self, seconds: float, rows: int) -> None:
+        """Some rows took so long."""
+        if rows > 0:
+            bucket = bucket_of(seconds)
+            self._rows[bucket] = self._rows.get(bucket, 0) + rows
+            self._total_s += max(0.0, seconds) * rows
+
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
+    def news(self) -> Latencies:
+        """What was counted since the last call."""
+        news = Latencies(self._rows, self._total_s)
+        self._rows, self._total_s = {}, 0.0
+        return news
 
 
 def summarised(rows: Mapping[int, int], total_s: float) -> LatencySummary | None:

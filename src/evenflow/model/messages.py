@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
+from evenflow.model.latency import Latencies
 from evenflow.model.routing import MOST_UNITS
 
 if TYPE_CHECKING:  # numpy weighs 20 MB, and every process imports this package
@@ -301,15 +302,8 @@ class FlowProgress(Message, frozen=True):
 
     arrived: Table[Whole, Whole]
     """Rows by source, also those that are not sent yet."""
-    buckets: Counts
-    """How long results took (`model.latency`)."""
-    bucket_rows: Counts
-    """Results in each bucket."""
-    total_s: Real
-    """Seconds of all of them together."""
-
-    def __post_init__(self) -> None:
-        _check_pairs(buckets=self.buckets, bucket_rows=self.bucket_rows)
+    latencies: Latencies
+    """How long results took."""
 
 
 class FeederDraining(Message, frozen=True):
@@ -348,6 +342,8 @@ class ConnectionCounts(MessagePart, frozen=True):
     """The worker's incarnation that these are about; None stands for the present one."""
     under_way_s: Real = 0.0
     """Seconds that frames were under way, summed over the frames."""
+    latencies: Latencies = Latencies()
+    """How long rows took from when they were sent until the worker had answered, or taken them in."""
 
 
 class FeederReport(Message, frozen=True):
@@ -363,6 +359,10 @@ class FeederReport(Message, frozen=True):
     """Frames that did not go to the worker whose turn it was."""
     overhead: Real | None = None
     """What a call of the function costs beside its rows, in rows; None if not known."""
+    rows_in: Whole = 0
+    """Rows that arrived."""
+    latencies: Latencies = Latencies()
+    """How long rows took from their arrival until their results left; of a graph, `FlowProgress` has them."""
 
 
 FeederMessage = (

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from evenflow.model.latency import Latencies
 from evenflow.model.routing import RoutingTable
 
 if TYPE_CHECKING:
@@ -23,6 +24,20 @@ def _everything() -> Flags:
     import numpy as np
 
     return np.array(True)
+
+
+@dataclass(frozen=True, slots=True)
+class Performance:
+    """Rows that came to a region and how long they took, as its feeders have said so far."""
+
+    rows_in: int = 0
+    """Rows that arrived."""
+    latencies: Latencies = Latencies()  # noqa: RUF009 - it is frozen
+    """From a row's arrival at its feeder until its results left."""
+    workers: Mapping[int, Latencies] = field(default_factory=dict)
+    """By worker: from when a row was sent there until it was answered, or taken in. Waiting at the worker counts."""
+    shed: int = 0
+    """Rows that were dropped, since `qos` allows it and its target could not be met."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +76,7 @@ class Snapshot:
     connections: tuple[Connection, ...]
     rows_out: int = 0
     """Rows the mergers have yielded, cumulative."""
+    performance: Performance = Performance()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +136,7 @@ class KeyedSnapshot:
     """What the operator itself has counted so far, such as late rows."""
     unit_pending: Counts | None = None
     """Bytes of the rows that wait for the state of each unit, as last reported; None if that is not known."""
+    performance: Performance = Performance()
 
     def __post_init__(self) -> None:
         if self.unit_resident.ndim == 0:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, Required, TypedDict
 import pyarrow as pa
 
 from evenflow.errors import ClusterStopped, EvenflowError, RegionStalled
+from evenflow.model.latency import Latencies
 from evenflow.model.messages import (
     FeederHello,
     FeederMessage,
@@ -86,6 +87,8 @@ class FeederFigures(NamedTuple):
     overhead: float | None
     resent: int = 0
     rerouted: int = 0
+    rows_in: int = 0
+    latencies: Latencies = Latencies()
 
 
 class Connections:
@@ -224,7 +227,8 @@ class Connections:
         self.meter.charge(now)
         connections = {link.worker: link.news() for link in self.links.values()}
         feeding_s, self._reported = now - self._reported, now
-        self.tell(FeederReport(feeding_s, news.rows_out, connections, news.resent, news.rerouted, news.overhead))
+        sent, rows = (news.resent, news.rerouted, news.overhead), (news.rows_in, news.latencies)
+        self.tell(FeederReport(feeding_s, news.rows_out, connections, *sent, *rows))
 
     def leave(self, news: FeederFigures | None) -> None:
         """Send a last report, if any, and wait until all has gone to the controller, for LEAVE_S at most."""

@@ -160,7 +160,8 @@ class GraphFeeder(StatefulFeeder):
             link.busy_s += root.longest_s
 
     def _news(self) -> FeederFigures:
-        return FeederFigures(self._exchange.count(), self._size.overhead)
+        rows_out, rows_in, _ = self._exchange.count()
+        return FeederFigures(rows_out, self._size.overhead, rows_in=rows_in)
 
     def _tell_progress(self) -> None:
         if self._progress.any:

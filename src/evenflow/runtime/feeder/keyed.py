@@ -83,7 +83,8 @@ class KeyedFeeder(StatefulFeeder):
 
     def _take_in(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take rows in, and wait until there is room for the next; gives results that have come meanwhile."""
-        self._skew.insert(rows, self._merger.expect(rows.num_rows), self._feed.ordered)
+        arrived = self._exchange.arrived
+        self._skew.insert(rows, self._merger.expect(rows.num_rows, arrived), self._feed.ordered, arrived)
         self._send_all()
         self._connections.poll(0.0)
         yield from self._results()
@@ -119,10 +120,14 @@ class KeyedFeeder(StatefulFeeder):
         yield from self._results()  # what came while the input was waited for
 
     def _results(self) -> Iterator[pa.RecordBatch]:
-        return self._exchange.handed(self._merger.ready())
+        ready = self._merger.ready()
+        return self._exchange.handed(ready, self._merger.ages())
 
     def _news(self) -> FeederFigures | None:
-        return FeederFigures(self._exchange.count(), self._size.overhead) if self._measured else None
+        if not self._measured:
+            return None
+        rows_out, rows_in, latencies = self._exchange.count()
+        return FeederFigures(rows_out, self._size.overhead, rows_in=rows_in, latencies=latencies)
 
     def _tell_arrivals(self) -> None:
         if self._opening and self._feed.by_content:

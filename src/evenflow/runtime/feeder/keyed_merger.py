@@ -6,6 +6,7 @@ taken, and its results leave as they come, unless they have to be in order. Noth
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from evenflow.errors import ProtocolError
 from evenflow.operators.hosted import ORIGIN
+from evenflow.runtime.feeder.keyed_ages import FrameAges
 from evenflow.runtime.feeder.keyed_order import Reorder
 from evenflow.runtime.feeder.link import Link
 from evenflow.runtime.feeder.skew import ChunkPiece
@@ -29,6 +31,10 @@ class Sent:
     parts: list[pa.RecordBatch] = field(default_factory=list)
     taken: bool = False
     """Whether its worker has taken it in, and answers some of its rows later."""
+    ages: FrameAges = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ages = FrameAges([(piece.arrived, piece.rows.num_rows) for piece in self.pieces])
 
     @property
     def size(self) -> int:
@@ -58,16 +64,21 @@ class KeyedMerger:
         self._taken_bytes = 0
         self._asked: set[int] = set()
         self._ready: list[pa.RecordBatch] = []
+        self._ages: list[tuple[float, int]] = []
+        """When rows arrived that leave with `_ready`, and how many."""
+        self._chunk_ages: deque[tuple[float, int]] = deque()
+        """The same of the chunks that wait for their results, if in order."""
 
     def __len__(self) -> int:
         return len(self._frames)
 
-    def expect(self, rows: int) -> int:
+    def expect(self, rows: int, arrived: float = 0.0) -> int:
         """Rows come in that are to leave together, if in order; the number of their chunk."""
         chunk = self._chunks
         self._chunks += 1
         if self._reorder is not None:
             self._reorder.expect(chunk, rows)
+            self._chunk_ages.append((arrived, rows))
         return chunk
 
     def sent(self, worker: int, pieces: list[ChunkPiece]) -> int:
@@ -96,6 +107,11 @@ class KeyedMerger:
         """The results that may leave now."""
         ready, self._ready = self._ready, []
         return ready
+
+    def ages(self) -> list[tuple[float, int]]:
+        """When the rows that left since the last call had arrived, and how many."""
+        ages, self._ages = self._ages, []
+        return ages
 
     def answered(self, link: Link, frame: Frame) -> int:
         """Take a RESULT frame; the rows that the worker has finished with it, 0 if more is to come."""
@@ -130,6 +146,11 @@ class KeyedMerger:
             del self._frames[sequence]
             self._taken_bytes -= sent.size if sent.taken else 0
         if self._reorder is None:
+            if last:
+                self._ages.extend(sent.ages.rest())
+            elif sent.taken and part is not None:
+                ages = sent.ages.of(part.columns[-1].to_numpy()) if told else sent.ages.some(part.num_rows)
+                self._ages.extend(ages)
             if last or sent.taken:
                 self._ready.extend(self._placed(sent, told))
         elif last:
@@ -137,7 +158,9 @@ class KeyedMerger:
                 self._reorder.place(sent.pieces, [self._sorted(sent)], True)
             else:
                 self._reorder.place(sent.pieces, sent.parts if told else self._placed(sent, told), told)
-            self._ready.extend(self._reorder.ready())
+            chunks = self._reorder.ready()
+            self._ages.extend(self._chunk_ages.popleft() for _ in chunks)
+            self._ready.extend(chunks)
 
     def _placed(self, sent: Sent, told: bool) -> list[pa.RecordBatch]:
         """The frame's results that are here, made whole; they are forgotten here."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from evenflow.errors import ProtocolError
+from evenflow.model.latency import LatencyCounter
 from evenflow.model.messages import ConnectionCounts
 from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.frames import Frame
@@ -44,6 +45,9 @@ class Link:
     """When that was."""
     _listening: bool = True
     _reported: ConnectionCounts = NOTHING
+    _sent_at: dict[int, float] = field(default_factory=dict)
+    """When each frame of `under_way` was sent."""
+    _latencies: LatencyCounter = field(default_factory=LatencyCounter)
 
     @property
     def open(self) -> bool:
@@ -85,13 +89,21 @@ class Link:
         """Count a frame that goes out."""
         self.count()
         self.under_way[sequence] = rows
+        self._sent_at[sequence] = self.clock()
         self.rows_sent += rows
         self.frames_sent += 1
+
+    def withdraw(self, sequence: int) -> None:
+        """Forget a frame that was not answered."""
+        self.count()
+        del self.under_way[sequence]
+        self._sent_at.pop(sequence, None)
 
     def answered(self, sequence: int, seconds: float) -> int:
         """Count a frame that was answered after `seconds` of work; return its rows."""
         self.count()
-        rows = self.under_way.pop(sequence)
+        rows, now = self.under_way.pop(sequence), self.clock()
+        self._latencies.add(now - self._sent_at.pop(sequence, now), rows)
         self.rows_done += rows
         self.frames_done += 1
         self.busy_s += seconds
@@ -112,6 +124,7 @@ class Link:
             busy_s=self.busy_s - before.busy_s,
             incarnation=self.incarnation,
             under_way_s=self.under_way_s - before.under_way_s,
+            latencies=self._latencies.news(),
         )
 
     def __str__(self) -> str:

@@ -92,7 +92,7 @@ class OrderedFeeder:
     def _merged(self) -> Iterator[pa.RecordBatch]:
         ready = self._merge.ready()
         self._throttle()
-        return self._exchange.handed(ready)
+        return self._exchange.handed(ready, self._merge.ages())
 
     # -- waiting
 
@@ -110,7 +110,8 @@ class OrderedFeeder:
         self._send_copies()
 
     def _news(self) -> FeederFigures:
-        return FeederFigures(self._exchange.count(), self._splitter.overhead, *self._splitter.news())
+        rows_out, rows_in, latencies = self._exchange.count()
+        return FeederFigures(rows_out, self._splitter.overhead, *self._splitter.news(), rows_in, latencies)
 
     @property
     def _full(self) -> bool:
@@ -132,7 +133,8 @@ class OrderedFeeder:
     # -- frames out
 
     def _send(self, link: Link, sequence: int) -> None:
-        self._merge.expect(link.worker, sequence)
+        span = self._splitter.unanswered(sequence)
+        self._merge.expect(link.worker, sequence, self._exchange.arrived, span.rows if span is not None else 0)
         body = self._splitter.sent(link, sequence)
         try:
             link.send(Frame(Kind.DATA, body, sequence))

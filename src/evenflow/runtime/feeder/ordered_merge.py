@@ -21,6 +21,8 @@ class _Slot:
     """Bytes of these parts, by worker."""
     answer: list[Any] | None = None
     """The first answer that was complete."""
+    age: tuple[float, int] = (0.0, 0)
+    """When its rows arrived, and how many."""
 
 
 class OrderedMerge:
@@ -41,15 +43,16 @@ class OrderedMerge:
         """The sequence that leaves next, if they leave in order."""
         self._complete: list[int] = []
         """Sequences that leave next, if they leave as they come."""
+        self._ages: list[tuple[float, int]] = []
         self._spare: set[tuple[int, int]] = set()
         """Worker and sequence of answers that will come too late."""
 
     def __len__(self) -> int:
         return len(self._slots)
 
-    def expect(self, owner: int, sequence: int) -> None:
-        """Worker `owner` is sent a frame: the next, or one that others have too."""
-        self._slots.setdefault(sequence, _Slot()).parts[owner] = []
+    def expect(self, owner: int, sequence: int, arrived: float = 0.0, rows: int = 0) -> None:
+        """Worker `owner` is sent a frame: the next, of `rows` rows that have `arrived` then, or one others have too."""
+        self._slots.setdefault(sequence, _Slot(age=(arrived, rows))).parts[owner] = []
 
     def add(self, owner: int, sequence: int, part: Any, size: int, last: bool) -> bool:
         """Take a part of an answer, of `size` bytes; whether it completed the first answer to its frame."""
@@ -87,8 +90,14 @@ class OrderedMerge:
             self._head += 1
         leaving = [self._slots.pop(sequence) for sequence in self._complete]
         self._complete.clear()
+        self._ages += [slot.age for slot in leaving]
         self.held_bytes -= sum(sum(slot.size.values()) for slot in leaving)
         return [part for slot in leaving for part in slot.answer or ()]
+
+    def ages(self) -> list[tuple[float, int]]:
+        """When the rows of the frames that left since the last call had arrived, and how many, frame by frame."""
+        ages, self._ages = self._ages, []
+        return ages
 
     @property
     def head_owners(self) -> set[int]:

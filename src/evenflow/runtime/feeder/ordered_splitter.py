@@ -174,7 +174,7 @@ class OrderedSplitter:
 
     def unsent(self, link: Link, sequence: int) -> None:
         """The connection was over before the frame could go: the worker is not to blame for it."""
-        del link.under_way[sequence]
+        link.withdraw(sequence)
 
     def copy(self) -> tuple[Link, int] | None:
         """A frame to be sent again, and to whom: the worker with least to do, beside its turn or its credits."""
@@ -229,7 +229,7 @@ class OrderedSplitter:
 
     def failed(self, link: Link, sequence: int) -> None:
         """A worker could not process a frame that another has answered."""
-        del link.under_way[sequence]
+        link.withdraw(sequence)
         self._earn(link, sequence)
 
     def _earn(self, link: Link, sequence: int) -> None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.model.latency import bucket_of
+from evenflow.model.latency import Latencies, LatencyCounter
 
-Longs = npt.NDArray[np.int64]
 Seconds = npt.NDArray[np.float64]
 
 
@@ -19,9 +18,7 @@ class Progress:
     """Counters since the last report."""
 
     def __init__(self) -> None:
-        self._results: dict[int, int] = {}
-        """By bucket of latencies."""
-        self._total_s = 0.0
+        self._results = LatencyCounter()
         self._arrived: dict[int, int] = {}
         """By source."""
         self._expected: dict[int, Seconds] = {}
@@ -29,9 +26,7 @@ class Progress:
 
     def add(self, seconds: float, rows: int) -> None:
         """Some results took so long."""
-        bucket = bucket_of(seconds)
-        self._results[bucket] = self._results.get(bucket, 0) + rows
-        self._total_s += seconds * rows
+        self._results.add(seconds, rows)
 
     def arrived(self, source: int, rows: int) -> None:
         """Rows of a source are here."""
@@ -53,10 +48,7 @@ class Progress:
         """Whether there is anything to report."""
         return bool(self._results or self._arrived)
 
-    def news(self) -> tuple[dict[int, int], Longs, Longs, float]:
-        """Rows by source; buckets, the results in each, and the seconds of all together. Resets the counters."""
-        buckets = np.array(sorted(self._results), np.int64)
-        rows = np.array([self._results[int(each)] for each in buckets], np.int64)
-        arrived, total_s = {source: rows for source, rows in self._arrived.items() if rows}, self._total_s
-        self._results, self._arrived, self._total_s = {}, {}, 0.0
-        return arrived, buckets, rows, total_s
+    def news(self) -> tuple[dict[int, int], Latencies]:
+        """Rows by source, and how long results took. Resets the counters."""
+        arrived, self._arrived = {source: rows for source, rows in self._arrived.items() if rows}, {}
+        return arrived, self._results.news()

@@ -37,6 +37,8 @@ class ChunkPiece:
     """Bytes of a row of the chunk on average: to count them for each slice takes longer than to send them."""
     chunk: int = 0
     places: Places | None = None
+    arrived: float = 0.0
+    """When the chunk came."""
 
     @property
     def size(self) -> int:
@@ -47,12 +49,12 @@ class ChunkPiece:
         """Some of the rows, without copying."""
         end = None if count is None else start + count
         places = None if self.places is None else self.places[start:end]
-        return ChunkPiece(self.rows.slice(start, count), self.row_bytes, self.chunk, places)
+        return ChunkPiece(self.rows.slice(start, count), self.row_bytes, self.chunk, places, self.arrived)
 
     def pick(self, which: npt.NDArray[np.bool_]) -> ChunkPiece:
         """The rows that `which` marks."""
         places = None if self.places is None else self.places[which]
-        return ChunkPiece(self.rows.filter(pa.array(which)), self.row_bytes, self.chunk, places)
+        return ChunkPiece(self.rows.filter(pa.array(which)), self.row_bytes, self.chunk, places, self.arrived)
 
 
 @dataclass(slots=True)
@@ -84,10 +86,10 @@ class SkewBuffer:
         self._holds: dict[int, _Hold] = {}
         self._arrived: list[npt.NDArray[np.int32]] = []
 
-    def insert(self, batch: pa.RecordBatch, chunk: int = 0, ordered: bool = False) -> None:
+    def insert(self, batch: pa.RecordBatch, chunk: int = 0, ordered: bool = False, arrived: float = 0.0) -> None:
         """Take rows in, sorted by where they go."""
         row_bytes = batch.nbytes / max(1, batch.num_rows)
-        whole = ChunkPiece(batch, row_bytes, chunk, np.arange(batch.num_rows) if ordered else None)
+        whole = ChunkPiece(batch, row_bytes, chunk, np.arange(batch.num_rows) if ordered else None, arrived)
         if self.anybody:
             self._append(ANYBODY, whole)
             return
@@ -103,7 +105,7 @@ class SkewBuffer:
         for target in targets.tolist():
             end = start + int(counts[target])
             places = order[start:end] if ordered else None
-            self._put(target, ChunkPiece(taken.slice(start, end - start), row_bytes, chunk, places))
+            self._put(target, ChunkPiece(taken.slice(start, end - start), row_bytes, chunk, places, arrived))
             start = end
 
     def _destinations(self, batch: pa.RecordBatch) -> npt.NDArray[np.int16]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from evenflow.model.latency import Latencies, LatencyCounter
 from evenflow.runtime.feeder.connections import Connections, Identity
 from evenflow.runtime.feeder.frame_size import FrameSize
 from evenflow.runtime.wire.poller import Poller
@@ -55,13 +56,20 @@ class Environment:
 REAL = Environment()
 
 
+Ages = Iterable[tuple[float, int]]
+"""When rows arrived, and how many."""
+
+
 class Exchange:
-    """Rows from Spark, results to Spark. Time that Spark takes is not counted as any worker's."""
+    """Rows from Spark, results to Spark. Time that Spark takes is not counted as any worker's, nor as latency."""
 
     def __init__(self, connections: Connections, clock: Callable[[], float]) -> None:
         self._connections = connections
         self._clock = clock
-        self._handed = 0
+        self.arrived = clock()
+        """When the latest rows came."""
+        self._taken = self._handed = 0
+        self._latencies = LatencyCounter()
 
     def pulled(
         self,
@@ -86,24 +94,30 @@ class Exchange:
             except Exception:
                 failed()
                 raise
-            slow = self._clock() - started > SLOW_PULL_S
+            self.arrived = self._clock()
+            slow = self.arrived - started > SLOW_PULL_S
             self._connections.resume()
             if batch is None:
                 return
+            self._taken += batch.num_rows
             yield batch
 
-    def handed(self, parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The results, small ones joined, on their way to Spark."""
+    def handed(self, parts: list[pa.RecordBatch], ages: Ages = ()) -> Iterator[pa.RecordBatch]:
+        """The results, small ones joined, on their way to Spark; `ages` are those of the rows they come from."""
+        now = self._clock()
+        for arrived, rows in ages:
+            self._latencies.add(now - arrived, rows)
         for batch in joined(parts) if parts else ():
             self._handed += batch.num_rows
             self._connections.pause()
             yield batch
             self._connections.resume()
 
-    def count(self) -> int:
-        """Rows handed to Spark since the last call."""
-        count, self._handed = self._handed, 0
-        return count
+    def count(self) -> tuple[int, int, Latencies]:
+        """Since the last call: rows handed to Spark, rows that came from there, and how long rows took."""
+        counts = self._handed, self._taken, self._latencies.news()
+        self._handed = self._taken = 0
+        return counts
 
 
 def joined(parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
