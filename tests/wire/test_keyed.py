@@ -73,6 +73,22 @@ def test_balances_say_how_often_workers_report(rig):
     assert balance.least >= balance.report_s
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_how_long_rows_took(rig, ordered):
+    keyed = Keyed(rig, ordered=ordered)
+    for partition in range(2):
+        keyed.run(rows(3000), partition, stage=str(partition))
+    told = until(lambda: rows_told(keyed.known().performance.total, 6000))
+    assert sum(by_worker.summary.rows for by_worker in told.workers.values()) == 6000
+    assert 0 < max(by_worker.summary.mean for by_worker in told.workers.values()) <= told.latencies.summary.mean
+
+
+def rows_told(performance, count):
+    """The performance, once all rows are in it."""
+    found = performance.latencies.summary
+    return performance if found is not None and found.rows == count == performance.rows_in else None
+
+
 def test_ordered_gives_back_the_order(rig):
     keyed = Keyed(rig, ordered=True)
     result = keyed.run(rows(5000, size=700))

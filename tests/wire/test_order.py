@@ -21,7 +21,7 @@ from evenflow.runtime.feeder.keyed_feed import KeyedFeed
 from evenflow.runtime.feeder.task import Environment
 from evenflow.runtime.feeder.ticks import RowTask, TickTask
 from tests.support.keyed_rig import Keyed, numbered, rows
-from tests.support.rig import Rig
+from tests.support.rig import Rig, until
 from tests.support.timed_model import SESSIONS, Sessions, expected_sessions
 
 UNITS, SHARES = 16, 3
@@ -100,8 +100,15 @@ def wanted(rows):
 @pytest.mark.parametrize("partitions", [1, 4, 7])
 def test_all_sessions_of_a_batch_come_out_whatever_the_partitions(rig, partitions):
     given = drawn(3000)
-    made = Ordered(rig).run([given[start::partitions] for start in range(partitions)])
+    ordered = Ordered(rig)
+    made = ordered.run([given[start::partitions] for start in range(partitions)])
     assert sorted(made) == wanted(given)
+    region = rig.driver.ask(lambda controller: controller.region(ordered.region))
+    until(lambda: rows_of(region.performance.total) == (3000, 3000), "all rows in the latencies, once")
+
+
+def rows_of(performance):
+    return performance.rows_in, sum(performance.latencies.rows.values())
 
 
 def test_an_empty_partition_and_an_empty_dataframe(rig):

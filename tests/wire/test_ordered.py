@@ -63,7 +63,11 @@ def test_workers_of_uneven_pace(rig, balance):
 def test_emulated_slow_worker(rig, balance):
     rows = batches(3_000, 500)
     emulate = Emulate(cost_us=20, slowdown={0: 50})
-    assert rig(3, emulate=emulate).map(identity, rows, balance=balance) == table(*rows)
+    made = rig(3, emulate=emulate)
+    assert made.map(identity, rows, balance=balance) == table(*rows)
+    region = made.driver.ask(lambda controller: controller.region("r1"))
+    until(lambda: sum(region.performance.total.latencies.rows.values()) == 3_000, "the last report")
+    assert region.performance.total.rows_in == 3_000
 
 
 @pytest.mark.parametrize(

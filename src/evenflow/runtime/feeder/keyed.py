@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.model import messages
+from evenflow.model.latency import Latencies
 from evenflow.runtime.feeder.connections import FeederFigures
 from evenflow.runtime.feeder.frame_size import FrameSize, serialized
 from evenflow.runtime.feeder.hashing import with_hashes
@@ -41,7 +42,8 @@ class KeyedFeeder(StatefulFeeder):
     """One task's splitter and merger, and how they go together.
 
     `arrivals` sees, and may change, what the controller is told of the units that had rows; if not `measured`, it is
-    told nothing of what rows cost.
+    told nothing of what rows cost. If `results` come elsewhere, it is
+    told nothing of how long rows took.
     """
 
     def __init__(
@@ -51,11 +53,12 @@ class KeyedFeeder(StatefulFeeder):
         *,
         arrivals: Callable[[Arrivals], Arrivals] = lambda arrived: arrived,
         measured: bool = True,
+        results: bool = True,
     ) -> None:
         super().__init__(feed.settings, feed.region, feed.operator, feed.streaming, feed.mark, environment)
         self._feed = feed
         self._arrivals = arrivals
-        self._measured = measured
+        self._measured, self._has_results = measured, results
         self._merger = KeyedMerger(pa.ipc.read_schema(pa.py_buffer(feed.schema)), feed.kept, feed.ordered)
         self._own(SkewBuffer(np.zeros(0, np.int32)), environment.frame_size())
         self._counted = 0.0
@@ -127,7 +130,8 @@ class KeyedFeeder(StatefulFeeder):
         if not self._measured:
             return None
         rows_out, rows_in, latencies = self._exchange.count()
-        return FeederFigures(rows_out, self._size.overhead, rows_in=rows_in, latencies=latencies)
+        known = latencies if self._has_results else Latencies()
+        return FeederFigures(rows_out, self._size.overhead, rows_in=rows_in, latencies=known)
 
     def _tell_arrivals(self) -> None:
         if self._opening and self._feed.by_content:

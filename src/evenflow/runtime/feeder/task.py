@@ -47,6 +47,8 @@ class Environment:
     poller: Callable[[bytes, Callable[[], float], int], Poller] = Poller
     """Made from the cluster's secret, the clock and the bytes of a socket's buffer."""
     clock: Callable[[], float] = time.perf_counter
+    wall: Callable[[], float] = time.time
+    """Seconds on a clock that tasks on all machines share."""
     sleep: Callable[[float], None] = time.sleep
     frame_size: Callable[..., FrameSize] = FrameSize
     """Made from seconds a row by worker, and the overhead of a call."""

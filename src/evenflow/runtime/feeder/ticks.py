@@ -11,7 +11,7 @@ partitions numbered from FIRST_SHARE. Time is that of the latest row of the micr
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +22,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from evenflow.errors import ProtocolError
+from evenflow.model.latency import LatencyCounter
+from evenflow.model.messages import FeederReport
 from evenflow.model.routing import FIRST_SHARE
 from evenflow.operators.columns import microseconds
 from evenflow.operators.timed import END, FLUSH, NOW
@@ -37,9 +39,11 @@ KINDS = 2
 """Stages of an evaluation: that of the rows, and that of the ticks."""
 OWN = ("partition", "attempt", "task")
 """What of a task's identity is not the evaluation's."""
-NOTE = "share int, evaluation string, latest bigint, rows bigint, units binary"
+NOTE = "share int, evaluation string, latest bigint, rows bigint, units binary, arrived string"
 RELEASED = 50_000
 """Rows that one frame of ticks releases, about: they are sorted and processed at one time."""
+MOST_ARRIVALS = 64
+"""Times of arrival that a note has, at most."""
 MOST_AT_ONCE = 64
 """Where nobody knows how many rows wait, a frame of ticks has at most this share of the units: one in 64."""
 
@@ -56,9 +60,9 @@ class RowTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch], environment: Environment = REAL) -> Iterator[pa.RecordBatch]:
         """Feed one task's rows, and say so."""
-        seen = _Seen(self.units, self.time)
+        seen = _Seen(self.units, self.time, environment.wall)
         around = replace(environment, identity=lambda: environment.identity() | {"kinds": KINDS})
-        feeder = KeyedFeeder(self.feed, around, arrivals=seen.marked)
+        feeder = KeyedFeeder(self.feed, around, arrivals=seen.marked, results=False)
         for _ in feeder.serve(seen.watched(batches)):
             raise ProtocolError(f"region {self.feed.region}: rows were answered that were to wait")
         evaluation = {name: value for name, value in feeder.identity.items() if name not in OWN}
@@ -68,15 +72,19 @@ class RowTask:
             (seen.latest, pa.int64()),
             (seen.rows, pa.int64()),
             (np.packbits(seen.units).tobytes(), pa.binary()),
+            (json.dumps(seen.arrived), pa.string()),
         ):
             notes.append(pa.array([value] * self.shares, kind))
-        yield pa.RecordBatch.from_arrays(notes, names=["share", "evaluation", "latest", "rows", "units"])
+        yield pa.RecordBatch.from_arrays(notes, names=[column.split()[0] for column in NOTE.split(", ")])
 
 
 class _Seen:
     """What a task notes about its rows as they pass."""
 
-    def __init__(self, units: int, time: tuple[int, str] | None) -> None:
+    def __init__(self, units: int, time: tuple[int, str] | None, wall: Callable[[], float]) -> None:
+        self.arrived: list[tuple[float, int]] = []
+        """When rows came, and how many; if there are many times, neighbours are one, at their mean."""
+        self._wall = wall
         self.units = np.zeros(units, np.bool_)
         self.rows = 0
         self.latest: int | None = None
@@ -86,6 +94,8 @@ class _Seen:
         """The batches, unchanged; their rows and times are noted."""
         for batch in batches:
             self.rows += batch.num_rows
+            if batch.num_rows:
+                self._arrive(batch.num_rows)
             if self._time is not None and batch.num_rows:
                 place, name = self._time
                 latest = pc.max(batch.column(place))
@@ -93,6 +103,13 @@ class _Seen:
                     found = int(microseconds(pa.repeat(latest, 1), name)[0])
                     self.latest = found if self.latest is None else max(found, self.latest)
             yield batch
+
+    def _arrive(self, rows: int) -> None:
+        self.arrived.append((self._wall(), rows))
+        if len(self.arrived) > MOST_ARRIVALS:
+            pairs = zip(self.arrived[::2], self.arrived[1::2], strict=False)
+            joined = [((a * m + b * n) / (m + n), m + n) for (a, m), (b, n) in pairs]
+            self.arrived = joined + self.arrived[2 * len(joined) :]
 
     def marked(self, arrived: Arrivals) -> Arrivals:
         """Note the units that had rows."""
@@ -125,10 +142,17 @@ class TickTask:
         size = max(1, RELEASED * self.units // max(1, rows))
         if self.lateness is not None:  # more rows may wait than have come now
             size = min(size, max(1, self.units // MOST_AT_ONCE))
-        yield from self._feeder(environment, json.loads(evaluations.pop()), partition, size).serve(ticks)
+        first = told.filter(pc.equal(told.column("share"), 0)).column("arrived").to_pylist()  # each row is told once
+        arrived = [(float(at), int(rows)) for note in first for at, rows in json.loads(note)]
+        yield from self._feeder(environment, json.loads(evaluations.pop()), partition, size, arrived).serve(ticks)
 
     def _feeder(
-        self, environment: Environment, evaluation: EvaluationIdentity, partition: int, size: int
+        self,
+        environment: Environment,
+        evaluation: EvaluationIdentity,
+        partition: int,
+        size: int,
+        arrived: list[tuple[float, int]],
     ) -> KeyedFeeder:
         """A feeder of ticks, `size` a frame. What they cost says nothing of what rows cost, so it is not told."""
 
@@ -137,7 +161,7 @@ class TickTask:
             return {**own, **evaluation, "partition": partition, "own_stage": own["stage"]}
 
         around = replace(environment, identity=identity, frame_size=lambda *_: _Even(size))
-        return KeyedFeeder(self.feed, around, arrivals=_without_load, measured=False)
+        return _TickFeeder(self.feed, around, arrived)
 
     def _due(self, told: pa.Table) -> npt.NDArray[np.int64]:
         """The units of these shares that need a tick: all if there is time to tell, else those that had rows."""
@@ -163,6 +187,22 @@ class TickTask:
         hashes = pa.array(units, mask=units == self.units - 1)
         times, partitions = pa.repeat(pa.scalar(now, NOW.type), len(units)), pa.repeat(partition, len(units))
         return pa.RecordBatch.from_arrays([times, hashes, partitions], names=[NOW.name, KEY, "partition"])
+
+
+class _TickFeeder(KeyedFeeder):
+    """Tells, when all its ticks are answered, how long the rows took that came at these times by the common clock."""
+
+    def __init__(self, feed: KeyedFeed, environment: Environment, arrived: list[tuple[float, int]]) -> None:
+        super().__init__(feed, environment, arrivals=_without_load, measured=False)
+        self._arrived = arrived
+
+    def _drain(self) -> Iterator[pa.RecordBatch]:
+        yield from super()._drain()
+        counter, now = LatencyCounter(), self._environment.wall()
+        for arrived, rows in self._arrived:
+            counter.add(now - arrived, rows)
+        if counter:
+            self._connections.tell(FeederReport(0.0, 0, {}, latencies=counter.news()))
 
 
 def _without_load(arrived: Arrivals) -> Arrivals:
