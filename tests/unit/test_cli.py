@@ -1,12 +1,13 @@
 """`evenflow bench`: what is refused before anything starts, and what is shown after."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from evenflow.bench import keyed, keyed_view, ordered, ordered_view
+from evenflow.bench import cep, cep_view, keyed, keyed_view, ordered, ordered_view
 from evenflow.cli.app import app
 
 
@@ -89,25 +90,35 @@ def test_every_command_tells_its_usage(arguments):
     assert output.startswith(" ".join(("Usage:", "root", *arguments)))
 
 
+LATENCY_MS = {"mean": 5.2, "p50": 4.0, "p99": 1009.0}
+
+
+def test_engines_have_their_own_rates_and_latencies():
+    known = [{"engine": 0, "rows_per_s": 2000.0, **LATENCY_MS}, {"engine": 1, "rows_per_s": 5.0}]
+    result = cep.CepResult("kg", 2, 9, 9.0, 0.5, 1, True, 0.0, 0, 0, 0, 0.0, 1.0, LATENCY_MS, known)
+    assert "│ kg on 2 │ 5 / 4 / 1,009 ms │ 2,000, 4/1,009 │ 5, 0/0 │" in shown(cep_view.engines([result]))
+
+
 def test_the_table_of_an_ordered_region_tells_what_is_wrong():
     setting = ordered.OrderedSetting(workers=8, slow=2, factor=5.0, also=((1, 3.0),), until=7.0)
     good = ordered.OrderedResult(
-        "credits", 1000.0, 0.91, 0.95, 1000.0, 1.5, True, 9, 9, 1.0, {"p50": 12.0, "p99": 40.0}
+        "credits", 1000.0, 0.91, 0.95, 1000.0, 1.5, True, 9, 9, 1.0, {"p50": 12.0, "p99": 40.0}, latency_ms=LATENCY_MS
     )
     wrong = ordered.OrderedResult(
         "auto", 1000.0, 0.91, 0.95, 1000.0, None, False, 9, 8, 1.0, {"p50": 12.0, "p99": 40.0}
     )
     said = shown(ordered_view.table(setting, [good, wrong]))
     assert "2 of 8 workers 5x slower, 1 3x until second 7, 20 us a row" in said
-    assert "│ credits │ 1,000 │ 0.910 │ 0.950 │ 1.5 s │ 12 / 40 ms │ yes │" in said
-    assert "│ auto │ 1,000 │ 0.910 │ 0.950 │ - │ 12 / 40 ms │ NO │" in said
+    assert "│ credits │ 1,000 │ 0.910 │ 0.950 │ 1.5 s │ 12 / 40 ms │ 5 / 4 / 1,009 ms │ yes │" in said
+    assert "│ auto │ 1,000 │ 0.910 │ 0.950 │ - │ 12 / 40 ms │ - │ NO │" in said
 
 
 def test_the_table_of_a_keyed_operator_compares_with_plain_spark_or_the_bound():
     outcome = keyed.KeyedResult("flux", 2000.0, True, 1.0, of_identity=0.8, of_shuffle=1.6, of_bound=0.9)
+    outcome = replace(outcome, latency_ms=LATENCY_MS)
     plain = shown(keyed_view.table(keyed.KeyedSetting(workers=2, keys=10, rows=1_000, zipf=1.0), [outcome]))
     assert "1,000 rows of 10 keys, Zipf 1 on 2 workers" in plain
-    assert "│ flux │ 2,000 │ 0.800 │ 1.600 │ 0.0 % │ 0 │ - │ yes │" in plain
+    assert "│ flux │ 2,000 │ 0.800 │ 1.600 │ 0.0 % │ 0 │ - │ 5 / 4 / 1,009 ms │ yes │" in plain
     emulated = shown(keyed_view.table(keyed.KeyedSetting(workers=2, keys=10, rows=1_000, cost_us=5.0), [outcome]))
     assert "of bound" in emulated
-    assert "│ flux │ 2,000 │ 0.900 │ - │ 0.0 % │ 0 │ - │ yes │" in emulated
+    assert "│ flux │ 2,000 │ 0.900 │ - │ 0.0 % │ 0 │ - │ 5 / 4 / 1,009 ms │ yes │" in emulated

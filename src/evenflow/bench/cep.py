@@ -22,9 +22,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from evenflow.bench.choices import keyed_choice
+from evenflow.bench.latency import performance_of
 from evenflow.bench.probe import Watch, polled
 from evenflow.errors import InvalidArgument
-from evenflow.model import KeyedSnapshot
+from evenflow.model import KeyedSnapshot, Performance
 from evenflow.model.capacity import Emulate
 from evenflow.policy.keyed.loads import imbalance
 from evenflow.runtime.cluster.cluster import Cluster
@@ -106,6 +107,10 @@ class CepResult:
     most_moved: float
     """The largest share of the keys that one rebalance moved."""
     seconds: float
+    latency_ms: dict[str, float] = field(default_factory=dict)
+    """Mean, p50 and p99 of the time from a row's arrival at the feeder until its result left."""
+    by_engine: list[dict[str, float]] = field(default_factory=list)
+    """Of each engine: rows a second that came to it, and mean, p50 and p99 in ms until they were answered."""
     through: list[tuple[float, int]] = field(repr=False, default_factory=list)
     """Points of time in seconds, and the rows that were through."""
 
@@ -203,8 +208,11 @@ def run(
             watch(float(_rows(seen[-1]).sum()))
 
         found = polled(lambda: evaluate(out), poll, POLL_S)
+        performance = performance_of(lambda: cluster.keyed_snapshot(REGION))
         log = cluster.events()
-    return _result(setting, balance, made, found, seen, log)
+    result = _result(setting, balance, made, found, seen, log)
+    by_engine = _by_engine(seen[-1], performance, result.seconds)
+    return replace(result, latency_ms=performance.latencies.summary_ms, by_engine=by_engine)
 
 
 def _result(
@@ -235,6 +243,13 @@ def _result(
 
 def _rows(snapshot: KeyedSnapshot) -> Longs:
     return np.array([consumer.rows for consumer in snapshot.consumers], np.int64)
+
+
+def _by_engine(last: KeyedSnapshot, performance: Performance, seconds: float) -> list[dict[str, float]]:
+    """Input rate and latency of each engine (cep §3)."""
+    rates = {consumer.worker: {"rows_per_s": consumer.rows / seconds} for consumer in last.consumers}
+    took = {worker: latencies.summary_ms for worker, latencies in performance.workers.items()}
+    return [{"engine": worker, **rates[worker], **took.get(worker, {})} for worker in sorted(rates)]
 
 
 def _through(seen: list[KeyedSnapshot]) -> list[tuple[float, int]]:

@@ -6,7 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 
+from evenflow.bench import latency
 from evenflow.bench.cep import CepResult, CepSetting
+from evenflow.bench.latency import LATENCY
 
 SMOOTH_S = 2.0
 """Rows a second are averaged over this time."""
@@ -41,6 +43,22 @@ def table(setting: CepSetting, results: list[CepResult]) -> Table:
             f"{result.rows_moved:,}",
         )
     shown.caption = "processed: when the fastest was done; events in red are not those of one engine"
+    return shown
+
+
+def engines(results: list[CepResult]) -> Table:
+    """A row for each run: latency of rows, then input rate and latency of each engine."""
+    shown = Table(title="by engine: rows/s that came, p50/p99 until they were answered (ms)")
+    shown.add_column("balance")
+    shown.add_column(LATENCY, justify="right")
+    for engine in range(max(result.engines for result in results)):
+        shown.add_column(f"engine {engine}", justify="right")
+    for result in results:
+        cells = [
+            f"{one['rows_per_s']:,.0f}, {one.get('p50', 0.0):,.0f}/{one.get('p99', 0.0):,.0f}"
+            for one in result.by_engine
+        ]
+        shown.add_row(f"{result.balance} on {result.engines}", latency.shown(result.latency_ms), *cells)
     return shown
 
 

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from evenflow.bench.choices import keyed_choice
+from evenflow.bench.latency import performance_of
 from evenflow.bench.memory import Pressure, Squeeze, back_after, most_on_disk
 from evenflow.bench.probe import Watch, polled
 from evenflow.bench.timeline import Timeline
@@ -124,6 +125,8 @@ class KeyedResult:
     """Seconds from the last change of memory until all state was in memory for good."""
     skew_bytes: str = ""
     pause_ms: dict[str, float] = field(default_factory=dict)
+    latency_ms: dict[str, float] = field(default_factory=dict)
+    """Mean, p50 and p99 of the time from a row's arrival at the feeder until its result left."""
 
 
 @dataclass(frozen=True)
@@ -235,9 +238,11 @@ def run(
             watch(sum(consumer.rows for consumer in seen[-1].consumers))
 
         seconds, found = polled(lambda: timed_sum(out, "mean"), poll, POLL_S)
+        latency_ms = performance_of(lambda: cluster.keyed_snapshot("bench")).latencies.summary_ms
         events = cluster.events()
     correct = found[2] == setting.rows and np.allclose(found[:2], (made.total, made.check), rtol=NEAR)
     result = _result(setting, balance, made, against, seconds, correct, seen, events)
+    result = replace(result, latency_ms=latency_ms)
     if squeeze is None:
         return result
     return replace(result, most_on_disk=most_on_disk(seen), back_s=back_after(seen, squeeze.changed))

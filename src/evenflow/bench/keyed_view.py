@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from evenflow.bench import latency
 from evenflow.bench.keyed import KeyedResult, KeyedSetting
+from evenflow.bench.latency import LATENCY
 
 
 def table(setting: KeyedSetting, results: list[KeyedResult]) -> Table:
@@ -25,7 +27,7 @@ def table(setting: KeyedSetting, results: list[KeyedResult]) -> Table:
     shown = Table(title=f"{data} on {setting.workers} workers{load}")
     against = ["of bound", "steady"] if setting.cost_us else ["of identity", "of shuffle"]
     rooms = len({result.skew_bytes for result in results}) > 1
-    for heading in ("balance", "rows/s", *against, "rstd", "moves", "pause p50/p99", *memory, "correct"):
+    for heading in ("balance", "rows/s", *against, "rstd", "moves", "pause p50/p99", LATENCY, *memory, "correct"):
         shown.add_column(heading, justify="left" if heading == "balance" else "right")
     for result in results:
         pair = (result.of_bound, result.steady_of_bound) if setting.cost_us else (result.of_identity, result.of_shuffle)
@@ -37,6 +39,7 @@ def table(setting: KeyedSetting, results: list[KeyedResult]) -> Table:
             f"{result.rstd:.1f} %",
             f"{result.moves:,}",
             f"{pause['p50']:.0f} / {pause['p99']:.0f} ms" if pause else "-",
+            latency.shown(result.latency_ms),
             *_disk(result, len(memory)),
             "yes" if result.correct else "[red]NO[/red]",
         )

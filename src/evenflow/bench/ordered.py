@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from evenflow.bench.latency import performance_of
 from evenflow.bench.probe import ROW_SCHEMA, TALLY_SCHEMA, ProbeSource, Tally, Watch, polled, tally
 from evenflow.model.capacity import Emulate, Slowdown
 from evenflow.policy import Balance, Oracle, balance_named
@@ -82,6 +83,8 @@ class OrderedResult:
     seconds: float
     delay_ms: dict[str, float] = field(default_factory=dict)
     weights: dict[int, int] = field(default_factory=dict)
+    latency_ms: dict[str, float] = field(default_factory=dict)
+    """Mean, p50 and p99 of the time from a row's arrival at the feeder until its result left."""
 
 
 def run(
@@ -102,7 +105,8 @@ def run(
         began = next(event["at"] for event in cluster.events() if event["event"] == "feeder-joined")
         seen = Tally.of(told[0], began)
         weights = {c.worker: c.weight for c in cluster.snapshot("bench").connections}
-    return _result(setting, balance, seen, made.value, weights)
+        latency_ms = performance_of(lambda: cluster.snapshot("bench")).latencies.summary_ms
+    return replace(_result(setting, balance, seen, made.value, weights), latency_ms=latency_ms)
 
 
 def warm_up(spark: SparkSession) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from evenflow.bench import latency
+from evenflow.bench.latency import LATENCY
 from evenflow.bench.ordered import OrderedResult, OrderedSetting
 
 
@@ -17,7 +19,7 @@ def table(setting: OrderedSetting, results: list[OrderedResult]) -> Table:
         load += f" until second {setting.until:g}"
     ideal = setting.ideal(0, setting.seconds)
     shown = Table(title=f"{load}, {setting.cost_us:g} us a row: ideal {ideal:,.0f} rows/s (emulated)")
-    for heading in ("balance", "rows/s", "of ideal", "steady", "reaction", "delay p50/p99", "in order"):
+    for heading in ("balance", "rows/s", "of ideal", "steady", "reaction", "delay p50/p99", LATENCY, "in order"):
         shown.add_column(heading, justify="left" if heading == "balance" else "right")
     for result in results:
         shown.add_row(
@@ -27,6 +29,7 @@ def table(setting: OrderedSetting, results: list[OrderedResult]) -> Table:
             f"{result.steady_of_ideal:.3f}",
             "-" if result.reaction_s is None else f"{result.reaction_s:.1f} s",
             f"{result.delay_ms['p50']:,.0f} / {result.delay_ms['p99']:,.0f} ms",
+            latency.shown(result.latency_ms),
             "yes" if result.in_order else "[red]NO[/red]",
         )
     return shown

@@ -161,6 +161,7 @@ def bench_cep(
                 ]
         results = cep.compared(results)
         console.print(cep_view.table(setting, results))
+        console.print(cep_view.engines(results))
         write_figures(json_file, cep.report(setting, results))
         if picture is not None:
             cep_view.figure(setting, results).savefig(picture, dpi=110)
