@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from evenflow import errors, policy, testing
     from evenflow.errors import EvenflowError
     from evenflow.graph.builder import Graph
+    from evenflow.model.qos import Qos
     from evenflow.operators.aggregates import Aggregates
     from evenflow.operators.distinct import DistinctCount
     from evenflow.operators.functions import (
@@ -61,6 +62,7 @@ _HOMES = {
     "Graph": "evenflow.graph.builder",
     "KeyedOperator": "evenflow.operators.keyed",
     "LastValue": "evenflow.operators.last",
+    "Qos": "evenflow.model.qos",
     "RollingCount": "evenflow.operators.rolling",
     "RollingMax": "evenflow.operators.rolling",
     "RollingMean": "evenflow.operators.rolling",
@@ -105,6 +107,7 @@ __all__ = [
     "Graph",
     "KeyedOperator",
     "LastValue",
+    "Qos",
     "RollingCount",
     "RollingMax",
     "RollingMean",

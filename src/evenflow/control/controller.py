@@ -38,6 +38,7 @@ from evenflow.control.events import (
 from evenflow.control.graph_region import GraphRegion
 from evenflow.control.keyed_region import KeyedRegion
 from evenflow.control.ordered_region import OrderedRegion, refused
+from evenflow.control.service import Service
 from evenflow.control.workers import WorkerRecord, Workers
 from evenflow.model import WorkerStatus
 from evenflow.model.messages import (
@@ -58,6 +59,7 @@ from evenflow.model.messages import (
     WorkerReport,
     WorkerTrouble,
 )
+from evenflow.model.qos import Qos, weights_in
 from evenflow.policy.keyed.sharing import Sharing
 from evenflow.policy.ordered.balance import Balance
 
@@ -69,9 +71,10 @@ STOPPING = "the cluster is stopping"
 class Controller:
     """Registers workers and feeders, keeps the regions, and tells each peer what concerns it."""
 
-    def __init__(self, workers: int, qos: Mapping[str, float] | None = None, stall_timeout: float = inf) -> None:
+    def __init__(self, workers: int, qos: Mapping[str, float | Qos] | None = None, stall_timeout: float = inf) -> None:
         self._stall_timeout = stall_timeout
-        self._sharing = Sharing(qos)
+        self._sharing = Sharing(weights_in(qos or {}))
+        self._service = Service(qos or {}, self._sharing)
         self._workers = Workers(workers)
         self._feeders: dict[Peer, FeederJoined] = {}
         self._ended: set[Peer] = set()
@@ -208,6 +211,7 @@ class Controller:
         self._regions[event.region] = region
         idle = [old.name for old in self._regions.values() if not old.in_use and old is not region]
         for name in idle[: max(0, len(self._regions) - KEPT_REGIONS)]:
+            self._service.forget(name)
             yield from self._regions.pop(name).close(event.time)
         yield region.opened(event.time)
         yield from region.set_workers(event.time, self._workers.sites)
@@ -249,6 +253,7 @@ class Controller:
             yield Tell(peer, SetClock(time - self._clock_zero))
         if before.memory:
             yield Tell(peer, SetMemory(before.memory))
+        yield from self._service.joined(peer)
         if self._regions:
             yield Tell(peer, Prepare(tuple(region.operator for region in self._regions.values())))
         yield from self._membership_changed(time)
@@ -303,6 +308,7 @@ class Controller:
     def _tick(self, time: float) -> Iterator[Instruction]:
         for region in self._regions.values():
             yield from region.tick(time)
+        yield from self._service.tick(time, self._regions, self._workers.sites)
         for worker in self._silent(time):
             quiet = time - worker.heard
             worker.why = f"it answered nothing for {quiet:.0f} s while its state was needed, and is replaced"

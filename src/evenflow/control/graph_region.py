@@ -15,7 +15,14 @@ from evenflow.control.graph_results import GraphResults
 from evenflow.control.keyed_region import KeyedRegion
 from evenflow.control.workers import Site, listed
 from evenflow.model import RoutingTable
-from evenflow.model.messages import FeederMessage, FlowProgress, FlowReport, GraphRouting, WorkerRegionMessage
+from evenflow.model.messages import (
+    FeederMessage,
+    FeederReport,
+    FlowProgress,
+    FlowReport,
+    GraphRouting,
+    WorkerRegionMessage,
+)
 from evenflow.policy.keyed.sharing import Sharing
 
 
@@ -90,6 +97,7 @@ class GraphRegion(KeyedRegion):
         if isinstance(message, FlowProgress):
             self.graph.progress(message)
             self._results.add(message)
+            self.performance.add(feeder.partition, FeederReport(0.0, 0, {}, latencies=message.latencies), ())
             return
         yield from super().hear(time, feeder, message)
 

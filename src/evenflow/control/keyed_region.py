@@ -74,6 +74,8 @@ class KeyedRegion:
         self.stored = StoredQueries(self.name, self.operator, self.evaluations, self.movements)
         self._sharing = sharing
         self.performance = PerformanceLog(self.name)
+        self.shed = 0.0
+        """The share of rows that feeders drop."""
         balance = cast(KeyedBalance, event.balance)
         self.balancing = Balancing(balance, sharing, self.statistics, self.movements, self.performance)
         self.begun: dict[Peer, FeederJoined] = {}
@@ -282,6 +284,7 @@ class KeyedRegion:
             attempt=epochs.attempt.number if epochs is not None and epochs.attempt is not None else 0,
             costs=dict(self.costs.rows),
             overhead=self.costs.overhead,
+            shed=self.shed,
         )
         return Tell(peer, directory)
 

@@ -35,6 +35,8 @@ class OrderedRegion:
     rerouted: int = 0
     weight: float | None = None
     """In the cluster's `qos`; None if it has none."""
+    shed: float = 0.0
+    """The share of rows that feeders drop."""
     _decided_at: float = 0.0
     performance: PerformanceLog = field(init=False)
 
@@ -87,7 +89,7 @@ class OrderedRegion:
         yield self._directory(feeder.peer)
 
     def _directory(self, peer: Peer) -> Tell:
-        known = listed(self.sites), dict(self.weights), dict(self.costs.rows), self.costs.overhead
+        known = listed(self.sites), dict(self.weights), dict(self.costs.rows), self.costs.overhead, self.shed
         return Tell(peer, Directory(*known))
 
     def hear(self, time: float, feeder: FeederJoined, message: FeederMessage) -> Iterable[Instruction]:

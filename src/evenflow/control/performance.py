@@ -86,7 +86,8 @@ class PerformanceLog:
 
 
 def _grown(known: Performance, told: FeederReport) -> Performance:
-    return replace(known, rows_in=known.rows_in + told.rows_in, latencies=known.latencies + told.latencies)
+    rows_in, shed = known.rows_in + told.rows_in, known.shed + told.shed
+    return replace(known, rows_in=rows_in, shed=shed, latencies=known.latencies + told.latencies)
 
 
 def _rates(rows: int, seconds: float, latencies: Latencies) -> dict[str, Any]:

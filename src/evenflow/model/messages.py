@@ -39,6 +39,7 @@ Name = Annotated[str, Meta(min_length=1)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Real = Annotated[float, Meta(ge=-1e300, le=1e300)]
 """A number that is neither endless nor NaN."""
+Share = Annotated[float, Meta(ge=0, le=1)]
 Batch = Annotated[int, Meta(ge=-1, le=2**63 - 1)]
 """A batch by number; -1 for what was before the first."""
 MOST_ENTRIES = 100_000
@@ -363,6 +364,8 @@ class FeederReport(Message, frozen=True):
     """Rows that arrived."""
     latencies: Latencies = Latencies()
     """How long rows took from their arrival until their results left; of a graph, `FlowProgress` has them."""
+    shed: Whole = 0
+    """Rows that were dropped (`ShedRows`)."""
 
 
 FeederMessage = (
@@ -411,6 +414,13 @@ class SetMemory(Message, frozen=True):
     """Controller to worker: the state of operators may take so many bytes of its memory from now on."""
 
     memory: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+
+
+class ServiceWeights(Message, frozen=True):
+    """Controller to all workers, when an operator misses its target of latency or has room again: serve by these."""
+
+    weights: Table[str, Real]
+    """By region; the others have what `qos` gives them."""
 
 
 class SendUnits(Message, frozen=True):
@@ -596,7 +606,17 @@ EvaluationOrder = ForgetEvaluation | DropState | LoadState | SaveAgain
 """About the state of an evaluation."""
 FlowOrder = GraphRouting | PauseUnits | ReleaseUnits
 """About the ways of a graph's rows."""
-ToWorker = Shutdown | Prepare | NoCode | SetClock | SetMemory | MovementOrder | EvaluationOrder | FlowOrder
+ToWorker = (
+    Shutdown
+    | Prepare
+    | NoCode
+    | SetClock
+    | SetMemory
+    | ServiceWeights
+    | MovementOrder
+    | EvaluationOrder
+    | FlowOrder
+)
 
 # -- controller to feeder
 
@@ -611,6 +631,8 @@ class Directory(Message, frozen=True):
     """By worker, seconds a row, as far as known."""
     overhead: Real | None = None
     """What a call costs beside its rows, in rows; None if not known."""
+    shed: Share = 0.0
+    """As in `ShedRows`."""
 
 
 class Weights(Message, frozen=True):
@@ -636,7 +658,14 @@ class KeyedDirectory(Message, frozen=True):
     """At its batch, if the state is stored; else 0."""
     costs: Table[Whole, Real] = {}
     overhead: Real | None = None
+    shed: Share = 0.0
     """As in `Directory`."""
+
+
+class ShedRows(Message, frozen=True):
+    """Controller to feeders whose `qos` allows it: drop this share of the rows that come, from the lowest value on."""
+
+    share: Share
 
 
 class Loading(Message, frozen=True):
@@ -663,6 +692,7 @@ ToFeeder = (
     Directory
     | Weights
     | KeyedDirectory
+    | ShedRows
     | PauseUnits
     | ReleaseUnits
     | Loading

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TypeVar
 
 _NUMBERED = re.compile(r"(.+)-[0-9]+")
+Given = TypeVar("Given")
 
 
 def weight_of(qos: Mapping[str, float], region: str) -> float:
     """The weight of a region; 1 if it is not named. The second use of a name, name-2, has the weight of the name."""
+    found = entry_of(qos, region)
+    return 1.0 if found is None else found
+
+
+def entry_of(qos: Mapping[str, Given], region: str) -> Given | None:
+    """What is given for a region, or for the name that it is a further use of; None if nothing is."""
     if region in qos:
         return qos[region]
     numbered = _NUMBERED.fullmatch(region)
-    return qos.get(numbered[1], 1.0) if numbered else 1.0
+    return qos.get(numbered[1]) if numbered else None

@@ -27,6 +27,7 @@ class ServiceOrder:
 
     def __init__(self, qos: Mapping[str, float] | None = None) -> None:
         self._qos = dict(qos or {})
+        self._set: dict[str, float] = {}
         self._virtual: dict[str, float] = {}
         self._waited: frozenset[str] = frozenset()
         self._now = 0.0
@@ -45,4 +46,9 @@ class ServiceOrder:
 
     def charge(self, region: str, seconds: float) -> None:
         """Add the seconds for which an operator was served."""
-        self._virtual[region] = self._virtual.get(region, self._now) + seconds / weight_of(self._qos, region)
+        weight = self._set.get(region) or weight_of(self._qos, region)
+        self._virtual[region] = self._virtual.get(region, self._now) + seconds / weight
+
+    def set_weights(self, weights: Mapping[str, float]) -> None:
+        """Serve these operators by other weights than `qos` gives them; all others by those of `qos`."""
+        self._set = dict(weights)

@@ -72,6 +72,8 @@ class Sharing:
         for name, weight in self.qos.items():
             if not 0 < weight < inf:
                 raise InvalidArgument(f"qos of {name!r} is {weight}: give a weight above 0; 1 is that of all others")
+        self.boosts: dict[str, float] = {}
+        """By region that gets more than its weight, since it misses its target: how many times as much."""
         self._operators: dict[str, _Operator] = {}
 
     def view(self, snapshot: KeyedSnapshot) -> KeyedSnapshot | None:
@@ -100,11 +102,12 @@ class Sharing:
 
     def forget(self, region: str) -> None:
         """Forget an operator whose region is closed."""
+        self.boosts.pop(region, None)
         self._operators.pop(region, None)
 
     def weight(self, region: str) -> float:
         """How much the operator's latency matters."""
-        return weight_of(self.qos, region)
+        return weight_of(self.qos, region) * self.boosts.get(region, 1.0)
 
     def _rest(self, region: str, others: Iterable[str]) -> float:
         """Seconds for which an operator that has just moved leaves decisions to the others."""

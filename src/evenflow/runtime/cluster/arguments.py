@@ -18,6 +18,7 @@ from pyspark.sql.types import DataType, StructType
 from evenflow.control.events import Transfer
 from evenflow.errors import InvalidArgument, first_line
 from evenflow.model.capacity import Emulate
+from evenflow.model.qos import Qos, weights_in
 from evenflow.model.routing import MOST_UNITS, Splitting
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
@@ -111,14 +112,16 @@ def where_of(checkpoint: str | Path | None) -> str:
     return text if "://" in text else str(Path(text).absolute())
 
 
-def weights_of(qos: Mapping[str, float] | None) -> dict[str, float]:
+def weights_of(qos: Mapping[str, float | Qos] | None) -> dict[str, float]:
     """The weights in `qos`, by the names of operators."""
     if not isinstance(qos, Mapping | None):
         raise InvalidArgument(f"qos={qos!r}: give a dict of weights by the names of operators")
     for name, weight in (qos or {}).items():
+        if isinstance(weight, Qos):
+            continue
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
-            raise InvalidArgument(f"qos of {name!r} is {weight!r}: give a weight above 0; 1 is that of all others")
-    return dict(qos or {})
+            raise InvalidArgument(f"qos of {name!r} is {weight!r}: give a weight above 0 (all others have 1), or a Qos")
+    return weights_in(qos or {})
 
 
 def check_move(units: Any, target: Any, most: int, workers: int) -> list[int]:

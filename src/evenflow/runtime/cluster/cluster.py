@@ -23,6 +23,7 @@ from evenflow.graph.builder import Graph
 from evenflow.graph.verbs import Pair
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
+from evenflow.model.qos import Qos, qos_of
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input, MapOperator
 from evenflow.policy import Balance, KeyedBalance, Placement
@@ -35,7 +36,7 @@ from evenflow.runtime.cluster.join import plan_join
 from evenflow.runtime.cluster.keyed_plan import plan_keyed, prepared, stored_as
 from evenflow.runtime.cluster.lifecycle import Lifecycle
 from evenflow.runtime.cluster.order import ordering_of, warning_of
-from evenflow.runtime.cluster.qos import Named
+from evenflow.runtime.cluster.qos import Named, shed_place
 from evenflow.runtime.cluster.regions import Regions
 from evenflow.runtime.cluster.session import driver_host, executor_of
 from evenflow.runtime.cluster.slots import slot_count
@@ -70,7 +71,8 @@ class Cluster:
       took (both as in the Flux paper). By default rotations wait until enough rows do.
     - `qos`: how much the latency of operators matters, where several share the workers: weights above 0 by the names of
       operators; an operator that is not named has 1. While several have rows waiting, each gets its weight's share of a
-      worker's time. A name that no operator has had gives a warning.
+      worker's time. `evenflow.Qos(latency_ms=200)` instead of a weight is a target. A name that no operator has had
+      gives a warning.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class Cluster:
         emulate: Emulate | None = None,
         checkpoint: str | Path | None = None,
         checkpoint_key: bytes | str | None = None,
-        qos: Mapping[str, float] | None = None,
+        qos: Mapping[str, float | Qos] | None = None,
         memory: str | int | None = None,
         t_gap: float | Literal["read"] | None = None,
     ) -> None:
@@ -96,7 +98,9 @@ class Cluster:
         budget, weights = arguments.bytes_of(memory), arguments.weights_of(qos)
         host, secret, name = driver_host(context)[1], secrets.token_bytes(32), uuid.uuid4().hex[:8]
         gap = arguments.gap_of(t_gap, budget > 0)
-        settings = Settings(name, host, 0, secret, period, stall_timeout, emulate, where, weights, budget, key, gap)
+        targets = {operator: each for operator, each in (qos or {}).items() if isinstance(each, Qos)}
+        about = (period, stall_timeout, emulate, where, weights, budget, key, gap, targets)
+        settings = Settings(name, host, 0, secret, *about)
         self._spark = spark
         self._named = Named(weights)
         self._life = Lifecycle(spark, context, workers, settings, event_log)
@@ -151,11 +155,13 @@ class Cluster:
         chosen = arguments.balance_of(balance, options)
         declared = arguments.schema_of(schema)
         arrow = arguments.arrow_schema(self._spark, declared)
+        shed = shed_place(qos_of(self._settings.targets, name or "region"), name, df)
         region, operator = self._regions.open(
             arguments.pickled(MapOperator(function, arrow, input)), name or "region", chosen
         )
         self._named.use(name or "region")
-        feed = OrderedTask(self._settings, region, operator, arrow.serialize().to_pybytes(), chosen.splitting, ordered)
+        encoded = arrow.serialize().to_pybytes()
+        feed = OrderedTask(self._settings, region, operator, encoded, chosen.splitting, ordered, shed)
         return df.mapInArrow(feed, declared)
 
     def keyed(
@@ -225,7 +231,9 @@ class Cluster:
         plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread, ordering, found)
         code = arguments.pickled(plan.hosted)
         warning = warning_of(operator, ordering, name or "keyed")
-        if self._settings.checkpoint and df.isStreaming and chosen.by_content:
+        stored = bool(self._settings.checkpoint) and df.isStreaming and chosen.by_content
+        shed = shed_place(qos_of(self._settings.targets, name or "keyed"), name, df, stored, ordering is not None)
+        if stored:
             kept = stored_as(operator, key, spread, ordering, units + 1, bool(name), found)
             region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer, warning)
         else:
@@ -233,7 +241,7 @@ class Cluster:
         self._named.use(name or region)
         self._regions.await_operator(digest)
         shares = max(1, min(size, slot_count(self._life.context) - size))
-        return plan.applied(self._settings, region, digest, chosen, room, shares)
+        return plan.applied(self._settings, region, digest, chosen, room, shares, shed)
 
     def join(
         self,

@@ -13,11 +13,12 @@ from evenflow.control.events import Transfer
 from evenflow.graph.builder import Graph
 from evenflow.graph.plan import GraphPlan
 from evenflow.graph.routers import routing_plan
+from evenflow.model.qos import qos_of
 from evenflow.policy import Placement
 from evenflow.runtime.cluster.graph_arguments import KnownOfWorkers, placement_of
 from evenflow.runtime.cluster.graph_output import GraphOutput
 from evenflow.runtime.cluster.graph_plan import bound, endpoint_schema, joined_inputs, together_schema
-from evenflow.runtime.cluster.qos import Named
+from evenflow.runtime.cluster.qos import Named, refuse_shedding
 from evenflow.runtime.cluster.regions import Regions
 from evenflow.runtime.feeder.graph import GraphTask
 from evenflow.runtime.feeder.graph_feed import GraphFeed
@@ -67,6 +68,7 @@ class GraphCall:
         """The plan and the results of one endpoint, or of all together, whose plan is `whole`."""
         plan, together = whole if endpoint is None else self._plan(endpoint), endpoint is None
         region = self.title if together else f"{self.title}.{endpoint}"
+        refuse_shedding(qos_of(self.settings.targets, region), region)
         chosen = placement_of(self.placement, self.options)
         about = region, chosen, self.known, self.transfer, self.streaming
         opened = self.regions.open_graph(plan, *about, self.settings)

@@ -56,7 +56,14 @@ class KeyedPlan:
     """How keys fall on units, if not by their hashes."""
 
     def applied(
-        self, settings: Settings, region: str, digest: str, balance: KeyedBalance, skew_bytes: int, shares: int = 1
+        self,
+        settings: Settings,
+        region: str,
+        digest: str,
+        balance: KeyedBalance,
+        skew_bytes: int,
+        shares: int = 1,
+        shed: int | None = None,
     ) -> DataFrame:
         """The resulting DataFrame; results of ordered rows come back in `shares` tasks."""
         feed = KeyedFeed(
@@ -79,6 +86,7 @@ class KeyedPlan:
             getattr(balance, "seed", 0),
             max(LEAST_REPORT_S, getattr(balance, "report_s", REPORT_S)),
             self._ranges,
+            shed,
         )
         if self._ordering is None:
             return self._route.rows.mapInArrow(KeyedTask(feed), self.declared)

@@ -72,7 +72,7 @@ class Lifecycle:
     def _controller_thread(self, spark: SparkSession, settings: Settings, log: EventLog) -> ControllerThread:
         queries = Queries(spark)
         return ControllerThread(
-            Controller(self.workers, settings.qos, settings.stall_timeout),
+            Controller(self.workers, {**settings.qos, **settings.targets}, settings.stall_timeout),
             settings.secret,
             driver_host(self.context)[0],
             settings.period,

@@ -1,10 +1,17 @@
-"""Warnings about names in `qos` that no operator has: most likely a typo."""
+"""`qos` as users give it: rows that may be dropped, and warnings about names that no operator has."""
 
 from __future__ import annotations
 
 import difflib
 import warnings
 from collections.abc import Iterable
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import BooleanType, NumericType
+
+from evenflow.errors import InvalidArgument, nearest
+from evenflow.model.qos import Qos
+from evenflow.runtime.cluster.arguments import case_sensitive
 
 LEVEL = 3
 """The stack level of the caller of the cluster's method, where the warning points to."""
@@ -39,3 +46,48 @@ class Named:
                 stacklevel=LEVEL,
             )
         self._names = set()
+
+
+def shed_place(qos: Qos, name: str, df: DataFrame, stored: bool = False, ordered_by: bool = False) -> int | None:
+    """The place of the column by whose values rows may be dropped; None if none may be.
+
+    Refused where the user has asked for what dropped rows would break: which rows are dropped depends on the load, so a
+    batch that is run again would drop others.
+    """
+    if qos.shed is None:
+        return None
+    who = f"qos of {name!r} has shed={qos.shed!r}"
+    remedy = "leave shed out of its Qos"
+    if stored:
+        raise InvalidArgument(
+            f"{who}, and its state is stored for exactly-once results: a batch that is run again would drop other rows "
+            f"than those in the state. {remedy}, or use a Cluster without a checkpoint"
+        )
+    if ordered_by:
+        raise InvalidArgument(
+            f"{who}, and order_by or time promises the same results every time: {remedy}, or leave order_by out "
+            "(detect: order='arrival')"
+        )
+    if not df.isStreaming:
+        raise InvalidArgument(
+            f"{who}, and its rows are a batch DataFrame: each action would drop other rows. Use a streaming DataFrame, "
+            f"or {remedy}"
+        )
+    alike = str if case_sensitive(df.sparkSession) else str.lower
+    places = [place for place, column in enumerate(df.columns) if alike(column) == alike(qos.shed)]
+    if len(places) != 1:
+        found = nearest(qos.shed, df.columns) if not places else f"{len(places)} columns have that name"
+        raise InvalidArgument(f"{who}, which is not one column of its rows: {found}")
+    kind = df.schema.fields[places[0]].dataType
+    if not isinstance(kind, NumericType | BooleanType):
+        raise InvalidArgument(f"{who}, which is {kind.simpleString()}: give a column with numbers or booleans")
+    return places[0]
+
+
+def refuse_shedding(qos: Qos, name: str) -> None:
+    """Refuse to drop rows of a graph, in which rows have many ways."""
+    if qos.shed is not None:
+        raise InvalidArgument(
+            f"qos of {name!r} has shed={qos.shed!r}, and it is a graph: rows can be dropped before ordered_map, keyed "
+            "and detect only. Leave shed out of its Qos"
+        )

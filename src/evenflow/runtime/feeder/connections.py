@@ -89,6 +89,7 @@ class FeederFigures(NamedTuple):
     rerouted: int = 0
     rows_in: int = 0
     latencies: Latencies = Latencies()
+    shed: int = 0
 
 
 class Connections:
@@ -227,7 +228,7 @@ class Connections:
         self.meter.charge(now)
         connections = {link.worker: link.news() for link in self.links.values()}
         feeding_s, self._reported = now - self._reported, now
-        sent, rows = (news.resent, news.rerouted, news.overhead), (news.rows_in, news.latencies)
+        sent, rows = (news.resent, news.rerouted, news.overhead), (news.rows_in, news.latencies, news.shed)
         self.tell(FeederReport(feeding_s, news.rows_out, connections, *sent, *rows))
 
     def leave(self, news: FeederFigures | None) -> None:

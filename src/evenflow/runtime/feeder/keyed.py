@@ -21,6 +21,7 @@ from evenflow.runtime.feeder.keyed_feed import KeyedFeed
 from evenflow.runtime.feeder.keyed_merger import KeyedMerger
 from evenflow.runtime.feeder.keyed_splitter import KeyedSplitter
 from evenflow.runtime.feeder.link import Link
+from evenflow.runtime.feeder.shedding import Shedder
 from evenflow.runtime.feeder.skew import Arrivals, SkewBuffer, two_choices
 from evenflow.runtime.feeder.stateful import StatefulFeeder
 from evenflow.runtime.feeder.task import REAL, Environment
@@ -61,6 +62,7 @@ class KeyedFeeder(StatefulFeeder):
         self._measured, self._has_results = measured, results
         self._merger = KeyedMerger(pa.ipc.read_schema(pa.py_buffer(feed.schema)), feed.kept, feed.ordered)
         self._own(SkewBuffer(np.zeros(0, np.int32)), environment.frame_size())
+        self._shedder = Shedder(feed.shed)
         self._counted = 0.0
         """When the controller was last told what came in."""
 
@@ -80,6 +82,7 @@ class KeyedFeeder(StatefulFeeder):
     def _split(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         rows = with_hashes(batch, self._feed.names, self._feed.key_place, self._feed.modulo, self._feed.ranges)
         self._begin(pa.schema([rows.schema.field(place) for place in self._feed.sent]), batch)
+        rows = self._shedder.kept(rows)
         step = max(LEAST_ROWS, rows.num_rows * self._room // max(1, rows.nbytes))
         for start in range(0, rows.num_rows, step):
             yield from self._take_in(rows.slice(start, step))
@@ -131,7 +134,8 @@ class KeyedFeeder(StatefulFeeder):
             return None
         rows_out, rows_in, latencies = self._exchange.count()
         known = latencies if self._has_results else Latencies()
-        return FeederFigures(rows_out, self._size.overhead, rows_in=rows_in, latencies=known)
+        shed = self._shedder.count()
+        return FeederFigures(rows_out, self._size.overhead, rows_in=rows_in, latencies=known, shed=shed)
 
     def _tell_arrivals(self) -> None:
         if self._opening and self._feed.by_content:
@@ -185,12 +189,15 @@ class KeyedFeeder(StatefulFeeder):
                     self._connections.send(source, Frame(Kind.MARKER, body, message.move))
             case messages.ReleaseUnits():
                 self._splitter.arrived(message.move, message.worker)
+            case messages.ShedRows():
+                self._shedder.set_share(message.share)
             case _:
                 super().told(message)
 
     def _learn(self, directory: messages.KeyedDirectory) -> None:
         choices = two_choices(entry.id for entry in directory.workers) if self._feed.choices else None
         skew = SkewBuffer(directory.owners, self._feed.by_content, choices)
+        self._shedder.set_share(directory.shed)
         self._own(skew, self._environment.frame_size(directory.costs, directory.overhead))
         for movement in directory.paused:
             self._splitter.pause(movement.move, movement.units, marked=False)

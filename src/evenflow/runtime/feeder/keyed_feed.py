@@ -50,6 +50,8 @@ class KeyedFeed:
     """Seconds between two reports of a worker about the region."""
     ranges: Ranges | None = None
     """How keys fall on units, if not by their hashes."""
+    shed: int | None = None
+    """The place of the column with the value of each row, if rows may be dropped."""
 
     @property
     def sent(self) -> list[int]:

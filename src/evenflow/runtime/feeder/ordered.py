@@ -14,13 +14,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from evenflow.errors import FunctionError, ProtocolError, WorkerLost
-from evenflow.model.messages import Directory, OpenOrdered, ToFeeder, Weights
+from evenflow.model.messages import Directory, OpenOrdered, ShedRows, ToFeeder, Weights
 from evenflow.model.routing import Splitting
 from evenflow.runtime.feeder.connections import Connections, FeederFigures
 from evenflow.runtime.feeder.frame_size import aim_s
 from evenflow.runtime.feeder.link import Link
 from evenflow.runtime.feeder.ordered_merge import OrderedMerge
 from evenflow.runtime.feeder.ordered_splitter import LIMITS, FeederLimits, OrderedSplitter, Span
+from evenflow.runtime.feeder.shedding import Shedder
 from evenflow.runtime.feeder.task import REAL, Environment, Exchange
 from evenflow.runtime.wire.channel import SOCKET_BUFFER, PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
@@ -45,6 +46,7 @@ class OrderedFeeder:
         links, meter = self._connections.links, self._connections.meter
         self._splitter = OrderedSplitter(links, task.splitting, self._frame_size(), meter, clock, limits)
         self._merge = OrderedMerge(task.ordered)
+        self._shedder = Shedder(task.shed)
         self._draining = self._throttled = False
 
     def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -60,7 +62,7 @@ class OrderedFeeder:
         for batch in self._exchange.pulled(batches, self._settle):
             if batch.num_rows:
                 self._join(batch.schema)
-                yield from self._split(batch)
+                yield from self._split(self._shedder.kept(batch))
         self._draining = True
         while len(self._merge):
             self._wait()
@@ -76,6 +78,8 @@ class OrderedFeeder:
                 self._wait()
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if not batch.num_rows:
+            return
         offset = 0
         most = max(1, self._limits.frame_bytes // max(1, batch.nbytes // batch.num_rows))
         while offset < batch.num_rows:
@@ -111,7 +115,9 @@ class OrderedFeeder:
 
     def _news(self) -> FeederFigures:
         rows_out, rows_in, latencies = self._exchange.count()
-        return FeederFigures(rows_out, self._splitter.overhead, *self._splitter.news(), rows_in, latencies)
+        resent, rerouted = self._splitter.news()
+        shed = self._shedder.count()
+        return FeederFigures(rows_out, self._splitter.overhead, resent, rerouted, rows_in, latencies, shed)
 
     @property
     def _full(self) -> bool:
@@ -168,6 +174,9 @@ class OrderedFeeder:
                     message.workers, OpenOrdered(self._task.operator, self._task.region), self._input_schema
                 )
                 self._splitter.set_weights(message.weights)
+                self._shedder.set_share(message.shed)
+            case ShedRows():
+                self._shedder.set_share(message.share)
             case Weights():
                 self._splitter.set_weights(message.weights)
 
@@ -228,6 +237,8 @@ class OrderedTask:
     splitting: Splitting
     ordered: bool = True
     """Whether results have the order of the rows they come from."""
+    shed: int | None = None
+    """The place of the column with the value of each row, if rows may be dropped."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one feeder over one task's rows."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from evenflow.model.capacity import Emulate
+from evenflow.model.qos import Qos
 
 if TYPE_CHECKING:
     from evenflow.state.store.sealed import Place
@@ -29,13 +30,15 @@ class Settings:
     checkpoint: str = ""
     """Where state is stored; empty for nowhere."""
     qos: Mapping[str, float] = field(default_factory=dict)
-    """How much the latency of keyed operators matters, by name; 1 if not given."""
+    """How much the latency of operators matters, by name: weights; 1 if not given."""
     memory: int = 0
     """Bytes of state in a worker's memory, at most; 0 for no limit."""
     checkpoint_key: bytes = b""
     """The key that blobs of the checkpoint are sealed with; empty for none."""
     t_gap: float | Literal["read"] | None = None
     """How units on disk take turns (`state/paging/rotation.py`)."""
+    targets: Mapping[str, Qos] = field(default_factory=dict)
+    """Those entries of `qos` that are more than a weight."""
 
     @property
     def place(self) -> str | Place:

@@ -22,6 +22,7 @@ from evenflow.model.messages import (
     PauseUnits,
     Prepare,
     ReleaseUnits,
+    ServiceWeights,
     SetClock,
     SetMemory,
     Shutdown,
@@ -214,6 +215,8 @@ class Worker:
                 self._sessions.abandon(order)
             case SetMemory(memory):
                 self.hosting.set_memory(memory)
+            case ServiceWeights(weights):
+                self._sessions.set_weights(weights)
             case GraphRouting() | PauseUnits() | ReleaseUnits() as order:
                 self._sessions.obey_flow(order)
             case order:

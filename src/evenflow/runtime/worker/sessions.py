@@ -104,6 +104,10 @@ class Sessions(dict[Channel, Session]):
         hosted = self._hosting.host.operators if self._hosting.host is not None else set()
         return {session.operator for session in self.values()} | hosted
 
+    def set_weights(self, weights: Mapping[str, float]) -> None:
+        """Serve operators by these weights from now on."""
+        self._order.set_weights(weights)
+
     def leave(self, channel: Channel, waited_s: float) -> bool:
         """A connection is gone; whether it was a feeder's."""
         session = self.pop(channel, None)

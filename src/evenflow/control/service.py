@@ -1,0 +1,86 @@
+"""Targets of latency carried out: workers are told by which weights to serve, feeders what share of rows to drop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from evenflow.control.events import Instruction, Peer, Record, Tell
+from evenflow.control.workers import Site
+from evenflow.model.messages import ServiceWeights, ShedRows
+from evenflow.model.qos import Qos, qos_of
+from evenflow.policy.keyed.sharing import Sharing
+from evenflow.policy.keyed.targets import ROUND_S, Adjusted, Targets
+
+if TYPE_CHECKING:
+    from evenflow.control.keyed_region import KeyedRegion
+    from evenflow.control.ordered_region import OrderedRegion
+
+BUSY_S = 3 * ROUND_S
+"""A region counts as one that has rows for so long after they were last told of."""
+
+
+class Service:
+    """What regions get of the workers they share, by `qos`: weights, and targets that change them."""
+
+    def __init__(self, qos: Mapping[str, float | Qos], sharing: Sharing) -> None:
+        self._qos, self._sharing = dict(qos), sharing
+        self._targets = Targets()
+        self._rows: dict[str, tuple[int, float]] = {}
+        """By region, the rows that have come, and when that was last known to grow."""
+
+    def tick(
+        self, time: float, regions: Mapping[str, OrderedRegion | KeyedRegion], sites: Mapping[int, Site]
+    ) -> Iterator[Instruction]:
+        """Look at every target, and do what follows."""
+        if not any(isinstance(given, Qos) for given in self._qos.values()):
+            return
+        busy = {name for name, region in regions.items() if self._fed(time, name, region.performance.total.rows_in)}
+        for name in busy:
+            qos, region = qos_of(self._qos, name), regions[name]
+            adjusted = self._targets.decide(time, name, qos, region.performance.total, len(busy) > 1)
+            if adjusted is not None:
+                yield from self._adjust(time, region, qos, adjusted, sites)
+
+    def joined(self, peer: Peer) -> Iterator[Instruction]:
+        """A worker has started: tell it what the others know."""
+        if self._sharing.boosts:
+            yield Tell(peer, self._weights())
+
+    def forget(self, region: str) -> None:
+        """A region is closed."""
+        self._targets.forget(region)
+        self._rows.pop(region, None)
+
+    def _fed(self, time: float, region: str, rows: int) -> bool:
+        known, since = self._rows.get(region, (0, time - BUSY_S))
+        if rows != known:
+            since = time
+        self._rows[region] = rows, since
+        return time - since < BUSY_S
+
+    def _adjust(
+        self,
+        time: float,
+        region: OrderedRegion | KeyedRegion,
+        qos: Qos,
+        adjusted: Adjusted,
+        sites: Mapping[int, Site],
+    ) -> Iterator[Instruction]:
+        boosts = self._sharing.boosts
+        if adjusted.boost != boosts.get(region.name, 1.0):
+            boosts[region.name] = adjusted.boost
+            if adjusted.boost == 1.0:
+                del boosts[region.name]
+            for site in sites.values():
+                yield Tell(site.peer, self._weights())
+        if adjusted.shed != region.shed:
+            region.shed = adjusted.shed
+            for peer in sorted(region.feeders):
+                yield Tell(peer, ShedRows(adjusted.shed))
+        fields = {"region": region.name, "why": adjusted.why, "p99_ms": adjusted.p99_ms, "target_ms": qos.latency_ms}
+        fields |= {"weight": self._sharing.weight(region.name), "shed": adjusted.shed}
+        yield Record(time, "qos", fields)
+
+    def _weights(self) -> ServiceWeights:
+        return ServiceWeights({region: self._sharing.weight(region) for region in self._sharing.boosts})
