@@ -21,6 +21,7 @@ from evenflow.model.qos import Qos, qos_of, weights_in
 from evenflow.policy import Hash, RoundRobin
 from evenflow.policy.keyed.fair_queue import ServiceOrder
 from evenflow.policy.keyed.targets import SHARES
+from evenflow.runtime.feeder.admission import LEAST, Admission
 from evenflow.runtime.feeder.shedding import RECENT, Shedder
 
 
@@ -210,3 +211,20 @@ def test_nothing_is_dropped_unless_it_is_asked_for():
     over.set_share(0.0)
     assert kept(over, [1, 2, 3]) == [0, 1, 2]
     assert over.kept(batch([], pa.int64())).num_rows == 0
+
+
+# -- rows that are taken in
+
+
+def test_no_more_rows_are_taken_in_than_are_served_within_half_the_target():
+    admission = Admission(0.4)
+    assert not admission.full(0.0, LEAST, 0)
+    assert admission.full(0.0, LEAST + 1, 0)  # nobody knows yet
+    assert not admission.full(0.5, 9_000, 25_000)  # 50,000 a second: 10,000 in 0.2 s
+    assert admission.full(0.6, 11_000, 25_100)
+    assert admission.full(1.0, 9_000, 45_000)  # 40,000 a second
+    assert not admission.full(1.0, 7_900, 45_000)
+
+
+def test_without_a_target_rows_are_taken_in_as_ever():
+    assert not Admission(None).full(0.0, 10**9, 0)

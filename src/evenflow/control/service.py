@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenflow.control.events import Instruction, Peer, Record, Tell
 from evenflow.control.workers import Site
+from evenflow.model import Performance
 from evenflow.model.messages import ServiceWeights, ShedRows
 from evenflow.model.qos import Qos, qos_of
 from evenflow.policy.keyed.sharing import Sharing
@@ -27,7 +28,7 @@ class Service:
         self._qos, self._sharing = dict(qos), sharing
         self._targets = Targets()
         self._rows: dict[str, tuple[int, float]] = {}
-        """By region, the rows that have come, and when that was last known to grow."""
+        """By region, the rows that have come or left, and when that was last known to grow."""
 
     def tick(
         self, time: float, regions: Mapping[str, OrderedRegion | KeyedRegion], sites: Mapping[int, Site]
@@ -35,7 +36,7 @@ class Service:
         """Look at every target, and do what follows."""
         if not any(isinstance(given, Qos) for given in self._qos.values()):
             return
-        busy = {name for name, region in regions.items() if self._fed(time, name, region.performance.total.rows_in)}
+        busy = [name for name, region in regions.items() if self._serves(time, name, region.performance.total)]
         for name in busy:
             qos, region = qos_of(self._qos, name), regions[name]
             adjusted = self._targets.decide(time, name, qos, region.performance.total, len(busy) > 1)
@@ -52,7 +53,9 @@ class Service:
         self._targets.forget(region)
         self._rows.pop(region, None)
 
-    def _fed(self, time: float, region: str, rows: int) -> bool:
+    def _serves(self, time: float, region: str, told: Performance) -> bool:
+        """Whether rows of a region came or left lately."""
+        rows = told.rows_in + sum(told.latencies.rows.values())
         known, since = self._rows.get(region, (0, time - BUSY_S))
         if rows != known:
             since = time

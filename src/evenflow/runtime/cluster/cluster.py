@@ -232,7 +232,8 @@ class Cluster:
         code = arguments.pickled(plan.hosted)
         warning = warning_of(operator, ordering, name or "keyed")
         stored = bool(self._settings.checkpoint) and df.isStreaming and chosen.by_content
-        shed = shed_place(qos_of(self._settings.targets, name or "keyed"), name, df, stored, ordering is not None)
+        qos = qos_of(self._settings.targets, name or "keyed")
+        shed = shed_place(qos, name, df, stored, ordering is not None)
         if stored:
             kept = stored_as(operator, key, spread, ordering, units + 1, bool(name), found)
             region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer, warning)
@@ -241,7 +242,7 @@ class Cluster:
         self._named.use(name or region)
         self._regions.await_operator(digest)
         shares = max(1, min(size, slot_count(self._life.context) - size))
-        return plan.applied(self._settings, region, digest, chosen, room, shares, shed)
+        return plan.applied(self._settings, region, digest, chosen, room, shares, shed, qos.latency_ms)
 
     def join(
         self,

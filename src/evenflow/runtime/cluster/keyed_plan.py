@@ -64,6 +64,7 @@ class KeyedPlan:
         skew_bytes: int,
         shares: int = 1,
         shed: int | None = None,
+        target_ms: float | None = None,
     ) -> DataFrame:
         """The resulting DataFrame; results of ordered rows come back in `shares` tasks."""
         feed = KeyedFeed(
@@ -87,6 +88,7 @@ class KeyedPlan:
             max(LEAST_REPORT_S, getattr(balance, "report_s", REPORT_S)),
             self._ranges,
             shed,
+            None if target_ms is None else target_ms / 1e3,
         )
         if self._ordering is None:
             return self._route.rows.mapInArrow(KeyedTask(feed), self.declared)

@@ -1,7 +1,8 @@
 """The keyed feeder: sends each row to the worker that owns its unit, and hands the results to Spark.
 
 It lives as long as one task of one micro-batch. Rows wait in the transient-skew buffer, about `skew_bytes` of them, and
-are sent only to workers with fewer than DEPTH frames to do; while the buffer is full, nothing is taken in.
+are sent only to workers with fewer than DEPTH frames to do; while the buffer is full, nothing is taken in. With a
+target of latency it is full with fewer rows.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from evenflow.model import messages
 from evenflow.model.latency import Latencies
+from evenflow.runtime.feeder.admission import Admission
 from evenflow.runtime.feeder.connections import FeederFigures
 from evenflow.runtime.feeder.frame_size import FrameSize, serialized
 from evenflow.runtime.feeder.hashing import with_hashes
@@ -62,7 +64,7 @@ class KeyedFeeder(StatefulFeeder):
         self._measured, self._has_results = measured, results
         self._merger = KeyedMerger(pa.ipc.read_schema(pa.py_buffer(feed.schema)), feed.kept, feed.ordered)
         self._own(SkewBuffer(np.zeros(0, np.int32)), environment.frame_size())
-        self._shedder = Shedder(feed.shed)
+        self._shedder, self._admission = Shedder(feed.shed), Admission(feed.target_s)
         self._counted = 0.0
         """When the controller was last told what came in."""
 
@@ -94,7 +96,7 @@ class KeyedFeeder(StatefulFeeder):
         self._send_all()
         self._connections.poll(0.0)
         yield from self._results()
-        while self._skew.full(self._room, self._feed.divided) or self._merger.held_bytes >= REORDER_BYTES:
+        while self._full:
             self._hurry()  # earlier rows may be among those that wait for a frame to be whole
             if self._merger.held_bytes >= REORDER_BYTES:
                 self._ask_for_rest()
@@ -106,6 +108,14 @@ class KeyedFeeder(StatefulFeeder):
     def _room(self) -> int:
         """Bytes of rows that may wait: for all workers together or, if `divided`, for each."""
         return self._feed.skew_bytes // (max(1, len(self._connections.links)) if self._feed.divided else 1)
+
+    @property
+    def _full(self) -> bool:
+        """Whether as many rows or results wait as may."""
+        if self._skew.full(self._room, self._feed.divided) or self._merger.held_bytes >= REORDER_BYTES:
+            return True
+        served = sum(link.rows_done for link in self._connections.links.values())
+        return self._admission.full(self._clock(), self._skew.rows, served)
 
     def _settle(self) -> None:
         self._hurry()

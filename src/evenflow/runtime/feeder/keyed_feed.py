@@ -52,6 +52,8 @@ class KeyedFeed:
     """How keys fall on units, if not by their hashes."""
     shed: int | None = None
     """The place of the column with the value of each row, if rows may be dropped."""
+    target_s: float | None = None
+    """Seconds that rows may take, if there is a target."""
 
     @property
     def sent(self) -> list[int]:
