@@ -58,8 +58,8 @@ def test_what_is_read(log):
     assert (series.before, series.after) == ({"hot": 0, "pairs": 1}, {"hot": 1, "pairs": 0})
     assert series.seconds.tolist() == [1.0, 4.0]
     assert np.allclose(series.loads, [[0.9, 0.1], [0.5, 0.4]])
-    assert series.result_seconds.tolist() == [0.0, 3.0]
-    assert series.latency_ms["mean"].tolist() == [90.0, 30.0]
+    assert series.latency.seconds.tolist() == [0.0, 3.0]
+    assert series.latency.ms["mean"].tolist() == [90.0, 30.0]
     assert series.move_seconds.tolist() == [2.0, 5.0]
     assert series.sketch == Sketch(
         (

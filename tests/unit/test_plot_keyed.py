@@ -24,6 +24,9 @@ def log(tmp_path):
         ]
         events.append({"time": float(second), "event": "keyed-sample", "region": "sums", "consumers": consumers})
     events.append({"time": 2.5, "event": "moved", "region": "sums", "units": [1, 2, 3, 4], "source": 0, "target": 1})
+    for second, entry in ((1.0, {}), (2.0, {"latency_ms": {"mean": 5.0, "p50": 4.0, "p99": 9.0}})):
+        events.append({"time": second, "event": "performance", "region": "sums", "rows_in": 0, **entry})
+    events.sort(key=lambda event: event["time"])
     path = tmp_path / "events.jsonl"
     path.write_text("".join(json.dumps(event) + "\n" for event in events))
     return path
@@ -36,11 +39,13 @@ def test_what_is_read(log):
     assert series.units.tolist() == [[5, 4], [1, 8]]
     assert np.allclose(series.used, [[0.9, 0.5], [0.9, 0.5]])
     assert (series.move_seconds.tolist(), series.move_units.tolist()) == ([2.5], [4])
+    assert (series.latency.seconds.tolist(), series.latency.ms["p99"].tolist()) == ([2.0], [9.0])
 
 
 def test_what_is_drawn(log, tmp_path):
     figure = plot.draw(plot.read(log))
-    assert [axes.get_ylabel() for axes in figure.axes] == ["rows/s", "busy (s/s)", "units owned", "units in a move"]
+    panels = ["rows/s", "latency (ms)", "busy (s/s)", "units owned", "units in a move"]
+    assert [axes.get_ylabel() for axes in figure.axes] == panels
     figure.savefig(tmp_path / "out.png")
     assert (tmp_path / "out.png").stat().st_size > 10_000
 

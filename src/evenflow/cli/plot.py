@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from evenflow.cli.plot_graph import GraphSeries, draw_graph, graph_series
 from evenflow.cli.plot_keyed import KeyedSeries, draw_keyed, grid, keyed_series
+from evenflow.cli.plot_latency import LatencySeries, draw_latency, latency_series
 from evenflow.errors import InvalidArgument
 
 MOST_PANELS = 12
@@ -36,6 +37,7 @@ class Series:
     cluster_seconds: np.ndarray
     clusters: np.ndarray
     """The cluster of each worker at each decision; empty if there was no clustering."""
+    latency: LatencySeries
 
 
 SAMPLES = ("sample", "keyed-sample", "graph-sample")
@@ -82,6 +84,7 @@ def _ordered_series(name: str, events: list[dict[str, Any]]) -> Series:
         rows_per_s=rows / np.maximum(spans, 1e-9),
         cluster_seconds=np.array([event["time"] for event in decided]) - times[0],
         clusters=clusters,
+        latency=latency_series([event for event in mine if event["event"] == "performance"], times[0]),
     )
 
 
@@ -96,8 +99,8 @@ def draw(series: Series | KeyedSeries | GraphSeries) -> Figure:
 
 def _panels(series: Series) -> Figure:
     count = len(series.workers)
-    figure = Figure(figsize=(9, 1.6 * (count + 1) + 0.6), layout="constrained")
-    axes = figure.subplots(count + 1, 1, sharex=True)
+    figure = Figure(figsize=(9, 1.6 * (count + 2) + 0.6), layout="constrained")
+    axes = figure.subplots(count + 2, 1, sharex=True)
     top = max(5.0, float(series.weights.max()) * 1.08)
     highest = max(0.05, float(series.rates.max()) * 1.08)
     for place, worker in enumerate(series.workers):
@@ -110,7 +113,8 @@ def _panels(series: Series) -> Figure:
         right.plot(series.seconds, series.rates[:, place], color=RATE, linewidth=1)
         right.set_ylim(0, highest)
         right.set_ylabel("blocking (s/s)", color=RATE)
-    _throughput(axes[-1], series)
+    _throughput(axes[-2], series)
+    draw_latency(axes[-1], series.latency)
     figure.suptitle(_title(series))
     return figure
 
@@ -118,7 +122,7 @@ def _panels(series: Series) -> Figure:
 def _maps(series: Series) -> Figure:
     clustered = series.clusters.size > 0
     figure = Figure(figsize=(11, 9), layout="constrained")
-    grid = figure.add_gridspec(2, 2 if clustered else 1, height_ratios=[3, 1])
+    grid = figure.add_gridspec(3, 2 if clustered else 1, height_ratios=[3, 1, 1])
     left = figure.add_subplot(grid[0, 0])
     edges = np.append(series.seconds, series.seconds[-1] + 1)
     image = left.pcolormesh(np.arange(len(series.workers) + 1), edges, series.weights, cmap="viridis")
@@ -136,6 +140,7 @@ def _maps(series: Series) -> Figure:
         right.set(xlabel="worker", ylabel="seconds", title="cluster, by its mean weight")
         figure.colorbar(image, ax=right)
     _throughput(figure.add_subplot(grid[1, :]), series)
+    draw_latency(figure.add_subplot(grid[2, :]), series.latency)
     figure.suptitle(_title(series))
     return figure
 

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from evenflow.cli.plot_keyed import grid
+from evenflow.cli.plot_latency import LatencySeries, draw_latency, latency_series
 from evenflow.graph.drawing import PlacedPicture, colour_of
 from evenflow.graph.layout import Sketch
 
@@ -33,9 +34,7 @@ class GraphSeries:
     workers: list[int]
     seconds: np.ndarray
     loads: np.ndarray
-    result_seconds: np.ndarray
-    latency_ms: dict[str, np.ndarray]
-    """Mean, p50 and p99 of the results that came in a period."""
+    latency: LatencySeries
     move_seconds: np.ndarray
 
 
@@ -59,10 +58,7 @@ def graph_series(name: str, events: list[dict[str, Any]]) -> GraphSeries:
         workers=workers,
         seconds=np.array([event["time"] for event in samples]) - zero,
         loads=grid(samples, "hosts", workers, "load"),
-        result_seconds=np.array([event["time"] for event in results]) - zero,
-        latency_ms={
-            what: np.array([event["latency_ms"][what] for event in results]) for what in ("mean", "p50", "p99")
-        },
+        latency=latency_series(results, zero),
         move_seconds=np.array([event["time"] for event in moves]) - zero,
     )
 
@@ -94,13 +90,9 @@ def _panels(figure: SubFigure, series: GraphSeries) -> None:
     loads.set(xlabel="seconds", ylabel="load", ylim=(0, max(1.1, float(np.max(series.loads, initial=0)) * 1.05)))
     if len(series.workers) <= MOST_LABELS:
         loads.legend(fontsize=8, ncols=3, loc="upper right")
-    for what, style in (("p99", ":"), ("mean", "-"), ("p50", "--")):
-        latency.plot(series.result_seconds, series.latency_ms[what], style, color="black", label=what)
-    latency.set(xlabel="seconds", ylabel="latency (ms)")
-    latency.set_ylim(bottom=0)
+    draw_latency(latency, series.latency)
     for axes in (loads, latency):
         _mark_moves(axes, series.move_seconds)
-    latency.legend(fontsize=8, loc="upper right")
 
 
 def _mark_moves(axes: Axes, seconds: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""The event log of a keyed operator as a figure: throughput, each worker's units and utilisation, and the moves."""
+"""The event log of a keyed operator as a figure: throughput, latency, each worker's units and use, and the moves."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+
+from evenflow.cli.plot_latency import LatencySeries, draw_latency, latency_series
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class KeyedSeries:
     """Busy seconds in a second."""
     move_seconds: np.ndarray
     move_units: np.ndarray
+    latency: LatencySeries
 
 
 def keyed_series(name: str, events: list[dict[str, Any]]) -> KeyedSeries:
@@ -45,13 +48,16 @@ def keyed_series(name: str, events: list[dict[str, Any]]) -> KeyedSeries:
         used=np.clip(np.diff(grids["busy_s"], axis=0), 0, None) / spans[:, None],
         move_seconds=np.array([event["time"] for event in moves]) - times[0],
         move_units=np.array([len(event["units"]) for event in moves]),
+        latency=latency_series([event for event in mine if event["event"] == "performance"], times[0]),
     )
 
 
 def draw_keyed(series: KeyedSeries) -> Figure:
-    """Four panels over the same seconds."""
-    figure = Figure(figsize=(9, 9), layout="constrained")
-    speed, used, units, moves = figure.subplots(4, 1, sharex=True)
+    """Five panels over the same seconds."""
+    figure = Figure(figsize=(9, 11), layout="constrained")
+    speed, latency, used, units, moves = figure.subplots(5, 1, sharex=True)
+    draw_latency(latency, series.latency)
+    latency.set(xlabel="")
     speed.plot(series.seconds, series.rows_per_s, color="black")
     speed.set(ylabel="rows/s")
     for place, worker in enumerate(series.workers):
