@@ -10,8 +10,9 @@ from evenflow.bench.placement import PlacementSetting, report, result
 from evenflow.bench.placement_events import GraphRun
 from evenflow.bench.placement_view import table
 from evenflow.control.graph_results import GraphResults
-from evenflow.model.latency import LatencyCounter, bucket_of
+from evenflow.model.latency import bucket_of
 from evenflow.model.messages import FlowProgress
+from evenflow.runtime.feeder.latency_counter import LatencyCounter
 
 SETTING = PlacementSetting(workers=2, operators=6, scheme=3, seconds=20.0)
 

@@ -6,9 +6,10 @@ from itertools import pairwise
 import pytest
 
 from evenflow.model import Performance
-from evenflow.model.latency import Latencies, LatencyCounter, middle_ms
+from evenflow.model.latency import Latencies, middle_ms
 from evenflow.model.qos import Qos
 from evenflow.policy.keyed.targets import BOOSTS, FIRST_REST, MOST_CALM, SHARES, Lever, Targets
+from evenflow.runtime.feeder.latency_counter import LatencyCounter
 
 STEP = 0.05
 TARGET = Qos(latency_ms=200)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from evenflow.errors import ProtocolError
-from evenflow.model.latency import LatencyCounter
 from evenflow.model.messages import ConnectionCounts
+from evenflow.runtime.feeder.latency_counter import LatencyCounter
 from evenflow.runtime.wire.channel import Channel
 from evenflow.runtime.wire.frames import Frame
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.model.latency import Latencies, LatencyCounter
+from evenflow.model.latency import Latencies
+from evenflow.runtime.feeder.latency_counter import LatencyCounter
 
 Seconds = npt.NDArray[np.float64]
 

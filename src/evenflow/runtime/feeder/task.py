@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from evenflow.model.latency import Latencies, LatencyCounter
+from evenflow.model.latency import Latencies
 from evenflow.runtime.feeder.connections import Connections, Identity
 from evenflow.runtime.feeder.frame_size import FrameSize
+from evenflow.runtime.feeder.latency_counter import LatencyCounter
 from evenflow.runtime.wire.poller import Poller
 
 YIELD_ROWS = 10_000

@@ -22,7 +22,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from evenflow.errors import ProtocolError
-from evenflow.model.latency import LatencyCounter
 from evenflow.model.messages import FeederReport
 from evenflow.model.routing import FIRST_SHARE
 from evenflow.operators.columns import microseconds
@@ -32,6 +31,7 @@ from evenflow.runtime.feeder.frame_size import FrameSize
 from evenflow.runtime.feeder.hashing import KEY
 from evenflow.runtime.feeder.keyed import KeyedFeeder
 from evenflow.runtime.feeder.keyed_feed import KeyedFeed
+from evenflow.runtime.feeder.latency_counter import LatencyCounter
 from evenflow.runtime.feeder.skew import Arrivals
 from evenflow.runtime.feeder.task import REAL, Environment
 
