@@ -94,6 +94,16 @@ def test_feeders_are_told_what_to_drop_those_of_the_next_batch_too(units, direct
     assert entry.fields["shed"] == 9
 
 
+def test_the_rows_of_another_day_begin_anew():
+    regions = Regions({"alerts": Qos(latency_ms=200, shed="value")}, ["alerts"])
+    for second in range(1, 5):
+        regions.second(float(second), {"alerts": 1.0})
+    assert regions.controller.region("alerts").shed
+    assert not told(regions.controller.handle(Tick(50.0)), ShedRows)
+    assert told(regions.controller.handle(Tick(70.0)), ShedRows) == [(21, ShedRows(0.0))]
+    assert not told(regions.controller.handle(Tick(140.0)), ShedRows)
+
+
 def test_nobody_drops_rows_by_default():
     regions = Regions({"alerts": Qos(latency_ms=200)}, ["alerts"])
     assert not told([each for s in range(1, 30) for each in regions.second(float(s), {"alerts": 1.0})], ShedRows)

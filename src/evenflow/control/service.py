@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 BUSY_S = 3 * ROUND_S
 """A region counts as one that has rows for so long after they were last told of."""
+IDLE_S = 60.0
+"""A region without rows for so long gives everything back: what it needed then says nothing of its next rows."""
+
+IDLE = Adjusted(1.0, 0.0, 0.0, "no rows")
 
 
 class Service:
@@ -36,7 +40,12 @@ class Service:
         """Look at every target, and do what follows."""
         if not any(isinstance(given, Qos) for given in self._qos.values()):
             return
-        busy = [name for name, region in regions.items() if self._serves(time, name, region.performance.total)]
+        quiet = {name: self._quiet_s(time, name, region.performance.total) for name, region in regions.items()}
+        busy = [name for name, seconds in quiet.items() if seconds < BUSY_S]
+        for name, seconds in quiet.items():
+            if seconds >= IDLE_S and (name in self._sharing.boosts or regions[name].shed):
+                self._targets.forget(name)
+                yield from self._adjust(time, regions[name], qos_of(self._qos, name), IDLE, sites)
         for name in busy:
             qos, region = qos_of(self._qos, name), regions[name]
             adjusted = self._targets.decide(time, name, qos, region.performance.total, len(busy) > 1)
@@ -53,14 +62,14 @@ class Service:
         self._targets.forget(region)
         self._rows.pop(region, None)
 
-    def _serves(self, time: float, region: str, told: Performance) -> bool:
-        """Whether rows of a region came or left lately."""
+    def _quiet_s(self, time: float, region: str, told: Performance) -> float:
+        """For how long no row of a region has come or left."""
         rows = told.rows_in + sum(told.latencies.rows.values())
         known, since = self._rows.get(region, (0, time - BUSY_S))
         if rows != known:
             since = time
         self._rows[region] = rows, since
-        return time - since < BUSY_S
+        return time - since
 
     def _adjust(
         self,

@@ -6,7 +6,7 @@ long as that helps, and down one level after several rounds with room.
 
 Levels do not swing: nothing is raised while p99 falls already; a round has room only if p99 is half the target or less;
 and if the target is missed after a level was given back, that level returns at once, and is kept for twice as many
-rounds the next time, up to MOST_CALM. So under a steady load there are two changes in MOST_CALM rounds at most.
+rounds the next time, up to MOST_CALM. So under a steady load there are a few changes in MOST_CALM rounds.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class _Target:
         """Pull the levers; what was missed or met, for the log."""
         assert self.qos.latency_ms is not None
         if not contended:
-            self.boost.release()
+            self.boost.release()  # there is nobody to take anything from
         if p99 > self.qos.latency_ms:
             helpless = self.boost.spent or not contended
             if contended:
@@ -172,5 +172,5 @@ class Targets:
         return Adjusted(BOOSTS[levels[0]], SHARES[levels[1]], took.p99, why if raised else f"{why}: taken back")
 
     def forget(self, region: str) -> None:
-        """A region is closed."""
+        """A region is closed, or has had no rows for long: it begins anew."""
         self._targets.pop(region, None)
