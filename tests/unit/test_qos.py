@@ -6,11 +6,13 @@ import pytest
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import Record, RegionOpened
+from evenflow.errors import InvalidArgument
+from evenflow.model.qos import Qos
 from evenflow.model.weights import weight_of
 from evenflow.policy import Hash, RoundRobin
 from evenflow.policy.keyed.fair_queue import KEPT, ServiceOrder
 from evenflow.policy.keyed.sharing import Sharing
-from evenflow.runtime.cluster.qos import Named
+from evenflow.runtime.cluster.qos import Named, refuse_shedding
 
 
 def test_further_uses_of_a_name_have_its_weight():
@@ -72,3 +74,9 @@ def test_nothing_to_warn_of():
         late.check()
         late.check()
     assert len(caught) == 1
+
+
+def test_rows_of_a_graph_are_not_dropped():
+    refuse_shedding(Qos(latency_ms=5), "g")
+    with pytest.raises(InvalidArgument, match="qos of 'g' has shed='worth', and it is a graph: .* Leave shed out"):
+        refuse_shedding(Qos(latency_ms=5, shed="worth"), "g")
