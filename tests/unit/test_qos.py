@@ -78,5 +78,5 @@ def test_nothing_to_warn_of():
 
 def test_rows_of_a_graph_are_not_dropped():
     refuse_shedding(Qos(latency_ms=5), "g")
-    with pytest.raises(InvalidArgument, match="qos of 'g' has shed='worth', and it is a graph: .* Leave shed out"):
+    with pytest.raises(InvalidArgument, match=r"qos of 'g' has shed='worth', and it is a graph: .* Leave shed out"):
         refuse_shedding(Qos(latency_ms=5, shed="worth"), "g")

@@ -155,7 +155,7 @@ class Cluster:
         chosen = arguments.balance_of(balance, options)
         declared = arguments.schema_of(schema)
         arrow = arguments.arrow_schema(self._spark, declared)
-        shed = shed_place(qos_of(self._settings.targets, name or "region"), name, df)
+        shed = shed_place(qos_of(self._settings.targets, name or "region"), name or "region", df)
         region, operator = self._regions.open(
             arguments.pickled(MapOperator(function, arrow, input)), name or "region", chosen
         )
@@ -233,7 +233,7 @@ class Cluster:
         warning = warning_of(operator, ordering, name or "keyed")
         stored = bool(self._settings.checkpoint) and df.isStreaming and chosen.by_content
         qos = qos_of(self._settings.targets, name or "keyed")
-        shed = shed_place(qos, name, df, stored, ordering is not None)
+        shed = shed_place(qos, name or "keyed", df, stored, ordering is not None)
         if stored:
             kept = stored_as(operator, key, spread, ordering, units + 1, bool(name), found)
             region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer, warning)
