@@ -11,7 +11,6 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("observe"), st.integers(0, 1000), RATE),
         st.tuples(st.just("decay"), st.integers(0, 1000), st.just(0.1)),
-        st.tuples(st.just("age"), st.just(0), st.floats(0.5, 1)),
     ),
     max_size=40,
 )
@@ -25,8 +24,6 @@ def build(steps):
                 f = f.observe(weight, number, 4.0)
             case "decay":
                 f = f.decay(weight, number)
-            case "age":
-                f = f.age(number)
     return f
 
 

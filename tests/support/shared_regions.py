@@ -44,7 +44,7 @@ class Feeder:
 
     def __init__(self, world, name, peer, demand):
         self.world, self.name, self.peer, self.demand = world, name, peer, demand
-        self.links = {worker: _link(worker) for worker in range(len(world.slowdown))}
+        self.links = {worker: _link(worker, lambda: world.now) for worker in range(len(world.slowdown))}
         self.meter, self.merge = Meter(), OrderedMerge(demand.ordered)
         clock = self.clock
         self.splitter = OrderedSplitter(self.links, demand.balance.splitting, FrameSize(), self.meter, clock)
@@ -99,8 +99,8 @@ class Feeder:
         return Heard(now, self.peer, FeederReport(*about))
 
 
-def _link(worker):
-    return Link(worker, 1, 0, SimpleNamespace(open=True, unsent=0, peer="here"))
+def _link(worker, clock):
+    return Link(worker, 1, 0, SimpleNamespace(open=True, unsent=0, peer="here"), clock)
 
 
 @dataclass

@@ -607,15 +607,7 @@ EvaluationOrder = ForgetEvaluation | DropState | LoadState | SaveAgain
 FlowOrder = GraphRouting | PauseUnits | ReleaseUnits
 """About the ways of a graph's rows."""
 ToWorker = (
-    Shutdown
-    | Prepare
-    | NoCode
-    | SetClock
-    | SetMemory
-    | ServiceWeights
-    | MovementOrder
-    | EvaluationOrder
-    | FlowOrder
+    Shutdown | Prepare | NoCode | SetClock | SetMemory | ServiceWeights | MovementOrder | EvaluationOrder | FlowOrder
 )
 
 # -- controller to feeder

@@ -9,7 +9,6 @@ import numpy as np
 
 from evenflow.errors import InvalidArgument
 from evenflow.model.placement import PlacementProblem, flow_order, upstream
-from evenflow.policy.graph import queueing
 from evenflow.policy.graph.energy import HostLoads
 from evenflow.policy.graph.placement import Floats, Ints
 
@@ -41,7 +40,9 @@ class LatencyModel:
         M/G/1 (Pollaczek-Khinchine): with load x_t, and r_t the mean rest of the turn that is under way, it is
         r_t / (1 - x_t), in the mean over the periods.
         """
-        return np.asarray(queueing.waiting(load, residual), np.float64)
+        from evenflow.policy.graph.queueing import waiting  # numba, which only those need who place a graph
+
+        return np.asarray(waiting(load, residual), np.float64)
 
     def backlog(self, load: Floats) -> Floats:
         """Ms of work that lie on hosts in the mean, because a period brings more than it can take.
@@ -50,7 +51,9 @@ class LatencyModel:
         and (b_{t-1} + b_t) / 2 during period t. The periods come again and again: b_0 is what they leave if they start
         from nothing, so that a host which is nearly full all the time never looks empty.
         """
-        return np.asarray(1e3 * self.period_s * queueing.backlog(load), np.float64)
+        from evenflow.policy.graph.queueing import backlog
+
+        return np.asarray(1e3 * self.period_s * backlog(load), np.float64)
 
     def overload(self, load: Floats) -> Floats:
         """Ms that rows of the next `horizon_s` wait in the mean because a load, or a link's use, stays above 1."""
