@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from tests.differential.cases import ALL, BATCH, OPERATORS, RULES, STREAM, draw
+from tests.differential.cases import ALL, BATCH, NEWER, OPERATORS, RULES, STREAM, draw
 from tests.differential.compare import difference
 from tests.differential.source import CLOSING, ENDING, make
 from tests.differential.values import KINDS
@@ -20,7 +20,7 @@ def test_a_seed_gives_one_case(tmp_path):
 def test_seeds_have_all_there_is():
     cases = [draw(seed) for seed in range(6000)]
     assert {(case.what, case.action) for case in cases} == {
-        (what, action) for what in (*OPERATORS, *RULES) for action in (*BATCH, *STREAM)
+        (what, action) for what in (*OPERATORS, *NEWER, *RULES) for action in (*BATCH, *STREAM)
     }
     assert {case.value for case in cases} == set(KINDS)
     assert {case.how for case in cases} == {"", *ALL}
