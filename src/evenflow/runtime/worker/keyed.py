@@ -26,6 +26,9 @@ from evenflow.runtime.worker.store_transfer import StoreTransfer
 from evenflow.runtime.worker.unit_mover import UnitMover
 from evenflow.state.paging.paged import Paged
 
+LEAST_WAIT_S = 0.001
+"""So long is waited for a report at least: a clock may not tell what is shorter."""
+
 
 class KeyedHost:
     """All keyed operators of one worker."""
@@ -101,9 +104,10 @@ class KeyedHost:
                 self._send_report(name, region, now, waited_s)
 
     def due_in(self, now: float) -> float:
-        """Seconds until the next report is due; infinite if no region is fed."""
-        dues = (region.reported + region.report_s - now for region in self.regions.values() if region.feeders)
-        return max(0.0, min(dues, default=inf))
+        """Seconds until the next report is due, at least LEAST_WAIT_S if it is not; infinite if no region is fed."""
+        dues = (region.report_s - (now - region.reported) for region in self.regions.values() if region.feeders)
+        due = min(dues, default=inf)
+        return max(due, LEAST_WAIT_S) if due > 0 else 0.0
 
     def _send_report(self, name: str, region: HostedRegion, now: float, waited_s: float) -> None:
         self.tell(region.news(name, now, waited_s, self.regions.memory()))
