@@ -16,8 +16,11 @@ class Feed:
     def snapshot(self):
         return Snapshot(self.time, "r", self.feeders, self.feeding_s, tuple(self.connections.values()))
 
-    def pass_time(self, blocked, seconds=1.0, fed=None, rows=1000, under_way=()):
-        """`rows` are done in all, or by worker; `under_way` are frames under way all the time, by worker."""
+    def pass_time(self, blocked, seconds=1.0, fed=None, rows=1000, under_way=(), busy=()):
+        """`rows` are done in all, or by worker; `under_way` are frames under way all the time, by worker.
+
+        `busy` is the share of the time in which a worker is at this region's rows.
+        """
         self.time += seconds
         fed = seconds if fed is None else fed
         self.feeding_s += fed
@@ -29,6 +32,7 @@ class Feed:
                 blocked_s=old.blocked_s + blocked.get(worker, 0.0),
                 rows_sent=old.rows_sent + count,
                 rows_done=old.rows_done + count,
+                busy_s=old.busy_s + dict(busy).get(worker, 0.0) * fed,
                 under_way_s=old.under_way_s + dict(under_way).get(worker, 0.0) * fed,
             )
         return self.snapshot()

@@ -74,6 +74,31 @@ def test_frames_under_way_for_little_of_the_time_show_a_speed():
     assert speeds(balance) == pytest.approx({0: 100, 1: 800})
 
 
+def test_room_that_other_regions_leave_for_now_is_not_counted_on():
+    """With half of each worker when full: frames under way for half of the time prove nothing, for a fifth they do."""
+    balance, feed = begun({0: 500, 1: 500}, rise=0)
+    half = {0: 0.5, 1: 0.5}
+    feed.obey(balance.decide(feed.pass_time({0: 0.9}, rows=200, under_way={0: 2, 1: 2}, busy=half)))
+    balance.decide(feed.pass_time({0: 0.9}, rows=200, under_way={0: 2, 1: 0.5}, busy=half))
+    assert speeds(balance) == pytest.approx({0: 100, 1: 100})
+    balance.decide(feed.pass_time({0: 0.9}, rows=200, under_way={0: 2, 1: 0.2}, busy={0: 0.5, 1: 0.1}))
+    assert speeds(balance)[1] == pytest.approx(200)
+
+
+def after_slowing(busy):
+    """Speeds when worker 0 is full, and does half of what it did; worker 1 has room, and has done as much."""
+    balance, feed = begun({0: 500, 1: 500})
+    feed.obey(balance.decide(feed.pass_time({0: 0.9}, rows=20_000, under_way={0: 2, 1: 2}, busy={0: 1, 1: 1})))
+    balance.decide(feed.pass_time({0: 0.9}, rows=10_000, under_way={0: 2, 1: 1}, busy=busy))
+    return speeds(balance)
+
+
+def test_other_regions_that_come_do_not_make_one_worker_slow():
+    """The worker takes as long for a row as before: so others came, on all workers alike. Else it is that worker."""
+    assert after_slowing({0: 0.5, 1: 0.5}) == pytest.approx({0: 5_000, 1: 5_000}, rel=0.01)
+    assert after_slowing({0: 1.0, 1: 0.5}) == pytest.approx({0: 5_000, 1: 10_000}, rel=0.01)
+
+
 def failed_tries(**parameters):
     """Decisions in which worker 1, full whenever it has more than half, was tried with more."""
     balance, feed = begun({0: 500, 1: 500}, **parameters)

@@ -39,6 +39,7 @@ def test_two_regions_get_the_shares_of_their_weights(balance, slowdown, qos, sec
     outcome = run(slowdown, {"a": Demand(balance()), "b": Demand(balance())}, qos, seconds)
     first = qos.get("a", 1.0) / (1.0 + qos.get("a", 1.0))
     assert shares(outcome) == pytest.approx([first, 1 - first], rel=0.08)
+    assert sum(shares(outcome)) > 0.96
     assert min(rows.min() / rows.mean() for rows, _ in outcome.values()) > 0.7  # nobody starves for a while
     if balance is BlockingRate:
         assert restless(outcome) < 60
@@ -80,3 +81,4 @@ def test_frames_that_wait_for_heavier_regions_are_not_given_to_others_as_well():
 def test_four_regions():
     outcome = run([1, 1, 4, 1], {name: Demand(BlockingRate()) for name in "abcd"}, {"a": 2.0}, 40)
     assert shares(outcome) == pytest.approx([0.4, 0.2, 0.2, 0.2], rel=0.1)
+    assert sum(shares(outcome)) > 0.96

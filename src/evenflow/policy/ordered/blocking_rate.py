@@ -54,6 +54,8 @@ class _Link:
     """Rows a second that the worker is believed to do."""
     known: bool = False
     """Whether it has been full: then its speed was measured."""
+    ours: float = 1.0
+    """The share of its worker's time that this region has when it is full; other regions have the rest."""
     full: float = 0.0
     """Its frames under way, as a share of the fullest connection's."""
     reach: float = MOST_REACH
@@ -78,11 +80,22 @@ class _Link:
         if self.raised:
             self.patience = min(patience, self.patience * 2)
         self.known, self.raised, self.reach, self.rest = True, False, rise, self.patience
+        if measured.row_s:
+            self.ours = min(1.0, self.speed * measured.row_s)
+
+    def share(self, change: float) -> None:
+        """It has room, so the region's share cannot be seen: it changed as on full ones, for others came or left."""
+        ours = min(1.0, self.ours * change)
+        self.speed *= ours / self.ours
+        self.ours = ours
 
     def bound(self, measured: Measured) -> None:
-        """It has room: it can do at least speed / (share of the time with frames under way), of which SURE is taken."""
+        """It has room: it can do at least speed / (share of the time with frames under way), of which SURE is taken.
+
+        That is with what others leave now. They may want their share of the worker again, so only ours is counted on.
+        """
         if 0.0 < measured.under_way < 1.0:
-            sure = min(SURE * measured.speed / measured.under_way, 2.0 * max(self.speed, measured.speed))
+            sure = min(SURE * self.ours * measured.speed / measured.under_way, 2.0 * max(self.speed, measured.speed))
             if sure > self.speed:
                 self.speed, self.rest, self.patience = sure, 0, 1
 
@@ -120,6 +133,10 @@ class BlockingRate:
       which frames were under way. Beyond that, more is tried: `rise` at first, then twice as much each time, up to
       double. If the connection gets full by it, c_j is measured, and the next try waits twice as long, at most
       `patience` decisions. Nothing is tried while the region does not do what its weights were made for.
+    - Other regions may use the same workers. A full connection shows which share of its worker's time they leave; of
+      what a worker seems able to do while it has room, only that share is counted on: else all regions would move to
+      the same worker, and all back. If the share changes on full connections, others came or left, and what is known
+      of the rest changes likewise.
     - Workers whose share is less than a unit have weight 0. They are tried with one, and wait likewise.
     - From `cluster_from` connections on, speeds within a factor of 1.22 are averaged in clusters (§5.3).
 
@@ -202,10 +219,17 @@ class BlockingRate:
         tested = sum(m.speed for m in measured.values()) >= TESTED * believed
         for key, link in self._links.items():
             link.full = fill[key] / fullest
-            if link.full >= FULL and link.weight:
-                if link.known or measured[key].frames:  # else its first frame takes longer than this: wait for it
-                    link.measure(measured[key], self.rise, self.patience)
+        full = {key: link for key, link in self._links.items() if link.full >= FULL and link.weight}
+        before = {key: link.ours for key, link in full.items() if link.known}
+        for key, link in full.items():
+            if link.known or measured[key].frames:  # else its first frame takes longer than this: wait for it
+                link.measure(measured[key], self.rise, self.patience)
+        change = sum(full[key].ours for key in before) / sum(before.values()) if before else 1.0
+        for key, link in self._links.items():
+            if key in full:
                 continue
+            if link.known:
+                link.share(change)
             link.speed = max(link.speed, measured[key].speed)
             if self.explore or not link.known:
                 link.bound(measured[key])

@@ -32,6 +32,8 @@ class Measured:
     """Frames done; rows, where frames are not counted."""
     under_way: float
     """Frames sent and not answered, in the mean over the time."""
+    row_s: float
+    """Seconds that the worker was at a row; 0 where that is not told, or none was done."""
 
 
 @dataclass
@@ -74,6 +76,7 @@ class Sampler:
                 speed=max(0, rows) / seconds,
                 frames=max(0, (connection.frames_done - before.frames_done) or rows),
                 under_way=max(0.0, connection.under_way_s - before.under_way_s) / seconds,
+                row_s=max(0.0, connection.busy_s - before.busy_s) / rows if rows > 0 else 0.0,
             )
         self.rebase(snapshot)
         return found
