@@ -28,6 +28,7 @@ COLUMNS = {
         ("at = timestamp '2026-01-31 07:30:00.0 -04:30'", True),
         ("n = timestamp '2026-01-31 12:00:00'", True),
         ("timestamp '2026-01-31 13:00:00.5' - at", 0.5),
+        ("timestamp '2026-03-29 02:30:00' - at", 4887000.0),  # in the gap of a clock change: 03:30 there
         ("at - b", 46800.0),  # a date is its first moment, there
         ("at between b and date '2026-2-1'", True),
         ("at - 1 min 30 sec < at - 89 sec", True),
@@ -84,3 +85,11 @@ def test_what_does_not_fit(expression):
 def test_a_constant_cast_to_a_decimal_has_its_own_digits():
     found = RuleOperator("select cast(0.1 as decimal(38, 20)) as it from T").schema(pa.schema({"x": pa.int64()}))
     assert found.field("it").type == pa.decimal128(38, 20)
+
+
+@pytest.mark.parametrize("what", ["hour({})", "cast({} as date)"])
+def test_days_and_hours_of_a_constant_with_an_offset_are_not_known(what):
+    """They are those of Spark's zone, which only columns tell."""
+    found = what.format("timestamp '2026-03-29 12:00:00+00:00'")
+    with pytest.raises(RuleError, match="has an offset: its days and hours are not known"):
+        RuleOperator(f"select {found} as h from T").schema(pa.schema({"x": pa.int64()}))

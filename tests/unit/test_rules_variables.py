@@ -4,6 +4,7 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -29,6 +30,7 @@ NOON = datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=1)))
         ("select count(*) from T.win:length(V)", np.int16(7), "select count(*) from T.win:length(7)"),
         ("select count(*) from T.win:time(V min 3 sec)", 0.5, "select count(*) from T.win:time(33 sec)"),
         ("every a=T -> b=T where timer:within(V)", timedelta(minutes=1), "every a=T -> b=T where timer:within(60 sec)"),
+        ("select t + V as y from T", np.timedelta64(60 * 10**9, "ns"), "select t + 60 sec as y from T"),
         ("select t + V as y from T", timedelta(minutes=1), "select t + 60 sec as y from T"),
         ("select x from T where t > V", date(2026, 1, 31), "select x from T where t > date '2026-01-31'"),
         ("select x from T where t > V", NOON, "select x from T where t > timestamp '2026-01-31 12:00:00+01:00'"),
@@ -91,3 +93,16 @@ def test_what_is_said_of_variables(text, variables, message):
 def test_a_variable_is_used_if_one_of_several_rules_uses_it():
     operator = RuleOperator(["select x from T", "select x + V as y from T"], variables={"V": 1})
     assert push(operator, {"x": pa.array([1])})[0][1] == {"rule": "rule2", "x": None, "y": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "said"),
+    [
+        ("select count(*) from T.win:time(V min)", timedelta(minutes=1), "'V' is a span of time: leave out the unit"),
+        ("select x from T where t > V", np.datetime64("NaT"), "give a number, a text"),
+        ("select x from T where t > V", pd.NaT, "give a number, a text"),
+    ],
+)
+def test_a_variable_that_cannot_be_meant(text, value, said):
+    with pytest.raises(InvalidArgument, match=said):
+        parse(text, Variables({"V": value}))

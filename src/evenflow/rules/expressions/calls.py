@@ -15,6 +15,7 @@ from evenflow.rules.expressions.code import Compiled, Values, cast, columns_of, 
 from evenflow.rules.expressions.constants import both_ways, range_of
 from evenflow.rules.expressions.functions import Builtin, UserFunction, call, call_pairs, part_of_text, rounded
 from evenflow.rules.expressions.gathered import Gathered, as_numpy
+from evenflow.rules.expressions.times import check_zone
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
 
@@ -64,6 +65,8 @@ def _builtin(node: s.Call, name: str, function: Builtin, parts: list[Compiled], 
         constants = 1 if name in ("substring", "substr") else len(parts)
         for argument, part in zip(node.arguments[:constants], parts, strict=False):
             require(name, argument, part, function.takes, scope)
+            if function.takes == "time":
+                check_zone(argument, part, scope)
     if name == "nullif":
         require_bytewise(node, parts, scope)
     if name == "round" and len(parts) == 2:

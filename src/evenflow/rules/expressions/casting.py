@@ -31,6 +31,7 @@ from evenflow.rules.expressions.arithmetic import family
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.code import Compiled, cast, make
 from evenflow.rules.expressions.decimals import as_decimal, as_double, rescaled
+from evenflow.rules.expressions.times import check_zone
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
 
@@ -79,6 +80,7 @@ def compile_cast(node: s.Cast, part: Compiled, scope: Scope) -> Compiled:
         part = part.exact
     if part.type == kind or (family(part.type) == "text" and kind == pa.string()):
         return make(scope, node, [part], lambda value: value)
+    check_zone(node, part, scope)
     apply = _found(part.type, kind, scope.ansi, f"{show(node)} of {scope.text.title}")
     if apply is None:
         raise scope.text.error(f"there is no cast of {part.type} to '{node.type}'", node)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +29,13 @@ def time_constant(value: date) -> Compiled:
     return scalar(pa.scalar(value.astimezone(UTC), pa.timestamp("us", "UTC")))
 
 
+def check_zone(node: s.Expression, part: Compiled, scope: Scope) -> None:
+    """Refuse a constant with an offset where its day or hour matters: that is of Spark's zone, which is not known."""
+    constant = not part.columns and not part.calls
+    if constant and pa.types.is_timestamp(part.type) and part.type.tz is not None:
+        raise scope.text.error(f"{show(node)} has an offset: its days and hours are not known, write it without", node)
+
+
 def in_one_zone(parts: Sequence[Compiled]) -> Sequence[Compiled]:
     """Times that are to be compared or subtracted: dates and constants in the zone of the columns, if these have one.
 
@@ -46,7 +54,15 @@ def _in_zone(part: Compiled, zone: str) -> Compiled:
     def placed(value: Any) -> Any:
         return pc.assume_timezone(pc.cast(value, NAIVE), zone, ambiguous="earliest", nonexistent="latest")
 
-    if pa.types.is_date(part.type) or (constant and part.type == NAIVE):
+    def at_moment(value: Any) -> Any:
+        """Of a constant; one in the gap of a clock change is as much later as the gap is long, as with Spark."""
+        if zone[0] in "+-":
+            return placed(value)
+        return pa.scalar(value.as_py().replace(tzinfo=ZoneInfo(zone)).astimezone(UTC), kind)
+
+    if constant and part.type == NAIVE:
+        return replace(part, type=kind, run=lambda values, rows: at_moment(run(values, rows)), of=None)
+    if pa.types.is_date(part.type):
         return replace(part, type=kind, run=lambda values, rows: placed(run(values, rows)), of=None)
     if constant and pa.types.is_timestamp(part.type) and part.type != kind:
         return replace(part, type=kind, run=lambda values, rows: pc.cast(run(values, rows), kind), of=None)

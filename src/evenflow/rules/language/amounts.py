@@ -47,10 +47,12 @@ class AmountBuilder(Transformer[Token, Any]):
         text = str(parts[0])
         return Word(text[1:-1].replace("``", "`") if text.startswith("`") else text, **at(meta))
 
-    def number_of(self, value: Any) -> int | float:
+    def number_of(self, value: Any, before_unit: bool = False) -> int | float:
         """A number that is written down, or that of a variable."""
+        if isinstance(value, Word):
+            return self.variables.number(value.text, value, self.text, before_unit=before_unit)
         given: int | float = value
-        return self.variables.number(value.text, value, self.text) if isinstance(value, Word) else given
+        return given
 
     def rows_of(self, what: str, given: Any, meta: Meta) -> int:
         """A number of rows, from 1 on."""
@@ -71,7 +73,7 @@ class AmountBuilder(Transformer[Token, Any]):
     def duration(self, meta: Meta, parts: list[Any]) -> Duration:
         seconds = 0.0
         for amount, unit in zip(parts[::2], parts[1::2], strict=True):
-            seconds += self.number_of(amount) * _seconds(str(unit).lower())
+            seconds += self.number_of(amount, before_unit=True) * _seconds(str(unit).lower())
         return Duration(seconds)
 
     def amounts(self, meta: Meta, parts: list[Any]) -> Duration:

@@ -57,12 +57,14 @@ class Variables:
         literal = s.Literal(size if isinstance(size, int) else float(size), written, **place)
         return s.Unary("-", literal, **place) if number < 0 else literal
 
-    def number(self, name: str, at: Placed, text: Text) -> int | float:
-        """The value of a variable that stands for a number, or for a time in seconds."""
+    def number(self, name: str, at: Placed, text: Text, *, before_unit: bool = False) -> int | float:
+        """The value of a variable that stands for a number or, if no unit follows, for a time in seconds."""
         value = self.find(name, at, text)
         if value is None:
             there = f"; there are: {', '.join(self.values)}" if self.values else ""
             raise text.error(f"unknown variable '{name}': give it by variables={{'{name}': ...}}{there}", at)
+        if isinstance(value, timedelta) and before_unit:
+            raise text.error(f"variable '{name}' is a span of time: leave out the unit behind it", at)
         if isinstance(value, timedelta):
             return value.total_seconds()
         if isinstance(value, bool | str | date):
@@ -88,8 +90,10 @@ class Variables:
 def _checked(name: Any, value: Any) -> Value:
     if not isinstance(name, str) or not name:
         raise InvalidArgument(f"variables has the name {name!r}: give a string")
+    if isinstance(value, np.datetime64 | np.timedelta64):  # of nanoseconds, numpy would make whole numbers
+        value = value.astype(f"{type(value).__name__}[us]")
     plain = value.item() if isinstance(value, np.generic) else value
-    if not isinstance(plain, Value):
+    if not isinstance(plain, Value) or (plain != plain and not isinstance(plain, float | Decimal)):
         raise InvalidArgument(
             f"variables has {name}={value!r:.100}: give a number, a text, a boolean, a date, a datetime or a timedelta"
         )

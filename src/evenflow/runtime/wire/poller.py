@@ -16,8 +16,9 @@ from evenflow.runtime.wire.channel import SOCKET_BUFFER, Channel, PeerGone, conf
 from evenflow.runtime.wire.frames import Frame
 from evenflow.runtime.wire.handshake import NONCE_BYTES, Handshake
 
-HANDSHAKE_S = 5.0
-"""Seconds that a peer which connected to us may take for each message of the handshake."""
+HANDSHAKE_S = 30.0
+"""Seconds that a peer which connected to us may take for each message of the handshake: a feeder that waits for Spark
+on a busy machine answers late, and would take the worker for lost."""
 CONNECT_S = 60.0
 """Seconds that a peer to which we connect may take for each message of the handshake."""
 LAST_WORDS = 1000
