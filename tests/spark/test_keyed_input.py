@@ -14,7 +14,7 @@ from evenflow.model.routing import MOST_UNITS
 from evenflow.operators.keyed import KeyedOperator
 from tests.support.moving import Moving, Nth, nth_of, region, source
 
-BALANCES = "auto, dlb-h, dlb-l, flux, flux-auto, flux-hybrid, flux-memory, hash, kg, lptf, pkg, river"
+BALANCES = "auto, dlb-h, dlb-l, exchange, flux, flux-auto, flux-hybrid, flux-memory, hash, kg, lptf, pkg, river"
 
 
 @pytest.fixture(scope="module")
