@@ -43,7 +43,9 @@ class LbAdaptive:
        |w_j - w'_j| <= `step` (§5.2). From `cluster_from` connections on, with functions pooled in clusters (§5.3).
     4. With every decision, F_j(w) loses `decay` of itself for all w > w'_j (§5.4); not with `explore=False`.
 
-    Where the text is silent: a splitter that does not block leaves the weights as they are, and so do equal functions.
+    Where the text is silent: a connection that did not block has a sample of 0, for only that shows that more is
+    possible; a splitter that does not block leaves the weights as they are, and so do equal functions; where blocking
+    begins, and how far apart the functions of a cluster may be, is in `clustering.py`.
     """
 
     name: ClassVar[str] = "lb-adaptive"
@@ -120,7 +122,7 @@ class LbAdaptive:
         """Clusters of similar connections, by place; None if there are too few connections for that."""
         if len(self._links) < self.cluster_from:
             return None
-        return clusters(traits([link.function.seen(self.delta) for link in self._links.values()], self.delta))
+        return clusters(traits([link.function.values(self.delta) for link in self._links.values()], self.delta))
 
     def _choose(self, groups: list[list[int]]) -> list[int]:
         """The weights that minimise the largest F, each connection with the function of its group.
