@@ -20,7 +20,7 @@ from evenflow.policy.ordered.sampling import (
     check_numbers,
     clusters_by_worker,
     key_of,
-    weights_met,
+    meet,
 )
 
 
@@ -84,7 +84,9 @@ class LbAdaptive:
         if not snapshot.connections:
             return []
         if {key_of(c) for c in snapshot.connections} != set(self._links):
-            return self._meet(snapshot)
+            self._sampler.rebase(snapshot)
+            self._links, moves = meet(self._links, snapshot, _Link)
+            return moves
         measured = self._sampler.take(snapshot)
         if measured is None:
             return []
@@ -105,18 +107,6 @@ class LbAdaptive:
             link.weight = weight
         shares = {worker: link.weight for (worker, _), link in self._links.items()}
         return [SetWeights(snapshot.region, shares, blocking_reason(measured), self._detail(measured, groups))]
-
-    def _meet(self, snapshot: Snapshot) -> list[SetWeights]:
-        """Workers joined or left: new ones have no function, the others keep theirs."""
-        before = self._links
-        weights = weights_met({key: link.weight for key, link in before.items()}, snapshot)
-        self._links = {key_of(c): before.get(key_of(c)) or _Link() for c in snapshot.connections}
-        for link, weight in zip(self._links.values(), weights, strict=True):
-            link.weight = weight
-        self._sampler.rebase(snapshot)
-        here = {c.worker: c.weight for c in snapshot.connections}
-        new = dict(zip(here, weights, strict=True))
-        return [] if new == here else [SetWeights(snapshot.region, new, "workers joined or left")]
 
     def _groups(self) -> list[list[int]] | None:
         """Clusters of similar connections, by place; None if there are too few connections for that."""

@@ -1,12 +1,13 @@
-"""What connections did between two samples, and the weights of workers that join or leave."""
+"""What connections did between two samples, and workers that join or leave."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from evenflow.errors import InvalidArgument
-from evenflow.model import RESOLUTION, Connection, Snapshot
+from evenflow.model import RESOLUTION, Connection, SetWeights, Snapshot
 from evenflow.policy.ordered.allocation import proportional
 
 SHORT = 0.25
@@ -87,11 +88,33 @@ def key_of(connection: Connection) -> Key:
     return connection.worker, connection.incarnation
 
 
-def weights_met(before: Mapping[Key, int], snapshot: Snapshot) -> list[int]:
-    """Weights when workers joined or left: new ones get an even share, the others keep their proportions.
+class Weighted(Protocol):
+    """What a balance knows of the connection to one incarnation of a worker: its weight, at least."""
 
-    `before` has the weights of those known so far. The first weights in force are kept if they sum to RESOLUTION.
+    weight: int
+
+
+Known = TypeVar("Known", bound=Weighted)
+
+
+def meet(
+    links: Mapping[Key, Known], snapshot: Snapshot, new: Callable[[], Known]
+) -> tuple[dict[Key, Known], list[SetWeights]]:
+    """The links when workers joined or left, and the weights to set, if those in force are others.
+
+    Who joins has a `new` link and an even share, who leaves is forgotten, the rest keep their links and proportions.
     """
+    weights = _weights_met({key: link.weight for key, link in links.items()}, snapshot)
+    met = {key_of(connection): links.get(key_of(connection)) or new() for connection in snapshot.connections}
+    for link, weight in zip(met.values(), weights, strict=True):
+        link.weight = weight
+    here = {connection.worker: connection.weight for connection in snapshot.connections}
+    shares = dict(zip(here, weights, strict=True))
+    return met, [] if shares == here else [SetWeights(snapshot.region, shares, "workers joined or left")]
+
+
+def _weights_met(before: Mapping[Key, int], snapshot: Snapshot) -> list[int]:
+    """Weights when workers joined or left; the first weights in force are kept if they sum to RESOLUTION."""
     here = [connection.weight for connection in snapshot.connections]
     if not before and sum(here) == RESOLUTION:
         return here
