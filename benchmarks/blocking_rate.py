@@ -18,13 +18,20 @@ from evenflow.policy import BlockingRate, LbAdaptive, LbStatic, Oracle, RoundRob
 
 Profile = list[tuple[float, list[float]]]
 
-BALANCES: dict[str, Callable[[], Any]] = {
-    "blocking-rate": BlockingRate,
-    "blocking-rate, explore=False": lambda: BlockingRate(explore=False),
-    "blocking-rate, every=1": lambda: BlockingRate(every=1),
-    "lb-adaptive": LbAdaptive,
-    "lb-static": LbStatic,
-    "round-robin": RoundRobin,
+
+def oracle(profile: Profile, late: float = 0.0) -> Oracle:
+    """Oracle* for a profile, told of each change `late` seconds after it."""
+    return Oracle(schedule=[(second and second + late, [1 / each for each in slow]) for second, slow in profile])
+
+
+BALANCES: dict[str, Callable[[Profile], Any]] = {
+    "blocking-rate": lambda profile: BlockingRate(),
+    "blocking-rate, explore=False": lambda profile: BlockingRate(explore=False),
+    "blocking-rate, every=1": lambda profile: BlockingRate(every=1),
+    "lb-adaptive": lambda profile: LbAdaptive(),
+    "lb-static": lambda profile: LbStatic(),
+    "round-robin": lambda profile: RoundRobin(),
+    "Oracle*, a sample late": lambda profile: oracle(profile, late=1.0),
 }
 
 
@@ -36,8 +43,7 @@ def late_share(balance: Any, profile: Profile, samples: int) -> float:
 
 def over_oracle(balance: Any, profile: Profile, samples: int) -> float:
     """The time a frame takes in a run, over Oracle*'s."""
-    known = Oracle(schedule=[(second, [1 / each for each in slowdown]) for second, slowdown in profile])
-    best, own = (keep_up(each, profile, samples).frames.sum() for each in (known, balance))
+    best, own = (keep_up(each, profile, samples).frames.sum() for each in (oracle(profile), balance))
     return float(best / max(own, 1.0))
 
 
@@ -60,7 +66,7 @@ def table(head: str, cases: dict[str, Profile], figure: Callable[[Any, Profile, 
     """Print one row a case, one column a balance."""
     print(f"\n| {head} | " + " | ".join(BALANCES) + " |\n" + "|---" * (len(BALANCES) + 1) + "|")
     for case, profile in cases.items():
-        cells = [f"{figure(make(), profile, samples):.2f}" for make in BALANCES.values()]
+        cells = [f"{figure(make(profile), profile, samples):.2f}" for make in BALANCES.values()]
         print(f"| {case} | " + " | ".join(cells) + " |", flush=True)
 
 
@@ -73,7 +79,7 @@ def main(
     slow: dict[str, Profile] = {f"{n}, half {f}x slow": [(0, half(n, f))] for f in (10, 100) for n in counts}
     moving: dict[str, Profile] = {
         f"{n}, all change every {seconds} s": shifting(n, seconds, 1, samples)
-        for n in (2, 8, 32)
+        for n in (2, 8, 32, 64)
         for seconds in (5, 10, 30)
     }
     table("share of the ideal, last quarter", late_cases(samples), late_share, samples)

@@ -37,6 +37,7 @@ def _advance(
     released,
     blocked,
     waited,
+    busy,
     rng,
 ):
     """Send frames from `now` to `until`; the time reached."""
@@ -66,7 +67,9 @@ def _advance(
         starts[best, k % slots] = start
         rng[0] = rng[0] * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
         noise = np.float64(rng[0] >> np.uint64(11)) / 2.0**53
-        ends[best, k % (slots + 2)] = start + service[best] * (1.0 + jitter * (2.0 * noise - 1.0))
+        took = service[best] * (1.0 + jitter * (2.0 * noise - 1.0))
+        ends[best, k % (slots + 2)] = start + took
+        busy[best, k % (slots + 2)] = busy[best, (k - 1) % (slots + 2)] + took
         released[n % window] = max(released[(n - 1) % window], ends[best, k % (slots + 2)])
         waited[best] += ends[best, k % (slots + 2)] - now
         sent[best] += 1
@@ -84,6 +87,8 @@ class Region:
     window: int = 20_000
     jitter: float = 0.02
     seed: int = 1
+    tells: bool = False
+    """Whether workers tell their service times, as live ones do."""
     time: float = 0.0
     weights: dict = field(default_factory=dict)
 
@@ -97,6 +102,7 @@ class Region:
         self._released = np.zeros(self.window)
         self._blocked = np.zeros(count)
         self._waited = np.zeros(count)
+        self._busy = np.zeros((count, self.slots + 2))
         self._rng = np.array([self.seed * 7919 + 12345], np.uint64)
         self._now = 0.0
 
@@ -106,7 +112,7 @@ class Region:
         service = self.service * np.array(self.slowdown, float)
         self._now = _advance(
             self._now, self.time, weights, self._credit, service, self.jitter, self.cost, self.slots, self.window,
-            self._sent, self._starts, self._ends, self._released, self._blocked, self._waited, self._rng,
+            self._sent, self._starts, self._ends, self._released, self._blocked, self._waited, self._busy, self._rng,
         )  # fmt: skip
 
     @property
@@ -120,6 +126,7 @@ class Region:
         left = np.maximum(self._ends - self.time, 0.0)
         done = self._sent - (left > 0.0).sum(axis=1)
         waited = self._waited - left.sum(axis=1)
+        busy = self._busy[np.arange(len(done)), (done - 1) % (self.slots + 2)] * self.tells
         connections = tuple(
             Connection(
                 worker=j,
@@ -131,6 +138,7 @@ class Region:
                 rows_done=int(done[j]),
                 frames_done=int(done[j]),
                 under_way_s=float(waited[j]),
+                busy_s=float(busy[j]),
             )
             for j in range(len(self.slowdown))
         )

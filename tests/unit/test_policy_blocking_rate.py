@@ -177,6 +177,30 @@ def test_a_decision_takes_several_samples():
     assert BlockingRate().every == 2
 
 
+def slowed(rows, **parameters):
+    """A balance for which two workers did 100 rows a second each, after one more sample: worker 0 full, 1 with room."""
+    balance, feed = begun({0: 500, 1: 500}, every=2, **parameters)
+    for _ in range(2):
+        feed.obey(balance.decide(feed.pass_time({0: 0.9}, rows=200, under_way={0: 2, 1: 2})))
+    moves = balance.decide(feed.pass_time({0: 0.9}, rows=rows, under_way={0: 2, 1: 0.5}))
+    return moves, speeds(balance)
+
+
+def test_speeds_that_changed_are_not_waited_with():
+    """The newest sample counts alone: what the region did before is not true any more."""
+    moves, known = slowed({0: 70, 1: 70})
+    assert len(moves) == 1
+    assert known == pytest.approx({0: 70, 1: 112}, rel=0.02)
+    assert slowed({0: 90, 1: 90})[0] == [], "a little less is no change: it takes two samples"
+
+
+def test_a_region_that_lost_half_doubts_workers_with_room():
+    """At 40 rows a second with half a frame under way, worker 1 can do 80: found at once, not when it gets full."""
+    assert slowed({0: 40, 1: 40})[1] == pytest.approx({0: 40, 1: 80}, rel=0.06)
+    assert slowed({0: 55, 1: 55})[1][1] == 100, "that worker 0 is slower explains it"
+    assert slowed({0: 40, 1: 40}, explore=False)[1][1] == 100, "it would never be tried with more again"
+
+
 def test_nothing_fed_nothing_decided():
     balance, feed = begun(EVEN)
     assert balance.decide(feed.pass_time({0: 0.5}, fed=0.0)) == []

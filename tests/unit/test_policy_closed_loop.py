@@ -95,15 +95,41 @@ def test_buffers_and_noise_do_not_matter_much(workers, model):
 
 
 @pytest.mark.parametrize(
-    ("workers", "every", "most"), [(2, 10, 1.5), (3, 10, 1.6), (8, 10, 1.9), (8, 30, 1.4), (64, 30, 2.6)]
+    ("workers", "every", "most"),
+    [(2, 10, 1.5), (3, 10, 1.6), (8, 10, 1.9), (8, 30, 1.4), (32, 5, 2.2), (32, 30, 1.5), (64, 30, 1.6)],
 )
 def test_speeds_that_change_all_the_time(workers, every, most):
-    """Every few seconds all workers have another speed, up to 10 times less: always faster than an even split."""
+    """Every few seconds all workers have another speed, up to 10 times less."""
     for seed in (1, 2):
+        assert over_oracle(BlockingRate(), shifting(workers, every, seed)) < most
+
+
+def frames(balance, profile, **model):
+    return keep_up(balance, profile, **model).frames.sum()
+
+
+@pytest.mark.parametrize("every", [3, 5, 10, 30])
+@pytest.mark.parametrize("workers", [2, 4, 8, 16, 32, 64])
+def test_never_worse_than_an_even_split_where_all_speeds_change(workers, every):
+    """Whether workers tell their service times or not."""
+    for seed, tells in ((1, False), (2, True)):
         profile = shifting(workers, every, seed)
-        ratio = over_oracle(BlockingRate(), profile)
-        assert ratio < most
-        assert ratio < over_oracle(RoundRobin(), profile)
+        assert frames(BlockingRate(), profile, tells=tells) > 0.97 * frames(RoundRobin(), profile)
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8, 16, 32, 64])
+@pytest.mark.parametrize("case", ["equal", "all slower", "all faster", "one faster", "half slow", "half slow for 1/8"])
+def test_never_worse_than_an_even_split(case, workers):
+    """Round-robin is right for equal workers, and next to it where one of many is faster."""
+    profile = {
+        "equal": [(0, [1] * workers)],
+        "all slower": [(0, [1] * workers), (60, [5] * workers)],
+        "all faster": [(0, [5] * workers), (60, [1] * workers)],
+        "one faster": [(0, [2] * workers), (60, [1] + [2] * (workers - 1))],
+        "half slow": [(0, half(workers, 1.2))],
+        "half slow for 1/8": [(0, half(workers, 10)), (15, [1] * workers)],
+    }[case]
+    assert frames(BlockingRate(), profile) > 0.96 * frames(RoundRobin(), profile)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

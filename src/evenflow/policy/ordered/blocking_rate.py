@@ -35,6 +35,10 @@ SETTLED = 16
 """Frames after which a connection that was given more would have filled up, if that was too much."""
 TESTED = 0.95
 """Weights have been tested if the region does this share of what they were made for."""
+CHANGED = 0.8
+"""If the region does less than this share of what its weights were made for, the newest sample makes a decision."""
+LOST = 0.5
+"""If it does less than this share, workers whose connections have room are doubted as well."""
 MOST_REACH = 1.0
 """The largest reach: no more than twice as much at once."""
 PROBE = 1.05
@@ -99,6 +103,15 @@ class _Link:
             if sure > self.speed:
                 self.speed, self.rest, self.patience = sure, 0, 1
 
+    def doubt(self, measured: Measured) -> None:
+        """It has room, but the region lost so much that its worker may be slower too, and not show it.
+
+        Then it can do no more than the time of its frames under way says. Where they wait for each other that is too
+        little, which it shows with the next sample.
+        """
+        if measured.under_way > 0.0 and measured.frames:
+            self.speed = min(self.speed, self.ours * measured.speed / measured.under_way)
+
     def try_more(self, measured: Measured) -> None:
         """It has room with tested weights: try more of it, further each time that this succeeds."""
         self.frames += measured.frames
@@ -133,6 +146,10 @@ class BlockingRate:
       which frames were under way. Beyond that, more is tried: `rise` at first, then twice as much each time, up to
       double. If the connection gets full by it, c_j is measured, and the next try waits twice as long, at most
       `patience` decisions. Nothing is tried while the region does not do what its weights were made for.
+    - If the region does much less than its weights were made for, speeds changed. That is decided on at once, by the
+      newest sample alone. If it does less than half, many may have changed, and the slowest hides how slow the others
+      are: c_j of those with room is then at most what they did over the frames under way (Little's law: one frame at a
+      time is under way for as long as it is served). Found one after the other they would take a decision each.
     - Other regions may use the same workers. A full connection shows which share of its worker's time they leave; of
       what a worker seems able to do while it has room, only that share is counted on: else all regions would move to
       the same worker, and all back. If the share changes on full connections, others came or left, and what is known
@@ -176,7 +193,7 @@ class BlockingRate:
             self._sampler.rebase(snapshot)
             self._links, moves = meet(self._links, snapshot, _Link)
             return moves
-        measured = self._sampler.take(snapshot)
+        measured = self._sampler.take(snapshot, self._changed)
         if measured is None:
             return []
         here = [m.weight for m in measured.values()]
@@ -199,14 +216,22 @@ class BlockingRate:
         shares = {worker: link.weight for (worker, _), link in self._links.items()}
         return [SetWeights(snapshot.region, shares, blocking_reason(measured), self._detail(measured, groups))]
 
+    def _changed(self, measured: Mapping[Key, Measured]) -> bool:
+        """Whether workers became slower: then the newest sample is decided on at once, and what was before is old."""
+        return _done(measured) < CHANGED * self._believed
+
+    @property
+    def _believed(self) -> float:
+        return sum(link.speed for link in self._links.values())
+
     def _learn(self, measured: Mapping[Key, Measured]) -> None:
         """Take in what the connections showed while the splitter was held up."""
         # Where frames under way are not told, blocking itself has to say who is full.
         told = any(m.under_way for m in measured.values())
         fill = {key: m.under_way if told else m.rate for key, m in measured.items()}
         fullest = max(fill.values())
-        believed = sum(link.speed for link in self._links.values())
-        tested = sum(m.speed for m in measured.values()) >= TESTED * believed
+        believed, done = self._believed, _done(measured)
+        tested, lost = done >= TESTED * believed, done < LOST * believed
         for key, link in self._links.items():
             link.full = fill[key] / fullest
         full = {key: link for key, link in self._links.items() if link.full >= FULL and link.weight}
@@ -220,6 +245,8 @@ class BlockingRate:
                 continue
             if link.known:
                 link.share(change)
+            if lost and link.known and self.explore:
+                link.doubt(measured[key])
             link.speed = max(link.speed, measured[key].speed)
             if self.explore or not link.known:
                 link.bound(measured[key])
@@ -261,3 +288,8 @@ class BlockingRate:
         if groups is not None:
             detail["clusters"] = clusters_by_worker(self._links, groups)
         return detail
+
+
+def _done(measured: Mapping[Key, Measured]) -> float:
+    """Rows done a second by all workers."""
+    return sum(m.speed for m in measured.values())

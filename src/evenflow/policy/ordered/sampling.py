@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from evenflow.errors import InvalidArgument
@@ -42,45 +42,61 @@ class Sampler:
     """Differences of the cumulative counters of snapshots, over `every` samples each."""
 
     every: int = 1
+    _first: Snapshot | None = None
+    """Where the samples that make the next decision begin."""
     _last: Snapshot | None = None
-    _fed_s: float = 0.0
+    """Where the newest sample began."""
     _usual_s: float = 0.0
     _samples: int = 0
-    _before: dict[Key, Connection] = field(default_factory=dict)
 
     def rebase(self, snapshot: Snapshot) -> None:
         """Let the next sample begin at this snapshot."""
-        self._last, self._fed_s, self._samples = snapshot, snapshot.feeding_s, 0
-        self._before = {key_of(c): c for c in snapshot.connections}
+        self._first = self._last = snapshot
+        self._samples = 0
 
-    def take(self, snapshot: Snapshot) -> dict[Key, Measured] | None:
-        """What each connection did, once `every` samples are complete; None before, or if nothing was fed."""
+    def take(
+        self, snapshot: Snapshot, at_once: Callable[[Mapping[Key, Measured]], bool] = lambda newest: False
+    ) -> dict[Key, Measured] | None:
+        """What each connection did, once `every` samples are complete; None before, or if nothing was fed.
+
+        Where `at_once` says so of the newest sample, it is all that counts, and is not waited with.
+        """
+        assert self._first is not None
         assert self._last is not None
-        fed = snapshot.feeding_s - self._fed_s
+        fed = snapshot.feeding_s - self._last.feeding_s
         if fed <= 0.0 or fed < SHORT * self._usual_s:
             return None
         self._usual_s = fed if not self._usual_s else self._usual_s + (fed - self._usual_s) / 4
-        self._fed_s = snapshot.feeding_s
+        found = _between(self._last, snapshot)
+        self._last = snapshot
         self._samples += 1
-        if self._samples < self.every:
-            return None
-        elapsed = snapshot.feeding_s - self._last.feeding_s
-        seconds = elapsed / max(1, snapshot.feeders, self._last.feeders)
-        found = {}
-        for connection in snapshot.connections:
-            before = self._before[key_of(connection)]
-            rows = connection.rows_done - before.rows_done
-            found[key_of(connection)] = Measured(
-                seconds=seconds,
-                weight=connection.weight,
-                rate=min(1.0, max(0.0, connection.blocked_s - before.blocked_s) / elapsed),
-                speed=max(0, rows) / seconds,
-                frames=max(0, (connection.frames_done - before.frames_done) or rows),
-                under_way=max(0.0, connection.under_way_s - before.under_way_s) / seconds,
-                row_s=max(0.0, connection.busy_s - before.busy_s) / rows if rows > 0 else 0.0,
-            )
+        if not at_once(found):
+            if self._samples < self.every:
+                return None
+            found = _between(self._first, snapshot)
         self.rebase(snapshot)
         return found
+
+
+def _between(first: Snapshot, last: Snapshot) -> dict[Key, Measured]:
+    """What each connection did from one snapshot to another that has the same connections."""
+    elapsed = last.feeding_s - first.feeding_s
+    seconds = elapsed / max(1, last.feeders, first.feeders)
+    earlier = {key_of(connection): connection for connection in first.connections}
+    found = {}
+    for connection in last.connections:
+        before = earlier[key_of(connection)]
+        rows = connection.rows_done - before.rows_done
+        found[key_of(connection)] = Measured(
+            seconds=seconds,
+            weight=connection.weight,
+            rate=min(1.0, max(0.0, connection.blocked_s - before.blocked_s) / elapsed),
+            speed=max(0, rows) / seconds,
+            frames=max(0, (connection.frames_done - before.frames_done) or rows),
+            under_way=max(0.0, connection.under_way_s - before.under_way_s) / seconds,
+            row_s=max(0.0, connection.busy_s - before.busy_s) / rows if rows > 0 else 0.0,
+        )
+    return found
 
 
 def key_of(connection: Connection) -> Key:
