@@ -113,6 +113,15 @@ def test_the_table_of_an_ordered_region_tells_what_is_wrong():
     assert "│ auto │ 1,000 │ 0.910 │ 0.950 │ - │ 12 / 40 ms │ - │ NO │" in said
 
 
+def test_an_ordered_region_of_which_all_speeds_change():
+    setting = ordered.OrderedSetting(workers=3, factor=8.0, seconds=10.0, change=4.0)
+    assert "3 workers change every 4 s, 1x to 8x slower, 20 us a row" in shown(ordered_view.table(setting, []))
+    schedule = setting.balance("oracle").schedule
+    assert [second for second, _ in schedule] == [0.0, 4.0, 8.0]
+    for second, speeds in schedule:
+        assert sum(speeds.values()) == pytest.approx(setting.ideal(second, second + 1.0))
+
+
 def test_the_table_of_a_keyed_operator_compares_with_plain_spark_or_the_bound():
     outcome = keyed.KeyedResult("flux", 2000.0, True, 1.0, of_identity=0.8, of_shuffle=1.6, of_bound=0.9)
     outcome = replace(outcome, latency_ms=LATENCY_MS)

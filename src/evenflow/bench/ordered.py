@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from math import ceil
 from pathlib import Path
 from typing import cast
 
@@ -38,9 +39,13 @@ class OrderedSetting:
     """The second from which on the slow workers are slow."""
     also: tuple[tuple[int, float], ...] = ()
     """Further classes of workers after the slow ones, as (workers, factor); their factors do not change."""
+    change: float = 0.0
+    """If above 0, all workers are another 1 to `factor` times slower every so many seconds, whatever else is given."""
 
     def emulate(self) -> Emulate:
         """The emulated capacities."""
+        if self.change:
+            return Emulate(self.cost_us, Emulate.changing(self.workers, self.factor, self.change, self.seconds))
         load = Emulate.load(self.factor, self.since, self.until)
         slowdown: dict[int, Slowdown] = dict.fromkeys(range(self.slow), load)
         for count, factor in self.also:
@@ -50,7 +55,9 @@ class OrderedSetting:
     def balance(self, name: str) -> Balance:
         """The balance of a name for this setting."""
         if name == Oracle.name:
-            speeds = {second: self._speeds(second) for second in {0.0, self.since, self.until}}
+            turns = ceil(self.seconds / self.change) if self.change else 0
+            changes = {0.0, self.since, self.until, *(turn * self.change for turn in range(turns))}
+            speeds = {second: self._speeds(second) for second in changes}
             return Oracle(schedule=sorted(speeds.items()))
         return balance_named(name)
 

@@ -17,6 +17,8 @@ def table(setting: OrderedSetting, results: list[OrderedResult]) -> Table:
         load += f" from second {setting.since:g}"
     if setting.until:
         load += f" until second {setting.until:g}"
+    if setting.change:
+        load = f"{setting.workers} workers change every {setting.change:g} s, 1x to {setting.factor:g}x slower"
     ideal = setting.ideal(0, setting.seconds)
     shown = Table(title=f"{load}, {setting.cost_us:g} us a row: ideal {ideal:,.0f} rows/s (emulated)")
     for heading in ("balance", "rows/s", "of ideal", "steady", "reaction", "delay p50/p99", LATENCY, "in order"):

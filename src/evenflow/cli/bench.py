@@ -26,6 +26,9 @@ def bench_ordered(
     also: Annotated[str, typer.Option(help="Further classes, workers:factor, such as 20:5,4:2.")] = "",
     until: Annotated[float, typer.Option(help="Second at which the slow workers recover; 0: never.", min=0)] = 0.0,
     since: Annotated[float, typer.Option(help="Second at which the slow workers become slow.", min=0)] = 0.0,
+    change: Annotated[
+        float, typer.Option(help="Seconds after which all speeds change, up to --factor; 0: --slow are slow.", min=0)
+    ] = 0.0,
     period: Annotated[float, typer.Option(help="Seconds between samples.", min=0.01)] = 1.0,
     balance: Annotated[str, typer.Option(help="Balances to compare, separated by commas.")] = "round-robin,credits",
     event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
@@ -39,7 +42,7 @@ def bench_ordered(
         classes = tuple(_class(text) for text in also.split(",") if text)
         if (slowed := slow + sum(count for count, _ in classes)) > workers:
             raise typer.BadParameter(f"{slowed} slow workers of {workers}", param_hint="--slow and --also")
-        setting = ordered.OrderedSetting(workers, slow, factor, cost_us, seconds, until, period, since, classes)
+        setting = ordered.OrderedSetting(workers, slow, factor, cost_us, seconds, until, period, since, classes, change)
         balances = [name.strip() for name in balance.split(",")]
         setting.emulate()
         for name in balances:
