@@ -187,6 +187,15 @@ def test_lb_adaptive_notices_faster_workers_and_lb_static_does_not(case, least):
     assert late_share(LbAdaptive(), profile) > least > late_share(LbStatic(), profile)
 
 
+def test_clusters_of_lb_adaptive_are_pure():
+    """Figure 12: exploring takes off what slow connections without weight are known by, yet they stay apart."""
+    slowdown = half(32, 100)
+    run = keep_up(LbAdaptive(), [(0, slowdown)])
+    found = [move.detail["clusters"] for moves in run.moves[-40:] for move in moves]
+    assert len(found) > 10
+    assert all(len({(number, slowdown[int(w)]) for w, number in c.items()}) == len(set(c.values())) for c in found)
+
+
 @pytest.mark.parametrize(("workers", "factor", "least"), [(2, 10, 4), (8, 10, 4), (8, 100, 40)])
 def test_round_robin_stays_bad(workers, factor, least):
     """Figure 10, left: without balancing, half the workers slow by a factor make everybody about as slow."""

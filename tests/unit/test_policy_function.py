@@ -58,6 +58,7 @@ def test_decay_flattens_what_lies_beyond_the_present_weight():
         f = f.decay(100, 0.1)
     values = f.values(0)
     assert values[[100, 200, 400]] == pytest.approx([(0.2 + (0.6 + 0.9) * 0.9**22) / 3] * 3), "pooled, and so flat"
+    assert f.seen(0)[[200, 400]] == pytest.approx([0.6, 0.9]), "what was seen is not forgotten"
 
 
 def test_fresh_data_end_the_decay():
@@ -75,6 +76,7 @@ def test_decay_works_where_no_point_lies_beyond_the_present_weight():
     for _ in range(50):
         f = f.decay(300, 0.1).observe(300, 0.5, 4)
     assert f.values(0)[[300, 301, 600, 1000]] == pytest.approx([0.5] * 4)
+    assert f.seen(0)[600] == pytest.approx(1.0)
 
 
 def test_each_weight_beyond_loses_its_share_between_points_too():

@@ -7,7 +7,6 @@ import pytest
 from evenflow.errors import InvalidArgument
 from evenflow.model import Connection
 from evenflow.policy import BALANCES, LbAdaptive, LbStatic, balance_named
-from evenflow.policy.ordered.function import BlockingFunction
 from tests.support.blocking_feed import EVEN, Feed, begun
 
 
@@ -80,18 +79,6 @@ def test_detail_is_json_and_draws_the_functions():
     detail = json.loads(json.dumps(move.detail))
     assert detail["functions"]["0"] == [[0, 0.0], [1000, 3.6]]
     assert detail["clusters"]["1"] == detail["clusters"]["3"] != detail["clusters"]["0"]
-
-
-def test_clusters_are_of_the_functions_that_are_minimised():
-    """§5.3 compares F_j, the prediction with which weights are chosen: exploration has taken its part off."""
-    balance, _ = begun(LbAdaptive(cluster_from=2), {0: 400, 1: 300, 2: 300})
-    found = BlockingFunction().observe(10, 0.1, 4).observe(500, 0.9, 4)
-    explored = found
-    for _ in range(50):
-        explored = explored.decay(10, 0.1)
-    for link, function in zip(balance._links.values(), (found, explored, explored), strict=True):
-        link.function = function
-    assert sorted(balance._groups()) == [[0], [1, 2]]
 
 
 def test_who_comes_is_new_and_who_stays_keeps_its_function():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ class Point(NamedTuple):
     weight: int
     value: float
     """The blocking expected there: what was seen, minus what exploration has taken off since."""
+    seen: float
+    """The blocking seen there."""
     data: float
     """The number of samples; older ones count less."""
 
@@ -47,9 +49,9 @@ class BlockingFunction:
         """The function with one more sample; samples at weight 0 are ignored, since F(0) = 0 is given."""
         if weight == 0:
             return self
-        old = next((point for point in self.points if point.weight == weight), Point(weight, 0.0, 0.0))
+        old = next((point for point in self.points if point.weight == weight), Point(weight, 0.0, 0.0, 0.0))
         count = min(old.data + 1.0, memory)
-        new = Point(weight, old.value + (sample - old.value) / count, count)
+        new = Point(weight, old.value + (sample - old.value) / count, old.seen + (sample - old.seen) / count, count)
         points = tuple(sorted([*(p for p in self.points if p.weight != weight), new]))
         return BlockingFunction(points, np.where(weight < _GRID, self._ceiling, np.inf))
 
@@ -65,11 +67,16 @@ class BlockingFunction:
         return BlockingFunction(points, np.minimum(lowered, self._ceiling))
 
     def values(self, delta: float) -> Vector:
-        """F at 0..RESOLUTION."""
-        return _rising(np.minimum(_curve(self.points), self._ceiling), delta)
+        """F at 0..RESOLUTION, as expected."""
+        weights, heights = [p.weight for p in self.points], [p.value for p in self.points]
+        return _rising(np.minimum(_curve(weights, heights, self._counts), self._ceiling), delta)
+
+    def seen(self, delta: float) -> Vector:
+        """F at 0..RESOLUTION, as seen, without what exploration has taken off."""
+        return _rising(_curve([p.weight for p in self.points], [p.seen for p in self.points], self._counts), delta)
 
     def knots(self) -> list[tuple[int, float]]:
-        """The corners of F: enough to draw it."""
+        """The corners of F as expected: enough to draw it."""
         curve = self.values(0.0)
         bends = np.abs(np.diff(curve, 2)) > 1e-9
         corners = [0, *(np.flatnonzero(bends) + 1).tolist(), RESOLUTION]
@@ -78,6 +85,10 @@ class BlockingFunction:
     @property
     def _ceiling(self) -> Vector:
         return np.full(RESOLUTION + 1, np.inf) if self.ceiling is None else self.ceiling
+
+    @property
+    def _counts(self) -> list[float]:
+        return [point.data for point in self.points]
 
 
 def pool(functions: Iterable[BlockingFunction]) -> BlockingFunction:
@@ -90,15 +101,16 @@ def pool(functions: Iterable[BlockingFunction]) -> BlockingFunction:
         return members[0]
     sums: dict[int, list[float]] = {}
     for function in members:
-        for weight, value, count in function.points:
-            entry = sums.setdefault(weight, [0.0, 0.0])
+        for weight, value, seen, count in function.points:
+            entry = sums.setdefault(weight, [0.0, 0.0, 0.0])
             entry[0] += value * count
-            entry[1] += count
-    points = tuple(Point(weight, value / count, count) for weight, (value, count) in sorted(sums.items()))
+            entry[1] += seen * count
+            entry[2] += count
+    points = tuple(Point(weight, value / n, seen / n, n) for weight, (value, seen, n) in sorted(sums.items()))
     return BlockingFunction(points, np.mean([function._ceiling for function in members], axis=0))
 
 
-def _monotone(values: Sequence[float], counts: Sequence[float]) -> Vector:
+def _monotone(values: list[float], counts: list[float]) -> Vector:
     """The non-decreasing sequence nearest to `values` in weighted least squares."""
     if len(values) < 2:
         return np.asarray(values, dtype=np.float64)
@@ -107,11 +119,10 @@ def _monotone(values: Sequence[float], counts: Sequence[float]) -> Vector:
     return np.asarray(isotonic_regression(values, weights=counts).x, dtype=np.float64)
 
 
-def _curve(points: Sequence[Point]) -> Vector:
+def _curve(weights: list[int], values: list[float], counts: list[float]) -> Vector:
     """Monotone regression, linear in between; beyond the last point it continues the last piece."""
-    if not points:
+    if not weights:
         return np.zeros(RESOLUTION + 1)
-    weights, values, counts = zip(*points, strict=True)
     xs = np.array([0, *weights], dtype=np.float64)
     ys = np.concatenate(([0.0], _monotone(values, counts)))
     curve = np.interp(_GRID, xs, ys)

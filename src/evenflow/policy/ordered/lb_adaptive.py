@@ -44,8 +44,10 @@ class LbAdaptive:
     4. With every decision, F_j(w) loses `decay` of itself for all w > w'_j (§5.4); not with `explore=False`.
 
     Where the text is silent: a connection that did not block has a sample of 0, for only that shows that more is
-    possible; a splitter that does not block leaves the weights as they are, and so do equal functions; where blocking
-    begins, and how far apart the functions of a cluster may be, is in `clustering.py`.
+    possible. A splitter that does not block leaves the weights as they are, and so do equal functions. Clusters compare
+    the functions as they were seen, without what exploration took off: else a slow connection without weight, whose
+    function decays to nothing, ends in one cluster with those that never block, and Figure 12 has pure ones. Where
+    blocking begins, and how far apart the functions of a cluster may be, is in `clustering.py`.
     """
 
     name: ClassVar[str] = "lb-adaptive"
@@ -112,7 +114,7 @@ class LbAdaptive:
         """Clusters of similar connections, by place; None if there are too few connections for that."""
         if len(self._links) < self.cluster_from:
             return None
-        return clusters(traits([link.function.values(self.delta) for link in self._links.values()], self.delta))
+        return clusters(traits([link.function.seen(self.delta) for link in self._links.values()], self.delta))
 
     def _choose(self, groups: list[list[int]]) -> list[int]:
         """The weights that minimise the largest F, each connection with the function of its group.
