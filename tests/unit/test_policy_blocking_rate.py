@@ -194,6 +194,17 @@ def test_speeds_that_changed_are_not_waited_with():
     assert slowed({0: 90, 1: 90})[0] == [], "a little less is no change: it takes two samples"
 
 
+@pytest.mark.parametrize(("busy", "decided"), [({0: 1.0, 1: 0.5}, True), ({0: 0.7, 1: 0.35}, False)])
+def test_other_regions_that_come_are_waited_with(busy, decided):
+    """Worker 0 takes as long for a row as before, in less of its time: it is not slower, and a decision has time."""
+    balance, feed = begun({0: 500, 1: 500}, every=2)
+    for _ in range(2):
+        told = {0: 1.0, 1: 1.0}
+        feed.obey(balance.decide(feed.pass_time({0: 0.9}, rows=200, under_way={0: 2, 1: 2}, busy=told)))
+    moves = balance.decide(feed.pass_time({0: 0.9}, rows={0: 70, 1: 70}, under_way={0: 2, 1: 0.9}, busy=busy))
+    assert bool(moves) == decided
+
+
 def test_a_region_that_lost_half_doubts_workers_with_room():
     """At 40 rows a second with half a frame under way, worker 1 can do 80: found at once, not when it gets full."""
     assert slowed({0: 40, 1: 40})[1] == pytest.approx({0: 40, 1: 80}, rel=0.06)

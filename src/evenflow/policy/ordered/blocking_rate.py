@@ -21,8 +21,10 @@ from evenflow.policy.ordered.sampling import (
     blocking_reason,
     check_numbers,
     clusters_by_worker,
+    fullness,
     key_of,
     meet,
+    rows_done,
 )
 
 FULL = 0.8
@@ -217,8 +219,15 @@ class BlockingRate:
         return [SetWeights(snapshot.region, shares, blocking_reason(measured), self._detail(measured, groups))]
 
     def _changed(self, measured: Mapping[Key, Measured]) -> bool:
-        """Whether workers became slower: then the newest sample is decided on at once, and what was before is old."""
-        return _done(measured) < CHANGED * self._believed
+        """Whether workers became slower: then the newest sample is decided on at once, and what was before is old.
+
+        They did not if full connections show that other regions came: rows take their workers as long as before.
+        """
+        fill = fullness(measured)
+        shown = [key for key, link in self._links.items() if fill[key] >= FULL and link.known and measured[key].row_s]
+        now = sum(measured[key].speed * measured[key].row_s for key in shown)
+        left = min(1.0, now / sum(self._links[key].ours for key in shown)) if shown else 1.0
+        return rows_done(measured) < CHANGED * self._believed * left
 
     @property
     def _believed(self) -> float:
@@ -226,20 +235,18 @@ class BlockingRate:
 
     def _learn(self, measured: Mapping[Key, Measured]) -> None:
         """Take in what the connections showed while the splitter was held up."""
-        # Where frames under way are not told, blocking itself has to say who is full.
-        told = any(m.under_way for m in measured.values())
-        fill = {key: m.under_way if told else m.rate for key, m in measured.items()}
-        fullest = max(fill.values())
-        believed, done = self._believed, _done(measured)
-        tested, lost = done >= TESTED * believed, done < LOST * believed
+        fill = fullness(measured)
+        believed, done = self._believed, rows_done(measured)
+        tested = done >= TESTED * believed
         for key, link in self._links.items():
-            link.full = fill[key] / fullest
+            link.full = fill[key]
         full = {key: link for key, link in self._links.items() if link.full >= FULL and link.weight}
         before = {key: link.ours for key, link in full.items() if link.known}
         for key, link in full.items():
             if link.known or measured[key].frames:  # else its first frame takes longer than this: wait for it
                 link.measure(measured[key], self.rise, self.patience)
         change = sum(full[key].ours for key in before) / sum(before.values()) if before else 1.0
+        lost = done < LOST * believed * change
         for key, link in self._links.items():
             if key in full:
                 continue
@@ -288,8 +295,3 @@ class BlockingRate:
         if groups is not None:
             detail["clusters"] = clusters_by_worker(self._links, groups)
         return detail
-
-
-def _done(measured: Mapping[Key, Measured]) -> float:
-    """Rows done a second by all workers."""
-    return sum(m.speed for m in measured.values())

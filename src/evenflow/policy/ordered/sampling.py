@@ -142,6 +142,19 @@ def _weights_met(before: Mapping[Key, int], snapshot: Snapshot) -> list[int]:
     return proportional(shares if any(shares) else [1.0] * len(shares), RESOLUTION)
 
 
+def rows_done(measured: Mapping[Key, Measured]) -> float:
+    """Rows done a second by all workers."""
+    return sum(m.speed for m in measured.values())
+
+
+def fullness(measured: Mapping[Key, Measured]) -> dict[Key, float]:
+    """Frames under way of each connection, as a share of the fullest one's; blocking, where they are not told."""
+    told = any(m.under_way for m in measured.values())
+    fill = {key: m.under_way if told else m.rate for key, m in measured.items()}
+    fullest = max(fill.values()) or 1.0
+    return {key: each / fullest for key, each in fill.items()}
+
+
 def blocking_reason(measured: Mapping[Key, Measured]) -> str:
     """For the event log: how much the splitter was blocked, and on whom most."""
     (worker, _), most = max(measured.items(), key=lambda item: item[1].rate)
