@@ -120,6 +120,10 @@ def test_an_ordered_region_of_which_all_speeds_change():
     assert [second for second, _ in schedule] == [0.0, 4.0, 8.0]
     for second, speeds in schedule:
         assert sum(speeds.values()) == pytest.approx(setting.ideal(second, second + 1.0))
+    factors = [1 / (20e-6 * speed) for _, speeds in schedule for speed in speeds.values()]
+    assert len(set(factors)) == 9
+    assert 1.0 <= min(factors) < 3.0 < max(factors) <= 8.0
+    assert setting.emulate() == setting.emulate(), "in every run alike"
 
 
 def test_the_table_of_a_keyed_operator_compares_with_plain_spark_or_the_bound():

@@ -41,15 +41,6 @@ def test_a_load_that_goes_round():
         ]
 
 
-def test_all_speeds_change_every_so_many_seconds():
-    steps = Emulate.changing(3, 10.0, 2.5, until=10.0)
-    assert steps == Emulate.changing(3, 10.0, 2.5, until=10.0), "in every run alike"
-    assert {tuple(second for second, _ in steps[worker]) for worker in range(3)} == {(0.0, 2.5, 5.0, 7.5)}
-    factors = [factor for schedule in steps.values() for _, factor in schedule]
-    assert len(set(factors)) == 12
-    assert 1.0 <= min(factors) < 2.0 < 5.0 < max(factors) <= 10.0
-
-
 @pytest.mark.parametrize(
     ("slowdown", "workers", "start", "end", "ideal"),
     [

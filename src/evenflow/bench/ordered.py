@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from math import ceil
+from math import ceil, log
 from pathlib import Path
 from typing import cast
 
@@ -45,7 +45,9 @@ class OrderedSetting:
     def emulate(self) -> Emulate:
         """The emulated capacities."""
         if self.change:
-            return Emulate(self.cost_us, Emulate.changing(self.workers, self.factor, self.change, self.seconds))
+            logs = np.random.default_rng(1).uniform(0.0, log(self.factor), (self.workers, len(self._turns)))
+            drawn = enumerate(np.exp(logs).tolist())
+            return Emulate(self.cost_us, {worker: list(zip(self._turns, each, strict=True)) for worker, each in drawn})
         load = Emulate.load(self.factor, self.since, self.until)
         slowdown: dict[int, Slowdown] = dict.fromkeys(range(self.slow), load)
         for count, factor in self.also:
@@ -55,11 +57,14 @@ class OrderedSetting:
     def balance(self, name: str) -> Balance:
         """The balance of a name for this setting."""
         if name == Oracle.name:
-            turns = ceil(self.seconds / self.change) if self.change else 0
-            changes = {0.0, self.since, self.until, *(turn * self.change for turn in range(turns))}
-            speeds = {second: self._speeds(second) for second in changes}
+            speeds = {second: self._speeds(second) for second in {0.0, self.since, self.until, *self._turns}}
             return Oracle(schedule=sorted(speeds.items()))
         return balance_named(name)
+
+    @property
+    def _turns(self) -> list[float]:
+        """The seconds at which all speeds change."""
+        return [turn * self.change for turn in range(ceil(self.seconds / self.change))] if self.change else []
 
     def _speeds(self, second: float) -> dict[int, float]:
         emulate = self.emulate()

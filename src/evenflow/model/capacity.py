@@ -6,8 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import ceil, exp, inf, log
-from random import Random
+from math import ceil, inf
 
 from evenflow.errors import InvalidArgument
 
@@ -76,13 +75,6 @@ class Emulate:
         for turn in range(ceil(until / seconds)):
             steps[turn % workers] += [(turn * seconds, factor), ((turn + 1) * seconds, 1.0)]
         return dict(enumerate(steps))
-
-    @staticmethod
-    def changing(workers: int, factor: float, seconds: float, until: float) -> dict[int, list[tuple[float, float]]]:
-        """Schedules by which every worker is another 1 to `factor` times slower every so many seconds, always alike."""
-        draw = Random(1).uniform
-        starts = [turn * seconds for turn in range(ceil(until / seconds))]
-        return {worker: [(start, exp(draw(0.0, log(factor)))) for start in starts] for worker in range(workers)}
 
     def factor(self, worker: int, second: float) -> float:
         """The worker's slowdown at `second`."""
