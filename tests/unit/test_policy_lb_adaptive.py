@@ -67,6 +67,24 @@ def test_only_exploring_decays():
         assert functions(balance)[0].values(0.0)[[300, 600]] == pytest.approx([0.5, expected])
 
 
+def test_a_decision_takes_a_tenth_off_at_every_weight_beyond_the_present_one():
+    """§5.4, on the 1001 weights of §5.1, whether anything was seen there or not."""
+    balance, feed = begun(LbAdaptive(every=1), {0: 300, 1: 700})
+    balance.decide(feed.pass_time({0: 0.6}))
+    expected = [0.002 * weight * (0.9 if weight > 300 else 1.0) for weight in range(1001)]
+    assert functions(balance)[0].values(0.0) == pytest.approx(expected[:301] + [max(0.6, f) for f in expected[301:]])
+
+
+@pytest.mark.parametrize("connections", [31, 32])
+def test_clusters_are_formed_from_32_connections_on(connections):
+    """§6.6; they are of no use to fewer."""
+    weights = {worker: 1000 // connections for worker in range(connections)}
+    weights[0] += 1000 - sum(weights.values())
+    balance, feed = begun(LbAdaptive(every=1), weights)
+    (move,) = balance.decide(feed.pass_time({0: 0.9}))
+    assert ("clusters" in move.detail) == (connections == 32)
+
+
 def test_a_splitter_that_hardly_blocks_is_left_alone():
     balance, feed = begun(LbAdaptive(), {0: 900, 1: 100})
     for _ in range(30):
