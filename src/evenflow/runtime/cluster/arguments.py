@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +18,7 @@ from pyspark.sql.types import DataType, StructType
 from evenflow.control.events import Transfer
 from evenflow.errors import InvalidArgument, first_line
 from evenflow.model.capacity import Emulate
+from evenflow.model.given import number_of, whole_of
 from evenflow.model.qos import Qos, weights_in
 from evenflow.model.routing import MOST_UNITS, Splitting
 from evenflow.operators.hosted import Hosted
@@ -31,6 +32,11 @@ from evenflow.state.store.sealed import key_of
 LEAST_MEMORY = 64 * 1024
 LONGEST_NAME = 80
 MOST_SKEW = 1024**3
+MOST_BYTES = 1 << 62
+LONGEST_S = 1e9
+"""Thirty years: what waits longer overflows somewhere."""
+LEAST_PERIOD_S, MOST_PERIOD_S = 0.001, 3600
+"""More often, and a process would do nothing but report; beyond, a poller cannot wait as long."""
 
 
 def check_dataframe(df: DataFrame) -> None:
@@ -57,10 +63,15 @@ def check_ordered(ordered: bool) -> None:
 
 def check_emulated(emulate: Emulate | None, workers: int) -> None:
     """Refuse emulated capacities of workers that the cluster does not have."""
+    if not isinstance(emulate, Emulate | None):
+        raise InvalidArgument(f"emulate={emulate!r:.100}: give an Emulate of evenflow.testing, or leave it out")
     if emulate is not None and max(emulate.slowdown, default=0) >= workers:
         raise InvalidArgument(
             f"emulate slows worker {max(emulate.slowdown)} of {workers} workers: ids go from 0 to {workers - 1}"
         )
+    for pair in () if emulate is None else (*emulate.link_ms, *emulate.link_rows_s):
+        if max(pair) >= workers:
+            raise InvalidArgument(f"emulate has link {pair} of {workers} workers: ids go from 0 to {workers - 1}")
 
 
 def check_transfer(transfer: Transfer, stored: bool) -> None:
@@ -85,10 +96,11 @@ def check_sharing(operator: KeyedOperator, balance: KeyedBalance, split_keys: bo
         )
 
 
-def check_units(units: int, workers: int) -> None:
-    """Refuse a number of units that is not at least the number of workers, or too large."""
-    if not isinstance(units, int) or isinstance(units, bool) or not workers <= units <= MOST_UNITS:
+def check_units(units: int, workers: int) -> int:
+    """The number of units; refuses one that is not at least the number of workers, or too large."""
+    if not workers <= whole_of(units) <= MOST_UNITS:
         raise InvalidArgument(f"units={units!r}: give a number from {workers} (the workers) to {MOST_UNITS:,}")
+    return whole_of(units)
 
 
 def checkpoint_of(checkpoint: str | Path | None, checkpoint_key: bytes | str | None) -> tuple[str, bytes]:
@@ -117,11 +129,13 @@ def weights_of(qos: Mapping[str, float | Qos] | None) -> dict[str, float]:
     if not isinstance(qos, Mapping | None):
         raise InvalidArgument(f"qos={qos!r}: give a dict of weights by the names of operators")
     for name, weight in (qos or {}).items():
-        if isinstance(weight, Qos):
-            continue
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+            raise InvalidArgument(
+                f"qos has {name!r:.100} for {weight!r:.100}: give the name of an operator, as {{'prices': 4}}"
+            )
+        if not isinstance(weight, Qos) and not 0 < number_of(weight) < math.inf:
             raise InvalidArgument(f"qos of {name!r} is {weight!r}: give a weight above 0 (all others have 1), or a Qos")
-    return weights_in(qos or {})
+    return {name: number_of(weight) for name, weight in weights_in(qos or {}).items()}
 
 
 def check_move(units: Any, target: Any, most: int, workers: int) -> list[int]:
@@ -136,7 +150,13 @@ def check_move(units: Any, target: Any, most: int, workers: int) -> list[int]:
 
 
 def _among(number: Any, count: int) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool) and bool(0 <= number < count)
+    return 0 <= whole_of(number) < count
+
+
+def check_event_log(path: str | Path | None) -> None:
+    """Refuse anything but a path: a number would be an open file of this process."""
+    if not isinstance(path, str | os.PathLike | None) or path == "":
+        raise InvalidArgument(f"event_log={path!r:.100}: give the path of a file, or leave it out")
 
 
 def check_name(name: str) -> None:
@@ -151,7 +171,7 @@ def bytes_of(memory: str | int | None) -> int:
         return 0
     size = _parsed_size(memory)
     if size is None or size < LEAST_MEMORY:
-        raise InvalidArgument(f'memory={memory!r}: give bytes, or a string like "512m", from 64k up')
+        raise InvalidArgument(f'memory={memory!r}: give bytes as a whole number, or a string like "512m", from 64k up')
     return size
 
 
@@ -173,40 +193,53 @@ def budgets_of(memory: str | int | Mapping[int, str | int], workers: int, limite
 
 def gap_of(t_gap: float | Literal["read"] | None, limited: bool) -> float | Literal["read"] | None:
     """How units on disk take turns; refuses it in a cluster without a memory budget."""
-    number = isinstance(t_gap, int | float) and not isinstance(t_gap, bool) and 0 <= t_gap < math.inf
-    if t_gap is not None and not number and t_gap != "read":
+    seconds = number_of(t_gap)
+    if t_gap is not None and not 0 <= seconds <= LONGEST_S and not (isinstance(t_gap, str) and t_gap == "read"):
         raise InvalidArgument(f't_gap={t_gap!r}: give seconds from 0 up, "read", or nothing')
     if t_gap is not None and not limited:
         raise InvalidArgument(f"t_gap={t_gap!r} and no memory: nothing goes to disk without a memory budget, give both")
-    return t_gap
+    return t_gap if t_gap is None or t_gap == "read" else seconds
 
 
 def room_of(skew_bytes: str | int) -> int:
     """The bytes of rows that may wait in a feeder; 0 is allowed."""
     size = _parsed_size(skew_bytes)
     if size is None or size > MOST_SKEW:
-        raise InvalidArgument(f'skew_bytes={skew_bytes!r}: give bytes, or a string like "256k", from 0 to 1g')
+        raise InvalidArgument(
+            f'skew_bytes={skew_bytes!r}: give bytes as a whole number, or a string like "256k", from 0 to 1g'
+        )
     return size
 
 
 def _parsed_size(text: object) -> int | None:
-    """Bytes, given as a number or like "512m"; None if they are not."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", str(text).strip().lower())
-    return int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match else None
+    """Bytes, given as a whole number or like "512m"; None if they are not."""
+    if not isinstance(text, str):
+        return whole_of(text) if 0 <= whole_of(text) <= MOST_BYTES else None
+    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([kmgt]?)i?b?", text.strip().lower())
+    size = int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match else MOST_BYTES + 1
+    return size if size <= MOST_BYTES else None
 
 
-def check_numbers(workers: int, **seconds: float) -> None:
-    """Refuse a wrong number of workers, and wrong seconds."""
-    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
-        raise InvalidArgument(f"workers={workers!r}: a cluster needs at least 1 worker")
-    check_seconds(**seconds)
+def workers_of(workers: int) -> int:
+    """The number of workers."""
+    if not 1 <= whole_of(workers) < 1 << 31:
+        raise InvalidArgument(f"workers={workers!r}: a cluster needs at least 1 worker, and a whole number of them")
+    return whole_of(workers)
 
 
-def check_seconds(**seconds: float) -> None:
-    """Refuse seconds that are not numbers above 0."""
+def period_of(period: float) -> float:
+    """The seconds between samples."""
+    if not LEAST_PERIOD_S <= number_of(period) <= MOST_PERIOD_S:
+        raise InvalidArgument(f"period={period!r}: give seconds from {LEAST_PERIOD_S} to {MOST_PERIOD_S}")
+    return number_of(period)
+
+
+def seconds_given(**seconds: float) -> list[float]:
+    """The seconds; refuses those that are not numbers above 0."""
     for name, value in seconds.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise InvalidArgument(f"{name}={value!r}: give seconds, above 0")
+        if not 0 < number_of(value) <= LONGEST_S:
+            raise InvalidArgument(f"{name}={value!r}: give seconds, above 0 and at most {LONGEST_S:g}")
+    return [number_of(value) for value in seconds.values()]
 
 
 def classic_context(spark: SparkSession) -> Any:
@@ -222,12 +255,17 @@ def classic_context(spark: SparkSession) -> Any:
     return context
 
 
-def balance_of(balance: str | Balance, options: dict[str, Any]) -> Balance:
+def balance_of(balance: str | Balance, options: dict[str, Any], workers: int) -> Balance:
     """A balance of the region's own, so that no two regions learn in one object."""
     if isinstance(balance, str):
-        return balance_named(balance, **options)
-    _check_balance(balance, getattr(balance, "splitting", None) in get_args(Splitting), BALANCES, options)
-    return copy.deepcopy(balance)
+        chosen = balance_named(balance, **options)
+    else:
+        _check_balance(balance, getattr(balance, "splitting", None) in get_args(Splitting), BALANCES, options)
+        chosen = copy.deepcopy(balance)
+    check_workers = getattr(chosen, "check_workers", None)  # those that are given numbers by worker
+    if check_workers is not None:
+        check_workers(workers)
+    return chosen
 
 
 def keyed_balance_of(balance: str | KeyedBalance, options: dict[str, Any]) -> KeyedBalance:

@@ -23,6 +23,7 @@ from evenflow.graph.builder import Graph
 from evenflow.graph.verbs import Pair
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
+from evenflow.model.given import check_flag
 from evenflow.model.qos import Qos, qos_of
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input, MapOperator
@@ -91,7 +92,10 @@ class Cluster:
         memory: str | int | None = None,
         t_gap: float | Literal["read"] | None = None,
     ) -> None:
-        arguments.check_numbers(workers, start_timeout=start_timeout, period=period, stall_timeout=stall_timeout)
+        workers, period = arguments.workers_of(workers), arguments.period_of(period)
+        limits = arguments.seconds_given(start_timeout=start_timeout, stall_timeout=stall_timeout)
+        start_timeout, stall_timeout = limits
+        arguments.check_event_log(event_log)
         arguments.check_emulated(emulate, workers)
         context = arguments.classic_context(spark)
         where, key = arguments.checkpoint_of(checkpoint, checkpoint_key)
@@ -152,7 +156,7 @@ class Cluster:
         arguments.check_name(name)
         arguments.check_function(function, input)
         arguments.check_ordered(ordered)
-        chosen = arguments.balance_of(balance, options)
+        chosen = arguments.balance_of(balance, options, self._life.workers)
         declared = arguments.schema_of(schema)
         arrow = arguments.arrow_schema(self._spark, declared)
         shed = shed_place(qos_of(self._settings.targets, name or "region"), name or "region", df)
@@ -223,7 +227,9 @@ class Cluster:
         operator = prepared(self._spark, operator, df)
         chosen, size = arguments.keyed_balance_of(balance, options), self._life.workers
         arguments.check_sharing(operator, chosen, split_keys)
-        arguments.check_units(units, size)
+        units = arguments.check_units(units, size)
+        check_flag("ordered", ordered)
+        check_flag("split_keys", split_keys)
         room = arguments.room_of(skew_bytes)
         ordering = ordering_of(df, order_by, lateness, ordered, chosen)
         arguments.check_transfer(transfer, bool(self._settings.checkpoint))
@@ -434,7 +440,7 @@ class Cluster:
 
     def await_workers(self, timeout: float = 60.0) -> None:
         """Wait until all workers are live again, after some were lost."""
-        self._life.await_workers(timeout)
+        self._life.await_workers(*arguments.seconds_given(timeout=timeout))
 
     def events(self) -> list[dict[str, Any]]:
         """The latest entries of the event log, oldest first."""
