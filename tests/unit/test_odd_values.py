@@ -12,7 +12,7 @@ from evenflow.errors import InvalidArgument
 from evenflow.graph.verbs import JoinSpec
 from evenflow.model.placement import EnergyWeights
 from evenflow.policy import BALANCES, KEYED_BALANCES, PLACEMENTS
-from evenflow.runtime.cluster import arguments, graph_arguments
+from evenflow.runtime.cluster import amounts, arguments, graph_arguments
 from evenflow.runtime.cluster.restarts import supervise
 from evenflow.stories.lsh import Fingerprints
 from evenflow.stories.operator import FirstStory
@@ -129,42 +129,42 @@ def test_weights_of_numpy_become_plain_numbers():
 @pytest.mark.parametrize("wrong", [1.5, np.float64(4096), True, None, -1, nan, "1.5x", "", "٣", "9" * 30, 1 << 63])
 def test_sizes_are_whole_bytes(wrong):
     with pytest.raises(InvalidArgument, match=r"skew_bytes=.*: give bytes as a whole number"):
-        arguments.room_of(wrong)
+        amounts.room_of(wrong)
     if wrong is not None:  # no budget
         with pytest.raises(InvalidArgument, match=r"memory=.*: give bytes as a whole number"):
-            arguments.bytes_of(wrong)
+            amounts.bytes_of(wrong)
 
 
 def test_sizes():
-    assert arguments.room_of(np.int64(4096)) == 4096
-    assert arguments.room_of("1.5k") == 1536
-    assert arguments.bytes_of("64k") == arguments.bytes_of(1 << 16) == 1 << 16
+    assert amounts.room_of(np.int64(4096)) == 4096
+    assert amounts.room_of("1.5k") == 1536
+    assert amounts.bytes_of("64k") == amounts.bytes_of(1 << 16) == 1 << 16
 
 
 @pytest.mark.parametrize("wrong", ["3", True, 0, -1, 1.0, nan, None, np.float64(3)])
 def test_numbers_of_workers(wrong):
     with pytest.raises(InvalidArgument, match=r"workers=.*at least 1 worker, and a whole number of them"):
-        arguments.workers_of(wrong)
+        amounts.workers_of(wrong)
 
 
 @pytest.mark.parametrize("wrong", ["3", True, 0, -1, nan, inf, None, 1e-9, 1e7, Decimal(1)])
 def test_periods(wrong):
     with pytest.raises(InvalidArgument, match=r"period=.*: give seconds from 0.001 to 3600"):
-        arguments.period_of(wrong)
+        amounts.period_of(wrong)
 
 
 @pytest.mark.parametrize("wrong", ["3", True, 0, -1, nan, inf, None, 1e300, Decimal(1)])
 def test_seconds(wrong):
     with pytest.raises(InvalidArgument, match=r"stall_timeout=.*: give seconds, above 0"):
-        arguments.seconds_given(stall_timeout=wrong)
+        amounts.seconds_given(stall_timeout=wrong)
 
 
 def test_numbers_of_numpy():
-    assert type(arguments.workers_of(np.int64(3))) is int
-    assert type(arguments.period_of(np.float32(0.5))) is float
-    assert arguments.seconds_given(a=np.int8(3), b=np.float64(0.5)) == [3, 0.5]
-    assert type(arguments.check_units(np.int64(8), 3)) is int
-    assert arguments.gap_of(np.float32(1), True) == 1
+    assert type(amounts.workers_of(np.int64(3))) is int
+    assert type(amounts.period_of(np.float32(0.5))) is float
+    assert amounts.seconds_given(a=np.int8(3), b=np.float64(0.5)) == [3, 0.5]
+    assert type(amounts.check_units(np.int64(8), 3)) is int
+    assert amounts.gap_of(np.float32(1), True) == 1
     known = graph_arguments.known_of_workers(
         2, {np.int64(1): np.float32(0.5)}, {0: np.int64(2)}, {(np.int64(0), 1): (np.float32(1), np.int64(5))}
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -18,9 +17,9 @@ from pyspark.sql.types import DataType, StructType
 from evenflow.control.events import Transfer
 from evenflow.errors import InvalidArgument, first_line
 from evenflow.model.capacity import Emulate
-from evenflow.model.given import number_of, whole_of
+from evenflow.model.given import number_of
 from evenflow.model.qos import Qos, weights_in
-from evenflow.model.routing import MOST_UNITS, Splitting
+from evenflow.model.routing import Splitting
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input, MapOperator
@@ -29,14 +28,7 @@ from evenflow.runtime.wire.frames import MAX_BODY
 from evenflow.state.store.layout import check_scheme
 from evenflow.state.store.sealed import key_of
 
-LEAST_MEMORY = 64 * 1024
 LONGEST_NAME = 80
-MOST_SKEW = 1024**3
-MOST_BYTES = 1 << 62
-LONGEST_S = 1e9
-"""Thirty years: what waits longer overflows somewhere."""
-LEAST_PERIOD_S, MOST_PERIOD_S = 0.001, 3600
-"""More often, and a process would do nothing but report; beyond, a poller cannot wait as long."""
 
 
 def check_dataframe(df: DataFrame) -> None:
@@ -96,13 +88,6 @@ def check_sharing(operator: KeyedOperator, balance: KeyedBalance, split_keys: bo
         )
 
 
-def check_units(units: int, workers: int) -> int:
-    """The number of units; refuses one that is not at least the number of workers, or too large."""
-    if not workers <= whole_of(units) <= MOST_UNITS:
-        raise InvalidArgument(f"units={units!r}: give a number from {workers} (the workers) to {MOST_UNITS:,}")
-    return whole_of(units)
-
-
 def checkpoint_of(checkpoint: str | Path | None, checkpoint_key: bytes | str | None) -> tuple[str, bytes]:
     """The place of the checkpoint and its key; both empty if not given."""
     where, key = where_of(checkpoint), key_of(checkpoint_key)
@@ -138,21 +123,6 @@ def weights_of(qos: Mapping[str, float | Qos] | None) -> dict[str, float]:
     return {name: number_of(weight) for name, weight in weights_in(qos or {}).items()}
 
 
-def check_move(units: Any, target: Any, most: int, workers: int) -> list[int]:
-    """The units to be moved, as a list; refuses wrong units, and a target that is no worker."""
-    fit = isinstance(units, Iterable) and not isinstance(units, str) and all(_among(unit, most) for unit in units)
-    if not fit or not _among(target, workers):
-        raise InvalidArgument(
-            f"units {units!r:.100} to worker {target!r:.100}: give a list of units from 0 to {most - 1}, and a worker "
-            f"from 0 to {workers - 1}"
-        )
-    return [int(unit) for unit in units]
-
-
-def _among(number: Any, count: int) -> bool:
-    return 0 <= whole_of(number) < count
-
-
 def check_event_log(path: str | Path | None) -> None:
     """Refuse anything but a path: a number would be an open file of this process."""
     if not isinstance(path, str | os.PathLike | None) or path == "":
@@ -163,83 +133,6 @@ def check_name(name: str) -> None:
     """Refuse a name that a region cannot have."""
     if not isinstance(name, str) or len(name) > LONGEST_NAME:
         raise InvalidArgument(f"name={name!r:.60}: give a string of at most {LONGEST_NAME} characters")
-
-
-def bytes_of(memory: str | int | None) -> int:
-    """A budget in bytes, given in the way of Spark's memory settings; 0 for none."""
-    if memory is None:
-        return 0
-    size = _parsed_size(memory)
-    if size is None or size < LEAST_MEMORY:
-        raise InvalidArgument(f'memory={memory!r}: give bytes as a whole number, or a string like "512m", from 64k up')
-    return size
-
-
-def budgets_of(memory: str | int | Mapping[int, str | int], workers: int, limited: bool) -> dict[int, int]:
-    """By worker, a new budget in bytes; refuses a cluster that has none, and workers that there are not."""
-    if not limited:
-        raise InvalidArgument(
-            "this cluster has no memory budget: give Cluster(memory=...) one, and it can be changed while it runs"
-        )
-    if memory is None or (isinstance(memory, Mapping) and not memory):
-        raise InvalidArgument(f'memory={memory!r}: give bytes, or a string like "512m", or these by worker')
-    if not isinstance(memory, Mapping):
-        return dict.fromkeys(range(workers), bytes_of(memory))
-    for worker, size in memory.items():
-        if not _among(worker, workers) or size is None:
-            raise InvalidArgument(f"memory of worker {worker!r} is {size!r}: give workers from 0 to {workers - 1}")
-    return {int(worker): bytes_of(size) for worker, size in memory.items()}
-
-
-def gap_of(t_gap: float | Literal["read"] | None, limited: bool) -> float | Literal["read"] | None:
-    """How units on disk take turns; refuses it in a cluster without a memory budget."""
-    seconds = number_of(t_gap)
-    if t_gap is not None and not 0 <= seconds <= LONGEST_S and not (isinstance(t_gap, str) and t_gap == "read"):
-        raise InvalidArgument(f't_gap={t_gap!r}: give seconds from 0 up, "read", or nothing')
-    if t_gap is not None and not limited:
-        raise InvalidArgument(f"t_gap={t_gap!r} and no memory: nothing goes to disk without a memory budget, give both")
-    return t_gap if t_gap is None or t_gap == "read" else seconds
-
-
-def room_of(skew_bytes: str | int) -> int:
-    """The bytes of rows that may wait in a feeder; 0 is allowed."""
-    size = _parsed_size(skew_bytes)
-    if size is None or size > MOST_SKEW:
-        raise InvalidArgument(
-            f'skew_bytes={skew_bytes!r}: give bytes as a whole number, or a string like "256k", from 0 to 1g'
-        )
-    return size
-
-
-def _parsed_size(text: object) -> int | None:
-    """Bytes, given as a whole number or like "512m"; None if they are not."""
-    if not isinstance(text, str):
-        return whole_of(text) if 0 <= whole_of(text) <= MOST_BYTES else None
-    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([kmgt]?)i?b?", text.strip().lower())
-    size = int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match else MOST_BYTES + 1
-    return size if size <= MOST_BYTES else None
-
-
-def workers_of(workers: int) -> int:
-    """The number of workers."""
-    if not 1 <= whole_of(workers) < 1 << 31:
-        raise InvalidArgument(f"workers={workers!r}: a cluster needs at least 1 worker, and a whole number of them")
-    return whole_of(workers)
-
-
-def period_of(period: float) -> float:
-    """The seconds between samples."""
-    if not LEAST_PERIOD_S <= number_of(period) <= MOST_PERIOD_S:
-        raise InvalidArgument(f"period={period!r}: give seconds from {LEAST_PERIOD_S} to {MOST_PERIOD_S}")
-    return number_of(period)
-
-
-def seconds_given(**seconds: float) -> list[float]:
-    """The seconds; refuses those that are not numbers above 0."""
-    for name, value in seconds.items():
-        if not 0 < number_of(value) <= LONGEST_S:
-            raise InvalidArgument(f"{name}={value!r}: give seconds, above 0 and at most {LONGEST_S:g}")
-    return [number_of(value) for value in seconds.values()]
 
 
 def classic_context(spark: SparkSession) -> Any:
@@ -302,10 +195,25 @@ def _parsed(schema: str) -> DataType:
         raise InvalidArgument(f"schema {schema!r} is not one: {first_line(error)}") from None
 
 
+def check_columns(schema: StructType) -> None:
+    """Refuse columns that Spark cannot give to Python, such as intervals of months."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    for field in schema.fields:
+        try:
+            to_arrow_type(field.dataType, timezone="UTC")
+        except PySparkException:
+            raise InvalidArgument(
+                f"column '{field.name}' is {field.dataType.simpleString()}, which Spark cannot give to Python: leave "
+                "it out, or cast it, an interval of months to int or to string"
+            ) from None
+
+
 def arrow_schema(spark: SparkSession, schema: StructType) -> Any:
     """The Arrow schema with which Spark gives these columns to Python."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    check_columns(schema)
     return to_arrow_schema(
         schema,
         timezone=spark.conf.get("spark.sql.session.timeZone"),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from evenflow.errors import InvalidArgument
 from evenflow.model.given import number_of, whole_of
 from evenflow.policy import Placement, placement_named
-from evenflow.runtime.cluster.arguments import bytes_of
+from evenflow.runtime.cluster.amounts import bytes_of
 
 
 def queues_of(rows: Any, size: Any) -> tuple[int, int]:

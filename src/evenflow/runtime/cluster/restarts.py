@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from evenflow.errors import SEVERAL_ACTIONS, ClusterStartError, InvalidArgument, first_line
 from evenflow.model.given import whole_of
-from evenflow.runtime.cluster.arguments import seconds_given
+from evenflow.runtime.cluster.amounts import seconds_given
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
