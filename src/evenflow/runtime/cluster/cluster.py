@@ -242,7 +242,7 @@ class Cluster:
         qos = qos_of(self._settings.targets, name or "keyed")
         shed = shed_place(qos, name or "keyed", df, stored, ordering is not None)
         if stored:
-            kept = stored_as(operator, key, spread, ordering, units + 1, bool(name), found)
+            kept = stored_as(operator, df, key, spread, ordering, units + 1, bool(name), found)
             region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer, warning)
         else:
             region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer, warning)

@@ -187,6 +187,11 @@ def _alike(column: Column, kind: DataType) -> Column:
     return column
 
 
+def key_types(df: DataFrame, key: KeyColumns) -> str:
+    """The types of a key, by which its hashes, and so its places in stored state, are found."""
+    return ", ".join(df.select(column).schema[0].dataType.simpleString() for column in _columns(df, key))
+
+
 def _collated(kind: DataType) -> bool:
     """Whether strings of this type may be equal although their bytes differ."""
     return isinstance(kind, StringType) and not kind.isUTF8BinaryCollation()
