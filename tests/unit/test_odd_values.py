@@ -9,7 +9,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
-from evenflow.graph.verbs import JoinSpec
+from evenflow.graph.verbs import JoinSpec, MapSpec
 from evenflow.model.placement import EnergyWeights
 from evenflow.policy import BALANCES, KEYED_BALANCES, PLACEMENTS
 from evenflow.runtime.cluster import amounts, arguments, graph_arguments
@@ -272,3 +272,30 @@ def test_others():
             ef.local_session(workers=wrong)
     with pytest.raises(InvalidArgument, match="backoff=inf"):
         supervise(lambda: pytest.fail("it must not be started"), backoff=inf)
+
+
+ARRAY = np.array([1, 2])
+"""Compared with a text it gives an array, which is neither true nor false."""
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: arguments.check_function(len, ARRAY), "input=array"),
+        (lambda: arguments.check_transfer(ARRAY, True), "transfer=array"),
+        (lambda: arguments.balance_of(ARRAY, {}, 2), "balance=array"),
+        (lambda: ef.count(ARRAY), "an aggregate is of array"),
+        (lambda: MapSpec(len, "x long", ARRAY, False), "input=array"),
+        (lambda: ef.Similarity(5), "Similarity got 5: give Vectors"),
+        (lambda: Vectors(8, documents=1.5), "documents=1.5: give the number of texts"),
+        (lambda: Vectors(2, documents=3, counts="ab"), "counts='ab': give a list of numbers"),
+        (lambda: Vectors(2, documents=3, counts=[True, False]), "give a list of numbers"),
+        (lambda: Vectors(2, documents=3, counts=[-1, 2]), "give a list of numbers"),
+        (lambda: ef.local_session(conf=[("a", "b")]), "conf=.*: give settings by their names"),
+        (lambda: ef.local_session(conf={1: "b"}), "conf=.*: give settings by their names"),
+        (lambda: ef.local_session(name=5), "name=5: give a string"),
+    ],
+)
+def test_what_is_no_text_and_no_number(call, said):
+    with pytest.raises(InvalidArgument, match=said):
+        call()

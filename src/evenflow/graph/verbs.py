@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
 
 from evenflow.errors import InvalidArgument
-from evenflow.model.given import whole_of
+from evenflow.model.given import is_one_of, whole_of
 from evenflow.model.routing import MOST_UNITS
 from evenflow.operators.aggregating import GivenWindow, check_window
 from evenflow.operators.keyed import KeyedOperator
@@ -57,7 +57,7 @@ class MapSpec:
             raise InvalidArgument(
                 f"schema={self.schema!r}: give the columns that the function returns, such as 'symbol string, x double'"
             )
-        if self.input not in get_args(Input):
+        if not is_one_of(self.input, get_args(Input)):
             raise InvalidArgument(f"input={self.input!r}: one of {', '.join(map(repr, get_args(Input)))}")
         _check_flag("ordered", self.ordered)
 

@@ -6,6 +6,7 @@ within no limits, so that one comparison refuses both.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf, nan
 from numbers import Integral, Real
 from typing import Any, TypeGuard
@@ -54,6 +55,11 @@ def check_flag(what: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidArgument(f"{what} is {value!r:.100}: give True or False")
     return value
+
+
+def is_one_of(value: object, choices: Iterable[str]) -> bool:
+    """Whether it is one of some texts; what is no text is compared with none, since arrays give no one answer."""
+    return isinstance(value, str) and value in tuple(choices)
 
 
 def check_seed(seed: object) -> int:

@@ -71,8 +71,13 @@ class Vectors:
         if not 2 <= whole_of(features) <= MOST_FEATURES or features & (features - 1):
             raise InvalidArgument(f"features={features!r}: give a power of two from 2 to {MOST_FEATURES:,}")
         self.features = features = whole_of(features)
-        self.documents = documents
-        rarity = np.empty(0) if counts is None else np.log((documents + 1) / (np.asarray(counts, np.float64) + 0.5))
+        if not 0 <= whole_of(documents) < 1 << 62:
+            raise InvalidArgument(f"documents={documents!r:.100}: give the number of texts, a whole number")
+        self.documents = whole_of(documents)
+        given = np.empty(0) if counts is None else np.asarray(counts)
+        if given.ndim != 1 or given.dtype.kind not in "iuf" or (given < 0).any():
+            raise InvalidArgument(f"counts={counts!r:.100}: give a list of numbers, one for each feature")
+        rarity = np.log((self.documents + 1) / (given + 0.5)) if len(given) else np.empty(0)
         if len(rarity) not in (0, features) or not np.isfinite(rarity).all() or (rarity <= 0).any():
             raise InvalidArgument(
                 f"counts has {len(rarity)} numbers for {features} features and {documents} documents: give one for "

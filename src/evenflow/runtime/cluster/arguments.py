@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType, StructType
 from evenflow.control.events import Transfer
 from evenflow.errors import InvalidArgument, first_line
 from evenflow.model.capacity import Emulate
-from evenflow.model.given import number_of
+from evenflow.model.given import is_one_of, number_of
 from evenflow.model.qos import Qos, weights_in
 from evenflow.model.routing import Splitting
 from evenflow.operators.hosted import Hosted
@@ -43,7 +43,7 @@ def check_function(function: Callable[[Any], Any], input: Input) -> None:
     """Refuse a function that cannot be called, and an unknown kind of input."""
     if not callable(function):
         raise InvalidArgument(f"the function is {function!r}: give something that can be called with a batch")
-    if input not in get_args(Input):
+    if not is_one_of(input, get_args(Input)):
         raise InvalidArgument(f"input={input!r}: one of {', '.join(map(repr, get_args(Input)))}")
 
 
@@ -68,7 +68,7 @@ def check_emulated(emulate: Emulate | None, workers: int) -> None:
 
 def check_transfer(transfer: Transfer, stored: bool) -> None:
     """Refuse an unknown way to move units, and the store in a cluster without one."""
-    if transfer not in get_args(Transfer) or (transfer == "store" and not stored):
+    if not is_one_of(transfer, get_args(Transfer)) or (transfer == "store" and not stored):
         raise InvalidArgument(f"transfer={transfer!r}: give 'direct', or 'store' in a cluster with a checkpoint")
 
 
@@ -153,7 +153,7 @@ def balance_of(balance: str | Balance, options: dict[str, Any], workers: int) ->
     if isinstance(balance, str):
         chosen = balance_named(balance, **options)
     else:
-        _check_balance(balance, getattr(balance, "splitting", None) in get_args(Splitting), BALANCES, options)
+        _check_balance(balance, is_one_of(getattr(balance, "splitting", None), get_args(Splitting)), BALANCES, options)
         chosen = copy.deepcopy(balance)
     check_workers = getattr(chosen, "check_workers", None)  # those that are given numbers by worker
     if check_workers is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -133,7 +133,7 @@ def _makers(text: str, bits: int, features: int, seed: int, corpus: Any) -> tupl
         vectors = corpus
     elif hasattr(corpus, "mapInArrow"):
         vectors = fit_vectors(corpus, text, features)
-    elif isinstance(corpus, Iterable):
+    elif isinstance(corpus, Iterable) and not isinstance(corpus, Mapping | bytes):
         vectors = Vectors.fit(corpus, features)
     else:
         raise InvalidArgument(f"corpus={corpus!r}: give a batch DataFrame with the texts, texts, or Vectors")

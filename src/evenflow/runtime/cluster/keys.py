@@ -38,6 +38,7 @@ from pyspark.sql.types import (
 )
 
 from evenflow.errors import InvalidArgument, first_line, nearest
+from evenflow.model.given import is_one_of
 from evenflow.runtime.feeder.hashing import KEY
 
 MOST_PARTITIONS = 1_000_000
@@ -96,7 +97,7 @@ def routed(df: DataFrame, key: KeyColumns, hashed: Sequence[str], spread: str = 
     is compared with the bounds is a column of `df`, or is added before the partition.
     """
     columns = _columns(df, key)
-    if spread not in SPREADS:
+    if not is_one_of(spread, SPREADS):
         raise InvalidArgument(f"spread={spread!r}: one of {', '.join(map(repr, SPREADS))}")
     if spread == "modulo":
         _check_whole(df, key, columns)

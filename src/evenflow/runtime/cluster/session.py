@@ -33,6 +33,10 @@ def local_session(
         raise InvalidArgument(
             f"local_session(workers={workers!r}, slots={slots!r}): both must be whole numbers, at least 1"
         )
+    if not isinstance(conf, Mapping | None) or not all(isinstance(each, str) for each in conf or ()):
+        raise InvalidArgument(f"conf={conf!r:.100}: give settings by their names, as {{'spark.ui.enabled': 'true'}}")
+    if not isinstance(name, str):
+        raise InvalidArgument(f"name={name!r:.100}: give a string")
     active = SparkSession.getActiveSession()
     needed = workers + slots
     if active is not None:
