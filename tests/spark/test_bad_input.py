@@ -199,10 +199,10 @@ def test_slots_that_others_hold(spark, cluster, monkeypatch):
     )  # for half of it those that never started are awaited
     monkeypatch.setattr("evenflow.runtime.cluster.slots._fixed", lambda _: False)  # as where executors come one by one
     with pytest.raises(ClusterStartError) as caught:
-        ef.Cluster(spark, workers=30, start_timeout=2)
+        ef.Cluster(spark, workers=30, start_timeout=4)
     message = str(caught.value)
-    assert re.search(r"\b[0-6] of 30 workers started within 2 s", message)  # six slots, if the machine is fast
-    assert "10 task slots" in message
+    assert re.search(r"\b[0-6] of 30 workers started within 4 s", message)  # six slots, if the machine is fast
+    assert "10 task slots, in which 6 tasks of its workers and 4 others run. No slot is free. Use master" in message
     assert "local[35,4]" in message
 
 

@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 
 import pytest
+from pyspark.sql import functions as F
 
 import evenflow as ef
 from tests.support.moving import Nth, nth_of, stop_quietly
@@ -148,6 +149,9 @@ def test_another_key_is_refused(spark, tmp_path, files):
             ef.errors.InvalidArgument, match=r"name 'n' is that of Nth\(\) by k .* this is Nth\(\) by id"
         ):
             cluster.keyed(stream(spark, files), "id", Nth(), name="n")
+        short = stream(spark, files).withColumn("k", F.col("k").cast("int"))  # its hashes are others
+        with pytest.raises(ef.errors.InvalidArgument, match=r"Nth\(\) by k \(bigint\) .* Nth\(\) by k \(int\)"):
+            cluster.keyed(short, "k", Nth(), name="n")
         with pytest.raises(ef.errors.InvalidArgument, match="name=5: give a string"):
             cluster.keyed(stream(spark, files), "k", Nth(), name=5)
 

@@ -11,7 +11,8 @@ from evenflow.rules.operator import RuleOperator
 from evenflow.runtime.cluster.arguments import arrow_schema
 
 ZONE = "America/New_York"
-SCHEMA = "at timestamp, n timestamp_ntz, b date, s string, w string, i long, f double, c decimal(12, 3), t boolean"
+SCHEMA = "e decimal(38, 3), at timestamp, n timestamp_ntz, b date, s string, w string, i long, f double, "
+SCHEMA += "c decimal(12, 3), t boolean"
 UTC = d.UTC
 MOMENTS = [
     d.datetime(2026, 3, 8, 6, 59, 59, 999_999, UTC),  # just before clocks are put forward there
@@ -24,6 +25,11 @@ MOMENTS = [
     None,
 ]
 CENTS = [*(Decimal(each) for each in ("0", "0.05", "-0.05", "0.45", "12.345", "-99.995", "99")), None]
+LARGE = [
+    *(Decimal(each) for each in ("0.999", "-128.5", "12345678901234567890.5", "-" + "9" * 35 + ".999")),
+    *(Decimal(2) ** power for power in (31, 63, 64)),
+    None,
+]
 TIMES = [
     *(f"{part}({column})" for part in ("year", "quarter", "month", "day", "dayofmonth", "dayofyear", "dayofweek",
       "weekofyear", "hour", "minute", "second") for column in ("at", "n", "b")),
@@ -37,6 +43,18 @@ TIMES = [
     "cast(at as date)",
     "cast(n as date)",
     "cast(b as string)",
+    "coalesce(at, timestamp '2026-03-08 02:30:00')",
+    "coalesce(at, timestamp '2026-03-08 07:00:00Z', b)",
+    "coalesce(b, date '2026-03-08')",
+    "coalesce(b, at)",
+    "case when i > 0 then at when i < 0 then date '2026-11-01' else timestamp '2026-11-01 01:30:00' end",
+    "case when i > 0 then b else date '1600-2-29' end",
+    "nullif(at, timestamp '2026-11-01 01:30:00')",
+    "nullif(b, timestamp '2026-03-08 00:00:00')",
+    "nullif(b, at)",
+    "nullif(i, 9)",
+    "nullif(c, 99)",
+    "nullif(i, null)",
 ]  # fmt: skip
 TEXTS = [f"substring(s, {first}, {length})" for first in (-9, -2, 0, 1, 2, 9) for length in (-1, 0, 1, 3, 99)]
 TEXTS += ["substring(s, -3)", "substr(s, 2)", "cast(s as string)", "cast(w as bigint)", "cast(w as double)"]
@@ -47,6 +65,7 @@ NUMBERS += ["cast(i as boolean)", "cast(f as boolean)", "cast(i as string)", "ca
 
 
 TOO_SMALL = ["cast(i as decimal(3, 1))", "cast(c as decimal(3, 2))", "cast(i * 1000 as smallint)"]
+TOO_SMALL += [f"cast({each} as {kind})" for each in ("e", "c * 1000000", "99999999999.5") for kind in WHOLE]
 TOO_SMALL += [f"cast(f * {by} as {kind})" for by in ("1e3", "1e12", "1e30") for kind in WHOLE]
 
 
@@ -55,6 +74,7 @@ def rows_of_each():
     naive = [None if each is None else each.replace(tzinfo=None) for each in MOMENTS]
     return pa.table(
         {
+            "e": pa.array(LARGE, pa.decimal128(38, 3)),
             "at": pa.array(MOMENTS, pa.timestamp("us", ZONE)),
             "n": pa.array(naive, pa.timestamp("us")),
             "b": pa.array([None if each is None else each.date() for each in MOMENTS]),
@@ -83,13 +103,21 @@ def theirs(df, expressions):
     return made.toArrow()
 
 
-@pytest.mark.parametrize(("expressions", "ansi"), [(TIMES + TEXTS + NUMBERS, "true"), (NUMBERS + TOO_SMALL, "false")])
+def told(column):
+    """The type and the values of a column; of times the moments, since `toArrow` has them in UTC."""
+    zoned = pa.types.is_timestamp(column.type) and column.type.tz is not None
+    column = column.cast(pa.timestamp("us", "UTC")) if zoned else column
+    return column.type, column.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("expressions", "ansi"), [(TIMES + TEXTS + NUMBERS, "true"), (TIMES + NUMBERS + TOO_SMALL, "false")]
+)
 def test_values_are_those_of_spark(spark, conf, expressions, ansi):
     conf("spark.sql.session.timeZone", ZONE)
     conf("spark.sql.ansi.enabled", ansi)
     rows = rows_of_each()
     df = spark.createDataFrame(rows, SCHEMA)
     one, other = ours(spark, df, rows, expressions), theirs(df, expressions)
-    found = {each: (one.column(n).type, one.column(n).to_pylist()) for n, each in enumerate(expressions)}
-    wanted = {each: (other.column(n).type, other.column(n).to_pylist()) for n, each in enumerate(expressions)}
+    found, wanted = ({each: told(made.column(n)) for n, each in enumerate(expressions)} for made in (one, other))
     assert {each: (found[each], wanted[each]) for each in wanted if str(found[each]) != str(wanted[each])} == {}

@@ -7,6 +7,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+import evenflow as ef
+from evenflow.errors import InvalidArgument
 from tests.support.comparison import assert_same, plain_map
 
 ROWS = 3_000
@@ -228,3 +230,16 @@ def test_values_python_makes(spark, cluster):
     )
     schema = "t timestamp, d decimal(10,2), m map<string,long>, s struct<p:long,q:array<string>>"
     assert_same(cluster.ordered_map(df, make, schema), wanted, 100)
+
+
+def test_columns_that_spark_cannot_give_to_python(spark, cluster):
+    df = spark.range(5).selectExpr("id", "make_ym_interval(1, cast(id as int)) as m")
+    calls = (
+        lambda: cluster.ordered_map(df, lambda batch: batch, "id long"),
+        lambda: cluster.keyed(df, "id", ef.RunningCount("m")),
+        lambda: cluster.keyed(df, "id", ef.RunningCount("id"), order_by="m"),
+        lambda: cluster.join(df, df, "id", rows=1),
+    )
+    for call in calls:
+        with pytest.raises(InvalidArgument, match=r"column '.*m' is interval year to month, .*: leave it out, or cast"):
+            call()

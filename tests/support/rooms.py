@@ -13,7 +13,7 @@ MAY_IMPORT = {
     "rules.expressions": {"operators", "rules.language"},
     "rules.windows": {"operators", "rules.language", "rules.expressions"},
     "rules.patterns": {"operators", "rules.language", "rules.expressions"},
-    "stories": {"operators"},
+    "stories": {"model", "operators"},
     "graph": {"model", "operators", "rules", "rules.language", "rules.expressions"},
     "workloads": {"model", "graph"},
     "state": set(),

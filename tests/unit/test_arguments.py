@@ -11,9 +11,11 @@ from pyspark.errors import StreamingQueryException
 
 from evenflow.errors import ClusterStartError, InvalidArgument
 from evenflow.policy import keyed_balance_named
-from evenflow.runtime.cluster.arguments import budgets_of, check_dataframe, check_move, check_ordered, gap_of
+from evenflow.runtime.cluster.amounts import budgets_of, check_move, gap_of
+from evenflow.runtime.cluster.arguments import check_dataframe, check_ordered
 from evenflow.runtime.cluster.detect import seconds_of
 from evenflow.runtime.cluster.restarts import supervise
+from evenflow.runtime.cluster.slots import SlotUse
 
 
 @pytest.mark.parametrize(
@@ -169,3 +171,25 @@ def test_t_gap():
     with pytest.raises(InvalidArgument, match="no memory"):
         gap_of(1.0, False)
     assert gap_of(None, False) is None
+
+
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [
+        (
+            SlotUse(6, 4, 0),
+            "4 tasks of its workers and 0 others run. All workers have a slot, and 3 of them had",
+        ),
+        (
+            SlotUse(6, 2, 1),
+            "2 tasks of its workers and 1 others run. Slots are free, so Spark was still starting",
+        ),
+        (SlotUse(6, 2, 4), "in which 2 tasks of its workers and 4 others run. No slot is free. Use master local"),
+        (SlotUse(3, 3, 0), "No slot is free. Use master local"),
+    ],
+)
+def test_workers_that_do_not_start_say_what_was_seen(use, said):
+    text = use.why_waiting(3, 4, 60.0, "Use master local[5,4] or more")
+    assert text.startswith(f"1 of 4 workers started within 60 s; the session has {use.slots} task slots, ")
+    assert said in text
+    assert ("start_timeout" in text) != ("local" in text)  # one remedy, not both

@@ -40,9 +40,12 @@ def kept(condition, rows=NUMBERS):
         ("sqrt(d) > 1", [0, 1, 4]),
         ("case when d > 1 then 1 else 0 end = 1", [0, 1]),
         ("k > 2", [3, 4]),
+        ("null", []),  # as df.where("null")
+        ("not null", []),
+        ("null or k > 2", [3, 4]),
     ],
 )
-def test_nan_is_above_all_numbers(condition, ks):
+def test_nan_is_above_all_numbers_and_null_is_not_true(condition, ks):
     assert kept(condition).column("k").to_pylist() == ks
 
 

@@ -285,7 +285,7 @@ class TestKeyed:
         ]
         first, same, other = (operator.stored_as() for operator, _ in made)
         assert first == same != other
-        assert "by ['symbol']" in first
+        assert "by ['symbol string']" in first
         joins = [node(lambda t, n, rows=rows: t.join(n, on="symbol", rows=rows))[0].stored_as() for rows in (1, 2)]
         assert joins[0] != joins[1]
 

@@ -301,7 +301,7 @@ def test_weights_in_force_that_do_not_sum_are_set_right():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"every": 0}, "every is 0: give a number from 1 to 1e"),
+        ({"every": 0}, "every is 0: give a whole number from 1 to 1,000,000"),
         ({"rise": -0.1}, "rise is -0.1"),
         ({"patience": 0}, "patience is 0"),
         ({"cluster_from": 1}, "cluster_from is 1"),

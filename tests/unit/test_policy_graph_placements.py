@@ -182,7 +182,7 @@ def test_distance_to_the_true_optimum():
         ("greedy", {"theta": 1.1}, "theta is 1.1"),
         ("dp", {"theta_bytes": -1}, "theta_bytes is -1"),
         ("dp", {"theta_s": -1}, "theta_s is -1"),
-        ("greedy", {"theta": "x"}, "placement 'greedy' cannot use {'theta': 'x'}"),
+        ("greedy", {"theta": "x"}, "theta is 'x'"),
         ("xzh", {"threshold": 2}, "threshold is 2"),
         ("caps", {"relax": 0}, "relax is 0"),
         ("potential", {"horizon_s": 0.0}, "horizon_s is 0.0"),

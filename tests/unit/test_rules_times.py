@@ -1,6 +1,7 @@
 """Dates, times, spans of time, substring and cast: what Spark is not needed for. tests/spark compares with Spark."""
 
 import datetime as d
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -41,6 +42,28 @@ COLUMNS = {
 )
 def test_values(expression, value):
     assert values(expression, COLUMNS) == [value, value if expression == "10 sec + 5" else None]
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("coalesce(at, timestamp '2026-03-29 02:30:00')", [NOON, d.datetime(2026, 3, 29, 1, 30, tzinfo=d.UTC)]),
+        ("coalesce(at, timestamp '2026-01-01 00:00:00Z')", [NOON, d.datetime(2026, 1, 1, tzinfo=d.UTC)]),
+        ("case when x > 5 then date '2026-01-01' else at end", [d.datetime(2025, 12, 31, 23, tzinfo=d.UTC), None]),
+        ("nullif(at, timestamp '2026-01-31 13:00:00')", [None, None]),
+        ("nullif(b, timestamp '2026-01-30 00:00:00')", [NOON.date(), None]),
+        ("nullif(x, 2.5)", [300, None]),
+    ],
+)
+def test_constants_of_time_among_other_values(expression, found):
+    assert values(expression, COLUMNS) == found
+
+
+@pytest.mark.parametrize(("value", "wraps"), [("12345678901234567890.5", -350287150), ("-2.9", -2)])
+def test_decimals_as_whole_numbers_without_ansi(value, wraps):
+    rule = RuleOperator("select cast(c as int) as it, cast(c as bigint) as l from T").planned(ansi=False)
+    found, _ = push(rule, {"c": pa.array([None, Decimal(value)], pa.decimal128(38, 3)).slice(1)})
+    assert (found[0]["it"], found[0]["l"] - int(Decimal(value))) in ((wraps, 0), (wraps, -(2**64)))
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def bench_keyed(
     def work() -> None:
         from evenflow.bench import keyed, keyed_view
         from evenflow.bench.choices import keyed_choice
-        from evenflow.runtime.cluster.arguments import room_of
+        from evenflow.runtime.cluster.amounts import room_of
 
         if slow > workers or ((slow or since or until or rotate) and not cost_us):
             raise typer.BadParameter("slow workers need --cost-us, and be no more than --workers", param_hint="--slow")
@@ -212,7 +212,7 @@ def bench_placement(
 
 def _lack(memory: str, short: int, since: float, until: float, workers: int) -> dict[str, Any]:
     """The fields of a `KeyedSetting` for workers that lack memory for a while."""
-    from evenflow.runtime.cluster.arguments import bytes_of
+    from evenflow.runtime.cluster.amounts import bytes_of
 
     if short > workers or ((short or since or until) and not memory) or (until and until <= since):
         what = "needs --memory, no more workers than --workers, and an end after its beginning"

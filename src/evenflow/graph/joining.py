@@ -16,7 +16,7 @@ from evenflow.graph.dialect import Dialect
 from evenflow.graph.operator import NodeOperator
 from evenflow.graph.verbs import JoinSpec
 from evenflow.operators.columns import NO_TIMES, microseconds, require_time
-from evenflow.operators.keyed import Keys, Units
+from evenflow.operators.keyed import Keys, Units, typed
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class JoinNode(NodeOperator):
         self._pairs.push_side(side, np.zeros(len(keys), np.int32), keys, times, kept)
 
     def stored_as(self) -> str:
-        sides = [f"{[side.rows.names[place] for place in side.key]} of {side.schema.names}" for side in self._sides]
+        sides = [f"{_typed(side.rows, side.key)} of {_typed(side.rows, side.kept)}" for side in self._sides]
         window = f"{self._pairs.most} rows" if not self._pairs.span else f"{self._pairs.span} us"
         return f"join of {' and '.join(sides)} within {window}"
 
@@ -167,3 +167,7 @@ def _times(who: str, names: tuple[str, str], left: pa.Schema, right: pa.Schema, 
         require_time(who, rows.names[place], rows.field(place).type)
         found.append(place)
     return found[0], found[1]
+
+
+def _typed(rows: pa.Schema, places: list[int]) -> list[str]:
+    return list(typed(rows, [rows.names[place] for place in places]))

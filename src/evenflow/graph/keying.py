@@ -17,7 +17,7 @@ from evenflow.graph.operator import NodeOperator
 from evenflow.graph.verbs import DetectSpec, KeyedSpec
 from evenflow.operators.declared import check_apart, check_declared, columns_of, reads_of, spelled
 from evenflow.operators.hosted import Hosted
-from evenflow.operators.keyed import KeyedOperator, Keys, Units, identity, overrides
+from evenflow.operators.keyed import KeyedOperator, Keys, Units, identity, overrides, typed
 
 LEVEL = 5
 """Where warnings point: to the call of `bind`."""
@@ -63,7 +63,7 @@ class KeyedNode(NodeOperator):
         self._hosted.warm_up()
 
     def stored_as(self) -> str:
-        return f"{identity(self._operator)} by {[self._rows.names[place] for place in self._key]}"
+        return f"{identity(self._operator)} by {list(typed(self._rows, [self._rows.names[at] for at in self._key]))}"
 
     def tallies(self) -> dict[str, int]:
         return self._operator.tallies()

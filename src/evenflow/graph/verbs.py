@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import is_one_of, whole_of
 from evenflow.model.routing import MOST_UNITS
-from evenflow.operators.aggregating import check_window
+from evenflow.operators.aggregating import GivenWindow, check_window
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input
 
@@ -56,7 +57,7 @@ class MapSpec:
             raise InvalidArgument(
                 f"schema={self.schema!r}: give the columns that the function returns, such as 'symbol string, x double'"
             )
-        if self.input not in get_args(Input):
+        if not is_one_of(self.input, get_args(Input)):
             raise InvalidArgument(f"input={self.input!r}: one of {', '.join(map(repr, get_args(Input)))}")
         _check_flag("ordered", self.ordered)
 
@@ -78,7 +79,7 @@ class KeyedSpec:
             raise InvalidArgument(
                 f"the operator is {self.operator!r:.100}: give an object of a subclass of KeyedOperator"
             )
-        check_units(self.units)
+        object.__setattr__(self, "units", check_units(self.units))
 
     def __str__(self) -> str:
         shown = str(self.operator)
@@ -106,7 +107,7 @@ class DetectSpec:
             raise InvalidArgument(f"time={self.time!r}: give the name of a column")
         if rules.timed and self.time is None:
             raise InvalidArgument("the rules go by time and time is None: name the column that holds the time")
-        check_units(self.units)
+        object.__setattr__(self, "units", check_units(self.units))
 
     def __str__(self) -> str:
         several = not isinstance(self.rules, str)
@@ -124,13 +125,15 @@ class JoinSpec:
     units: int
 
     def __post_init__(self) -> None:
-        check_window("join", self.rows, self.seconds, None if self.time is None else self.time[0])
-        check_units(self.units)
+        window = check_window("join", self.rows, self.seconds, None if self.time is None else self.time[0])
+        object.__setattr__(self, "rows", window.rows)
+        object.__setattr__(self, "seconds", window.seconds)
+        object.__setattr__(self, "units", check_units(self.units))
 
     @property
     def span(self) -> int:
         """The window in microseconds; 0 if it is given in rows."""
-        return 0 if self.seconds is None else round(self.seconds * 1e6)
+        return GivenWindow(self.rows, self.seconds).span
 
     def __str__(self) -> str:
         names = ", ".join(left if left == right else f"{left} = {right}" for left, right in self.on)
@@ -146,10 +149,11 @@ def check_name(what: str, name: Any) -> None:
         raise InvalidArgument(f"{what} is called {name!r:.100}: give a name that is a string and not empty")
 
 
-def check_units(units: Any) -> None:
-    """Refuse a number of units that is no positive whole number, or too large."""
-    if not isinstance(units, int) or isinstance(units, bool) or not 1 <= units <= MOST_UNITS:
+def check_units(units: Any) -> int:
+    """The number of units; refuses one that is no positive whole number, or too large."""
+    if not 1 <= whole_of(units) <= MOST_UNITS:
         raise InvalidArgument(f"units={units!r}: give a whole number from 1 to {MOST_UNITS:,}")
+    return whole_of(units)
 
 
 def key_of(key: Any) -> tuple[str, ...]:

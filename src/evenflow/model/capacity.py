@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil, inf
+from typing import Any
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import is_number, number_of, whole_of
 
 Slowdown = float | Sequence[tuple[float, float]]
 
@@ -33,34 +35,47 @@ class Emulate:
     arrival: str = ""
 
     def __post_init__(self) -> None:
+        for what in ("slowdown", "costs", "link_ms", "link_rows_s"):
+            if not isinstance(getattr(self, what), Mapping):
+                raise InvalidArgument(f"{what} is {getattr(self, what)!r:.100}: give a dict")
+        if not isinstance(self.arrival, str):
+            raise InvalidArgument(f"arrival is {self.arrival!r:.100}: give the name of a column")
+        if not 0 < number_of(self.cost_us) < inf:
+            raise InvalidArgument(f"cost_us is {self.cost_us!r}: give the microseconds a row costs, above 0")
         self._check_graphs()
-        if not 0 < self.cost_us < inf:
-            raise InvalidArgument(f"cost_us is {self.cost_us}: give the microseconds a row costs, above 0")
-        for worker in self.slowdown:
-            try:
-                steps = self._steps(worker)
-            except (TypeError, ValueError):
+        for worker, given in self.slowdown.items():
+            self._check_slowdown(worker, given)
+
+    @staticmethod
+    def _check_slowdown(worker: Any, given: Any) -> None:
+        if not whole_of(worker) >= 0:
+            raise InvalidArgument(f"slowdown names worker {worker!r:.100}: ids are whole numbers from 0")
+        steps = given if isinstance(given, list | tuple) else [(0, given)]
+        pairs = all(isinstance(step, list | tuple) and len(step) == 2 for step in steps)
+        if not pairs or not all(is_number(one) for step in steps for one in step):
+            raise InvalidArgument(
+                f"slowdown of worker {worker} is {given!r:.100}: give a factor, or a list of (second, factor) steps"
+            )
+        for second, factor in steps:
+            if not (0 < factor < inf and 0 <= second < inf):
                 raise InvalidArgument(
-                    f"slowdown of worker {worker} is {self.slowdown[worker]!r}: "
-                    "give a factor, or a list of (second, factor) steps"
-                ) from None
-            for second, factor in steps:
-                if not (0 < factor < inf and second >= 0):
-                    raise InvalidArgument(
-                        f"slowdown of worker {worker} has the step ({second}, {factor}): "
-                        "seconds start at 0 and factors are above 0"
-                    )
+                    f"slowdown of worker {worker} has the step ({float(second)}, {float(factor)}): "
+                    "seconds start at 0 and factors are above 0"
+                )
 
     def _check_graphs(self) -> None:
         for name, cost in self.costs.items():
-            if not 0 < cost < inf:
-                raise InvalidArgument(f"costs has {cost} for {name!r}: give the microseconds a row costs, above 0")
+            if not isinstance(name, str) or not 0 < number_of(cost) < inf:
+                raise InvalidArgument(
+                    f"costs has {cost!r} for {name!r}: give the microseconds of a row, above 0, by names of operators"
+                )
         for what, least in (("link_ms", 0.0), ("link_rows_s", 1e-9)):
             for pair, value in getattr(self, what).items():
-                if not (isinstance(pair, tuple) and len(pair) == 2 and pair[0] != pair[1]):
+                ids = [whole_of(worker) for worker in pair] if isinstance(pair, tuple) else []
+                if len(ids) != 2 or len(set(ids)) != 2 or not all(worker >= 0 for worker in ids):
                     raise InvalidArgument(f"{what} has {pair!r}: give pairs of two different workers, (from, to)")
-                if not least <= value < inf:
-                    raise InvalidArgument(f"{what} of {pair} is {value}: give a number of at least {least:g}")
+                if not least <= number_of(value) < inf:
+                    raise InvalidArgument(f"{what} of {pair} is {value!r}: give a number of at least {least:g}")
 
     @staticmethod
     def load(factor: float, since: float = 0.0, until: float = 0.0) -> list[tuple[float, float]]:
@@ -105,6 +120,5 @@ class Emulate:
 
     def _steps(self, worker: int) -> list[tuple[float, float]]:
         given = self.slowdown.get(worker, 1.0)
-        return (
-            [(0.0, float(given))] if isinstance(given, int | float) else sorted((float(s), float(f)) for s, f in given)
-        )
+        steps = given if isinstance(given, Sequence) else [(0.0, given)]
+        return sorted((float(second), float(factor)) for second, factor in steps)

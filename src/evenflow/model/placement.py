@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import number_of
 
 LinkTable = npt.NDArray[np.float64]
 """A number for each pair of hosts: row is the sender, column the receiver."""
@@ -174,10 +175,10 @@ class EnergyWeights:
 
     def __post_init__(self) -> None:
         for what in ("load", "correlation", "network"):
-            if not 0 <= getattr(self, what) < inf:
-                raise InvalidArgument(f"the weight of {what} is {getattr(self, what)}: give one that is not negative")
-        if not 1 <= self.overload < inf:
-            raise InvalidArgument(f"the overload penalty is {self.overload}: give a factor of at least 1")
+            if not 0 <= number_of(getattr(self, what)) < inf:
+                raise InvalidArgument(f"the weight of {what} is {getattr(self, what)!r}: give one that is not negative")
+        if not 1 <= number_of(self.overload) < inf:
+            raise InvalidArgument(f"the overload penalty is {self.overload!r}: give a factor of at least 1")
 
 
 PAPER_WEIGHTS = EnergyWeights()

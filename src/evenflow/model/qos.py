@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import number_of
 from evenflow.model.weights import entry_of
 
 
@@ -31,6 +32,9 @@ class Qos:
             raise InvalidArgument(f"Qos(weight={self.weight!r}): give a weight above 0; 1 is that of all others")
         if self.latency_ms is not None and not _positive(self.latency_ms):
             raise InvalidArgument(f"Qos(latency_ms={self.latency_ms!r}): give milliseconds above 0, or leave it out")
+        object.__setattr__(self, "weight", number_of(self.weight))
+        if self.latency_ms is not None:
+            object.__setattr__(self, "latency_ms", number_of(self.latency_ms))
         if self.shed is not None and (not isinstance(self.shed, str) or not self.shed):
             raise InvalidArgument(f"Qos(shed={self.shed!r}): give the name of the column with the value of each row")
         if self.shed is not None and self.latency_ms is None:
@@ -51,4 +55,4 @@ def weights_in(given: Mapping[str, float | Qos]) -> dict[str, float]:
 
 
 def _positive(number: object) -> bool:
-    return isinstance(number, int | float) and not isinstance(number, bool) and 0 < number < inf
+    return 0 < number_of(number) < inf

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evenflow.errors import InvalidArgument
-from evenflow.operators.aggregating import AddedColumn, Aggregating, check_window
+from evenflow.operators.aggregating import AddedColumn, Aggregating, GivenWindow, check_window
 from evenflow.operators.functions import AggregateColumn, called
 
 
@@ -36,9 +36,10 @@ class Aggregates(Aggregating):
         self.into = tuple(given)
         self.hows = tuple(each.how for each in given.values())
         self.columns = tuple(each.column for each in given.values())
-        self.rows, self.seconds, self.time = rows, seconds, time
         whole = rows is None and seconds is None and time is None
-        self._open(rows or 0, 0 if whole else check_window("Aggregates", rows, seconds, time))
+        window = GivenWindow() if whole else check_window("Aggregates", rows, seconds, time)
+        self.rows, self.seconds, self.time = window.rows, window.seconds, time
+        self._open(window.rows or 0, window.span)
 
     def parts(self) -> list[AddedColumn]:
         each = zip(self.into, self.hows, self.columns, strict=True)

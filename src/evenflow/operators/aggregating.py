@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self
 
 import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import number_of, whole_of
 from evenflow.operators.adding import Adding, column_type, hash_name, rehearse, sample
 from evenflow.operators.argument import PICKING, Argument, argument_of, result_type, rows_counted
 from evenflow.operators.columns import NO_TIMES, is_text, microseconds, require_time
@@ -106,18 +106,30 @@ def _field(part: AddedColumn, rows: pa.Schema) -> pa.Field:
     return pa.field(part.into, made, metadata=field.metadata if part.how in PICKING and made == kind else None)
 
 
-def check_window(name: str, rows: int | None, seconds: float | None, time: str | None) -> int:
-    """Refuse invalid arguments of a window; returns its span in microseconds, 0 if it is given in rows."""
+class GivenWindow(NamedTuple):
+    """A window as it was given, in numbers of Python's own."""
+
+    rows: int | None = None
+    seconds: float | None = None
+
+    @property
+    def span(self) -> int:
+        """Microseconds; 0 if it is not given in seconds."""
+        return 0 if self.seconds is None else round(self.seconds * 1e6)
+
+
+def check_window(name: str, rows: int | None, seconds: float | None, time: str | None) -> GivenWindow:
+    """The window; refuses invalid arguments."""
     if (rows is None) == (seconds is None):
         raise InvalidArgument(f"{name} got rows={rows} and seconds={seconds}: give one of the two")
     if rows is not None:
-        if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows < 1 << 31:
+        if not 1 <= whole_of(rows) < 1 << 31:
             raise InvalidArgument(f"{name} got rows={rows!r}: give a whole number from 1 to 2**31 - 1")
         if time is not None:
             raise InvalidArgument(f"{name} got time={time!r} and rows={rows}: time goes with seconds=")
-        return 0
-    if not isinstance(seconds, (int, float)) or not 1e-6 <= seconds <= 1e12 or math.isnan(seconds):
+        return GivenWindow(rows=whole_of(rows))
+    if not 1e-6 <= number_of(seconds) <= 1e12:
         raise InvalidArgument(f"{name} got seconds={seconds!r}: give a number from 0.000001 to 1e12")
     if not isinstance(time, str) or not time:
         raise InvalidArgument(f"{name} got seconds={seconds} and time={time!r}: name the column that holds the time")
-    return round(seconds * 1e6)
+    return GivenWindow(seconds=number_of(seconds))

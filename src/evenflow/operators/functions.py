@@ -37,7 +37,7 @@ def called(how: str, column: str | None) -> str:
 
 def count(column: str | None = None) -> AggregateColumn:
     """The number of rows (without a column, or of "*"), or of values that are not null."""
-    return AggregateColumn("count", None if column == "*" else column)
+    return AggregateColumn("count", None if isinstance(column, str) and column == "*" else column)
 
 
 def count_distinct(column: str) -> AggregateColumn:

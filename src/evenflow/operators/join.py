@@ -42,14 +42,14 @@ class WindowJoin(Delegating):
                 raise InvalidArgument(f"WindowJoin got {argument}={value!r}: give a string")
         if left == right:
             raise InvalidArgument(f"WindowJoin got left={left!r} and right={right!r}: the sides need different tags")
-        span = check_window("WindowJoin", rows, seconds, time)
+        window = check_window("WindowJoin", rows, seconds, time)
         if time == tag:
             raise InvalidArgument(f"WindowJoin got tag={tag!r} and time={time!r}: give two columns")
         self.tag, self.left, self.right = tag, left, right
-        self.rows, self.seconds, self.time = rows, seconds, time
+        self.rows, self.seconds, self.time = window.rows, window.seconds, time
         from evenflow.operators.pairs import Pairs  # numba comes with it: only those who use it pay
 
-        self._state = Pairs(rows or 0, span)
+        self._state = Pairs(window.rows or 0, window.span)
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
         kind = column_type(self, rows, self.tag)

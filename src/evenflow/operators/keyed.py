@@ -23,7 +23,7 @@ owns; rows of one key from one Spark partition come in their order. The smallest
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -151,6 +151,12 @@ def identity(operator: KeyedOperator) -> str:
     }
     inside = ", ".join(f"{name}={_shown(value)}" for name, value in given.items() if value not in ((), [], {}, set()))
     return f"{type(operator).__qualname__}({inside})"
+
+
+def typed(rows: pa.Schema, names: Iterable[str]) -> tuple[str, ...]:
+    """Columns with their types, for texts that tell stored state apart. The zone of times plays no part in state."""
+    kinds = [(name, rows.field(name).type) for name in names]
+    return tuple(f"{name} {'timestamp' if getattr(kind, 'tz', None) else kind}" for name, kind in kinds)
 
 
 def _shown(value: Any) -> str:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.errors import FunctionError
+from evenflow.errors import FunctionError, InvalidArgument
 from evenflow.operators.columns import locked, nullable, numbers
 
 Array = npt.NDArray[Any]
@@ -79,13 +79,26 @@ class Measure:
             found = nullable(out, known)
             return found if self.type == pa.float64() else pc.cast(found, self.type, safe=False)
         if self.name in ("min", "max"):
-            return from_words(out[:, 1:], known, self.type)
+            return self._picked(out[:, 1:], known)
         if pa.types.is_decimal(self.type):
             return self._decimals(out, known)
         fits = out[:, 2] == out[:, 1] >> 63
         if self.name == "mean":
             return nullable(_divided(out, fits), known)
         return nullable(np.ascontiguousarray(out[:, 1]), self._held(known, fits))
+
+    def _picked(self, words: Array, known: Known) -> pa.Array:
+        """Values of the column, or of stored state, when it may have been of a type with more digits."""
+        try:
+            found = from_words(words, known, self.type)
+            if pa.types.is_decimal(self.type):
+                found.validate(full=True)
+            return found
+        except pa.ArrowInvalid:
+            raise InvalidArgument(
+                f"the state of {self.what} has a value that does not fit the column's type, which is {self.type} now: "
+                "cast it to what it was, or start without the state, with a new checkpoint"
+            ) from None
 
     def _decimals(self, out: Array, known: Known) -> pa.Array:
         from evenflow.operators.exact import bounded, divided
@@ -176,7 +189,7 @@ def from_words(words: Array, known: Known, kind: pa.DataType) -> pa.Array:
         return found.cast(pa.int32(), safe=False).view(kind)
     if pa.types.is_boolean(kind):
         return found.cast(pa.bool_())
-    return found.cast(kind, safe=False) if pa.types.is_integer(kind) else found.view(kind)
+    return found.cast(kind) if pa.types.is_integer(kind) else found.view(kind)
 
 
 def _divided(out: Array, fits: Known) -> Array:

@@ -32,9 +32,9 @@ class Rolling(Aggregating):
         into: str | None = None,
     ) -> None:
         super().__init__(column, f"{column}_{self.name}" if into is None else into)
-        span = check_window(type(self).__name__, rows, seconds, time)
-        self.rows, self.seconds, self.time = rows, seconds, time
-        self._open(rows or 0, span)
+        window = check_window(type(self).__name__, rows, seconds, time)
+        self.rows, self.seconds, self.time = window.rows, window.seconds, time
+        self._open(window.rows or 0, window.span)
 
 
 class RollingMean(Rolling):

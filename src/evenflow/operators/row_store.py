@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.errors import InvalidArgument
+
 LARGEST = 1 << 29
 """Bytes of a chunk at most: the offsets of its strings have 32 bits."""
 
@@ -66,6 +68,12 @@ class RowStore:
 
 def joined(tables: list[pa.Table]) -> pa.Table:
     """The rows of all tables as one table with a single chunk per column."""
+    was, now = (", ".join(f"{field.name} {field.type}" for field in table.schema) for table in (tables[0], tables[-1]))
+    if was != now:
+        raise InvalidArgument(
+            f"the state has rows with columns {was}, and now they have {now}: cast them to what they were, or start "
+            "without the state, with a new checkpoint"
+        )
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 

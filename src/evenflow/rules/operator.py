@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
-from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
+from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units, typed
 from evenflow.rules.expressions.functions import normalised
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language import tree
@@ -71,6 +71,8 @@ class RuleOperator(KeyedOperator):
         self._parsed = {name: (text, parse(text, self._variables)) for name, text in texts.items()}
         self._variables.check_used()
         self._in_order, self._as_they_come = in_order, as_they_come
+        self.columns: tuple[str, ...] = ()
+        """What the rules read, with types, once that is known: groups and windows in stored state are of these."""
         self._rows: pa.Schema | None = None
         """The columns that rows will have, from `schema` or `reads`: `on_time` may be called before any row comes."""
         self._ansi = True
@@ -131,6 +133,7 @@ class RuleOperator(KeyedOperator):
     def reads(self, rows: pa.Schema) -> Sequence[str]:
         names = self._bind(rows).reads()
         self._rows = pa.schema([rows.field(name) for name in names])
+        self.columns = typed(rows, names)
         return names
 
     def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> tuple[pa.RecordBatch, Origin]:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import whole_of
 from evenflow.operators.columns import locked
 from evenflow.operators.compiled import compiled
 from evenflow.stories.vectors import FEATURES, Sparse
@@ -25,11 +26,11 @@ class Fingerprints:
     """
 
     def __init__(self, bits: int = BITS, features: int = FEATURES, seed: int = SEED) -> None:
-        if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= MOST_BITS:
+        if not 1 <= whole_of(bits) <= MOST_BITS:
             raise InvalidArgument(f"bits={bits!r}: give a whole number from 1 to {MOST_BITS}")
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 32:
+        if not 0 <= whole_of(seed) < 1 << 32:
             raise InvalidArgument(f"seed={seed!r}: give a whole number from 0 to 2**32 - 1")
-        self.bits, self.features, self.seed = bits, features, seed
+        self.bits, self.features, self.seed = whole_of(bits), features, whole_of(seed)
 
     def of(self, vectors: Sparse) -> npt.NDArray[np.int32]:
         """The fingerprint of each vector."""

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import FunctionError, InvalidArgument
+from evenflow.model.given import whole_of
 from evenflow.operators.adding import Adding, rehearse
 from evenflow.operators.columns import nullable
 from evenflow.operators.keyed import Keys, Units
@@ -28,12 +29,12 @@ class FirstStory(Adding):
         self, column: str = "vector", *, history: int = HISTORY, into: str = "similarity", made: str = ""
     ) -> None:
         super().__init__(column, into)
-        if isinstance(history, bool) or not isinstance(history, int) or not 1 <= history <= MOST_HISTORY:
+        if not 1 <= whole_of(history) <= MOST_HISTORY:
             raise InvalidArgument(f"history={history!r}: give a whole number from 1 to {MOST_HISTORY:,}")
-        self.history, self.made = history, made
+        self.history, self.made = whole_of(history), made
         from evenflow.stories.nearest import Histories  # numba comes with it: only those who use it pay
 
-        self._state = Histories(history)
+        self._state = Histories(self.history)
 
     def result_type(self, kind: pa.DataType) -> pa.DataType:
         if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):

@@ -27,6 +27,8 @@ class Similarity:
     """
 
     def __init__(self, vectors: Vectors) -> None:
+        if not isinstance(vectors, Vectors):
+            raise InvalidArgument(f"Similarity got {vectors!r:.100}: give Vectors, as Similarity(Vectors.fit(texts))")
         self.vectors = vectors
 
     def __call__(self, left: pd.Series[Any], right: pd.Series[Any]) -> pd.Series[Any]:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import whole_of
 from evenflow.operators.columns import locked
 from evenflow.operators.compiled import compiled
 from evenflow.stories.words import MOST_WORDS, alphabet, pieces, read_words, strings
@@ -67,12 +68,16 @@ class Vectors:
 
     def __init__(self, features: int = FEATURES, *, documents: int = 0, counts: npt.ArrayLike | None = None) -> None:
         """Word number f is in `counts[f]` of `documents` texts."""
-        whole = isinstance(features, int) and not isinstance(features, bool)
-        if not whole or not 2 <= features <= MOST_FEATURES or features & (features - 1):
+        if not 2 <= whole_of(features) <= MOST_FEATURES or features & (features - 1):
             raise InvalidArgument(f"features={features!r}: give a power of two from 2 to {MOST_FEATURES:,}")
-        self.features = features
-        self.documents = documents
-        rarity = np.empty(0) if counts is None else np.log((documents + 1) / (np.asarray(counts, np.float64) + 0.5))
+        self.features = features = whole_of(features)
+        if not 0 <= whole_of(documents) < 1 << 62:
+            raise InvalidArgument(f"documents={documents!r:.100}: give the number of texts, a whole number")
+        self.documents = whole_of(documents)
+        given = np.empty(0) if counts is None else np.asarray(counts)
+        if given.ndim != 1 or given.dtype.kind not in "iuf" or (given < 0).any():
+            raise InvalidArgument(f"counts={counts!r:.100}: give a list of numbers, one for each feature")
+        rarity = np.log((self.documents + 1) / (given + 0.5)) if len(given) else np.empty(0)
         if len(rarity) not in (0, features) or not np.isfinite(rarity).all() or (rarity <= 0).any():
             raise InvalidArgument(
                 f"counts has {len(rarity)} numbers for {features} features and {documents} documents: give one for "

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from evenflow.errors import InvalidArgument
+from evenflow.model.given import check_numbers, check_wholes
 from evenflow.model.placement import PlacementProblem
 from evenflow.policy.graph.placement import Floats, answer, by_load, pins
 from evenflow.policy.graph.traffic import LinkTraffic
@@ -38,9 +38,8 @@ class CapsPlacement:
     relax: float = 0.1
 
     def __post_init__(self) -> None:
-        for what in ("visits", "granularity", "relax"):
-            if not getattr(self, what) > 0:
-                raise InvalidArgument(f"{what} is {getattr(self, what)}: give a number above 0")
+        check_wholes(self, visits=(1, 10**9))
+        check_numbers(self, granularity=(1e-6, 1), relax=(1e-3, 1e3))
 
     def place(self, problem: PlacementProblem) -> tuple[int, ...]:
         """The index of the host of each operator."""

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from evenflow.model.given import check_flag
 from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights, PlacementProblem
-from evenflow.policy.graph.energy import EnergyTerm, PartialPlacement
+from evenflow.policy.graph.energy import EnergyTerm, PartialPlacement, check_energy
 from evenflow.policy.graph.greedy import begin
 from evenflow.policy.graph.periodic import check_theta, settled
 from evenflow.policy.graph.placement import answer
@@ -40,6 +41,8 @@ class DynProgPlacement:
 
     def __post_init__(self) -> None:
         check_theta(self.theta, self.theta_bytes, self.theta_s)
+        check_energy(self.weights, self.terms)
+        check_flag("by_sum", self.by_sum)
 
     def place(self, problem: PlacementProblem) -> tuple[int, ...]:
         """The index of the host of each operator."""

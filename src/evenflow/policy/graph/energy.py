@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from evenflow.errors import InvalidArgument
 from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights, PlacementProblem
 from evenflow.policy.graph.measures import correlation, ratio
 from evenflow.policy.graph.placement import Floats, Ints
@@ -14,6 +15,14 @@ from evenflow.policy.graph.traffic import LinkTraffic
 EnergyTerm = Callable[[PlacementProblem, Ints, int], Floats]
 """A user's own energy: a pure function of the problem, the host of each operator (-1: none yet) and one operator that
 has none; it gives that operator's energy on each host, already weighted."""
+
+
+def check_energy(weights: object, terms: object) -> None:
+    """Refuse weights and terms of a placement that are none."""
+    if not isinstance(weights, EnergyWeights):
+        raise InvalidArgument(f"weights is {weights!r:.100}: give an EnergyWeights of evenflow.model.placement")
+    if not isinstance(terms, tuple | list) or not all(map(callable, terms)):
+        raise InvalidArgument(f"terms is {terms!r:.100}: give a tuple of functions, as (my_term,)")
 
 
 def load_energy(load: Floats, quota: Floats, overload: float) -> Floats:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights, PlacementProblem
-from evenflow.policy.graph.energy import EnergyTerm, PartialPlacement
+from evenflow.policy.graph.energy import EnergyTerm, PartialPlacement, check_energy
 from evenflow.policy.graph.periodic import check_theta, settled
 from evenflow.policy.graph.placement import Ints, answer, by_load
 
@@ -33,6 +33,7 @@ class GreedyPlacement:
 
     def __post_init__(self) -> None:
         check_theta(self.theta, self.theta_bytes, self.theta_s)
+        check_energy(self.weights, self.terms)
 
     def place(self, problem: PlacementProblem) -> tuple[int, ...]:
         """The index of the host of each operator."""

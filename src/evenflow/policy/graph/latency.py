@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import number_of
 from evenflow.model.placement import PlacementProblem, flow_order, upstream
 from evenflow.policy.graph.energy import HostLoads
 from evenflow.policy.graph.placement import Floats, Ints
@@ -31,8 +32,8 @@ class LatencyModel:
 
     def __post_init__(self) -> None:
         for what in ("turn_ms", "period_s", "horizon_s"):
-            if not 0 < getattr(self, what) < inf:
-                raise InvalidArgument(f"{what} is {getattr(self, what)}: give a time above 0")
+            if not 0 < number_of(getattr(self, what)) < inf:
+                raise InvalidArgument(f"{what} is {getattr(self, what)!r:.100}: give a time above 0")
 
     def waiting(self, load: Floats, residual: Floats) -> Floats:
         """Ms that a turn waits for those before it, of what hosts have in each period; the last axis are the periods.

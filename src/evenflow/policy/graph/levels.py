@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import whole_of
 from evenflow.model.placement import PlacementProblem
 from evenflow.model.spread import KEYED, LANES, OperatorMove, SpreadOperator, UnitsMove
 from evenflow.policy.graph.operator_moves import operator_moves
@@ -55,8 +56,8 @@ class Levels:
     def __post_init__(self) -> None:
         _ = self._weighing
         for what in ("most_units", "steps"):
-            if getattr(self, what) < 1:
-                raise InvalidArgument(f"{what} is {getattr(self, what)}: give at least 1")
+            if not whole_of(getattr(self, what)) >= 1:
+                raise InvalidArgument(f"{what} is {getattr(self, what)!r:.100}: give a whole number, at least 1")
 
     @property
     def _weighing(self) -> Weighing:

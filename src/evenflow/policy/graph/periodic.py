@@ -7,18 +7,19 @@ from math import floor, inf
 import numpy as np
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import number_of
 from evenflow.model.placement import PlacementProblem
 from evenflow.policy.graph.placement import Ints, by_load, pins
 
 
 def check_theta(theta: float, theta_bytes: float, theta_s: float) -> None:
     """Refuse thresholds that mean nothing."""
-    if not 0 <= theta <= 1:
-        raise InvalidArgument(f"theta is {theta}: give the part of the operators that stay, from 0 to 1")
-    if not theta_bytes >= 0:
-        raise InvalidArgument(f"theta_bytes is {theta_bytes}: give the bytes of state that may move, 0 or more")
-    if not theta_s >= 0:
-        raise InvalidArgument(f"theta_s is {theta_s}: give the seconds that moving state may take, 0 or more")
+    if not 0 <= number_of(theta) <= 1:
+        raise InvalidArgument(f"theta is {theta!r:.100}: give the part of the operators that stay, from 0 to 1")
+    if not number_of(theta_bytes) >= 0:
+        raise InvalidArgument(f"theta_bytes is {theta_bytes!r:.100}: give the bytes of state that may move, 0 or more")
+    if not number_of(theta_s) >= 0:
+        raise InvalidArgument(f"theta_s is {theta_s!r:.100}: give the seconds that moving state may take, 0 or more")
 
 
 def settled(problem: PlacementProblem, theta: float = 0.0, theta_bytes: float = inf, theta_s: float = inf) -> Ints:

@@ -10,8 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from evenflow.errors import InvalidArgument
-from evenflow.model.placement import EnergyWeights, PlacementProblem, flow_order
-from evenflow.policy.graph.energy import EnergyTerm
+from evenflow.model.given import check_wholes, number_of
+from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights, PlacementProblem, flow_order
+from evenflow.policy.graph.energy import EnergyTerm, check_energy
 from evenflow.policy.graph.equilibrium import fill, least_gain, settle
 from evenflow.policy.graph.landscape import Landscape, energy_landscape, latency_landscape
 from evenflow.policy.graph.latency import LatencyModel, result_shares
@@ -59,14 +60,16 @@ class PotentialPlacement:
 
     def __post_init__(self) -> None:
         _ = self._model
-        if not 0 <= self.pause_s < inf:
-            raise InvalidArgument(f"pause_s is {self.pause_s}: give the seconds that a move takes at least, 0 or more")
-        if not 0 <= self.margin < inf:
+        if not 0 <= number_of(self.pause_s) < inf:
             raise InvalidArgument(
-                f"margin is {self.margin}: give the part of the total that moves must save, 0 or more"
+                f"pause_s is {self.pause_s!r:.100}: give the seconds that a move takes at least, 0 or more"
             )
-        if self.rounds < 1:
-            raise InvalidArgument(f"rounds is {self.rounds}: give at least 1")
+        if not 0 <= number_of(self.margin) < inf:
+            raise InvalidArgument(
+                f"margin is {self.margin!r:.100}: give the part of the total that moves must save, 0 or more"
+            )
+        check_wholes(self, rounds=(1, 10**9))
+        check_energy(PAPER_WEIGHTS if self.weights is None else self.weights, self.terms)
 
     @property
     def _model(self) -> LatencyModel:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from evenflow.model.given import check_seed
 from evenflow.model.placement import PlacementProblem
 from evenflow.policy.graph.placement import answer, pins
 
@@ -18,6 +19,9 @@ class RandomPlacement:
     name: ClassVar[str] = "random"
 
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seed", check_seed(self.seed))
 
     def place(self, problem: PlacementProblem) -> tuple[int, ...]:
         """The index of the host of each operator."""

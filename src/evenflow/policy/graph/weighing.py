@@ -9,6 +9,7 @@ from math import inf
 import numpy as np
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import number_of
 from evenflow.model.placement import PlacementProblem
 from evenflow.policy.graph.equilibrium import fill, least_gain
 from evenflow.policy.graph.landscape import Landscape
@@ -33,8 +34,8 @@ class Weighing:
     doubt: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.doubt < inf:
-            raise InvalidArgument(f"doubt is {self.doubt}: give the part that loads may be wrong by, 0 or more")
+        if not 0 <= number_of(self.doubt) < inf:
+            raise InvalidArgument(f"doubt is {self.doubt!r:.100}: give the part that loads may be wrong by, 0 or more")
 
     def total(self, problem: PlacementProblem, placed: Sequence[int] | None = None) -> float:
         """The total of a placement, or of the present one."""

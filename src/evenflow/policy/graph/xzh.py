@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import number_of
 from evenflow.model.placement import EnergyWeights, PlacementProblem
 from evenflow.policy.graph.energy import PartialPlacement
 from evenflow.policy.graph.greedy import begin
@@ -38,8 +39,8 @@ class XzhPlacement:
     threshold: float = 0.8
 
     def __post_init__(self) -> None:
-        if not 0 <= self.threshold <= 1:
-            raise InvalidArgument(f"threshold is {self.threshold}: give a correlation improvement from 0 to 1")
+        if not 0 <= number_of(self.threshold) <= 1:
+            raise InvalidArgument(f"threshold is {self.threshold!r:.100}: give a correlation improvement from 0 to 1")
 
     def place(self, problem: PlacementProblem) -> tuple[int, ...]:
         """The index of the host of each operator."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits
+from evenflow.model.given import number_of
 from evenflow.policy.keyed.owners import Floats, Ints
 from evenflow.policy.keyed.rounds import Rounds
 
@@ -51,10 +52,10 @@ class Flux(Rounds):
 
 def check_thresholds(th_imb: float, th_util: float) -> None:
     """Refuse thresholds that mean nothing."""
-    if not 1 <= th_imb < inf:
-        raise InvalidArgument(f"th_imb is {th_imb}: give a ratio of two utilisations, at least 1")
-    if not 0 < th_util <= 1:
-        raise InvalidArgument(f"th_util is {th_util}: give a utilisation above 0, at most 1")
+    if not 1 <= number_of(th_imb) < inf:
+        raise InvalidArgument(f"th_imb is {th_imb!r:.100}: give a ratio of two utilisations, at least 1")
+    if not 0 < number_of(th_util) <= 1:
+        raise InvalidArgument(f"th_util is {th_util!r:.100}: give a utilisation above 0, at most 1")
 
 
 def balance_load(

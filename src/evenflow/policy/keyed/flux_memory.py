@@ -10,6 +10,7 @@ import numpy as np
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits
+from evenflow.model.given import number_of
 from evenflow.policy.keyed.owners import Floats
 from evenflow.policy.keyed.rounds import Rounds
 
@@ -51,8 +52,8 @@ class FluxMemory(Rounds):
 
 def check_threshold(th_mem: float) -> None:
     """Refuse a threshold that means nothing."""
-    if not 0 <= th_mem <= 1:
-        raise InvalidArgument(f"th_mem is {th_mem}: give a share of a worker's memory, from 0 to 1")
+    if not 0 <= number_of(th_mem) <= 1:
+        raise InvalidArgument(f"th_mem is {th_mem!r:.100}: give a share of a worker's memory, from 0 to 1")
 
 
 def excess(snapshot: KeyedSnapshot) -> Floats:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import inf, sqrt
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits
+from evenflow.model.given import number_of, whole_of
 from evenflow.policy.keyed.owners import moves_between, places
 
 Longs = npt.NDArray[np.int64]
@@ -59,17 +59,17 @@ class Windowed(ABC):
                 f"window is {self.window!r} and window_rows is {self.window_rows!r}: "
                 "loads are counted over seconds or over rows, give one of them"
             )
-        if not _number(self.theta):
+        if not 0 <= number_of(self.theta) < inf:
             raise InvalidArgument(f"theta is {self.theta!r}: give the imbalance to put up with, in percent, 0 or above")
-        if self.window is not None and not (_number(self.window) and self.window):
+        if self.window is not None and not 0 < number_of(self.window) < inf:
             raise InvalidArgument(f"window is {self.window!r}: give the seconds that loads are counted over, above 0")
-        if self.window_rows is not None and not (_whole(self.window_rows) and self.window_rows):
+        if self.window_rows is not None and not 1 <= whole_of(self.window_rows) < inf:
             raise InvalidArgument(
                 f"window_rows is {self.window_rows!r}: give the rows that loads are counted over, 1 or more"
             )
-        if not _number(self.least_rows):
+        if not 0 <= number_of(self.least_rows) < inf:
             raise InvalidArgument(f"least_rows is {self.least_rows!r}: give a number of rows a worker, 0 or above")
-        if not _number(self.least_gain):
+        if not 0 <= number_of(self.least_gain) < inf:
             raise InvalidArgument(
                 f"least_gain is {self.least_gain!r}: give points of the score, in percent, 0 or above"
             )
@@ -152,14 +152,6 @@ def imbalance(engines: Longs) -> float:
     """The score; 0 without any load."""
     deviation, total = spread(engines)
     return 100 * sqrt(deviation) / total if total else 0.0
-
-
-def _number(value: object) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) < inf
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and _number(value)
 
 
 def _continues(before: KeyedSnapshot, now: KeyedSnapshot) -> bool:

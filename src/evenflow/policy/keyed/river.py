@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits
+from evenflow.model.given import check_seed
 
 
 @dataclass
@@ -27,8 +27,7 @@ class River:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
-            raise InvalidArgument(f"seed is {self.seed!r}: give a whole number")
+        self.seed = check_seed(self.seed)
 
     def decide(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:
         """Never any moves."""

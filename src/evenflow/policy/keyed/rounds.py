@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits
-from evenflow.model.messages import REPORT_S
+from evenflow.model.given import number_of
+from evenflow.model.messages import LEAST_REPORT_S, REPORT_S
 from evenflow.policy.keyed.reports import ROUNDING
 
 
@@ -31,8 +32,12 @@ class Rounds(ABC):
     delta_min: float = 0.1
 
     def __post_init__(self) -> None:
-        if not 0 < self.delta_min < inf:
-            raise InvalidArgument(f"delta_min is {self.delta_min}: give the seconds of a collection phase, above 0")
+        if not LEAST_REPORT_S <= number_of(self.delta_min) < inf:
+            raise InvalidArgument(
+                f"delta_min is {self.delta_min!r:.100}: give the seconds of a collection phase, at least "
+                f"{LEAST_REPORT_S}, since workers report no more often"
+            )
+        self.delta_min = number_of(self.delta_min)
         self._delta = self.delta_min
         self._began: KeyedSnapshot | None = None
         self._moving_since: float | None = None

@@ -12,6 +12,7 @@ from math import inf
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import Consumer, KeyedSnapshot, MoveUnits
+from evenflow.model.given import number_of
 from evenflow.model.weights import weight_of
 
 ACTIVE_S = 3.0
@@ -70,8 +71,8 @@ class Sharing:
     def __init__(self, qos: Mapping[str, float] | None = None) -> None:
         self.qos = dict(qos or {})
         for name, weight in self.qos.items():
-            if not 0 < weight < inf:
-                raise InvalidArgument(f"qos of {name!r} is {weight}: give a weight above 0; 1 is that of all others")
+            if not 0 < number_of(weight) < inf:
+                raise InvalidArgument(f"qos of {name!r} is {weight!r}: give a weight above 0; 1 is that of all others")
         self.boosts: dict[str, float] = {}
         """By region that gets more than its weight, since it misses its target: how many times as much."""
         self._operators: dict[str, _Operator] = {}

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evenflow.model import RESOLUTION, SetWeights, Snapshot
+from evenflow.model.given import check_flag, check_numbers, check_wholes
 from evenflow.model.routing import Splitting
 from evenflow.policy.ordered.allocation import proportional
 from evenflow.policy.ordered.clustering import clusters
@@ -19,7 +20,6 @@ from evenflow.policy.ordered.sampling import (
     Measured,
     Sampler,
     blocking_reason,
-    check_numbers,
     clusters_by_worker,
     fullness,
     key_of,
@@ -182,7 +182,9 @@ class BlockingRate:
     """The number of connections from which on speeds are averaged in clusters."""
 
     def __post_init__(self) -> None:
-        check_numbers(self, every=(1, 1e6), rise=(0, 1), patience=(1, 1e6), cluster_from=(2, 1e6))
+        check_flag("explore", self.explore)
+        check_numbers(self, rise=(0, 1))
+        check_wholes(self, every=(1, 10**6), patience=(1, 10**6), cluster_from=(2, 10**6))
         self._links: dict[Key, _Link] = {}
         self._sampler = Sampler(self.every)
         self._rest, self._patience = 0, 4

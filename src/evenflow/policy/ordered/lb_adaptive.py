@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from evenflow.model import RESOLUTION, SetWeights, Snapshot
+from evenflow.model.given import check_flag, check_numbers, check_wholes
 from evenflow.model.routing import Splitting
 from evenflow.policy.ordered.allocation import allocate
 from evenflow.policy.ordered.clustering import clusters, traits
@@ -17,7 +18,6 @@ from evenflow.policy.ordered.sampling import (
     Measured,
     Sampler,
     blocking_reason,
-    check_numbers,
     clusters_by_worker,
     key_of,
     meet,
@@ -68,15 +68,9 @@ class LbAdaptive:
     """The number of connections from which on functions are pooled in clusters."""
 
     def __post_init__(self) -> None:
-        check_numbers(
-            self,
-            every=(1, 1e6),
-            decay=(0, 1),
-            memory=(1, 1e6),
-            delta=(1e-9, 1e-4),
-            step=(1, RESOLUTION),
-            cluster_from=(2, 1e6),
-        )
+        check_flag("explore", self.explore)
+        check_numbers(self, decay=(0, 1), memory=(1, 1e6), delta=(1e-9, 1e-4))
+        check_wholes(self, every=(1, 10**6), step=(1, RESOLUTION), cluster_from=(2, 10**6))
         self._links: dict[Key, _Link] = {}
         self._sampler = Sampler()
         self._samples = 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf
 from typing import ClassVar
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import RESOLUTION, SetWeights, Snapshot
+from evenflow.model.given import number_of, whole_of
 from evenflow.model.routing import Splitting
 from evenflow.policy.ordered.allocation import proportional
 
@@ -19,19 +20,24 @@ CapacitySchedule = Sequence[tuple[float, Capacities]]
 
 def by_worker(what: str, numbers: Capacities) -> dict[int, float]:
     """Numbers by worker id, from a mapping or from a list for workers 0, 1, 2, ...; none negative, not all 0."""
-    try:
-        pairs = numbers.items() if isinstance(numbers, Mapping) else enumerate(numbers)
-        found = {int(worker): float(number) for worker, number in pairs}
-    except (TypeError, ValueError):
-        raise InvalidArgument(f"{what} are {numbers!r}: give numbers, as a list or by worker id") from None
-    if min(found, default=0) < 0:
-        raise InvalidArgument(f"{what} name worker {min(found)}: ids start at 0")
-    for worker, number in found.items():
-        if not (isfinite(number) and number >= 0.0):
-            raise InvalidArgument(f"{what} of worker {worker} is {number:g}: give a number that is at least 0")
+    if isinstance(numbers, str | bytes) or not isinstance(numbers, Iterable):
+        raise InvalidArgument(f"{what} are {numbers!r:.100}: give numbers, as a list or by worker id")
+    found = {}
+    for worker, number in numbers.items() if isinstance(numbers, Mapping) else enumerate(numbers):
+        if not whole_of(worker) >= 0:
+            raise InvalidArgument(f"{what} name worker {worker!r:.100}: ids are whole numbers and start at 0")
+        if not 0 <= number_of(number) < inf:
+            raise InvalidArgument(f"{what} of worker {worker} is {number!r:.100}: give a number that is at least 0")
+        found[whole_of(worker)] = float(number)
     if not any(found.values()):
         raise InvalidArgument(f"{what} are all 0: at least one worker must get something")
     return found
+
+
+def check_ids(what: str, found: Mapping[int, float], workers: int) -> None:
+    """Refuse numbers of workers that there are not."""
+    if max(found) >= workers:
+        raise InvalidArgument(f"{what} name worker {max(found)}: there are workers 0 to {workers - 1}")
 
 
 @dataclass
@@ -53,13 +59,25 @@ class Oracle:
     def __post_init__(self) -> None:
         if (self.capacities is None) == (not self.schedule):
             raise InvalidArgument("give Oracle either capacities or a schedule of (second, capacities)")
-        steps = [(0.0, self.capacities)] if self.capacities is not None else sorted(self.schedule, key=lambda s: s[0])
-        for second, _ in steps:
-            if not second >= 0.0:
-                raise InvalidArgument(f"the schedule has second {second}: seconds count from 0, the first feeder's")
+        steps = [(0.0, self.capacities)] if self.capacities is not None else self._scheduled()
         self._seconds = [float(second) for second, _ in steps]
         self._steps = [by_worker("capacities", capacities) for _, capacities in steps]
         self._zero: float | None = None
+
+    def _scheduled(self) -> list[tuple[float, Capacities]]:
+        """The entries of the schedule by their seconds."""
+        given = self.schedule
+        if not isinstance(given, list | tuple) or not all(isinstance(e, list | tuple) and len(e) == 2 for e in given):
+            raise InvalidArgument(f"schedule is {given!r:.100}: give a list of (second, capacities)")
+        for second, _ in given:
+            if not 0 <= number_of(second) < inf:
+                raise InvalidArgument(f"the schedule has second {second!r}: seconds count from 0, the first feeder's")
+        return sorted(((second, capacities) for second, capacities in given), key=lambda entry: entry[0])
+
+    def check_workers(self, workers: int) -> None:
+        """Refuse capacities of workers that the cluster does not have."""
+        for step in self._steps:
+            check_ids("capacities", step, workers)
 
     def decide(self, snapshot: Snapshot) -> list[SetWeights]:
         """The shares for this second, if they are not in force already."""

@@ -165,11 +165,3 @@ def clusters_by_worker(keys: Mapping[Key, object], groups: Sequence[Sequence[int
     """The number of each worker's cluster, for the event log."""
     numbers = {place: number for number, group in enumerate(groups) for place in group}
     return {str(worker): numbers[place] for place, (worker, _) in enumerate(keys)}
-
-
-def check_numbers(balance: object, **limits: tuple[float, float]) -> None:
-    """Refuse parameters of a balance outside their limits."""
-    for name, (least, most) in limits.items():
-        value = getattr(balance, name)
-        if not least <= value <= most:
-            raise InvalidArgument(f"{name} is {value}: give a number from {least} to {most:g}")

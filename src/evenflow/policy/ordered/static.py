@@ -12,7 +12,7 @@ from evenflow.model import RESOLUTION, SetWeights, Snapshot
 from evenflow.model.routing import Splitting
 from evenflow.policy.ordered.allocation import proportional
 from evenflow.policy.ordered.balance import even_weights
-from evenflow.policy.ordered.oracle import by_worker
+from evenflow.policy.ordered.oracle import by_worker, check_ids
 
 
 @dataclass
@@ -36,6 +36,15 @@ class StaticWeights:
             raise InvalidArgument(
                 f"the weights sum to {total:g}: give fractions that sum to 1, or thousandths that sum to {RESOLUTION}"
             )
+
+    def check_workers(self, workers: int) -> None:
+        """Refuse weights of workers that the cluster does not have, and a list that leaves out some."""
+        if not isinstance(self.weights, Mapping) and len(self._shares) != workers:
+            raise InvalidArgument(
+                f"weights has {len(self._shares)} shares and there are {workers} workers: give one for each, or "
+                "{worker: share} for some of them"
+            )
+        check_ids("weights", self._shares, workers)
 
     def decide(self, snapshot: Snapshot) -> list[SetWeights]:
         """The given shares of the live workers, if they are not in force already."""

@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from evenflow.rules.expressions.arithmetic import common_type
+from evenflow.rules.expressions.arithmetic import MOST_COMPARED, common_type
 from evenflow.rules.expressions.as_spark import check_call
 from evenflow.rules.expressions.binding import Scope
 from evenflow.rules.expressions.code import Compiled, Values, cast, columns_of, make, require, require_bytewise
-from evenflow.rules.expressions.constants import both_ways, range_of
-from evenflow.rules.expressions.functions import Builtin, UserFunction, call, call_pairs, part_of_text, rounded
+from evenflow.rules.expressions.constants import both_ways, comparable, range_of
+from evenflow.rules.expressions.functions import Builtin, UserFunction, call, call_pairs, null_if, part_of_text, rounded
 from evenflow.rules.expressions.gathered import Gathered, as_numpy
-from evenflow.rules.expressions.times import check_zone
+from evenflow.rules.expressions.times import check_zone, in_one_zone
 from evenflow.rules.language import syntax as s
 from evenflow.rules.language.printing import show
 
@@ -68,7 +68,7 @@ def _builtin(node: s.Call, name: str, function: Builtin, parts: list[Compiled], 
             if function.takes == "time":
                 check_zone(argument, part, scope)
     if name == "nullif":
-        require_bytewise(node, parts, scope)
+        return _null_if(node, parts, scope)
     if name == "round" and len(parts) == 2:
         digits = _digits(node.arguments[1], parts.pop(), scope)
         function = replace(function, apply=lambda value: rounded(value, digits))
@@ -83,15 +83,29 @@ def _builtin(node: s.Call, name: str, function: Builtin, parts: list[Compiled], 
 
 def _applied(node: s.Call, name: str, function: Builtin, parts: Sequence[Compiled], scope: Scope) -> Compiled:
     if function.common:
+        parts = in_one_zone(parts)
         kind = common_type([part.type for part in parts])
         if kind is None:
-            kinds = " and ".join(str(part.type) for part in parts)
-            raise scope.text.error(f"{name} needs arguments of one type, these are {kinds}", node)
+            raise scope.text.error(f"{name} needs arguments of one type, these are {_listed(parts)}", node)
         parts = [cast(part, kind) for part in parts]
     if function.takes:
         null_as = {"number": pa.float64(), "time": pa.timestamp("us")}.get(function.takes, pa.string())
         parts = [cast(part, null_as) if pa.types.is_null(part.type) else part for part in parts]
     return make(scope, node, parts, function.apply)
+
+
+def _null_if(node: s.Call, parts: Sequence[Compiled], scope: Scope) -> Compiled:
+    """The first argument, of its own type; null where the second equals it."""
+    require_bytewise(node, parts, scope)
+    compared = comparable(parts)
+    kind = common_type([part.type for part in compared], MOST_COMPARED)
+    if kind is None:
+        raise scope.text.error(f"nullif needs arguments of one type, these are {_listed(parts)}", node)
+    return make(scope, node, [*(cast(part, kind) for part in compared), parts[0]], null_if)
+
+
+def _listed(parts: Sequence[Compiled]) -> str:
+    return " and ".join(str(part.type) for part in parts)
 
 
 def _constant(name: str, node: s.Expression, part: Compiled, scope: Scope) -> int:

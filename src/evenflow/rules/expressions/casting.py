@@ -11,7 +11,7 @@
 | timestamps | date, in the zone of the column |
 
 What does not fit is an error, or without `spark.sql.ansi.enabled` what Spark has then: whole numbers wrap around, those
-made of doubles are the nearest that fit, decimals are null.
+made of decimals, too; those made of doubles are the nearest that fit; decimals are null.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ def compile_cast(node: s.Cast, part: Compiled, scope: Scope) -> Compiled:
     kind = type_of(node, scope)
     if pa.types.is_null(part.type):
         return cast(part, kind)
-    if part.exact is not None and pa.types.is_decimal(kind):
-        part = part.exact
+    fraction = pa.types.is_floating(part.type) and pa.types.is_integer(kind)
+    if part.exact is not None and (pa.types.is_decimal(kind) or fraction):
+        part = part.exact  # Spark's constants are decimals
     if part.type == kind or (family(part.type) == "text" and kind == pa.string()):
         return make(scope, node, [part], lambda value: value)
     check_zone(node, part, scope)
@@ -128,10 +129,11 @@ def _truncated(new: pa.DataType, floats: bool, ansi: bool, what: str) -> Apply:
     """Numbers with a fraction as whole ones, without it."""
 
     def run(value: Any) -> Any:
-        if not floats:
-            return _wrapped(pc.cast(pc.trunc(value), pa.decimal256(76, 0)), new, True, what)
         if isinstance(value, pa.Scalar):
             return run(pa.array([value.as_py()], value.type))[0]
+        if not floats:
+            whole = pc.cast(pc.trunc(value), pa.decimal256(76, 0))
+            return _wrapped(whole if ansi else _low_words(whole), new, ansi, what)
         numbers = np.trunc(pc.fill_null(pc.cast(value, pa.float64()), 0.0).to_numpy(zero_copy_only=False))
         middle = new if new in (pa.int32(), pa.int64()) else pa.int32()  # Spark makes small ones of an int
         limits = np.iinfo((new if ansi else middle).to_pandas_dtype())
@@ -144,6 +146,12 @@ def _truncated(new: pa.DataType, floats: bool, ansi: bool, what: str) -> Apply:
         return pc.cast(found, new, safe=False)
 
     return run
+
+
+def _low_words(whole: pa.Array) -> pa.Array:
+    """The lowest 64 bits of decimals without a fraction: what Java makes of one that is too large."""
+    words = np.frombuffer(whole.buffers()[1], np.int64).reshape(-1, 4)[whole.offset : whole.offset + len(whole)]
+    return pa.array(words[:, 0], mask=whole.is_null().to_numpy(zero_copy_only=False))
 
 
 def _to_decimal(old: pa.DataType, new: pa.DataType, ansi: bool, what: str) -> Apply:

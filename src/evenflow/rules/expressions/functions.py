@@ -129,8 +129,10 @@ def _join(*values: Any) -> Any:
     return pc.binary_join_element_wise(*values, "")
 
 
-def _null_if(value: Any, other: Any) -> Any:
-    return pc.if_else(pc.fill_null(pc.equal(value, other), False), pa.scalar(None, value.type), value)
+def null_if(compared: Any, other: Any, value: Any) -> Any:
+    """`value`, or null where it equals `other`; `compared` is `value` as it is compared."""
+    equal = pc.fill_null(pc.equal(compared, other), False) if not pa.types.is_null(other.type) else pa.scalar(False)
+    return pc.if_else(equal, pa.scalar(None, value.type), value)
 
 
 def _fraction(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -180,7 +182,7 @@ BUILTINS: Mapping[str, Builtin] = {
     "coalesce": Builtin(pc.coalesce, 1, 100, common=True),
     "greatest": Builtin(pc.max_element_wise, 2, 100, takes="number", common=True),
     "least": Builtin(pc.min_element_wise, 2, 100, takes="number", common=True),
-    "nullif": Builtin(_null_if, 2, 2, common=True),
+    "nullif": Builtin(null_if, 2, 2),
     "substring": Builtin(part_of_text(1), 2, 3, takes="text"),
     "substr": Builtin(part_of_text(1), 2, 3, takes="text"),
     **{name: Builtin(part, takes="time") for name, part in PARTS.items()},

@@ -175,7 +175,8 @@ def case(node: s.Case, conditions: Sequence[Compiled], values: Sequence[Compiled
         require("when", condition, part, "boolean", scope)
     tests = [cast(condition, pa.bool_()) for condition in conditions]
 
-    def build(parts: Sequence[Compiled]) -> Compiled:
+    def build(given: Sequence[Compiled]) -> Compiled:
+        parts = in_one_zone(given)
         kind = common_type([part.type for part in parts])
         if kind is None:
             kinds = ", ".join(str(part.type) for part in parts)

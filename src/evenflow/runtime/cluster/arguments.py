@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
-import re
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
-import numpy as np
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,8 +17,9 @@ from pyspark.sql.types import DataType, StructType
 from evenflow.control.events import Transfer
 from evenflow.errors import InvalidArgument, first_line
 from evenflow.model.capacity import Emulate
+from evenflow.model.given import is_one_of, number_of
 from evenflow.model.qos import Qos, weights_in
-from evenflow.model.routing import MOST_UNITS, Splitting
+from evenflow.model.routing import Splitting
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input, MapOperator
@@ -28,9 +28,7 @@ from evenflow.runtime.wire.frames import MAX_BODY
 from evenflow.state.store.layout import check_scheme
 from evenflow.state.store.sealed import key_of
 
-LEAST_MEMORY = 64 * 1024
 LONGEST_NAME = 80
-MOST_SKEW = 1024**3
 
 
 def check_dataframe(df: DataFrame) -> None:
@@ -45,7 +43,7 @@ def check_function(function: Callable[[Any], Any], input: Input) -> None:
     """Refuse a function that cannot be called, and an unknown kind of input."""
     if not callable(function):
         raise InvalidArgument(f"the function is {function!r}: give something that can be called with a batch")
-    if input not in get_args(Input):
+    if not is_one_of(input, get_args(Input)):
         raise InvalidArgument(f"input={input!r}: one of {', '.join(map(repr, get_args(Input)))}")
 
 
@@ -57,15 +55,20 @@ def check_ordered(ordered: bool) -> None:
 
 def check_emulated(emulate: Emulate | None, workers: int) -> None:
     """Refuse emulated capacities of workers that the cluster does not have."""
+    if not isinstance(emulate, Emulate | None):
+        raise InvalidArgument(f"emulate={emulate!r:.100}: give an Emulate of evenflow.testing, or leave it out")
     if emulate is not None and max(emulate.slowdown, default=0) >= workers:
         raise InvalidArgument(
             f"emulate slows worker {max(emulate.slowdown)} of {workers} workers: ids go from 0 to {workers - 1}"
         )
+    for pair in () if emulate is None else (*emulate.link_ms, *emulate.link_rows_s):
+        if max(pair) >= workers:
+            raise InvalidArgument(f"emulate has link {pair} of {workers} workers: ids go from 0 to {workers - 1}")
 
 
 def check_transfer(transfer: Transfer, stored: bool) -> None:
     """Refuse an unknown way to move units, and the store in a cluster without one."""
-    if transfer not in get_args(Transfer) or (transfer == "store" and not stored):
+    if not is_one_of(transfer, get_args(Transfer)) or (transfer == "store" and not stored):
         raise InvalidArgument(f"transfer={transfer!r}: give 'direct', or 'store' in a cluster with a checkpoint")
 
 
@@ -83,12 +86,6 @@ def check_sharing(operator: KeyedOperator, balance: KeyedBalance, split_keys: bo
             "content sensitive: use another balance, set content_sensitive = False if rows need not meet by key, "
             "or give split_keys=True if each worker's own, wrong results are wanted"
         )
-
-
-def check_units(units: int, workers: int) -> None:
-    """Refuse a number of units that is not at least the number of workers, or too large."""
-    if not isinstance(units, int) or isinstance(units, bool) or not workers <= units <= MOST_UNITS:
-        raise InvalidArgument(f"units={units!r}: give a number from {workers} (the workers) to {MOST_UNITS:,}")
 
 
 def checkpoint_of(checkpoint: str | Path | None, checkpoint_key: bytes | str | None) -> tuple[str, bytes]:
@@ -117,96 +114,25 @@ def weights_of(qos: Mapping[str, float | Qos] | None) -> dict[str, float]:
     if not isinstance(qos, Mapping | None):
         raise InvalidArgument(f"qos={qos!r}: give a dict of weights by the names of operators")
     for name, weight in (qos or {}).items():
-        if isinstance(weight, Qos):
-            continue
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+            raise InvalidArgument(
+                f"qos has {name!r:.100} for {weight!r:.100}: give the name of an operator, as {{'prices': 4}}"
+            )
+        if not isinstance(weight, Qos) and not 0 < number_of(weight) < math.inf:
             raise InvalidArgument(f"qos of {name!r} is {weight!r}: give a weight above 0 (all others have 1), or a Qos")
-    return weights_in(qos or {})
+    return {name: number_of(weight) for name, weight in weights_in(qos or {}).items()}
 
 
-def check_move(units: Any, target: Any, most: int, workers: int) -> list[int]:
-    """The units to be moved, as a list; refuses wrong units, and a target that is no worker."""
-    fit = isinstance(units, Iterable) and not isinstance(units, str) and all(_among(unit, most) for unit in units)
-    if not fit or not _among(target, workers):
-        raise InvalidArgument(
-            f"units {units!r:.100} to worker {target!r:.100}: give a list of units from 0 to {most - 1}, and a worker "
-            f"from 0 to {workers - 1}"
-        )
-    return [int(unit) for unit in units]
-
-
-def _among(number: Any, count: int) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool) and bool(0 <= number < count)
+def check_event_log(path: str | Path | None) -> None:
+    """Refuse anything but a path: a number would be an open file of this process."""
+    if not isinstance(path, str | os.PathLike | None) or path == "":
+        raise InvalidArgument(f"event_log={path!r:.100}: give the path of a file, or leave it out")
 
 
 def check_name(name: str) -> None:
     """Refuse a name that a region cannot have."""
     if not isinstance(name, str) or len(name) > LONGEST_NAME:
         raise InvalidArgument(f"name={name!r:.60}: give a string of at most {LONGEST_NAME} characters")
-
-
-def bytes_of(memory: str | int | None) -> int:
-    """A budget in bytes, given in the way of Spark's memory settings; 0 for none."""
-    if memory is None:
-        return 0
-    size = _parsed_size(memory)
-    if size is None or size < LEAST_MEMORY:
-        raise InvalidArgument(f'memory={memory!r}: give bytes, or a string like "512m", from 64k up')
-    return size
-
-
-def budgets_of(memory: str | int | Mapping[int, str | int], workers: int, limited: bool) -> dict[int, int]:
-    """By worker, a new budget in bytes; refuses a cluster that has none, and workers that there are not."""
-    if not limited:
-        raise InvalidArgument(
-            "this cluster has no memory budget: give Cluster(memory=...) one, and it can be changed while it runs"
-        )
-    if memory is None or (isinstance(memory, Mapping) and not memory):
-        raise InvalidArgument(f'memory={memory!r}: give bytes, or a string like "512m", or these by worker')
-    if not isinstance(memory, Mapping):
-        return dict.fromkeys(range(workers), bytes_of(memory))
-    for worker, size in memory.items():
-        if not _among(worker, workers) or size is None:
-            raise InvalidArgument(f"memory of worker {worker!r} is {size!r}: give workers from 0 to {workers - 1}")
-    return {int(worker): bytes_of(size) for worker, size in memory.items()}
-
-
-def gap_of(t_gap: float | Literal["read"] | None, limited: bool) -> float | Literal["read"] | None:
-    """How units on disk take turns; refuses it in a cluster without a memory budget."""
-    number = isinstance(t_gap, int | float) and not isinstance(t_gap, bool) and 0 <= t_gap < math.inf
-    if t_gap is not None and not number and t_gap != "read":
-        raise InvalidArgument(f't_gap={t_gap!r}: give seconds from 0 up, "read", or nothing')
-    if t_gap is not None and not limited:
-        raise InvalidArgument(f"t_gap={t_gap!r} and no memory: nothing goes to disk without a memory budget, give both")
-    return t_gap
-
-
-def room_of(skew_bytes: str | int) -> int:
-    """The bytes of rows that may wait in a feeder; 0 is allowed."""
-    size = _parsed_size(skew_bytes)
-    if size is None or size > MOST_SKEW:
-        raise InvalidArgument(f'skew_bytes={skew_bytes!r}: give bytes, or a string like "256k", from 0 to 1g')
-    return size
-
-
-def _parsed_size(text: object) -> int | None:
-    """Bytes, given as a number or like "512m"; None if they are not."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", str(text).strip().lower())
-    return int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match else None
-
-
-def check_numbers(workers: int, **seconds: float) -> None:
-    """Refuse a wrong number of workers, and wrong seconds."""
-    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
-        raise InvalidArgument(f"workers={workers!r}: a cluster needs at least 1 worker")
-    check_seconds(**seconds)
-
-
-def check_seconds(**seconds: float) -> None:
-    """Refuse seconds that are not numbers above 0."""
-    for name, value in seconds.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise InvalidArgument(f"{name}={value!r}: give seconds, above 0")
 
 
 def classic_context(spark: SparkSession) -> Any:
@@ -222,12 +148,17 @@ def classic_context(spark: SparkSession) -> Any:
     return context
 
 
-def balance_of(balance: str | Balance, options: dict[str, Any]) -> Balance:
+def balance_of(balance: str | Balance, options: dict[str, Any], workers: int) -> Balance:
     """A balance of the region's own, so that no two regions learn in one object."""
     if isinstance(balance, str):
-        return balance_named(balance, **options)
-    _check_balance(balance, getattr(balance, "splitting", None) in get_args(Splitting), BALANCES, options)
-    return copy.deepcopy(balance)
+        chosen = balance_named(balance, **options)
+    else:
+        _check_balance(balance, is_one_of(getattr(balance, "splitting", None), get_args(Splitting)), BALANCES, options)
+        chosen = copy.deepcopy(balance)
+    check_workers = getattr(chosen, "check_workers", None)  # those that are given numbers by worker
+    if check_workers is not None:
+        check_workers(workers)
+    return chosen
 
 
 def keyed_balance_of(balance: str | KeyedBalance, options: dict[str, Any]) -> KeyedBalance:
@@ -264,10 +195,25 @@ def _parsed(schema: str) -> DataType:
         raise InvalidArgument(f"schema {schema!r} is not one: {first_line(error)}") from None
 
 
+def check_columns(schema: StructType) -> None:
+    """Refuse columns that Spark cannot give to Python, such as intervals of months."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    for field in schema.fields:
+        try:
+            to_arrow_type(field.dataType, timezone="UTC")
+        except PySparkException:
+            raise InvalidArgument(
+                f"column '{field.name}' is {field.dataType.simpleString()}, which Spark cannot give to Python: leave "
+                "it out, or cast it, an interval of months to int or to string"
+            ) from None
+
+
 def arrow_schema(spark: SparkSession, schema: StructType) -> Any:
     """The Arrow schema with which Spark gives these columns to Python."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    check_columns(schema)
     return to_arrow_schema(
         schema,
         timezone=spark.conf.get("spark.sql.session.timeZone"),

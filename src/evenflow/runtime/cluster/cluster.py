@@ -23,11 +23,12 @@ from evenflow.graph.builder import Graph
 from evenflow.graph.verbs import Pair
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
+from evenflow.model.given import check_flag
 from evenflow.model.qos import Qos, qos_of
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input, MapOperator
 from evenflow.policy import Balance, KeyedBalance, Placement
-from evenflow.runtime.cluster import arguments, graph_arguments
+from evenflow.runtime.cluster import amounts, arguments, graph_arguments
 from evenflow.runtime.cluster.bounds import bounds_of
 from evenflow.runtime.cluster.detect import Order, Rules, plan_rules
 from evenflow.runtime.cluster.graph_call import GraphCall
@@ -91,13 +92,16 @@ class Cluster:
         memory: str | int | None = None,
         t_gap: float | Literal["read"] | None = None,
     ) -> None:
-        arguments.check_numbers(workers, start_timeout=start_timeout, period=period, stall_timeout=stall_timeout)
+        workers, period = amounts.workers_of(workers), amounts.period_of(period)
+        limits = amounts.seconds_given(start_timeout=start_timeout, stall_timeout=stall_timeout)
+        start_timeout, stall_timeout = limits
+        arguments.check_event_log(event_log)
         arguments.check_emulated(emulate, workers)
         context = arguments.classic_context(spark)
         where, key = arguments.checkpoint_of(checkpoint, checkpoint_key)
-        budget, weights = arguments.bytes_of(memory), arguments.weights_of(qos)
+        budget, weights = amounts.bytes_of(memory), arguments.weights_of(qos)
         host, secret, name = driver_host(context)[1], secrets.token_bytes(32), uuid.uuid4().hex[:8]
-        gap = arguments.gap_of(t_gap, budget > 0)
+        gap = amounts.gap_of(t_gap, budget > 0)
         targets = {operator: each for operator, each in (qos or {}).items() if isinstance(each, Qos)}
         about = (period, stall_timeout, emulate, where, weights, budget, key, gap, targets)
         settings = Settings(name, host, 0, secret, *about)
@@ -152,8 +156,9 @@ class Cluster:
         arguments.check_name(name)
         arguments.check_function(function, input)
         arguments.check_ordered(ordered)
-        chosen = arguments.balance_of(balance, options)
+        chosen = arguments.balance_of(balance, options, self._life.workers)
         declared = arguments.schema_of(schema)
+        arguments.check_columns(df.schema)
         arrow = arguments.arrow_schema(self._spark, declared)
         shed = shed_place(qos_of(self._settings.targets, name or "region"), name or "region", df)
         region, operator = self._regions.open(
@@ -223,8 +228,10 @@ class Cluster:
         operator = prepared(self._spark, operator, df)
         chosen, size = arguments.keyed_balance_of(balance, options), self._life.workers
         arguments.check_sharing(operator, chosen, split_keys)
-        arguments.check_units(units, size)
-        room = arguments.room_of(skew_bytes)
+        units = amounts.check_units(units, size)
+        check_flag("ordered", ordered)
+        check_flag("split_keys", split_keys)
+        room = amounts.room_of(skew_bytes)
         ordering = ordering_of(df, order_by, lateness, ordered, chosen)
         arguments.check_transfer(transfer, bool(self._settings.checkpoint))
         found = bounds_of(df, key, spread, bounds, units)
@@ -235,7 +242,7 @@ class Cluster:
         qos = qos_of(self._settings.targets, name or "keyed")
         shed = shed_place(qos, name or "keyed", df, stored, ordering is not None)
         if stored:
-            kept = stored_as(operator, key, spread, ordering, units + 1, bool(name), found)
+            kept = stored_as(operator, df, key, spread, ordering, units + 1, bool(name), found)
             region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer, warning)
         else:
             region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer, warning)
@@ -416,7 +423,7 @@ class Cluster:
         if not known.balance.by_content:
             raise InvalidArgument(f"region {region} has balance {known.balance.name!r}: its rows go to any worker")
         owners = known.movements.table.owners
-        units = arguments.check_move(units, target, len(owners), self._life.workers)
+        units = amounts.check_move(units, target, len(owners), self._life.workers)
         for source in sorted({int(owners[unit]) for unit in units} - {target}):
             mine = tuple(int(unit) for unit in units if owners[unit] == source)
             self._driver.move(MoveUnits(region, mine, source, target, "asked for"))
@@ -430,11 +437,11 @@ class Cluster:
         is larger; then nothing has changed. A cluster without `memory` is refused.
         """
         self._life.check()
-        self._driver.set_memory(arguments.budgets_of(memory, self._life.workers, self._settings.memory > 0))
+        self._driver.set_memory(amounts.budgets_of(memory, self._life.workers, self._settings.memory > 0))
 
     def await_workers(self, timeout: float = 60.0) -> None:
         """Wait until all workers are live again, after some were lost."""
-        self._life.await_workers(timeout)
+        self._life.await_workers(*amounts.seconds_given(timeout=timeout))
 
     def events(self) -> list[dict[str, Any]]:
         """The latest entries of the event log, oldest first."""

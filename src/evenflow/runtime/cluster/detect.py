@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pyspark.sql.types import DataType
 from pyspark.util import PythonEvalType
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import is_one_of, number_of
 from evenflow.rules.expressions.functions import UserFunction
 from evenflow.rules.operator import RuleOperator
 from evenflow.runtime.cluster.arguments import check_dataframe, schema_of
@@ -104,7 +106,7 @@ def plan_rules(
 
 def _order_by(order: Any, order_by: Any, time: Any, ordered: bool) -> tuple[str, ...] | None:
     """The columns by which rows are put in order beside the time; None for the order of arrival."""
-    if order not in (None, *get_args(Order)):
+    if order is not None and not is_one_of(order, get_args(Order)):
         raise InvalidArgument(f"order={order!r}: give 'time', or 'arrival' for rows as they come")
     if order == "time" and time is None:
         raise InvalidArgument("order='time' and time is None: name the column that holds the time")
@@ -144,7 +146,7 @@ def seconds_of(lateness: str | float | timedelta) -> float:
         parts = [(float(number), _unit(unit)) for number, unit in SPAN.findall(text)]
         if parts and not SPAN.sub("", text) and all(unit is not None for _, unit in parts):
             return sum(number * (unit or 0.0) for number, unit in parts)
-    if isinstance(lateness, bool) or not isinstance(lateness, int | float):
+    if math.isnan(number_of(lateness)):
         raise InvalidArgument(f"lateness={lateness!r}: give seconds, or a text such as '10 seconds' or '5 minutes'")
     return float(lateness)
 

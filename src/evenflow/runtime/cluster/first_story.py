@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StringType
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import check_flag, number_of
 from evenflow.policy import KeyedBalance
 from evenflow.runtime.cluster.arguments import check_dataframe
 from evenflow.stories.operator import HISTORY, FirstStory
@@ -63,19 +64,21 @@ def first_story(
     _check_cluster(cluster)
     _check_texts(df, text)
     _check_free(df, FINGERPRINT, SIMILARITY)
-    if isinstance(tau, bool) or not isinstance(tau, int | float) or not 0 <= tau <= 1:
+    if not 0 <= number_of(tau) <= 1:
         raise InvalidArgument(f"tau={tau!r}: give a cosine, from 0 to 1")
     vectors, prints = _makers(text, bits, features, seed, corpus)
-    made = f"{vectors}, {bits} bits, seed {seed}"  # stored state is found again only if these are the same
+    check_flag("all", all)
+    # stored state is found again only if these are the same
+    made = f"{vectors}, {prints.bits} bits, seed {prints.seed}"
     operator = FirstStory(VECTOR, history=history, into=SIMILARITY, made=made)
     story = F.col(STORY)
     rows = df.select("*", _stories(vectors, prints)(_column(text)).alias(STORY))
     rows = rows.select("*", story[FINGERPRINT].alias(FINGERPRINT), story["vector"].alias(VECTOR)).drop(STORY)
     options = {"spread": "modulo", **options}
-    units = 1 << bits if units is None else units
+    units = 1 << prints.bits if units is None else units
     compared = cluster.keyed(rows, FINGERPRINT, operator, units=units, balance=balance, name=name, **options)
     compared = compared.drop(VECTOR)
-    return compared if all else compared.where(F.col(SIMILARITY) <= tau)
+    return compared if all else compared.where(F.col(SIMILARITY) <= float(tau))
 
 
 def fingerprints(
@@ -104,7 +107,7 @@ def fit_vectors(corpus: DataFrame, text: str = "text", features: int = FEATURES)
     plain = Vectors(features)
 
     def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        texts, counts = 0, np.zeros(features, np.int64)
+        texts, counts = 0, np.zeros(plain.features, np.int64)
         for batch in batches:
             some, which = plain.frequencies(batch.column(0))
             texts, counts = texts + some, counts + which
@@ -115,7 +118,7 @@ def fit_vectors(corpus: DataFrame, text: str = "text", features: int = FEATURES)
     parts = corpus.select(_column(text)).mapInArrow(count, "word int, texts long")
     table = parts.groupBy("word").agg(F.sum("texts").alias("texts")).toArrow()
     words, texts = table["word"].to_numpy(), table["texts"].to_numpy()
-    counts = np.zeros(features, np.int64)
+    counts = np.zeros(plain.features, np.int64)
     counts[words[words != TEXTS]] = texts[words != TEXTS]
     return Vectors(features, documents=int(texts[words == TEXTS].sum()), counts=counts)
 
@@ -130,7 +133,7 @@ def _makers(text: str, bits: int, features: int, seed: int, corpus: Any) -> tupl
         vectors = corpus
     elif hasattr(corpus, "mapInArrow"):
         vectors = fit_vectors(corpus, text, features)
-    elif isinstance(corpus, Iterable):
+    elif isinstance(corpus, Iterable) and not isinstance(corpus, Mapping | bytes):
         vectors = Vectors.fit(corpus, features)
     else:
         raise InvalidArgument(f"corpus={corpus!r}: give a batch DataFrame with the texts, texts, or Vectors")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from math import inf
 from typing import Any, NamedTuple
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import number_of, whole_of
 from evenflow.policy import Placement, placement_named
-from evenflow.runtime.cluster.arguments import bytes_of
+from evenflow.runtime.cluster.amounts import bytes_of
 
 
 def queues_of(rows: Any, size: Any) -> tuple[int, int]:
     """How many rows and bytes may be on their way through a graph."""
-    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
+    if not 1 <= whole_of(rows) < 1 << 62:
         raise InvalidArgument(f"queue_rows={rows!r}: give a whole number of rows, at least 1")
     try:
         found = bytes_of(size)
@@ -21,7 +23,7 @@ def queues_of(rows: Any, size: Any) -> tuple[int, int]:
         raise InvalidArgument(str(error).replace("memory", "queue_bytes")) from None
     if not found:
         raise InvalidArgument(f"queue_bytes={size!r}: give bytes, or a size as '16m'")
-    return rows, found
+    return whole_of(rows), found
 
 
 class KnownOfWorkers(NamedTuple):
@@ -41,20 +43,29 @@ def known_of_workers(workers: int, quota: Any, coefficients: Any, links: Any) ->
     found = KnownOfWorkers(dict(quota or {}), dict(coefficients or {}), dict(links or {}))
     for what, given in (("quota", found.quotas), ("coefficients", found.coefficients)):
         for worker, value in given.items():
-            if worker not in range(workers):
+            if not 0 <= whole_of(worker) < workers:
                 raise InvalidArgument(f"{what} names worker {worker!r}: there are workers 0 to {workers - 1}")
-            if not isinstance(value, int | float) or not 0 < value < inf or (what == "quota" and value > 1):
+            most = 1.0 if what == "quota" else sys.float_info.max
+            if not 0 < number_of(value) <= most:
                 much = "above 0, at most 1" if what == "quota" else "above 0"
                 raise InvalidArgument(f"{what} of worker {worker} is {value!r}: give a number {much}")
     for pair, link in found.links.items():
-        if not (isinstance(pair, tuple) and len(set(pair)) == len(pair) == 2 and set(pair) <= set(range(workers))):
+        ids = [whole_of(worker) for worker in pair] if isinstance(pair, tuple) else []
+        if len(set(ids)) != 2 or len(ids) != 2 or not all(0 <= worker < workers for worker in ids):
             raise InvalidArgument(
                 f"links names {pair!r}: give pairs of two workers from 0 to {workers - 1}, (from, to)"
             )
-        numbers = isinstance(link, tuple | list) and all(isinstance(one, int | float) for one in link)
-        if not numbers or len(link) != 2 or not 0 <= link[0] < inf or not link[1] > 0:
+        numbers = [number_of(one) for one in link] if isinstance(link, tuple | list) else []
+        if len(numbers) != 2 or not 0 <= numbers[0] < inf or not numbers[1] > 0:
             raise InvalidArgument(f"links of {pair} is {link!r}: give (delay in ms, bytes a second)")
-    return found
+    return KnownOfWorkers(
+        {whole_of(worker): number_of(value) for worker, value in found.quotas.items()},
+        {whole_of(worker): number_of(value) for worker, value in found.coefficients.items()},
+        {
+            (whole_of(one), whole_of(other)): (number_of(delay), number_of(width))
+            for (one, other), (delay, width) in found.links.items()
+        },
+    )
 
 
 WARMED = ("greedy", "dp", "xzh", "caps")

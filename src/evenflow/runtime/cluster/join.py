@@ -96,7 +96,7 @@ def plan_join(
     """Plan a join; InvalidArgument if the sides do not fit."""
     inputs = _inputs(spark, left, right)
     times = time_of(time)
-    span = check_window("join", rows, seconds, None if times is None else times[0])
+    window = check_window("join", rows, seconds, None if times is None else times[0])
     on_pairs = on_of(on)
     keys = [inputs.places("on", pair) for pair in on_pairs]
     for place, _ in keys:
@@ -115,8 +115,8 @@ def plan_join(
         arrow_schema(spark, union.schema),
         mine,
         theirs,
-        last=rows or 0,
-        span=span,
+        last=window.rows or 0,
+        span=window.span,
         time=inputs.shared_name(clock[0]) if clock else None,
     )
     return JoinPlan(union, key, operator, [inputs.shared_name(pair) for pair in order] or None)

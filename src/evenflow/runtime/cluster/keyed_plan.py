@@ -27,7 +27,7 @@ from evenflow.operators.timed import Timed
 from evenflow.policy import KeyedBalance
 from evenflow.runtime.cluster.arguments import arrow_schema, case_sensitive, schema_of
 from evenflow.runtime.cluster.bounds import digest_of
-from evenflow.runtime.cluster.keys import KeyColumns, Routed, routed
+from evenflow.runtime.cluster.keys import KeyColumns, Routed, key_types, routed
 from evenflow.runtime.cluster.order import Ordering
 from evenflow.runtime.driver.checkpoint import Kept
 from evenflow.runtime.feeder.keyed import KeyedTask
@@ -109,6 +109,7 @@ def prepared(spark: SparkSession, operator: KeyedOperator, df: DataFrame) -> Key
 
 def stored_as(
     operator: KeyedOperator,
+    df: DataFrame,
     key: KeyColumns,
     spread: str,
     ordering: Ordering | None,
@@ -117,7 +118,8 @@ def stored_as(
     bounds: pa.Array | None = None,
 ) -> Kept:
     """What tells stored state of this use of an operator from that of others."""
-    by = f"{key} modulo" if spread == "modulo" else key if bounds is None else f"{key} in {digest_of(bounds)}"
+    by = f"{key} ({key_types(df, key)})"
+    by = f"{by} modulo" if spread == "modulo" else by if bounds is None else f"{by} in {digest_of(bounds)}"
     return Kept(f"{identity(operator)} by {by}{ordering or ''}", units, named)
 
 

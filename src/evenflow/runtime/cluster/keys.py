@@ -38,6 +38,7 @@ from pyspark.sql.types import (
 )
 
 from evenflow.errors import InvalidArgument, first_line, nearest
+from evenflow.model.given import is_one_of
 from evenflow.runtime.feeder.hashing import KEY
 
 MOST_PARTITIONS = 1_000_000
@@ -96,7 +97,7 @@ def routed(df: DataFrame, key: KeyColumns, hashed: Sequence[str], spread: str = 
     is compared with the bounds is a column of `df`, or is added before the partition.
     """
     columns = _columns(df, key)
-    if spread not in SPREADS:
+    if not is_one_of(spread, SPREADS):
         raise InvalidArgument(f"spread={spread!r}: one of {', '.join(map(repr, SPREADS))}")
     if spread == "modulo":
         _check_whole(df, key, columns)
@@ -185,6 +186,11 @@ def _alike(column: Column, kind: DataType) -> Column:
             fields = [_alike(column.getField(field.name), field.dataType).alias(field.name) for field in kind.fields]
             return F.when(column.isNotNull(), F.struct(*fields)) if fields else column
     return column
+
+
+def key_types(df: DataFrame, key: KeyColumns) -> str:
+    """The types of a key, by which its hashes, and so its places in stored state, are found."""
+    return ", ".join(df.select(column).schema[0].dataType.simpleString() for column in _columns(df, key))
 
 
 def _collated(kind: DataType) -> bool:

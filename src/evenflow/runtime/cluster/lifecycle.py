@@ -20,7 +20,7 @@ from evenflow.runtime.cluster.slots import (
     give_back,
     hold_slots,
     remedy_for_slots,
-    slot_count,
+    slot_use,
     slots_needed,
 )
 from evenflow.runtime.cluster.worker_jobs import WorkerJobs
@@ -130,14 +130,13 @@ class Lifecycle:
         self.driver.post(TaskEnded(self.driver.now(), worker, reason))
 
     def _why_not_started(self, live: int, timeout: float) -> str:
-        slots = slot_count(self.context)
-        message = (
-            f"{live} of {self.workers} workers started within {timeout:.0f} s; the session has {slots} task slots. "
-        )
         failure = self._last_failure()
         if failure:
-            return message + f"The last worker task to fail said: {failure}"
-        return message + remedy_for_slots(self.context, slots_needed(self.context))
+            seen = f"{live} of {self.workers} workers started within {timeout:g} s"
+            return f"{seen}. The last worker task to fail said: {failure}"
+        use = slot_use(self.context, self._worker_jobs.group)
+        remedy = remedy_for_slots(self.context, slots_needed(self.context))
+        return use.why_waiting(self.workers - live, self.workers, timeout, remedy)
 
     def _last_failure(self) -> str:
         """Why the last worker task to end did so; empty if none has ended."""

@@ -18,7 +18,7 @@ from evenflow.operators.declared import fitting
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.ordering import require_sortable
 from evenflow.policy import KeyedBalance
-from evenflow.runtime.cluster.arguments import case_sensitive
+from evenflow.runtime.cluster.arguments import case_sensitive, check_columns
 from evenflow.runtime.cluster.detect import seconds_of
 
 LONGEST_S = 1e9
@@ -94,6 +94,7 @@ def _place(df: DataFrame, name: str) -> int:
 
 
 def _check_types(df: DataFrame, places: Sequence[int], timed: bool) -> None:
+    check_columns(df.schema)
     for place in places:
         name, kind = df.columns[place], df.schema[place].dataType
         if isinstance(kind, StringType) and getattr(kind, "collation", "UTF8_BINARY") != "UTF8_BINARY":

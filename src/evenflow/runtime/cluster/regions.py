@@ -120,7 +120,7 @@ class Regions:
     def find(self, name: str) -> OrderedRegion | KeyedRegion:
         """A region by its name."""
         try:
-            return self._driver.ask(lambda controller: controller.region(name))
+            return self._driver.ask(lambda controller: controller.region(str(name)))
         except KeyError:
             raise InvalidArgument(f"this cluster has no region {name!r}") from None
 

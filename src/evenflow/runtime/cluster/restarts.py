@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.errors import StreamingQueryException
 
 from evenflow.errors import SEVERAL_ACTIONS, ClusterStartError, InvalidArgument, first_line
-from evenflow.runtime.cluster.arguments import check_seconds
+from evenflow.model.given import whole_of
+from evenflow.runtime.cluster.amounts import seconds_given
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -44,9 +45,9 @@ def supervise(
         raise InvalidArgument(f"start_query is {start_query!r:.100}: give a function that starts the query")
     if cluster is not None and not hasattr(cluster, "await_workers"):
         raise InvalidArgument(f"cluster is {cluster!r:.100}: give a Cluster, or leave it out")
-    if restarts is not None and (isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 0):
+    if restarts is not None and not whole_of(restarts) >= 0:
         raise InvalidArgument(f"restarts={restarts!r}: give a number of at least 0, or None for no limit")
-    check_seconds(backoff=backoff, healthy=healthy)
+    backoff, healthy = seconds_given(backoff=backoff, healthy=healthy)
     failures = 0
     while True:
         began = time.monotonic()

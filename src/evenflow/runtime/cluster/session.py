@@ -12,6 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from evenflow.errors import InvalidArgument, described
+from evenflow.model.given import whole_of
 from evenflow.runtime.cluster.slots import slot_count
 from evenflow.runtime.threads import BackgroundThread
 
@@ -28,8 +29,14 @@ def local_session(
 
     Tasks are tried up to four times, as on a cluster. `conf` adds Spark settings or replaces the ones set here.
     """
-    if workers < 1 or slots < 1:
-        raise InvalidArgument(f"local_session(workers={workers}, slots={slots}): both must be at least 1")
+    if not whole_of(workers) >= 1 or not whole_of(slots) >= 1:
+        raise InvalidArgument(
+            f"local_session(workers={workers!r}, slots={slots!r}): both must be whole numbers, at least 1"
+        )
+    if not isinstance(conf, Mapping | None) or not all(isinstance(each, str) for each in conf or ()):
+        raise InvalidArgument(f"conf={conf!r:.100}: give settings by their names, as {{'spark.ui.enabled': 'true'}}")
+    if not isinstance(name, str):
+        raise InvalidArgument(f"name={name!r:.100}: give a string")
     active = SparkSession.getActiveSession()
     needed = workers + slots
     if active is not None:

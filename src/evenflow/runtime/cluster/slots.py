@@ -7,6 +7,7 @@ them: at least one slot must be left for queries, or every query would wait for 
 from __future__ import annotations
 
 import threading
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from pyspark import SparkContext
@@ -49,6 +50,41 @@ def slots_needed(context: SparkContext) -> int:
     """The number of slots for the workers of all clusters, and one for a query."""
     with _lock:
         return sum(_held.get(context, {}).values()) + 1
+
+
+class SlotUse(NamedTuple):
+    """The slots of a session, and the tasks that run in them now."""
+
+    slots: int
+    mine: int
+    """Tasks of the workers of the cluster that asks."""
+    others: int
+
+    def why_waiting(self, missing: int, workers: int, timeout: float, remedy: str) -> str:
+        """Why `missing` of the workers do not serve after `timeout` seconds; `remedy` is that for too few slots."""
+        seen = (
+            f"{workers - missing} of {workers} workers started within {timeout:g} s; the session has {self.slots} task "
+            f"slots, in which {self.mine} tasks of its workers and {self.others} others run. "
+        )
+        if self.mine >= workers:
+            return (
+                f"{seen}All workers have a slot, and {missing} of them had not connected to the driver yet: the "
+                "machine is slow, or executors cannot reach spark.driver.host. Give a longer start_timeout"
+            )
+        if self.mine + self.others < self.slots:
+            return f"{seen}Slots are free, so Spark was still starting the others: give a longer start_timeout"
+        return f"{seen}No slot is free. {remedy}"
+
+
+def slot_use(context: SparkContext, group: str) -> SlotUse:
+    """What runs in the slots now; the jobs of `group` are those of the workers."""
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    mine = {stage for job in jobs if job is not None for stage in job.stageIds}
+    running = {stage: tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()}
+    tasks = {stage: int(info.numActiveTasks) for stage, info in running.items() if info is not None}
+    own = sum(count for stage, count in tasks.items() if stage in mine)
+    return SlotUse(slot_count(context), own, sum(tasks.values()) - own)
 
 
 def remedy_for_slots(context: SparkContext, slots: int) -> str:

@@ -37,7 +37,7 @@ class WorkerJobs:
     ) -> None:
         self._context = context
         self._settings = settings
-        self._group = f"evenflow-{settings.cluster}"
+        self.group = f"evenflow-{settings.cluster}"
         self._ended = ended
         self._stopping = threading.Event()
         self._threads = [
@@ -63,7 +63,7 @@ class WorkerJobs:
             cancel_tagged(self._context, self._tag(worker))
 
     def _tag(self, worker: int) -> str:
-        return f"{self._group}-{worker}"
+        return f"{self.group}-{worker}"
 
     def release(self) -> None:
         """Start no more jobs, because the cluster is about to be stopped."""
@@ -77,7 +77,7 @@ class WorkerJobs:
 
     def _cancel(self) -> None:
         try:
-            self._context.cancelJobGroup(self._group)
+            self._context.cancelJobGroup(self.group)
         except (Py4JError, OSError):  # the session is gone, and its jobs with it
             return
 
@@ -102,7 +102,7 @@ class WorkerJobs:
         try:
             # not interruptOnCancel: if a task is interrupted while its Python process starts, Spark ends all Python
             # processes of the executor, also those of other clusters; without it, Spark ends this one seconds later
-            self._context.setJobGroup(self._group, f"evenflow worker {worker}")
+            self._context.setJobGroup(self.group, f"evenflow worker {worker}")
             self._context.addJobTag(self._tag(worker))
             rows = self._context.parallelize([worker], 1)
             return str(rows.mapPartitions(WorkerTask(self._settings, worker)).collect()[0])

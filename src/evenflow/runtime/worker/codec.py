@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from evenflow.errors import FunctionError, ProtocolError, described
@@ -129,16 +128,26 @@ def batch_parts(batch: pa.RecordBatch, uncut: bool = False) -> Iterator[tuple[in
 
 def error_body(worker: int, error: BaseException, where: str) -> bytes:
     """What went wrong, and which row it seems to come from."""
-    trace = "".join(traceback.format_exception(type(error), error, _without_ours(error.__traceback__)))
+    _cut(error)
+    trace = "".join(traceback.format_exception(error))
     return packed(OperatorFailed(worker, where, _printable(described(error)), _printable(trace[-20_000:])))
 
 
-def _without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """Where the user's own code begins; all of it if there is none."""
-    rest = trace
-    while rest is not None and str(rest.tb_frame.f_globals.get("__name__", "")).startswith("evenflow."):
-        rest = rest.tb_next
-    return rest or trace
+def _cut(error: BaseException) -> None:
+    """Let the tracebacks of an error, and of those that it comes from, begin with the user's own code.
+
+    Where there is none all of it stays, unless it is that of a `FunctionError`, which says itself what is wrong.
+    """
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        rest = each.__traceback__
+        while rest is not None and str(rest.tb_frame.f_globals.get("__name__", "")).startswith("evenflow."):
+            rest = rest.tb_next
+        if rest is not None or isinstance(each, FunctionError):
+            each.__traceback__ = rest
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
 
 
 def _printable(text: str) -> str:
