@@ -109,8 +109,21 @@ def plan(
             lots, forced = _force(level, donor), forced + 1
         if not lots:
             break
-        level.shift(lots)
+        for part in _parts(lots):
+            level.shift(part)
     return level.steps
+
+
+def _parts(lots: list[tuple[Units, int, int]]) -> list[list[tuple[Units, int, int]]]:
+    """Several units of one worker in steps of 1, 2, 4, ... units, so that a caller can stop when the rest is too light.
+
+    The few hot units are most of what is gained, the many light ones behind them most of what it costs.
+    """
+    if len(lots) > 1:
+        return [lots]
+    ((units, donor, receiver),) = lots
+    edges = 2 ** np.arange(1, len(units).bit_length()) - 1
+    return [[(part, donor, receiver)] for part in np.split(units, edges) if len(part)]
 
 
 def _run(level: _Level, donor: int, bound: float) -> list[tuple[Units, int, int]]:
