@@ -28,6 +28,8 @@ PATIENCE_S = (0.25, 20.0)
 """Seconds to collect before the next decision: at first, and at most."""
 HORIZON_S = (10.0, 60.0)
 """Seconds that a gain is expected to last: as long as nothing has changed so far, but within these limits."""
+UNIT_S = 0.0001
+"""Seconds of work that moving a small unit costs, until one has been moved: it takes 1 ms, and others flow on."""
 SILENT_S = 10.0
 """Half-life of what is known of a worker's cost once the worker has no more rows."""
 SHORTEST_S = 0.095
@@ -245,7 +247,7 @@ class FluxAuto:
         """Seconds that moving `units` will cost, judged by earlier moves in proportion to the bytes moved."""
         size = float(snapshot.unit_bytes[units].sum())
         if self._lost_units == 0:
-            return 0.001 * len(units) + size / 1e8
+            return UNIT_S * len(units) + size / 1e8
         each = self._lost_s / self._lost_units
         if snapshot.bytes_moved > 0 and size > 0:
             return each * size / (snapshot.bytes_moved / snapshot.moved)

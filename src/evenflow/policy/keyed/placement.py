@@ -185,9 +185,12 @@ def _swap(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
 
 
 def _force(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
-    """The donor's lightest unit, to the worker that takes least time afterwards, although that is more than before."""
+    """The donor's lightest unit, to the worker that takes least time afterwards, although that is more than before.
+
+    Not its only one: that would take as long elsewhere, and others would have to make room for it.
+    """
     units = level.units(donor)[-1:]
-    if not len(units):
+    if len(level.units(donor)) < 2:
         return []
     after = level.times + level.cost * level.load[units[0]]
     after[level.size[units[0]] > level.room] = inf
