@@ -138,6 +138,16 @@ def test_frames_are_longer_for_a_worker_for_which_many_rows_wait():
     assert got == {0: [400, 400], 1: [100, 100]}
 
 
+def test_rows_that_anybody_may_take_are_a_backlog_of_all_workers():
+    """3 s of work are 0.75 s for each of four workers."""
+    links = {worker: SimpleNamespace(worker=worker, open=True, under_way={}) for worker in range(4)}
+    skew = buffer(by_content=False)
+    skew.insert(batch([0] * 30_000))
+    splitter = KeyedSplitter(links, skew, FrameSize(dict.fromkeys(range(4), 1e-4), 0.0), longest_s=0.04)
+    _, pieces = next(splitter.frames())
+    assert sum(piece.rows.num_rows for piece in pieces) == 117
+
+
 def test_workers_with_enough_to_do_get_nothing(splitter):
     splitter.links[0].under_way = dict.fromkeys(range(DEPTH), 1)
     assert frames(splitter, 0) == []

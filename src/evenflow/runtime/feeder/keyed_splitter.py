@@ -79,7 +79,8 @@ class KeyedSplitter:
     def _ready(self, link: Link) -> int:
         """Rows of the next frame for a worker, at most; 0 if too few wait to make one."""
         waiting = self._skew.waiting(link.worker)
-        most = self._size.rows(len(self._links), link.worker, waiting, self._longest_s)
+        backlog = waiting // len(self._links) if self._skew.anybody else waiting
+        most = self._size.rows(len(self._links), link.worker, backlog, self._longest_s)
         return 0 if waiting < (1 if self._hurried else min(most, WHOLE_ROWS)) else most
 
     def _frames_of(self, link: Link, most: int) -> Iterator[tuple[Link, list[ChunkPiece]]]:
