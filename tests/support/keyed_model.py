@@ -185,7 +185,7 @@ class Model:
         counts = self._served.astype(np.int64)
         return KeyedSnapshot(
             self.time, "model", 1, self.table, consumers, counts, size, moving, self.moved, 800_000 * self.moved,
-            self._pause, 0, (self._served + self._waiting).astype(np.int64),
+            self._pause, 0, np.rint(self._served + self._waiting).astype(np.int64),
         )  # fmt: skip
 
 

@@ -95,7 +95,7 @@ LATENCY_MS = {"mean": 5.2, "p50": 4.0, "p99": 1009.0}
 
 def test_engines_have_their_own_rates_and_latencies():
     known = [{"engine": 0, "rows_per_s": 2000.0, **LATENCY_MS}, {"engine": 1, "rows_per_s": 5.0}]
-    result = cep.CepResult("kg", 2, 9, 9.0, 0.5, 1, True, 0.0, 0, 0, 0, 0.0, 1.0, LATENCY_MS, known)
+    result = cep.CepResult("kg", 2, 9, 9.0, 0.5, 0.75, 1, True, 0.0, 0, 0, 0, 0.0, 1.0, LATENCY_MS, known)
     assert "│ kg on 2 │ 5 / 4 / 1,009 ms │ 2,000, 4/1,009 │ 5, 0/0 │" in shown(cep_view.engines([result]))
 
 

@@ -100,6 +100,20 @@ def test_many_workers_get_longer_frames(workers, own, shared):
     assert size.rows(workers) == pytest.approx(shared / 1e-6, abs=1)
 
 
+@pytest.mark.parametrize(
+    ("waiting", "longest_s", "rows"),
+    [
+        (0, 0.04, 250),
+        (16_000, 0.04, 250),  # 0.64 s: a 64th of it is no more than 10 ms
+        (32_000, 0.04, 500),
+        (1_000_000, 0.04, 1000),
+        (1_000_000, 0.004, 250),  # never shorter than without rows that wait
+    ],
+)
+def test_frames_are_longer_if_many_rows_wait(waiting, longest_s, rows):
+    assert learned(costs={0: 4e-5}).rows(4, 0, waiting, longest_s) == pytest.approx(rows, abs=1)
+
+
 def grow(size, seconds_of, steps, workers=1):
     """Rows of each frame when each takes as long as `seconds_of` says."""
     grown = []

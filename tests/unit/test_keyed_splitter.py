@@ -124,6 +124,30 @@ def test_frames_have_about_so_many_bytes():
     assert frames(splitter, 0) == [[0, 2], [10, 11, 12], [13, 14]]
 
 
+def test_frames_are_longer_for_a_worker_for_which_many_rows_wait():
+    """Rows of 0.1 ms: 100 are a frame. If 3 s of work wait, a frame may have a 64th of it, but at most 40 ms."""
+    links = {worker: SimpleNamespace(worker=worker, open=True, under_way={}) for worker in range(2)}
+    skew = buffer()
+    splitter = KeyedSplitter(links, skew, FrameSize({0: 1e-4, 1: 1e-4}, 0.0), longest_s=0.04)
+    skew.insert(batch([0] * 30_000 + [1] * 1_000))
+    splitter.hurry()
+    got = {}
+    for link, pieces in splitter.frames():
+        link.under_way[len(link.under_way)] = 1
+        got.setdefault(link.worker, []).append(sum(piece.rows.num_rows for piece in pieces))
+    assert got == {0: [400, 400], 1: [100, 100]}
+
+
+def test_rows_that_anybody_may_take_are_a_backlog_of_all_workers():
+    """3 s of work are 0.75 s for each of four workers."""
+    links = {worker: SimpleNamespace(worker=worker, open=True, under_way={}) for worker in range(4)}
+    skew = buffer(by_content=False)
+    skew.insert(batch([0] * 30_000))
+    splitter = KeyedSplitter(links, skew, FrameSize(dict.fromkeys(range(4), 1e-4), 0.0), longest_s=0.04)
+    _, pieces = next(splitter.frames())
+    assert sum(piece.rows.num_rows for piece in pieces) == 117
+
+
 def test_workers_with_enough_to_do_get_nothing(splitter):
     splitter.links[0].under_way = dict.fromkeys(range(DEPTH), 1)
     assert frames(splitter, 0) == []

@@ -58,6 +58,28 @@ def even(units, workers):
     return np.arange(units) % workers
 
 
+def test_hot_units_move_although_it_would_take_too_long_to_move_all():
+    """Worker 0 has the hottest unit, a warm one, and 500 light ones with much state; the others have light ones."""
+    owners = [0, 0, *np.repeat(range(4), 500)]
+    load = [0.4, 0.1, *[0.0002] * 500, *[0.00026] * 1500]
+    world = Steady(owners, load, [4e-4] * 4, unit_bytes=[800_000] * len(owners))
+    moved = [unit for move in world.until_moves() for unit in move.units]
+    assert 1 in moved
+    assert 0 not in moved
+    assert len(moved) < 200
+
+
+def test_light_units_move_if_there_is_little_to_move():
+    """The same, but the 500 light units, together 3 % of what worker 0 has, are of 1 KB each."""
+    owners = [0, 0, *np.repeat(range(4), 500)]
+    load = [0.4, 0.1, *[0.00003] * 500, *[0.0003] * 1500]
+    world = Steady(owners, load, [4e-6] * 4, unit_bytes=[1_000] * len(owners))
+    moved = [unit for move in world.until_moves() for unit in move.units]
+    assert 1 in moved
+    assert 0 not in moved
+    assert len(moved) > 250
+
+
 def slow(worker, workers=8, factor=1 / 0.43, cost=1e-4):
     return [cost * (factor if j == worker else 1) for j in range(workers)]
 

@@ -1,4 +1,4 @@
-"""Hash, Flux and FluxAuto in a closed loop with a model of feeder, workers and moves: flux §5.4 in small.
+"""Hash, Flux, FluxAuto and DLB in a closed loop with a model of feeder, workers and moves: flux §5.4 in small.
 
 Eight workers and 512 units. Throughput is that of the model, relative to the best placement's: the sum of what the
 workers can do, or what the fastest can do of the hottest unit.
@@ -7,6 +7,7 @@ workers can do, or what the fastest can do of the hottest unit.
 import numpy as np
 import pytest
 
+from evenflow.policy.keyed.dlb import DlbH, DlbL
 from evenflow.policy.keyed.flux import Flux
 from evenflow.policy.keyed.flux_auto import FluxAuto
 from evenflow.policy.keyed.hash_units import Hash
@@ -85,6 +86,17 @@ def test_flux_auto_acts_within_half_a_second(seed):
     result = run(FluxAuto(), "uniform", EVEN, 15, seed, changes=[(5, SLOW)])
     assert 5 < result.first_move <= 5.5 + 1e-9
     assert result.of_bound.min() > 0.95
+
+
+@pytest.mark.parametrize("balance", [DlbH, DlbL, FluxAuto])
+def test_the_hottest_unit_soon_has_a_worker_for_itself(balance):
+    """Four workers, 4,096 units, Zipf 1.5: the hottest has 39 % of all rows, and what else is there holds it up."""
+    load = shares("1.5", 4096, seed=3)
+    result = drive(balance(), load, [1.0] * 4, 25, rate=2_500.0, buffer=14_000.0, move_s=0.005)
+    owners, hottest = result.model.table.owners, int(np.argmax(load))
+    assert result.first_move < 0.5  # before the buffer is full of its rows
+    assert load[hottest] / load[owners == owners[hottest]].sum() > 0.985
+    assert result.of_bound[15:].mean() > 0.97
 
 
 def test_figure_9_flux_thrashes():

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from evenflow.model.capacity import Emulate
 from evenflow.policy import DlbH, DlbL, Hash, KeyGrouping, Lptf, PartialKeyGrouping, River
 from evenflow.runtime.feeder.ranges import Ranges
 from tests.support.keyed_rig import OUT, ROWS, UNITS, Flow, Keyed, Nth, check, rows
@@ -71,6 +72,25 @@ def test_balances_say_how_often_workers_report(rig):
     flow = Flow(rows, lambda: balance.least < 0.05)
     check(keyed.run(flow), flow.count)
     assert balance.least >= balance.report_s
+
+
+def frames_of(count, report_s):
+    """The frames in which one worker, at 0.1 ms a row, gets rows that all wait for it at once."""
+    rig = Rig(1, emulate=Emulate(100))
+    try:
+        check(Keyed(rig, report_s=report_s).run(rows(count, size=count)), count)
+        statuses = until(
+            lambda: [each for each in rig.driver.ask(lambda known: known.workers(0.0)) if each.rows == count]
+        )
+        return statuses[0].frames
+    finally:
+        rig.close()
+
+
+def test_frames_are_longer_while_many_rows_wait_unless_reports_are_frequent():
+    """Two seconds of work: frames of 10 ms are 200."""
+    assert frames_of(20_000, report_s=0.1) < 170
+    assert frames_of(20_000, report_s=0.02) > 190
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, get_args
@@ -80,9 +81,18 @@ class CepData:
     loads: list[Longs]
     """For each phase of the workload, the rows of each key."""
 
-    def bound_s(self, engines: int, cost_us: float) -> float:
-        """The least time that the rows can take: in each phase that of its hottest key, or of an even share."""
-        return float(sum(max(load.max(), load.sum() / engines) for load in self.loads)) * cost_us * 1e-6
+    def bound_s(self, engines: int, cost_us: float, first: float = 0.0, last: float = inf) -> float:
+        """The least time that the rows can take: in each phase that of its hottest key, or of an even share.
+
+        Of rows `first` to `last` only, if these are given: of each phase the part that they are of it.
+        """
+        rows, start = 0.0, 0
+        for load in self.loads:
+            count = int(load.sum())
+            part = max(0.0, min(last, start + count) - max(first, start)) / count
+            rows += part * max(float(load.max()), count / engines)
+            start += count
+        return rows * cost_us * 1e-6
 
 
 @dataclass(frozen=True)
@@ -96,6 +106,8 @@ class CepResult:
     rows_per_s: float
     of_bound: float
     """Rows a second, divided by those of the best assignment of keys."""
+    steady_of_bound: float
+    """The same for the second half of the time in which rows came in; a backlog may lift it above 1."""
     events: int
     correct: bool
     """Whether the events are the same as with one engine."""
@@ -224,17 +236,19 @@ def _result(
     log: list[dict[str, Any]],
 ) -> CepResult:
     _, rows, events, check = found
-    through = _through(seen)
+    began, through = _through(seen)
     seconds = through[-1][0]
+    drained = next(event["time"] for event in log if event["event"] == "feeder-draining")
     return CepResult(
         balance=balance,
         engines=setting.engines,
         processed=rows,
         rows_per_s=rows / seconds,
         of_bound=made.bound_s(setting.engines, setting.cost_us) / seconds,
+        steady_of_bound=_steady(setting, made, through, drained - began),
         events=events,
         correct=rows == setting.rows and (events, check) == (made.events, made.check),
-        rstd=_rstd(seen, next(event["time"] for event in log if event["event"] == "feeder-draining")),
+        rstd=_rstd(seen, drained),
         seconds=seconds,
         through=through,
         **_moves(log),
@@ -252,12 +266,20 @@ def _by_engine(last: KeyedSnapshot, performance: Performance, seconds: float) ->
     return [{"engine": worker, **rates[worker], **took.get(worker, {})} for worker in sorted(rates)]
 
 
-def _through(seen: list[KeyedSnapshot]) -> list[tuple[float, int]]:
-    """Seconds and the rows through at each, from the first rows through to the last."""
+def _through(seen: list[KeyedSnapshot]) -> tuple[float, list[tuple[float, int]]]:
+    """When the first rows came; then seconds and the rows through at each, from the first rows through to the last."""
     rows = [int(_rows(snapshot).sum()) for snapshot in seen]
     last = next(place for place, count in enumerate(rows) if count == rows[-1])
     first = max(0, next(place for place, count in enumerate(rows) if count) - 1)
-    return [(seen[place].time - seen[first].time, rows[place]) for place in range(first, last + 1)]
+    began = seen[first].time
+    return began, [(seen[place].time - began, rows[place]) for place in range(first, last + 1)]
+
+
+def _steady(setting: CepSetting, made: CepData, through: list[tuple[float, int]], drained: float) -> float:
+    """The share of the bound in the second half of the time until second `drained`, when all rows had been taken in."""
+    seconds, rows = np.array(through, float).T
+    low, high = np.interp((drained / 2, drained), seconds, rows)
+    return made.bound_s(setting.engines, setting.cost_us, low, high) / (drained / 2)
 
 
 def _rstd(seen: list[KeyedSnapshot], drained: float) -> float:

@@ -20,12 +20,16 @@ HALF_LIFE_S = (0.5, 5.0)
 """Half-life of rows in the load of a unit: half the time since the last moves, but within these limits."""
 LEAST_GAIN = 0.03
 """A smaller gain is never worth a move, however sure it is."""
+LEAST_HOT_GAIN = 0.01
+"""The same where the hottest unit holds up all: what leaves its worker never has to come back."""
 BOTTLENECK = 0.7
 """If the busiest worker's utilisation is lower than this, the source is the limit, not the workers."""
 PATIENCE_S = (0.25, 20.0)
 """Seconds to collect before the next decision: at first, and at most."""
 HORIZON_S = (10.0, 60.0)
 """Seconds that a gain is expected to last: as long as nothing has changed so far, but within these limits."""
+UNIT_S = 0.0001
+"""Seconds of work that moving a small unit costs, until one has been moved: it takes 1 ms, and others flow on."""
 SILENT_S = 10.0
 """Half-life of what is known of a worker's cost once the worker has no more rows."""
 SHORTEST_S = 0.095
@@ -52,7 +56,8 @@ class FluxAuto:
     Moves begin only if all of this holds:
 
     1. the busiest worker's utilisation is above 0.7: otherwise the source is the limit, and nothing can be gained;
-    2. the plan's gain, 1 - max t'_j / max t_j, is above 3 % and above the noise: (2 + sqrt(2 ln N)) times the standard
+    2. the plan's gain, 1 - max t'_j / max t_j, is above 3 % (1 % if the slowest worker is that of the hottest unit,
+       which alone is more than an even share) and above the noise: (2 + sqrt(2 ln N)) times the standard
        error of the slowest of N workers' t_j, which follows from how costs and shares vary from report to report;
     3. the time gained is more than the time that the moves cost. The gain is expected to last as long as nothing has
        changed so far (10 to 60 s); the cost of moves is judged by that of earlier moves. Of a plan, those first steps
@@ -172,11 +177,12 @@ class FluxAuto:
         times = np.bincount(owner[owner >= 0], load[owner >= 0], len(workers)) * cost
         bound, slowest = max(even, hot), int(np.argmax(times))
         possible = 1 - bound / float(times[slowest])
-        varies = float(chance[slowest])
+        varies, least = float(chance[slowest]), LEAST_GAIN
         if hot > even and owner[hottest] == slowest:
             varies *= sqrt(max(0.0, possible * (1 - possible)))  # each of its rows stays or goes: binomial
+            least = LEAST_HOT_GAIN
         noise = sqrt(max(float(error[slowest]) ** 2, float((error**2).mean())) + varies**2)
-        sure = max(LEAST_GAIN, (2 + sqrt(2 * log(len(workers)))) * noise)
+        sure = max(least, (2 + sqrt(2 * log(len(workers)))) * noise)
         if possible <= sure or snapshot.time < self._rest:
             return []
         limits = self._limits(snapshot)
@@ -241,7 +247,7 @@ class FluxAuto:
         """Seconds that moving `units` will cost, judged by earlier moves in proportion to the bytes moved."""
         size = float(snapshot.unit_bytes[units].sum())
         if self._lost_units == 0:
-            return 0.001 * len(units) + size / 1e8
+            return UNIT_S * len(units) + size / 1e8
         each = self._lost_s / self._lost_units
         if snapshot.bytes_moved > 0 and size > 0:
             return each * size / (snapshot.bytes_moved / snapshot.moved)

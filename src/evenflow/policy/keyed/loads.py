@@ -36,7 +36,8 @@ class Windowed(ABC):
     Windows follow each other without a gap. A window begins only when all moves are done, and begins anew when workers
     join, leave or restart. It ends with a report, so one of length may have the rows of a report more. A window of time
     with fewer than `least_rows` rows a worker on average goes on until it has them: by chance alone, n rows a worker
-    have a score of 100 / sqrt(n), which is 5 % for 400 rows.
+    have a score of 100 / sqrt(n), which is 5 % for 400 rows. The first window of time ends as soon as it has them:
+    until then keys are where they were dealt, which nobody chose by their loads, and their states are small.
 
     Where one key has more rows than a worker's share, no placement reaches theta, and every window would ask for moves
     that only follow chance. So a rebalance that does not reach theta must lower the score by `least_gain` points.
@@ -74,6 +75,8 @@ class Windowed(ABC):
                 f"least_gain is {self.least_gain!r}: give points of the score, in percent, 0 or above"
             )
         self._began: KeyedSnapshot | None = None
+        self._first = True
+        """Whether no window has ended yet."""
         self._prepare()
 
     def decide(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:
@@ -88,7 +91,7 @@ class Windowed(ABC):
         load = np.maximum(snapshot.unit_asked - self._began.unit_asked, 0)
         if not self._over(seconds, int(load.sum()), len(snapshot.consumers)):
             return []
-        self._began = snapshot
+        self._began, self._first = snapshot, False
         return self._rebalance(snapshot, load, seconds)
 
     def _over(self, seconds: float, rows: int, workers: int) -> bool:
@@ -96,7 +99,8 @@ class Windowed(ABC):
         if self.window_rows is not None:
             return rows >= self.window_rows
         assert self.window is not None
-        return seconds >= self.window * (1 - 1e-9) and rows >= self.least_rows * workers
+        enough = rows >= self.least_rows * workers
+        return enough and (seconds >= self.window * (1 - 1e-9) or (self._first and rows > 0))
 
     def _rebalance(self, snapshot: KeyedSnapshot, load: Longs, seconds: float) -> list[MoveUnits]:
         """The moves to the places that `_place` gives the keys, if the score calls for it and gets better."""

@@ -109,8 +109,21 @@ def plan(
             lots, forced = _force(level, donor), forced + 1
         if not lots:
             break
-        level.shift(lots)
+        for part in _parts(lots):
+            level.shift(part)
     return level.steps
+
+
+def _parts(lots: list[tuple[Units, int, int]]) -> list[list[tuple[Units, int, int]]]:
+    """Several units of one worker in steps of 1, 2, 4, ... units, so that a caller can stop when the rest is too light.
+
+    The few hot units are most of what is gained, the many light ones behind them most of what it costs.
+    """
+    if len(lots) > 1:
+        return [lots]
+    ((units, donor, receiver),) = lots
+    edges = 2 ** np.arange(1, len(units).bit_length()) - 1
+    return [[(part, donor, receiver)] for part in np.split(units, edges) if len(part)]
 
 
 def _run(level: _Level, donor: int, bound: float) -> list[tuple[Units, int, int]]:
@@ -172,9 +185,12 @@ def _swap(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
 
 
 def _force(level: _Level, donor: int) -> list[tuple[Units, int, int]]:
-    """The donor's lightest unit, to the worker that takes least time afterwards, although that is more than before."""
+    """The donor's lightest unit, to the worker that takes least time afterwards, although that is more than before.
+
+    Not its only one: that would take as long elsewhere, and others would have to make room for it.
+    """
     units = level.units(donor)[-1:]
-    if not len(units):
+    if len(level.units(donor)) < 2:
         return []
     after = level.times + level.cost * level.load[units[0]]
     after[level.size[units[0]] > level.room] = inf

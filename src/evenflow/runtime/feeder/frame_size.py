@@ -26,6 +26,8 @@ RAMP_S = 0.25
 OVERHEAD = 0.2
 """A call's fixed cost should be at most this share of the frame's time."""
 FRAME_BYTES = 1024 * 1024
+BACKLOG = 64
+"""A frame may be this part of the work that waits for its worker: rows that wait for so long do not mind."""
 
 
 @dataclass(slots=True)
@@ -53,7 +55,9 @@ class FrameSize:
     lower report at once and rises half the way to a higher one: a slow report may be a first call that imported things.
 
     `rows()` goes by the fastest worker, so that a slow one does not chop everybody's frames; `rows(worker)` goes by
-    that worker alone, so that a frame takes the same time on each, however different they are.
+    that worker alone, so that a frame takes the same time on each, however different they are. With rows `waiting` for
+    a worker its frames may be longer, a BACKLOG-th of the time that these take, but at most `longest_s`: what a worker
+    does for a frame beside its rows takes it some 0.4 ms, and one with a backlog has no idle time for that.
     """
 
     def __init__(self, costs: Mapping[int, float] | None = None, overhead: float | None = None) -> None:
@@ -87,12 +91,13 @@ class FrameSize:
         known = self._known.get(worker) or self._fastest()
         return inf if known is None else known.cost * (rows + (self.overhead or 0.0))
 
-    def rows(self, workers: int, worker: int | None = None) -> int:
+    def rows(self, workers: int, worker: int | None = None, waiting: int = 0, longest_s: float = 0.0) -> int:
         """Rows for the next frame in a region of `workers` workers."""
         known = self._fastest() if worker is None else self._known.get(worker)
         if known is None:
             return 1
-        return max(1, min(self._fit(aim_s(workers, shared=worker is None), known), known.largest * GROWTH))
+        aim = max(aim_s(workers, shared=worker is None), min(waiting * known.cost / BACKLOG, longest_s))
+        return max(1, min(self._fit(aim, known), known.largest * GROWTH))
 
     def settled(self, workers: int, most: int) -> bool:
         """Whether frames have grown to their full size, or to `most` rows; until then few should be under way."""

@@ -40,6 +40,7 @@ class KeyedSplitter:
         size: FrameSize,
         frame_bytes: int = FRAME_BYTES,
         seed: str = "",
+        longest_s: float = 0.0,
     ) -> None:
         self._hurried = False
         self._random = Random(seed)
@@ -49,6 +50,8 @@ class KeyedSplitter:
         self._skew = skew
         self._size = size
         self._frame_bytes = frame_bytes
+        self._longest_s = longest_s
+        """Seconds of work that a frame may be if many rows wait for its worker."""
         self._paused: dict[int, _Paused] = {}
 
     def hurry(self, hurried: bool = True) -> None:
@@ -75,8 +78,10 @@ class KeyedSplitter:
 
     def _ready(self, link: Link) -> int:
         """Rows of the next frame for a worker, at most; 0 if too few wait to make one."""
-        most = self._size.rows(len(self._links), link.worker)
-        return 0 if self._skew.waiting(link.worker) < (1 if self._hurried else min(most, WHOLE_ROWS)) else most
+        waiting = self._skew.waiting(link.worker)
+        backlog = waiting // len(self._links) if self._skew.anybody else waiting
+        most = self._size.rows(len(self._links), link.worker, backlog, self._longest_s)
+        return 0 if waiting < (1 if self._hurried else min(most, WHOLE_ROWS)) else most
 
     def _frames_of(self, link: Link, most: int) -> Iterator[tuple[Link, list[ChunkPiece]]]:
         for pieces in self._grouped(self._skew.retrieve(link.worker, most)):

@@ -218,7 +218,7 @@ class _Even(FrameSize):
         super().__init__()
         self._rows = size
 
-    def rows(self, workers: int, worker: int | None = None) -> int:
+    def rows(self, workers: int, worker: int | None = None, waiting: int = 0, longest_s: float = 0.0) -> int:
         return self._rows
 
 
