@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,10 @@ from evenflow.policy.keyed.sharing import Sharing
 class GraphRegion(KeyedRegion):
     """One graph. What is told to its feeders about owners of units is told to its workers, too."""
 
-    def __init__(self, event: RegionOpened, sharing: Sharing, numbers: Iterator[int]) -> None:
-        super().__init__(event, sharing, numbers)
+    def __init__(
+        self, event: RegionOpened, sharing: Sharing, numbers: Iterator[int], stall_timeout: float = inf
+    ) -> None:
+        super().__init__(event, sharing, numbers, stall_timeout)
         assert event.graph is not None
         self.movements.graph = True
         self.movements.spread = self._spread

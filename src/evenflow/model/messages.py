@@ -472,6 +472,13 @@ class DiscardUnits(Message, frozen=True):
     region: str
 
 
+class RecallUnits(Message, frozen=True):
+    """Controller to the source of a movement: it is called off, unless its units have been taken out already."""
+
+    move: Whole
+    region: str
+
+
 class RestoreUnits(Message, frozen=True):
     """Controller to the source of a movement: it is called off; put the copy back."""
 
@@ -600,7 +607,9 @@ class GraphRouting(Message, frozen=True):
     """The latest movement that has begun."""
 
 
-MovementOrder = SendUnits | FeederGone | UnitsMoved | FetchUnits | DiscardUnits | RestoreUnits | AbandonMoves
+MovementOrder = (
+    SendUnits | FeederGone | UnitsMoved | FetchUnits | DiscardUnits | RecallUnits | RestoreUnits | AbandonMoves
+)
 """About movements of units."""
 EvaluationOrder = ForgetEvaluation | DropState | LoadState | SaveAgain
 """About the state of an evaluation."""
