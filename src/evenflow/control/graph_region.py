@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import asdict
 
-from evenflow.control.events import FeederJoined, Instruction, Peer, Record, RegionOpened, Tell
+from evenflow.control.events import FeederJoined, Instruction, Peer, PeerLeft, Record, RegionOpened, Tell
 from evenflow.control.graph_balancing import GraphBalancing
 from evenflow.control.graph_results import GraphResults
 from evenflow.control.keyed_region import KeyedRegion
@@ -98,11 +98,15 @@ class GraphRegion(KeyedRegion):
 
     def hear(self, time: float, feeder: FeederJoined, message: FeederMessage) -> Iterator[Instruction]:
         if isinstance(message, FlowProgress):
-            self.graph.progress(message)
+            self.graph.progress(time, feeder.peer, message)
             self._results.add(message)
             self.performance.add(feeder.partition, FeederReport(0.0, 0, {}, latencies=message.latencies), ())
             return
         yield from super().hear(time, feeder, message)
+
+    def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterator[Instruction]:
+        self.graph.measured.left(feeder.peer)
+        yield from super().leave(feeder, event, ended)
 
     def rebalance(self, time: float) -> Iterator[Instruction]:
         self.statistics.fresh.clear()

@@ -305,6 +305,8 @@ class FlowProgress(Message, frozen=True):
     """Rows by source, also those that are not sent yet."""
     latencies: Latencies
     """How long results took."""
+    waiting: Table[Whole, Whole] = {}
+    """Rows by source that were sent and are not through now."""
 
 
 class FeederDraining(Message, frozen=True):
