@@ -1,20 +1,16 @@
 """Workers frozen for longer than the controller waits: replaced like dead ones, and harmless when they wake."""
 
-from functools import partial
-
 import pytest
 
-from evenflow.control.controller import Controller
-from tests.support import durable_world
 from tests.support.durable_invariants import check
 from tests.support.durable_plan import DurablePlan
 from tests.support.durable_world import DurableWorld
 
-STALL_S = 15.0
-
 
 class FrozenWorld(DurableWorld):
     """Now and then a worker is lost, and another frozen while state is loaded."""
+
+    stalls = (15.0,)
 
     def _freeze(self, live, feeders):
         what = self.rng.choice(live)
@@ -25,8 +21,7 @@ class FrozenWorld(DurableWorld):
 
 
 @pytest.mark.parametrize("part", range(2))
-def test_recovery_does_not_wait_for_ever(part, monkeypatch):
-    monkeypatch.setattr(durable_world, "Controller", partial(Controller, stall_timeout=STALL_S))
+def test_recovery_does_not_wait_for_ever(part):
     faults = ("freeze", "kill-worker", "freeze", "kill-feeder", "freeze", "restart")
     replaced = 0
     for seed in range(part, 6, 2):

@@ -7,6 +7,7 @@ may be killed with everybody else, to go on with what is in the store and anothe
 
 import pickle
 from dataclasses import dataclass, replace
+from math import inf
 from random import Random
 from types import SimpleNamespace
 from unittest import mock
@@ -51,6 +52,8 @@ class Ordered(Nth):
 
 class DurableWorld(World):
     """One history."""
+
+    stalls = (inf,)
 
     def __init__(self, seed, plan=None):
         super().__init__(seed, plan or DurablePlan.drawn(Random(f"plan {seed}")))
@@ -102,7 +105,7 @@ class DurableWorld(World):
         """A driver, and workers."""
         self.log = Log()
         self.logs.append(self.log)
-        self.controller = Controller(self.plan.workers)
+        self.controller = Controller(self.plan.workers, stall_timeout=self.stall_s)
         self.checkpoint_thread = SimCheckpoint(self)
         self.processes.append(self.checkpoint_thread.helper)
         stages = SimpleNamespace(facts=self._facts)

@@ -250,7 +250,7 @@ class ToController:
             FeederHello(draw.choice(("keyed", "ordered", "graph")), 0, 0, "", 0, str(self._count)),
             FeederBegan(draw.randrange(5)),
             FeederArrivals(units, counts),
-            FlowProgress({0: 5}, Latencies({1: 5}, 0.5)),
+            FlowProgress({0: 5}, Latencies({1: 5}, 0.5), {0: 3}),
             FeederReport(1.0, 1, {0: counters}, rows_in=1, latencies=Latencies({1: 5}, 0.5)),
             FeederDraining(),
             FeederEnded({"0.1": 1}, 0.1),

@@ -135,6 +135,9 @@ def _check_totals(world, job, found):
 
 def check_flows(world):
     """Nothing of any graph is on its way: no frames wait, no rows are held, nobody is asked, all know the owners."""
+    for name, region in world.regions.items():
+        if region.graph.measured._told:
+            _fail(world, f"the controller takes rows of {name} to wait: {region.graph.measured._told}")
     for process in world.live():
         flows = process.worker._sessions._flows
         if flows is None:

@@ -32,10 +32,10 @@ def report(rows, seconds=1.0, **options):
     return FlowReport("r", seconds, units, told[:, 0], told[:, 1], told[:, 2], calls, 8 * told[:, 1], **options)
 
 
-def progress(arrived, latencies=()):
-    """Of a feeder: rows by source, and (bucket, rows) of results."""
+def progress(arrived, latencies=(), waiting=None):
+    """Of a feeder: rows by source, (bucket, rows) of results, and rows by source that wait."""
     rows = dict(latencies)
-    return FlowProgress(arrived, Latencies(rows, 0.001 * sum(rows.values())))
+    return FlowProgress(arrived, Latencies(rows, 0.001 * sum(rows.values())), waiting or {})
 
 
 class GraphRig:
@@ -55,12 +55,12 @@ class GraphRig:
         senders = {*FEEDERS, *(site.peer for site in self.sites.values())}
         return list(self.balancing.rebalance(self.time, feeders, draining, senders))
 
-    def period(self, reports, arrived, **options):
+    def period(self, reports, arrived, waiting=None, **options):
         """A second passes in which workers and feeders tell something; what the controller says then."""
         self.time += 1.0
         for worker, told in reports.items():
             self.balancing.report(worker, told)
-        self.balancing.progress(progress(arrived))
+        self.balancing.progress(self.time, 21, progress(arrived, waiting=waiting))
         return self.ask(**options)
 
     def settle(self):

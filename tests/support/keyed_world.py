@@ -69,6 +69,9 @@ class World:
     memory = None
     """Bytes of state that a worker may have in memory."""
 
+    stalls = (30.0, inf, inf, inf)
+    """How long the controller waits for workers that do not answer, one in each history by its seed."""
+
     turn_s = 1.0
     """No time passes while a worker serves a frame, so that none has to be put off."""
 
@@ -78,6 +81,7 @@ class World:
         self.keys = Random(f"keys {seed}")
         """Apart, so that histories do not depend on how many keys are drawn."""
         self.plan = plan or Plan.drawn(self.rng)
+        self.stall_s = self.stalls[seed % len(self.stalls)]
         self.now = 0.0
         self.steps = 0
         self.story = []
@@ -154,7 +158,7 @@ class World:
 
     def _begin(self):
         self.log = Log()
-        self.controller = Controller(self.plan.workers)
+        self.controller = Controller(self.plan.workers, stall_timeout=self.stall_s)
         self.spark = Spark(self)
         self.driver = self._driver(stages=self.spark)
         self.settings = Settings("sim", "sim", self.driver.port, b"secret", PERIOD_S, 350.0, memory=self.memory)
@@ -391,7 +395,7 @@ class World:
         direct_transfers = [process.direct_transfer for process in live]
         what = self.rng.choice([*live, *feeders, *direct_transfers, *self.network.pipes])
         self.frozen[what] = self.now + seconds
-        if seconds > 5:
+        if seconds > 5 and self.stall_s < inf:
             self.harm.add("slow")
         self.note(f"freeze {what.name} for {seconds} s")
 

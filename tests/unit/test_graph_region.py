@@ -25,7 +25,7 @@ def opened(operator="op", durable=False):
 
 
 def region(durable=False):
-    made = GraphRegion(opened(durable=durable), Sharing({}), count(1))
+    made = GraphRegion(opened(durable=durable), Sharing({}), count(1), stall_timeout=60.0)
     list(made.set_workers(0.0, SITES))
     return made
 

@@ -16,7 +16,7 @@ def closed(statistics, told, arrived, at=(0.0, 1.0), coefficients=None):
     statistics.begin(at[0])
     for worker, each in told.items():
         statistics.report(worker, each)
-    statistics.progress(progress(arrived))
+    statistics.progress(0.0, 21, progress(arrived))
     assert statistics.close(at[1], coefficients or {})
     return statistics
 
@@ -133,7 +133,7 @@ def test_a_period_begins_with_nothing():
     assert statistics.elapsed(7.0) == 0.0
     assert statistics.elapsed(9.0) == 2.0
     statistics.report(0, report({0: (100, 0, 100)}))
-    statistics.progress(progress({0: 100}))
+    statistics.progress(0.0, 21, progress({0: 100}))
     statistics.begin(10.0)
     assert not statistics.close(11.0, {})
 
@@ -190,7 +190,7 @@ def test_what_workers_do_for_others():
 
 def test_latencies():
     statistics = GraphStatistics(CHAIN)
-    statistics.progress(progress({0: 1, 9: 5}, [(80, 90), (120, 10)]))
+    statistics.progress(0.0, 21, progress({0: 1, 9: 5}, [(80, 90), (120, 10)]))
     found = statistics.latencies.summary
     assert (found.rows, found.mean, found.p50, found.p99) == (
         100,

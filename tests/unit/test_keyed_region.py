@@ -1,10 +1,12 @@
 """The controller and a keyed operator: who owns what when workers, feeders and moves come in an awkward order."""
 
+from math import inf
+
 import pytest
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import FeederJoined, Heard, MoveAsked, PeerLeft, RegionOpened, Tell, Tick, Warn
-from evenflow.control.movement import PATIENCE_S
+from evenflow.control.movement import MARKERS_S, PATIENCE_S
 from evenflow.model import MoveUnits
 from evenflow.model.messages import (
     AbandonMoves,
@@ -28,8 +30,8 @@ UNITS = 6
 class Scene:
     """A controller with one keyed region `r`; worker w is peer 10 + w, its second incarnation 20 + w, ..."""
 
-    def __init__(self, workers=3):
-        self.controller = Controller(3)
+    def __init__(self, workers=3, stall_timeout=inf):
+        self.controller = Controller(3, stall_timeout=stall_timeout)
         self.told = []
         self.events = []
         self.do(RegionOpened(0.0, "r", "op", Hash(), UNITS))
@@ -157,16 +159,21 @@ def test_losing_a_worker_costs_every_evaluation():
     assert set(scene.owners) == {0, 2}
 
 
-@pytest.mark.parametrize("silent", ["target", "source"])
-def test_workers_that_do_not_answer_cost_the_state(silent):
-    scene = Scene()
+@pytest.mark.parametrize(("silent", "told"), [("target", ["quiet"]), ("source", [])])
+def test_workers_that_do_not_answer_cost_the_state(silent, told):
+    scene = Scene(stall_timeout=100.0)
     scene.feeder(100)
     scene.move([0], 0, 1)
-    scene.do(Tick(PATIENCE_S))
-    if silent == "source":
-        scene.do(Heard(PATIENCE_S, 11, MoveReport("r", 1, "discarded")))
-    scene.do(Tick(2 * PATIENCE_S))
-    assert "could be neither moved nor taken back" in scene.heard(100, EvaluationLost)[0].reason
+    for outcome in told:
+        scene.report(0, outcome)
+    for time in (MARKERS_S, PATIENCE_S + MARKERS_S, 100.0):
+        scene.do(Tick(time))
+    assert not scene.heard(100, EvaluationLost)
+    scene.do(Tick(100.0 + PATIENCE_S))
+    reason, worker = scene.heard(100, EvaluationLost)[0].reason, 1 if silent == "target" else 0
+    assert "could be neither moved nor taken back" in reason
+    assert f"worker {worker} has not answered for 1" in reason
+    assert "give Cluster a longer stall_timeout" in reason
     assert scene.region.movements.moving == 0
 
 

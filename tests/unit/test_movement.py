@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, FLUSH_S, MARKERS_S, PATIENCE_S, batches
+from evenflow.control.movement import BATCH_BYTES, BATCH_UNITS, FLUSH_S, MARKERS_S, batches
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits
 from evenflow.model.messages import PausedUnits, PauseUnits, SendUnits, WorkerHello
@@ -111,46 +111,6 @@ def test_what_was_queued_for_a_lost_target_is_forgotten():
     assert brief(moves.worker_lost(1.0, 2)) == []
     assert brief(moves.installed(2.0, 1, 1, 0, [])) == [(10, "UnitsMoved", 1), ("moved", 1)]
     assert moves.moving == 0
-
-
-def test_too_long_is_discarded_and_then_restored():
-    moves = movements()
-    ask(moves, [0], 0, 2)
-    moves.quiet(0.0, 1, 0)
-    assert brief(moves.tick(PATIENCE_S - 0.1)) == []
-    assert brief(moves.tick(PATIENCE_S)) == [(12, "DiscardUnits", 1)]
-    assert brief(moves.tick(PATIENCE_S + 1)) == []
-    assert brief(moves.discarded(PATIENCE_S + 1, 1, 2)) == [(10, "RestoreUnits", 1)]
-    assert brief(moves.restored(PATIENCE_S + 2, 1, 0, [21])) == [(21, "ReleaseUnits", 1), ("move-undone", 1)]
-
-
-def test_feeders_that_send_no_marker_are_not_waited_for_long():
-    moves = movements()
-    ask(moves, [0], 0, 2)
-    moves.quiet(1.0, 1, 2)  # the target has no say in this
-    assert brief(moves.tick(MARKERS_S - 0.1)) == []
-    assert brief(moves.tick(MARKERS_S)) == [(12, "DiscardUnits", 1)]
-    assert brief(moves.discarded(MARKERS_S, 1, 2)) == [(10, "RestoreUnits", 1)]
-    undone = list(moves.restored(MARKERS_S, 1, 0, []))
-    assert undone[-1].fields["why"] == "some of feeders [21, 22] did not answer within 2 s"
-
-
-def test_one_that_cannot_be_taken_back_is_overdue():
-    moves = movements()
-    ask(moves, [0], 0, 2)
-    moves.quiet(0.0, 1, 0)
-    list(moves.tick(PATIENCE_S))
-    assert moves.overdue(2 * PATIENCE_S - 0.1) is None
-    assert moves.overdue(2 * PATIENCE_S).id == 1
-
-
-def test_the_target_dies_while_it_is_to_discard():
-    moves = movements()
-    ask(moves, [0], 0, 2)
-    moves.quiet(0.0, 1, 0)
-    list(moves.tick(PATIENCE_S))
-    assert brief(moves.worker_lost(31.0, 2)) == [(10, "RestoreUnits", 1)]
-    assert list(moves.restored(32.0, 1, 0, []))[-1].fields["why"] == f"not done within {PATIENCE_S:g} s"
 
 
 def test_a_failure_is_taken_back_and_a_final_one_stops_all_moves():
@@ -307,7 +267,7 @@ def test_in_a_graph_queues_are_given_time():
     told = list(moves.ask(0.0, move([0], 0, 2), {}, FEEDERS))
     assert told[-1].message.flush
     assert list(moves.tick(MARKERS_S)) == []
-    assert brief(moves.tick(FLUSH_S)) == [(12, "DiscardUnits", 1)]
+    assert brief(moves.tick(FLUSH_S)) == [(10, "RecallUnits", 1)]
     assert f"within {FLUSH_S:g} s" in moves.under_way[1].reason
 
 

@@ -8,6 +8,7 @@ from evenflow.model.messages import (
     FeederGone,
     FetchUnits,
     MoveReport,
+    RecallUnits,
     RestoreUnits,
     SendUnits,
     UnitsMoved,
@@ -111,6 +112,15 @@ SOURCE = {
         (FeederGone(1, 5), [said("quiet"), TakeOut(order())]),
     ],
     "a feeder of a movement that nobody knows leaves": [(FeederGone(3, 5), [])],
+    "it is recalled while it waits for markers": [
+        *ANNOUNCED,
+        (Settled(1, 5), []),
+        (RecallUnits(1, "r"), [PutBack(1, "r", UNITS, None)]),
+        (BackInPlace(1, "r"), [said("restored")]),
+        (Settled(1, 6), []),
+    ],
+    "it is recalled when the units have left": [*SENT, (RecallUnits(1, "r"), []), (UnitsMoved(1), [])],
+    "it is recalled when all is over": [*SENT, (UnitsMoved(1), []), (RecallUnits(1, "r"), [])],
     "the target has the units": [*SENT, (UnitsMoved(1), []), (RestoreUnits(1, "r"), [said("restored")])],
     "the units go by way of the store": [
         *PUT,
@@ -227,6 +237,12 @@ GRAPH = {
         (BackInPlace(1, "r"), [said("restored")]),
         (Flushed(1), []),
     ],
+    "it is recalled before all is through": [
+        *FLUSHING,
+        (RecallUnits(1, "r"), [PutBack(1, "r", UNITS, None, ROWS)]),
+        (BackInPlace(1, "r"), [said("restored")]),
+        (Flushed(1), []),
+    ],
     "its state cannot be taken out": [
         *FLUSHING,
         (Flushed(1), [said("quiet"), TakeOut(OF_A_GRAPH, ROWS)]),
@@ -237,6 +253,12 @@ GRAPH = {
     ],
     "it is abandoned before all is through": [*FLUSHING, (AbandonMoves("r", (1,)), []), (Flushed(1), [])],
     "a flush of something else": [*FLUSHING, (Flushed(2), [])],
+    "it is recalled before anything is in the store": [
+        (order(feeders=(), store=True, flush=True), [TakeRows(1, "r", UNITS)]),
+        (RowsTaken(1, ()), [Flush(1, "r")]),
+        (RecallUnits(1, "r"), [PutBack(1, "r", UNITS, None)]),
+        (BackInPlace(1, "r"), [said("restored")]),
+    ],
     "by way of the store": [
         (order(feeders=(), store=True, flush=True), [TakeRows(1, "r", UNITS)]),
         (RowsTaken(1, ()), [Flush(1, "r")]),

@@ -45,6 +45,19 @@ def test_one_frame_for_each_worker_is_waited_for():
     assert known.done(number, 3, 0.3).longest_s == 0.3
 
 
+def test_what_waits_is_known_by_source():
+    known = roots()
+    first, second, third = (known.begin(0.0, rows, 100, source) for rows, source in ((10, 0), (20, 2), (5, 2)))
+    for number in (first, second, third):
+        known.sent(number, 7)
+    assert known.waiting == {0: 10, 2: 25}
+    known.done(second, 7, 0.0)
+    known.done(first, 7, 0.0)
+    assert known.waiting == {2: 5}
+    known.done(third, 7, 0.0)
+    assert known.waiting == {}
+
+
 def test_root_frames_are_apart():
     known = roots()
     first, second = known.begin(0.0, 10, 100), known.begin(0.0, 20, 100)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from evenflow.control.movement import PATIENCE_S
 from evenflow.model.messages import AbandonMoves, DiscardUnits, FetchUnits, RestoreUnits, UnitsMoved
 from evenflow.runtime.worker.direct_transfer import Parcel
 from evenflow.runtime.worker.events import Undelivered, Unfetched, UnitsStored
@@ -30,7 +29,6 @@ def test_the_target_fetches_what_is_stored():
     ask(moves, [0], 0, 2)
     moves.quiet(1.0, 1, 0)
     assert brief(moves.stored(5.0, 1, 0)) == [(12, "FetchUnits", 1)]
-    assert moves.under_way[1].deadline == 5.0 + PATIENCE_S
     assert brief(moves.installed(6.0, 1, 2, 10, FEEDERS))[-1] == ("moved", 1)
 
 

@@ -202,9 +202,9 @@ class Controller:
     def _open(self, event: RegionOpened) -> Iterator[Instruction]:
         region: OrderedRegion | KeyedRegion
         if event.graph is not None:
-            region = GraphRegion(event, self._sharing, self._moves)
+            region = GraphRegion(event, self._sharing, self._moves, self._stall_timeout)
         elif event.units:
-            region = KeyedRegion(event, self._sharing, self._moves)
+            region = KeyedRegion(event, self._sharing, self._moves, self._stall_timeout)
         else:
             weight = self._sharing.weight(event.region) if self._sharing.qos else None
             region = OrderedRegion(event.region, event.operator, cast(Balance, event.balance), weight=weight)

@@ -75,9 +75,9 @@ class GraphBalancing:
         """Take in what a worker's units did."""
         self.measured.report(worker, message)
 
-    def progress(self, message: FlowProgress) -> None:
+    def progress(self, time: float, feeder: Peer, message: FlowProgress) -> None:
         """Take in what came to a feeder."""
-        self.measured.progress(message)
+        self.measured.progress(time, feeder, message)
 
     # -- where units are
 
@@ -230,7 +230,7 @@ class GraphBalancing:
 
     def _given(self) -> dict[int, tuple[float, float]]:
         """By node, rows and bytes a second that it would give if no worker were overloaded."""
-        rows = self.measured.ideal().outputs.mean(axis=-1)
+        rows = self.measured.offered().outputs.mean(axis=-1)
         sizes = rows * np.nan_to_num(self.measured.row_bytes, nan=100.0)
         return dict(enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
 from msgspec.structs import asdict
 
-from evenflow.control.events import FeederJoined, Instruction, Peer, Record, RegionOpened, Tell
+from evenflow.control.events import FeederJoined, Instruction, Peer, PeerLeft, Record, RegionOpened, Tell
 from evenflow.control.graph_balancing import GraphBalancing
 from evenflow.control.graph_results import GraphResults
 from evenflow.control.keyed_region import KeyedRegion
@@ -29,8 +30,10 @@ from evenflow.policy.keyed.sharing import Sharing
 class GraphRegion(KeyedRegion):
     """One graph. What is told to its feeders about owners of units is told to its workers, too."""
 
-    def __init__(self, event: RegionOpened, sharing: Sharing, numbers: Iterator[int]) -> None:
-        super().__init__(event, sharing, numbers)
+    def __init__(
+        self, event: RegionOpened, sharing: Sharing, numbers: Iterator[int], stall_timeout: float = inf
+    ) -> None:
+        super().__init__(event, sharing, numbers, stall_timeout)
         assert event.graph is not None
         self.movements.graph = True
         self.movements.spread = self._spread
@@ -95,11 +98,15 @@ class GraphRegion(KeyedRegion):
 
     def hear(self, time: float, feeder: FeederJoined, message: FeederMessage) -> Iterator[Instruction]:
         if isinstance(message, FlowProgress):
-            self.graph.progress(message)
+            self.graph.progress(time, feeder.peer, message)
             self._results.add(message)
             self.performance.add(feeder.partition, FeederReport(0.0, 0, {}, latencies=message.latencies), ())
             return
         yield from super().hear(time, feeder, message)
+
+    def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterator[Instruction]:
+        self.graph.measured.left(feeder.peer)
+        yield from super().leave(feeder, event, ended)
 
     def rebalance(self, time: float) -> Iterator[Instruction]:
         self.statistics.fresh.clear()

@@ -3,6 +3,9 @@
 Reports are collected for a period; then the period is closed, and the latest PERIODS of them make up the load series
 of the operators (potential-driven §2.2). Costs and selectivities change slowly: they are ratios of averages that
 forget, so that a period with few rows counts little. A period in which units moved is left out, since rows waited.
+
+Loads go by what arrives. A source that has been read whole brings nothing more, while its rows still wait: what
+operators took lately, and what is on its way to them, counts where it is more than what arrived.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 
+from evenflow.control.events import Peer
 from evenflow.model.graph import GraphShape
 from evenflow.model.latency import Latencies
 from evenflow.model.messages import FlowProgress, FlowReport
@@ -24,6 +28,8 @@ PERIODS = 10
 """Periods that are remembered (k in the paper)."""
 NEWS = 0.3
 """What a new measurement of a cost or a selectivity counts against those before."""
+FRESH_S = 3.0
+"""Feeders tell once a second what waits. One that has not for so long waits for Spark, and its figures are old."""
 ALIKE = 1.25
 """Workers whose speeds differ by less than this factor are taken to be alike: measurements are not finer."""
 
@@ -82,6 +88,10 @@ class GraphStatistics:
         self._busy: dict[int, tuple[float, float, float]] = {}
         self._sent: dict[tuple[int, int], tuple[int, int]] = {}
         self._arrived = np.zeros(len(self.shape.sources))
+        self._told: dict[Peer, tuple[float, FlowProgress]] = {}
+        """By feeder, what it told last, and when."""
+        self._waiting = np.zeros(len(self.shape.sources))
+        """By source, rows that were on their way at the end of the latest period."""
         self._began: float | None = None
         self._node = np.zeros(self.shape.units, np.int64)
         """By unit, its node."""
@@ -137,12 +147,17 @@ class GraphStatistics:
             known = self.elsewhere.get(worker, others)
             self.elsewhere[worker] = min(1.0, (1 - NEWS) * known + NEWS * others)
 
-    def progress(self, told: FlowProgress) -> None:
-        """A feeder tells what has come to it."""
+    def progress(self, time: float, feeder: Peer, told: FlowProgress) -> None:
+        """A feeder tells what has come to it, and what waits."""
+        self._told[feeder] = time, told
         for source, rows in told.arrived.items():
             if source < len(self._arrived):
                 self._arrived[source] += rows
         self.latencies += told.latencies
+
+    def left(self, feeder: Peer) -> None:
+        """A feeder is gone: nothing of it waits any more."""
+        self._told.pop(feeder, None)
 
     # -- periods
 
@@ -169,6 +184,11 @@ class GraphStatistics:
         if sums is None or not sums.rows_in.any():
             return False
         self._learn(sums, seconds, arrived)
+        self._waiting[:] = 0
+        for told_at, told in self._told.values():
+            for source, rows in told.waiting.items() if time - told_at < FRESH_S else ():
+                if source < len(self._waiting):
+                    self._waiting[source] += rows
         self.periods.append(Period(seconds, arrived, sums.rows_in / seconds))
         return True
 
@@ -249,9 +269,28 @@ class GraphStatistics:
         inputs = [[-1 - each if each < 0 else first + each for each in node.inputs] for node in self.shape.nodes]
         return cascade(rates, inputs, np.nan_to_num(self.selectivities).tolist(), self._by_rows)
 
+    def offered(self) -> Cascade:
+        """The ideal rates, raised evenly where operators have more to do than what arrived: they work off what waits.
+
+        rate of all periods = (rows taken in them + rows that wait now) / their seconds, if the ideal is less
+        """
+        ideal, seconds = self.ideal(), np.array([period.seconds for period in self.periods])
+        taken = self._by_node(np.sum([period.unit_rows * period.seconds for period in self.periods], axis=0))
+        missing = np.maximum(0.0, taken + self._behind() - ideal.arrivals @ seconds) / seconds.sum()
+        given = missing * np.nan_to_num(_ratio(self._given, self._taken))
+        return Cascade(ideal.arrivals + missing[:, None], ideal.outputs + given[:, None])
+
+    def _behind(self) -> Floats:
+        """By node, rows that reach it of those that wait now."""
+        given, found = np.nan_to_num(_ratio(self._given, self._taken)), np.zeros(len(self.shape.nodes))
+        for number, node in enumerate(self.shape.nodes):
+            read = [found[each] * given[each] if each >= 0 else self._waiting[-1 - each] for each in node.inputs]
+            found[number] = sum(read)
+        return found
+
     def loads(self) -> Floats:
-        """By node and period, the benchmark load: ideal rate times cost (§2.2.1)."""
-        return np.asarray(self.ideal().arrivals * np.nan_to_num(self.row_s)[:, None], np.float64)
+        """By node and period, the benchmark load: ideal rate, or what there is to work off, times cost (§2.2.1)."""
+        return np.asarray(self.offered().arrivals * np.nan_to_num(self.row_s)[:, None], np.float64)
 
     def unit_shares(self) -> Floats:
         """By unit, its share of its node's rows in the latest periods."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from math import inf
 from typing import Any, cast
 
 import numpy as np
@@ -60,7 +61,9 @@ from evenflow.policy.keyed.sharing import Sharing
 class KeyedRegion:
     """One keyed region. Its routing table and its balance outlive the feeders, which last for one micro-batch."""
 
-    def __init__(self, event: RegionOpened, sharing: Sharing, numbers: Iterator[int]) -> None:
+    def __init__(
+        self, event: RegionOpened, sharing: Sharing, numbers: Iterator[int], stall_timeout: float = inf
+    ) -> None:
         self.name, self.operator, self.units = event.region, event.operator, event.units
         self.feeders: set[Peer] = set()
         """The feeders whose rows go into state."""
@@ -70,7 +73,8 @@ class KeyedRegion:
         self.statistics = Statistics(self.units)
         self.evaluations = Evaluations(self.units if event.durable else 0)
         table = RoutingTable(0, np.zeros(self.units, np.int32))
-        self.movements = Movements(self.name, table, lambda: self.evaluations.stateful, event.transfer, numbers=numbers)
+        about = (self.name, table, lambda: self.evaluations.stateful, event.transfer, stall_timeout)
+        self.movements = Movements(*about, numbers=numbers)
         self.stored = StoredQueries(self.name, self.operator, self.evaluations, self.movements)
         self._sharing = sharing
         self.performance = PerformanceLog(self.name)
@@ -350,7 +354,9 @@ class KeyedRegion:
         late = self.movements.overdue(time)
         if late is not None:
             why = f"units {list(late.units)[:5]} could be neither moved nor taken back ({late.reason})"
-            yield from self._give_up(time, f"{why}; their workers do not answer")
+            silent = f"worker {late.awaited} has not answered for {time - late.heard:.0f} s"
+            remedy = "If a function may take this long, give Cluster a longer stall_timeout"
+            yield from self._give_up(time, f"{why}: {silent}. {remedy}")
         for name, over in list(self.evaluations.idle(time)):
             yield from self._end(time, name, over)
 

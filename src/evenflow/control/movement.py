@@ -14,10 +14,17 @@ is told to fetch them (FetchUnits). Then the two workers need no connection to e
 In a graph workers are senders, too. The rows that wait at the source for the units go with them, so that nothing waits
 for the queue of a worker that is slow; before that, all that the units gave is to be where it goes (a flush).
 
-A movement that cannot be finished, because the target is lost, a worker fails or time is up, is taken back: first
-DiscardUnits to the target; when it has answered, or is gone, RestoreUnits to the source, which puts its copy back. Then
-feeders release the rows to the source. Every message has the movement's id; replies to movements that are over, or that
-do not fit their phase, are ignored. If the source is lost, its units are lost, and the region deals with that.
+A movement whose source is not quiet in time is recalled (RecallUnits): if the units are still in place, the source lets
+go of the movement, and nobody waits for the target. If they have left meanwhile, the movement goes on.
+
+A movement whose units have left, and that cannot be finished because the target is lost, a worker fails or time is up,
+is taken back: first DiscardUnits to the target; when it has answered, or is gone, RestoreUnits to the source, which
+puts its copy back. Then feeders release the rows to the source. Every message has the movement's id; replies to
+movements that are over, or that do not fit their phase, are ignored. If the source is lost, its units are lost, and the
+region deals with that.
+
+A worker in one long call of the user's function answers nothing meanwhile, and is not lost. So a movement waits for its
+workers as long as everybody does, `stall_timeout`; that one is late is in the event log (`move-late`).
 """
 
 from __future__ import annotations
@@ -26,6 +33,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import count, groupby
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -42,6 +50,7 @@ from evenflow.model.messages import (
     MoveReport,
     PausedUnits,
     PauseUnits,
+    RecallUnits,
     ReleaseUnits,
     RestoreUnits,
     SendUnits,
@@ -54,7 +63,7 @@ MARKERS_S = 2.0
 FLUSH_S = 10.0
 """As MARKERS_S, for units of a graph: before they leave, what they gave has to be where it goes."""
 PATIENCE_S = 30.0
-"""A movement that takes longer is taken back; if that takes longer too, it is given up."""
+"""A worker that is waited for longer is late, which is recorded. No worker is given up sooner."""
 BATCH_BYTES = 8 * 1024 * 1024
 """The most state in one movement, and in all of a graph from one source, except that of a single unit: no unit waits
 long for others."""
@@ -72,11 +81,18 @@ class Movement:
     target: int
     began: float
     feeders: frozenset[Peer]
+    deadline: float
+    """When it is taken back; once that has begun, when it is given up."""
+    heard: float
+    """Since when its next answer is waited for."""
     phase: str = "moving"
-    """`moving`, `discarding` or `restoring`."""
+    """`moving`, `recalling`, `discarding` or `restoring`."""
     quiet: float | None = None
     """When all rows in flight had come to the source; None while that is not so."""
-    deadline: float = 0.0
+    awaited: int = -1
+    """The worker whose answer is waited for; -1 while markers are on their way."""
+    late: bool = False
+    """Whether it is recorded that this worker is late."""
     reason: str = ""
     size: int = 0
     """Bytes of state, as it was last measured."""
@@ -92,6 +108,8 @@ class Movements:
     """Gives the names of the evaluations that have state now."""
     transfer: Transfer = "direct"
     """Whether units go from worker to worker, or by way of the store."""
+    stall_s: float = inf
+    """How long a worker that answers nothing is waited for: at least PATIENCE_S."""
     sites: dict[int, Site] = field(default_factory=dict)
     under_way: dict[int, Movement] = field(default_factory=dict)
     latest: int = 0
@@ -193,16 +211,17 @@ class Movements:
         yield from self._begin(time, feeders)
 
     def quiet(self, time: float, number: int, worker: int) -> None:
-        """The source has the markers of all feeders and begins to send."""
+        """The source has the markers of all feeders and begins to send; if it was recalled, that came too late."""
         movement = self.under_way.get(number)
-        if movement is not None and movement.phase == "moving" and worker == movement.source:
-            movement.quiet, movement.deadline = time, time + PATIENCE_S
+        if movement is not None and movement.phase in ("moving", "recalling") and worker == movement.source:
+            movement.quiet, movement.reason = time, ""
+            self._await(time, movement, "moving", movement.source if self.transfer == "store" else movement.target)
 
     def stored(self, time: float, number: int, worker: int) -> Iterator[Instruction]:
         """The source has put the units into the store."""
         movement = self.under_way.get(number)
         if movement is not None and movement.phase == "moving" and worker == movement.source:
-            movement.deadline = time + PATIENCE_S
+            self._await(time, movement, "moving", movement.target)
             yield Tell(self.sites[movement.target].peer, FetchUnits(number, self.region))
 
     def installed(
@@ -210,7 +229,7 @@ class Movements:
     ) -> Iterator[Instruction]:
         """The target has the units: the movement is done."""
         movement = self.under_way.get(number)
-        if movement is None or movement.phase != "moving" or worker != movement.target:
+        if movement is None or movement.phase not in ("moving", "recalling") or worker != movement.target:
             return
         feeders = list(feeders)
         del self.under_way[number]
@@ -231,7 +250,9 @@ class Movements:
     def failed(self, time: float, number: int, worker: int, reason: str, final: bool) -> Iterator[Instruction]:
         """The source or the target has failed; `final`: units of this operator cannot be moved at all."""
         movement = self.under_way.get(number)
-        if movement is None or movement.phase != "moving" or worker not in (movement.source, movement.target):
+        if movement is None or movement.phase not in ("moving", "recalling"):
+            return
+        if worker not in (movement.source, movement.target):
             return
         if final:
             self.blocked_by = reason
@@ -246,7 +267,7 @@ class Movements:
     def restored(self, time: float, number: int, worker: int, feeders: Iterable[Peer]) -> Iterator[Instruction]:
         """The source has the units again: the movement is taken back."""
         movement = self.under_way.get(number)
-        if movement is None or movement.phase != "restoring" or worker != movement.source:
+        if movement is None or movement.phase not in ("recalling", "restoring") or worker != movement.source:
             return
         feeders = list(feeders)
         del self.under_way[number]
@@ -270,7 +291,7 @@ class Movements:
             self._queue.remove(queued)
             self._queued -= set(queued[0].units)
         for movement in list(self.under_way.values()):
-            if movement.target == worker and movement.phase in ("moving", "discarding"):
+            if movement.target == worker and movement.phase != "restoring":
                 movement.reason = movement.reason or f"worker {worker} was lost"
                 yield from self._restore(time, movement)
 
@@ -288,15 +309,22 @@ class Movements:
         self._queued.clear()
 
     def tick(self, time: float) -> Iterator[Instruction]:
-        """Take back movements that take too long."""
-        for movement in [movement for movement in self.under_way.values() if time >= movement.deadline]:
-            if movement.phase == "moving":
-                late = (
-                    f"not done within {PATIENCE_S:g} s"
-                    if movement.quiet is not None
-                    else f"some of feeders {sorted(movement.feeders)} did not answer within {self._markers_s:g} s"
-                )
-                yield from self._take_back(time, movement, late)
+        """Take back movements that take too long, and record whose workers are late."""
+        for movement in list(self.under_way.values()):
+            if movement.phase == "moving" and time >= movement.deadline:
+                if movement.quiet is not None:
+                    yield from self._take_back(time, movement, f"not done within {time - movement.heard:.0f} s")
+                else:
+                    late = f"some of feeders {sorted(movement.feeders)} did not answer within {self._markers_s:g} s"
+                    yield from self._recall(time, movement, late)
+            elif movement.awaited >= 0 and not movement.late and time >= movement.heard + PATIENCE_S:
+                movement.late = True
+                waits = {
+                    "phase": movement.phase,
+                    "worker": movement.awaited,
+                    "seconds": round(time - movement.heard, 3),
+                }
+                yield Record(time, "move-late", _fields(self.region, movement) | waits)
 
     @property
     def _markers_s(self) -> float:
@@ -306,6 +334,13 @@ class Movements:
         """A movement that could not be taken back in time, because a worker does not answer; None if there is none."""
         late = (m for m in self.under_way.values() if m.phase != "moving" and time >= m.deadline)
         return next(late, None)
+
+    def _await(self, time: float, movement: Movement, phase: str, worker: int) -> None:
+        """From now on the movement waits for an answer of this worker."""
+        if phase == "moving" or worker != movement.awaited:  # else it has not answered the question before either
+            movement.heard, movement.late = time, False
+        movement.phase, movement.awaited = phase, worker
+        movement.deadline = max(movement.heard + self.stall_s, time + PATIENCE_S)
 
     def _begin(self, time: float, feeders: Iterable[Peer]) -> Iterator[Instruction]:
         """Begin queued moves that need not wait for those under way."""
@@ -318,9 +353,8 @@ class Movements:
             self._queue.remove((move, size))
             self._queued -= set(move.units)
             number = self.latest = next(self.numbers)
-            movement = Movement(
-                number, move.units, move.source, move.target, time, told, deadline=time + self._markers_s, size=size
-            )
+            about = (number, move.units, move.source, move.target, time, told)
+            movement = Movement(*about, deadline=time + self._markers_s, heard=time, size=size)
             self.under_way[number] = movement
             yield Record(time, "move", _fields(self.region, movement) | {"why": move.reason})
             for peer in sorted(told):
@@ -359,17 +393,24 @@ class Movements:
             flush=self.graph,
         )
 
+    def _recall(self, time: float, movement: Movement, reason: str) -> Iterator[Instruction]:
+        movement.reason = reason
+        self.pauses.add(time, time - movement.began)
+        self._await(time, movement, "recalling", movement.source)
+        yield Tell(self.sites[movement.source].peer, RecallUnits(movement.id, self.region))
+
     def _take_back(self, time: float, movement: Movement, reason: str) -> Iterator[Instruction]:
-        movement.phase, movement.reason, movement.deadline = "discarding", reason, time + PATIENCE_S
+        movement.reason = reason
         self.pauses.add(time, (time if movement.quiet is None else movement.quiet) - movement.began)
         target = self.sites.get(movement.target)
         if target is None:
             yield from self._restore(time, movement)
         else:
+            self._await(time, movement, "discarding", movement.target)
             yield Tell(target.peer, DiscardUnits(movement.id, self.region))
 
     def _restore(self, time: float, movement: Movement) -> Iterator[Instruction]:
-        movement.phase, movement.deadline = "restoring", time + PATIENCE_S
+        self._await(time, movement, "restoring", movement.source)
         source = self.sites.get(movement.source)
         if source is not None:
             yield Tell(source.peer, RestoreUnits(movement.id, self.region))

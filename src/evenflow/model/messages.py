@@ -305,6 +305,8 @@ class FlowProgress(Message, frozen=True):
     """Rows by source, also those that are not sent yet."""
     latencies: Latencies
     """How long results took."""
+    waiting: Table[Whole, Whole] = {}
+    """Rows by source that were sent and are not through now."""
 
 
 class FeederDraining(Message, frozen=True):
@@ -472,6 +474,13 @@ class DiscardUnits(Message, frozen=True):
     region: str
 
 
+class RecallUnits(Message, frozen=True):
+    """Controller to the source of a movement: it is called off, unless its units have been taken out already."""
+
+    move: Whole
+    region: str
+
+
 class RestoreUnits(Message, frozen=True):
     """Controller to the source of a movement: it is called off; put the copy back."""
 
@@ -600,7 +609,9 @@ class GraphRouting(Message, frozen=True):
     """The latest movement that has begun."""
 
 
-MovementOrder = SendUnits | FeederGone | UnitsMoved | FetchUnits | DiscardUnits | RestoreUnits | AbandonMoves
+MovementOrder = (
+    SendUnits | FeederGone | UnitsMoved | FetchUnits | DiscardUnits | RecallUnits | RestoreUnits | AbandonMoves
+)
 """About movements of units."""
 EvaluationOrder = ForgetEvaluation | DropState | LoadState | SaveAgain
 """About the state of an evaluation."""

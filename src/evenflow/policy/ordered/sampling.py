@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from evenflow.errors import InvalidArgument
 from evenflow.model import RESOLUTION, Connection, SetWeights, Snapshot
 from evenflow.policy.ordered.allocation import proportional
 

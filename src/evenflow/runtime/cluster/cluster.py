@@ -56,7 +56,8 @@ class Cluster:
     - `period`: seconds between samples, which feeders and workers report, and between decisions. Balances by blocking
       take `every`: how many samples make a decision.
     - `stall_timeout`: seconds a task waits without a message from its workers before it fails and says which; a worker
-      that sends no message for so long while state is to be loaded into it is replaced.
+      that sends no message for so long while state is to be loaded into it is replaced, and units that it should have
+      sent or taken by then are given up.
     - `event_log`: a file for the event log (JSON lines); the latest events are in `events()` in any case.
     - `emulate`: capacities to emulate, see `evenflow.testing.Emulate`.
     - `checkpoint`: a directory, URI or PostgreSQL database (`postgresql://user@host/database?schema=name`) that the

@@ -52,6 +52,8 @@ class GraphFeeder(StatefulFeeder):
         self._results_ready: list[pa.RecordBatch] = []
         self._progress = Progress()
         self._told = self._clock()
+        self._waiting: dict[int, int] = {}
+        """By source, rows under way, as the controller was told last."""
         self._zero: float | None = None
         """When the first row came, for emulated arrivals."""
 
@@ -105,7 +107,7 @@ class GraphFeeder(StatefulFeeder):
         self._connections.poll(0.0)
 
     def _send_root(self, source: int, rows: pa.RecordBatch, born: float) -> None:
-        number = self._roots.begin(born, rows.num_rows, rows.nbytes)
+        number = self._roots.begin(born, rows.num_rows, rows.nbytes, source)
         for endpoint in self._feed.plan.streams[source].endpoints:
             self._take(endpoint, number, rows)
         turn = self._turns[source] = self._turns.get(source, -1) + 1
@@ -164,8 +166,9 @@ class GraphFeeder(StatefulFeeder):
         return FeederFigures(rows_out, self._size.overhead, rows_in=rows_in)
 
     def _tell_progress(self) -> None:
-        if self._progress.any:
-            self._connections.tell(messages.FlowProgress(*self._progress.news()))
+        before, self._waiting = self._waiting, self._roots.waiting
+        if self._progress.any or self._waiting or before:
+            self._connections.tell(messages.FlowProgress(*self._progress.news(), self._waiting))
 
     # -- what the connections hear
 

@@ -25,6 +25,7 @@ class Root:
     rows: int
     size: int
     """Bytes."""
+    source: int
     mark: int = 0
     """The XOR so far."""
     longest_s: float = 0.0
@@ -60,10 +61,18 @@ class Roots:
         fit = self._size.rows(workers, ALL), int(FRAME_BYTES / max(1.0, row_bytes)), self._most_rows
         return max(1, min(fit))
 
-    def begin(self, now: float, rows: int, size: int) -> int:
+    @property
+    def waiting(self) -> dict[int, int]:
+        """By source, rows of root frames that are not through."""
+        found: dict[int, int] = {}
+        for root in self._open.values():
+            found[root.source] = found.get(root.source, 0) + root.rows
+        return found
+
+    def begin(self, now: float, rows: int, size: int, source: int = 0) -> int:
         """A root frame goes out; its number."""
         self._number += 1
-        self._open[self._number] = Root(now, rows, size)
+        self._open[self._number] = Root(now, rows, size, source)
         self._rows += rows
         self._bytes += size
         return self._number

@@ -18,6 +18,7 @@ from evenflow.model.messages import (
     FetchUnits,
     MoveOutcome,
     MoveReport,
+    RecallUnits,
     RestoreUnits,
     SendUnits,
     UnitsMoved,
@@ -71,6 +72,8 @@ class Leaving:
     """Feeders whose markers are still to come."""
     quiet: bool = False
     """Whether all markers have come: the units are taken out from then on, in a graph after a flush."""
+    out: bool = False
+    """Whether they are taken out, and the controller was told that all is quiet."""
     rows: Sequence[Any] = ()
     """Of a graph: those that waited for the units."""
     kept: Any = None
@@ -113,6 +116,9 @@ class LocalMovements:
                 return self._back_in_place(move, region, failure)
             case UnitsMoved(move):
                 return self._left(move)[1]
+            case RecallUnits(move, region):
+                leaving = self.leaving.get(move)
+                return self._restore(move, region) if leaving is not None and not leaving.out else []
             case RestoreUnits(move, region):
                 return self._restore(move, region)
             case Arrived(move, parcel):
@@ -194,7 +200,7 @@ class LocalMovements:
     def _left(self, move: int) -> tuple[Leaving | None, list[MovementInstruction]]:
         """A movement of which this worker is the source is over, in whatever way."""
         leaving = self.leaving.pop(move, None)
-        if leaving is None or not leaving.quiet or not leaving.order.store:
+        if leaving is None or not leaving.out or not leaving.order.store:
             return leaving, []
         return leaving, [DeleteFromStore(move, leaving.order.region)]
 
@@ -235,7 +241,7 @@ def remember(kept: dict[T, Any], key: T, value: Any = None) -> None:
 
 def _quiet(leaving: Leaving) -> list[MovementInstruction]:
     """Nothing is on its way to the units any more, nor from them: they leave."""
-    order = leaving.order
+    order, leaving.out = leaving.order, True
     return [_report(order.region, order.move, "quiet"), TakeOut(order, leaving.rows)]
 
 
