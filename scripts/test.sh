@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All tests, in three processes side by side: those on Spark wait a good part of their time. Arguments go to each.
-# `quick` as the first argument: unit and property tests only, in two processes, without those marked slow.
+# All tests, in parts, three at a time: those on Spark wait a good part of their time. Arguments go to each part.
+# `quick` as the first argument: unit and property tests only, two parts at a time, without those marked slow.
 # A test that fails is run once more, with nothing beside it; if it passes then, it is named as flaky at the end.
 set -uo pipefail
 python="${PYTHON:-.venv/bin/python}"
@@ -8,20 +8,30 @@ work="$(mktemp -d)"
 MOST_AGAIN=20 # when more than these fail, something else is wrong
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
 
-# So that the parts end together: tests on Spark that wait for stores and for lost workers go with the drivers.
+# The longest parts come first and short ones last, so that all end together, however fast the machine is. A part on
+# Spark has a JVM of its own, so there are two of tests/spark: those of stores and lost workers, which wait most, and
+# the others.
 stores=(tests/spark/test_{checkpoint,checkpoint_odd,postgres,stores,supervision}.py)
+graphs=(tests/property/test_graph_{durable,protocol}.py)
 declare -A folders=(
     [quick-1]="tests/unit/test_[a-or]*.py"
     [quick-2]="tests/unit/test_[pqs-z]*.py tests/property"
-    [rest]="tests/unit tests/property tests/wire"
-    [drivers]="tests/drivers ${stores[*]}"
+    [graphs]="${graphs[*]}"
     [spark]="tests/spark ${stores[*]/#/--ignore=}"
+    [torture]="tests/drivers/test_torture.py"
+    [stores]="${stores[*]}"
+    [drivers]="tests/drivers --ignore=tests/drivers/test_torture.py"
+    [property]="tests/property ${graphs[*]/#/--ignore=}"
+    [unit]="tests/unit tests/wire"
 )
-parts=(rest drivers spark) # the output of the last one is shown as it comes
+parts=(graphs spark torture stores drivers property unit)
+first_on_spark=spark
+at_once=3
 selected=()
 if [ "${1:-}" = quick ]; then
     shift
     parts=(quick-1 quick-2)
+    at_once=2
     selected=(-m "not slow")
 fi
 
@@ -46,36 +56,30 @@ run() { # part, then pytest's arguments
     local part="$1"
     shift
     # shellcheck disable=SC2086
-    "$python" -m pytest -o cache_dir="$work/$part" --durations=25 ${folders[$part]} "${selected[@]}" "$@"
+    "$python" -m pytest -o cache_dir="$work/$part" --durations=25 ${folders[$part]} "${selected[@]}" "$@" \
+        >"$work/$part.log" 2>&1
+    echo $? >"$work/$part.code"
+    flock "$work" cat "$work/$part.log"
 }
 
-declare -A pids
 for part in "${parts[@]}"; do
-    [ "$part" != drivers ] || use_class_archive # the first of those that start a JVM
-    if [ "$part" = "${parts[-1]}" ]; then
-        run "$part" "$@"
-        codes="$part:$?"
-    else
-        run "$part" "$@" >"$work/$part.log" 2>&1 &
-        pids[$part]=$!
-    fi
+    [ "$part" != "$first_on_spark" ] || use_class_archive
+    while [ "$(jobs -pr | wc -l)" -ge "$at_once" ]; do wait -n; done
+    run "$part" "$@" &
 done
-for part in "${parts[@]::${#parts[@]}-1}"; do
-    wait "${pids[$part]}"
-    codes+=" $part:$?"
-    cat "$work/$part.log"
-done
+wait
 
 failed=0
 flaky=()
 broken=()
-for each in $codes; do
-    part="${each%:*}" code="${each#*:}"
+for part in "${parts[@]}"; do
+    code="$(cat "$work/$part.code" 2>/dev/null || echo 3)" # 3: it was killed
     [ "$code" -ne 0 ] || continue
     mapfile -d '' names < <("$python" -c 'import json, sys; print(*json.load(open(sys.argv[1])), sep="\0", end="\0")' \
         "$work/$part/v/cache/lastfailed" 2>/dev/null)
     # 1: some tests failed; any other code means that they could not be run, and arguments may have left some out
-    if [ "$code" -ne 1 ] || [ $# -ne 0 ] || [ "${#names[@]}" -gt "$MOST_AGAIN" ]; then
+    if [ "$code" -ne 1 ] || [ $# -ne 0 ] || [ "${#names[@]}" -eq 0 ] || [ "${#names[@]}" -gt "$MOST_AGAIN" ]; then
+        echo "test.sh: part $part ended with code $code"
         failed="$code"
         continue
     fi

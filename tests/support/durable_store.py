@@ -15,9 +15,6 @@ from evenflow.runtime.worker.store_transfer import StoreTransfer
 from evenflow.state.store.base import Store, checked
 from evenflow.state.store.retry import PAUSE_S, TRIES, RetryingStore
 
-DELAYS = (0.0, 0.0, 0.01, 0.2, 1.5)
-"""How long the store takes."""
-
 
 class Died(BaseException):
     """The process that used the store was killed in the middle of it."""
@@ -82,7 +79,7 @@ class Helper:
 
     def later(self, action, seconds=None):
         """Have something done after a while."""
-        pause = self.world.rng.choice(DELAYS) if seconds is None else seconds
+        pause = self.world.rng.choice(self.world.delays) if seconds is None else seconds
         self._jobs.append((self.world.now + pause, action))
 
     @property

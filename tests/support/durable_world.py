@@ -54,6 +54,8 @@ class DurableWorld(World):
     """One history."""
 
     stalls = (inf,)
+    delays = (0.0, 0.0, 0.01, 0.2, 1.5)
+    """How long the store takes."""
 
     def __init__(self, seed, plan=None):
         super().__init__(seed, plan or DurablePlan.drawn(Random(f"plan {seed}")))
@@ -173,6 +175,14 @@ class DurableWorld(World):
             self.harm.add("loss")
             self.losses.strike()
         self._boot()
+
+    def be_calm(self):
+        """From now on nothing goes wrong."""
+        self.harm = set()
+        self.store.failing_until = 0.0
+        self.plan.store_fails = self.plan.again = self.plan.hasty = self.plan.loses = 0.0
+        self.calm_since = self.now
+        self.delays = (0.0, 0.01)
 
     def _fault(self, kind):
         match kind:

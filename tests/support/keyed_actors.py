@@ -96,7 +96,7 @@ class Process:
 
     @property
     def ready(self):
-        return self.alive and (self.poller.news or self.world.now >= self.until)
+        return self.alive and (self.world.now >= self.until or self.poller.news)
 
     def step(self):
         self._polled = False

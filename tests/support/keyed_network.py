@@ -87,7 +87,9 @@ class Line:
     @property
     def news(self):
         """Whether a poller would mention it."""
-        return self.outgoing.room or (bool(self.incoming.arrived) and (self.reading or not self.open))
+        if self.incoming.arrived and (self.reading or not self.open):
+            return True
+        return bool(self.outgoing.out) and self.outgoing.room
 
     def send(self, frame):
         arrived = self.incoming.arrived
@@ -166,8 +168,10 @@ class Network:
 
     def deliverable(self):
         """Pipes on which something could be brought on; those that are over are forgotten."""
-        self.pipes = [pipe for pipe in self.pipes if not (pipe.dead and not pipe.flight)]
-        return [pipe for pipe in self.pipes if pipe.flight]
+        flying = [pipe for pipe in self.pipes if pipe.flight]
+        if any(pipe.dead for pipe in self.pipes):
+            self.pipes = [pipe for pipe in self.pipes if not pipe.dead or pipe.flight]
+        return flying
 
 
 class Board:
@@ -183,7 +187,13 @@ class Board:
 
     @property
     def news(self):
-        return self.bell or any(line.news for line in self.lines)
+        """Asked of everybody at every step of a history, so it is written to be fast."""
+        if self.bell:
+            return True
+        for line in self.lines:  # noqa: SIM110 - `any` takes twice the time
+            if line.news:
+                return True
+        return False
 
     def listen(self, _host, _buffer=None):
         return self._network.listen(self)

@@ -84,6 +84,8 @@ class Job:
     @property
     def broken(self):
         """Tasks that failed and were not tried again."""
+        if not any(task.error for task in self.tasks):
+            return []
         latest = {(task.epoch, task.partition): task for task in self.tasks}
         return [task for task in latest.values() if task.error is not None]
 

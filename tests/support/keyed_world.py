@@ -241,9 +241,10 @@ class World:
 
     def _advance(self, job):
         """Start a job's next tasks, if those before are through."""
-        if job.done and job.tidy and not job.unpersisted and all(self._settled(task) for task in job.tasks):
+        done = job.done
+        if done and job.tidy and not job.unpersisted and all(self._settled(task) for task in job.tasks):
             self._unpersist(job)
-        if job.done or self.now < job.resumes or not all(task.done and self._settled(task) for task in job.tasks):
+        if done or self.now < job.resumes or not all(task.done and self._settled(task) for task in job.tasks):
             return
         broken = job.broken
         if any(task.attempt for task in broken):
@@ -463,8 +464,10 @@ class World:
 
     def _choose(self):
         """Something that can happen now: an actor, or a delivery; None if there is nothing but to wait."""
-        actors = [actor for actor in (*self.processes, *self.fibers) if actor.ready and self._thawed(actor)]
-        pipes = [pipe for pipe in self.network.deliverable() if self._thawed(pipe)]
+        actors = [actor for actor in (*self.processes, *self.fibers) if actor.ready]
+        pipes = self.network.deliverable()
+        if self.frozen:
+            actors, pipes = ([each for each in some if self._thawed(each)] for some in (actors, pipes))
         if self.board.news:
             actors.append(self.driver.serve)
         if self.now >= self._ticked + PERIOD_S:

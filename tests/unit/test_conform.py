@@ -4,6 +4,7 @@ import datetime as dt
 import decimal
 import re
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -61,7 +62,7 @@ def test_one_name_twice():
         conform(given, declared(pa.int64()))
 
 
-@pytest.mark.parametrize("result", [None, 3, [], {"a": [1]}, pa.array([1]), iter(())])
+@pytest.mark.parametrize("result", [None, 3, [], {"a": [1]}, pa.array([1]), iter(()), pd.DataFrame({"a": [1]})])
 def test_not_a_batch(result):
     with pytest.raises(FunctionError, match=rf"the function returned {type(result).__name__}, not a pyarrow"):
         conform(result, TWO)

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from evenflow.errors import InvalidArgument
-from evenflow.model import compiled
 from evenflow.operators.slots import Slots
 
 EXTREMES = np.array([-(2**63), 2**63 - 1, 0, -1, 1, 2**62, -(2**62)])
@@ -90,17 +89,3 @@ def test_what_cannot_be(call, message):
     slots.find(units(7), np.array([1]))
     with pytest.raises(InvalidArgument, match=message):
         call(slots)
-
-
-def test_without_a_place_for_the_cache_functions_are_compiled_all_the_same(monkeypatch):
-    asked = []
-
-    def njit(function, cache, **_options):
-        asked.append(cache)
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return function
-
-    monkeypatch.setattr(compiled, "njit", njit)
-    assert compiled.compiled(len) is len
-    assert asked == [True, False]
