@@ -121,7 +121,8 @@ def test_an_experiment_that_fails_leaves_no_data(tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("*.json"))
 
 
-def test_the_command_writes_all_of_it(tmp_path):
+def test_the_command_writes_all_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("evenflow.cli.reproduce._commit", lambda: "abc")  # waiting for a process sleeps
     result = CliRunner().invoke(app, ["reproduce", "--out", str(tmp_path), "--jobs", "1"], env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
     assert "1 of 1 claims hold" in result.output
@@ -154,7 +155,5 @@ def test_failures_of_processes_are_told_with_their_names(tmp_path, monkeypatch):
             return future
 
     monkeypatch.setattr(runner, "ProcessPoolExecutor", Broken)
-    with pytest.raises(
-        SimulationError, match=r"1 of 1 experiments failed, the others are kept: rising: ZeroDiv.*of no"
-    ):
+    with pytest.raises(SimulationError, match=r"1 of 1 experiments failed, .*: rising: ZeroDiv.*of no use"):
         runner.run_all(tmp_path, [], Setting(), 2, lambda name, part: None)
