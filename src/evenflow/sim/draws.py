@@ -35,3 +35,23 @@ def spread(state: Any, middle: Any, deviation: Any) -> Any:
     """A number around `middle` that is nearly normal: the sum of four uniform ones, with this standard deviation."""
     total = draw(state) + draw(state) + draw(state) + draw(state) - 2.0
     return middle + deviation * total * 1.7320508075688772
+
+
+@compiled
+def exponential(state: Any) -> Any:
+    """A number above 0 of the exponential distribution with mean 1, without a logarithm (von Neumann's way).
+
+    A run of falling numbers that ends after an odd count gives its first one; every other run adds 1.
+    """
+    whole = 0.0
+    while True:
+        first = draw(state)
+        last, odd = first, True
+        while True:
+            number = draw(state)
+            if number >= last:
+                break
+            last, odd = number, not odd
+        if odd:
+            return whole + first
+        whole += 1.0
