@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.model.compiled import compiled
+from evenflow.model.compiled import compiled_in_place
 
 
 def random_state(seed: int, stream: int = 0) -> npt.NDArray[np.uint64]:
@@ -19,7 +19,7 @@ def random_state(seed: int, stream: int = 0) -> npt.NDArray[np.uint64]:
     return np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64).astype(np.uint64)
 
 
-@compiled
+@compiled_in_place
 def draw(state: Any) -> Any:
     """The next number, from 0 to below 1."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -30,7 +30,7 @@ def draw(state: Any) -> Any:
     return np.float64(mixed >> np.uint64(11)) / 9007199254740992.0
 
 
-@compiled
+@compiled_in_place
 def spread(state: Any, middle: Any, deviation: Any) -> Any:
     """A number around `middle` that is nearly normal: the sum of four uniform ones, with this standard deviation."""
     total = draw(state) + draw(state) + draw(state) + draw(state) - 2.0

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.model.compiled import compiled
+from evenflow.model.compiled import compiled_in_place
 
 FIELD = 28
 """Bits of each of the two numbers that an event has beside its kind."""
@@ -39,19 +39,19 @@ def event_heap(capacity: int) -> EventHeap:
     )
 
 
-@compiled
+@compiled_in_place
 def pack(kind: Any, one: Any, other: Any) -> Any:
     """What happens, as 64 bits: a kind below 128, and two numbers of 28 bits."""
     return (np.int64(kind) << (2 * FIELD)) | (np.int64(one) << FIELD) | np.int64(other)
 
 
-@compiled
+@compiled_in_place
 def unpack(what: Any) -> Any:
     """The kind and the two numbers of `pack`."""
     return what >> (2 * FIELD), (what >> FIELD) & MASK, what & MASK
 
 
-@compiled
+@compiled_in_place
 def push(heap: Any, time: Any, priority: Any, what: Any) -> None:
     """Add an event; a lower priority comes first among events of one time."""
     times, orders, whats, counts = heap
@@ -71,7 +71,7 @@ def push(heap: Any, time: Any, priority: Any, what: Any) -> None:
     times[at], orders[at], whats[at] = time, order, what
 
 
-@compiled
+@compiled_in_place
 def pop(heap: Any) -> Any:
     """Take out the next event: its time, and what happens. There must be one: `heap.counts[0] > 0`."""
     times, orders, whats, counts = heap
@@ -98,7 +98,7 @@ def pop(heap: Any) -> Any:
     return first, what
 
 
-@compiled
+@compiled_in_place
 def next_time(heap: Any) -> Any:
     """The time of the next event; infinite if there is none."""
     return heap.times[0] if heap.counts[0] > 0 else np.inf
