@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "rules.patterns": {"operators", "rules.language", "rules.expressions"},
     "stories": {"operators"},
     "graph": {"model", "operators", "rules", "rules.language", "rules.expressions"},
-    "workloads": {"model", "graph"},
+    "workloads": {"model", "graph", "stories"},
     "state": set(),
     "state.store": {"model"},
     "state.checkpoint": {"model", "state.store"},

@@ -9,7 +9,9 @@ from importlib import import_module
 from evenflow.errors import InvalidArgument, nearest
 from evenflow.experiments.base import Experiment
 
-GROUPS: dict[str, tuple[str, ...]] = {}
+GROUPS: dict[str, tuple[str, ...]] = {
+    "C": ("cep_claims",),
+}
 """By group, the modules that have its experiments (`EXPERIMENTS`); imported when somebody asks."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.model.compiled import compiled_in_place
+from evenflow.model.compiled import compiled, compiled_in_place
 
 
 def random_state(seed: int, stream: int = 0) -> npt.NDArray[np.uint64]:

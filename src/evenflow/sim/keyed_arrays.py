@@ -31,7 +31,7 @@ FIXED = np.dtype(
         ("divided", WHOLE),
         ("routing", WHOLE),
         ("spool", WHOLE),
-        *((name, REAL) for name in ("latency", "row_s", "jitter_s", "feeder_s", "growth", "seek_s", "disk")),
+        *((name, REAL) for name in ("latency", "row_s", "jitter_s", "feeder_s", "growth", "most", "seek_s", "disk")),
     ]
 )
 SPEED = np.dtype([("time", REAL), ("speed", REAL), ("on", REAL), ("free", REAL)])
@@ -185,7 +185,7 @@ def _fixed(setup: KeyedSetup, divided: bool, routing: int) -> Array:
     room = max(1, setup.skew_rows // setup.workers if divided else setup.skew_rows)
     whole = (setup.workers, setup.feeders, setup.packet_rows, setup.connection_packets, setup.row_bytes)
     costs = (setup.packet_us * 1e-6, setup.row_us * 1e-6, setup.row_jitter_us * 1e-6, setup.feeder_us * 1e-6)
-    disk = (setup.growth_bytes, setup.seek_ms * 1e-3, setup.disk_mb * 1e6)
+    disk = (setup.growth_bytes, setup.most_unit_bytes or np.inf, setup.seek_ms * 1e-3, setup.disk_mb * 1e6)
     return np.array([(*whole, room, divided, routing, setup.spool_bytes, *costs, *disk)], FIXED)
 
 

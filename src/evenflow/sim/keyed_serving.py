@@ -148,7 +148,8 @@ def _finished(plane: Any, worker: Any, now: Any) -> Any:
     for at in range(rows):
         row = plane.in_service[worker, at]
         plane.served[worker, row.unit] += 1
-        plane.units[row.unit].size += plane.fixed[0].growth
+        size = plane.units[row.unit].size + plane.fixed[0].growth
+        plane.units[row.unit].size = min(size, plane.fixed[0].most)
         took = now - row.born
         plane.feeder_latencies[feeder, np.searchsorted(plane.edges, took, side="right")] += 1
         fed.latency_s += took
@@ -243,7 +244,7 @@ def _caught_up(plane: Any, worker: Any, now: Any) -> None:
     me.rows += rows
     plane.total[0].served += rows
     plane.total[0].latency_s += rows * middle - unit.entered
-    unit.size += plane.fixed[0].growth * rows
+    unit.size = min(unit.size + plane.fixed[0].growth * rows, plane.fixed[0].most)
     unit.waiting, unit.entered, unit.born = 0, 0.0, 0.0
     me.catching_up = -1
     _switch(me, IDLE, now)

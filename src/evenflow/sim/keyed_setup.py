@@ -102,6 +102,8 @@ class KeyedSetup:
     """State of a unit at the start."""
     growth_bytes: float = 0.0
     """What a row adds to it."""
+    most_unit_bytes: int = 0
+    """State of a unit, at most: it forgets its oldest rows then, as windows do. 0: it has no bound."""
     state_row_us: float = 0.2
     """What a row of state costs the source of a movement, and again the target."""
     link_mbit: float = 250.0
@@ -140,6 +142,7 @@ class KeyedSetup:
             "connection_packets": (1, 1 << 10),
             "skew_rows": (0, 1 << 24),
             "unit_bytes": (0, 1 << 50),
+            "most_unit_bytes": (0, 1 << 50),
             "memory_bytes": (0, 1 << 50),
             "spool_bytes": (1, 1 << 40),
             "seed": (0, 2**62),
