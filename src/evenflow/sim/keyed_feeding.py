@@ -19,21 +19,55 @@ FINISHED, WAKE, MARK, ARRIVE, STALL_OVER, CAUGHT_UP = 1, 2, 3, 4, 5, 6
 
 @compiled
 def refill(plane: Any, feeder: Any, now: Any) -> None:
-    """Make the rows that there is room for and that have come."""
-    me, rates = plane.feeders[feeder], plane.rates
-    while me.made < me.quota and not _full(plane.fixed[0], me, plane.queues[feeder]):
+    """Make the rows that there is room for and that have come. Small parts of `plane` go to functions called by row."""
+    fixed, me, rates, rows = plane.fixed[0], plane.feeders[feeder], plane.rates, plane.waiting[feeder]
+    queues, routes, draws, debtor = (
+        plane.queues[feeder],
+        plane.routes[feeder],
+        plane.draws[feeder],
+        plane.workers[feeder % fixed.workers],
+    )
+    while me.made < me.quota and not _full(fixed, me, queues):
         born = me.next_row
         if born > now:
             if not me.expects and born < inf:
                 me.expects = 1
                 push(plane.heap, born, 0, pack(ARRIVE, feeder, 0))
             return
-        while me.rate_at + 1 < len(rates) and rates[me.rate_at + 1].time <= born:
-            me.rate_at += 1
-        if rates[me.rate_at].gap == 0.0:  # it was there all the time, and is looked at now
-            born = now if me.rate_at + 1 == len(rates) else min(now, rates[me.rate_at + 1].time)
-        me.next_row = after(rates, me.rate_at, born, 1.0)
-        _make(plane, feeder, born, now)
+        born = _next_row(me, rates, now)
+        if len(plane.trace):
+            unit = plane.trace[(me.made * fixed.feeders + feeder) % len(plane.trace)]
+        else:
+            unit = drawn_unit(draws, plane.alias[_phase(plane.phase_ends, born)])
+        me.made += 1
+        routes[unit].arrived += 1
+        debtor.debt += fixed.feeder_s
+        queue = routes[unit].queue
+        if fixed.routing != BY_CONTENT:
+            queue = _other_queue(plane, feeder, unit)
+        if queue < fixed.workers and queues[queue].count == 0:
+            packets = plane.packets[queue, feeder]
+            if has_room(fixed, plane.lines[queue, feeder], packets):
+                _put(plane, queue, feeder, unit, born, now)
+                continue
+        place = me.free
+        me.free = rows[place].next
+        rows[place].unit, rows[place].born = unit, born
+        me.total += 1
+        me.full_queue = queue
+        _append(queues[queue], rows, place)
+
+
+@compiled
+def _next_row(me: Any, rates: Any, now: Any) -> Any:
+    """When the row comes that is made now; the time of the one after it is set."""
+    born = me.next_row
+    while me.rate_at + 1 < len(rates) and rates[me.rate_at + 1].time <= born:
+        me.rate_at += 1
+    if rates[me.rate_at].gap == 0.0:  # it was there all the time, and is looked at now
+        born = now if me.rate_at + 1 == len(rates) else min(now, rates[me.rate_at + 1].time)
+    me.next_row = after(rates, me.rate_at, born, 1.0)
+    return born
 
 
 @compiled
@@ -61,30 +95,6 @@ def _full(fixed: Any, me: Any, queues: Any) -> Any:
 
 
 @compiled
-def _make(plane: Any, feeder: Any, born: Any, now: Any) -> None:
-    """Make one row and send it, or let it wait."""
-    fixed, me = plane.fixed[0], plane.feeders[feeder]
-    if len(plane.trace):
-        unit = plane.trace[(me.made * fixed.feeders + feeder) % len(plane.trace)]
-    else:
-        unit = drawn_unit(plane.draws[feeder], plane.alias[_phase(plane.phase_ends, born)])
-    me.made += 1
-    plane.routes[feeder, unit].arrived += 1
-    plane.workers[feeder % fixed.workers].debt += fixed.feeder_s
-    queue = _queue_of(plane, feeder, unit)
-    if queue < fixed.workers and plane.queues[feeder, queue].count == 0 and has_room(plane, queue, feeder):
-        put(plane, queue, feeder, unit, born, now)
-        return
-    rows = plane.waiting[feeder]
-    place = me.free
-    me.free = rows[place].next
-    rows[place].unit, rows[place].born = unit, born
-    me.total += 1
-    me.full_queue = queue
-    _append(plane.queues[feeder, queue], rows, place)
-
-
-@compiled
 def _phase(ends: Any, time: Any) -> Any:
     last = len(ends) - 1
     if last == 0:
@@ -97,11 +107,9 @@ def _phase(ends: Any, time: Any) -> Any:
 
 
 @compiled
-def _queue_of(plane: Any, feeder: Any, unit: Any) -> Any:
-    """The queue of a row: of its unit's owner; or of a worker with room, or W if none has; or of one of two workers."""
+def _other_queue(plane: Any, feeder: Any, unit: Any) -> Any:
+    """The queue of a row that need not go to its unit's owner: of a worker with room, or W if none has; or of two."""
     fixed, workers = plane.fixed[0], plane.fixed[0].workers
-    if fixed.routing == BY_CONTENT:
-        return plane.routes[feeder, unit].queue
     if fixed.routing == BY_CHOICES:
         one, other = two_workers(unit, workers)
         queue = one if plane.lines[one, feeder].given <= plane.lines[other, feeder].given else other
@@ -146,30 +154,35 @@ def _append(queue: Any, rows: Any, place: Any) -> None:
 
 
 @compiled
-def has_room(plane: Any, worker: Any, feeder: Any) -> Any:
+def has_room(fixed: Any, line: Any, packets: Any) -> Any:
     """Whether a connection takes another row: in its last packet, or in another one."""
-    fixed, line = plane.fixed[0], plane.lines[worker, feeder]
     if line.used < fixed.packets:
         return True
-    last = (line.first + line.used - 1) % fixed.packets
-    return plane.packets[worker, feeder, last].count < fixed.packet_rows
+    return packets[(line.first + line.used - 1) % fixed.packets].count < fixed.packet_rows
 
 
 @compiled
-def put(plane: Any, worker: Any, feeder: Any, unit: Any, born: Any, now: Any) -> None:
-    """Put a row on a connection that has room."""
-    fixed, line, packets = plane.fixed[0], plane.lines[worker, feeder], plane.packets[worker, feeder]
+def _packet(fixed: Any, line: Any, packets: Any, now: Any) -> Any:
+    """The packet for the next row, on a connection that has room; it may be a new one."""
     last = (line.first + line.used - 1) % fixed.packets
     if line.used == 0 or packets[last].count >= fixed.packet_rows:
         last = (line.first + line.used) % fixed.packets
         line.used += 1
         line.sent += 1
         packets[last].count, packets[last].opened, packets[last].ready = 0, now, now + fixed.latency
-        if plane.workers[worker].state == IDLE:
-            wake(plane.workers[worker], plane.heap, worker, now + fixed.latency)
+    return last
+
+
+@compiled
+def _put(plane: Any, worker: Any, feeder: Any, unit: Any, born: Any, now: Any) -> None:
+    """Put one row on a connection that has room."""
+    fixed, packets = plane.fixed[0], plane.packets[worker, feeder]
+    last = _packet(fixed, plane.lines[worker, feeder], packets, now)
     row = plane.packet_rows[worker, feeder, last, packets[last].count]
     row.unit, row.born = unit, born
     packets[last].count += 1
+    if plane.workers[worker].state == IDLE:
+        wake(plane.workers[worker], plane.heap, worker, packets[last].ready)
 
 
 @compiled
@@ -183,16 +196,22 @@ def wake(me: Any, heap: Any, worker: Any, time: Any) -> None:
 @compiled
 def send_on(plane: Any, feeder: Any, worker: Any, now: Any) -> None:
     """A connection may have room: send rows that wait for it, and make others."""
-    me, rows = plane.feeders[feeder], plane.waiting[feeder]
-    queue = plane.queues[feeder, plane.fixed[0].workers if plane.fixed[0].routing == BY_ROOM else worker]
-    while queue.count > 0 and has_room(plane, worker, feeder):
-        place = queue.head
-        queue.head = rows[place].next
-        queue.count -= 1
-        me.total -= 1
-        put(plane, worker, feeder, rows[place].unit, rows[place].born, now)
-        rows[place].next = me.free
-        me.free = place
+    fixed, me, waiting = plane.fixed[0], plane.feeders[feeder], plane.waiting[feeder]
+    line, packets, rows = plane.lines[worker, feeder], plane.packets[worker, feeder], plane.packet_rows[worker, feeder]
+    queue = plane.queues[feeder, fixed.workers if fixed.routing == BY_ROOM else worker]
+    while queue.count > 0 and has_room(fixed, line, packets):
+        last = _packet(fixed, line, packets, now)
+        for at in range(packets[last].count, min(fixed.packet_rows, packets[last].count + queue.count)):
+            place = queue.head
+            rows[last, at].unit, rows[last, at].born = waiting[place].unit, waiting[place].born
+            queue.head = waiting[place].next
+            waiting[place].next = me.free
+            me.free = place
+            queue.count -= 1
+            me.total -= 1
+            packets[last].count += 1
+        if plane.workers[worker].state == IDLE:
+            wake(plane.workers[worker], plane.heap, worker, packets[last].ready)
     refill(plane, feeder, now)
 
 

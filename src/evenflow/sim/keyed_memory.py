@@ -3,7 +3,8 @@
 Each worker has two queues of units, in memory and on disk. What exceeds the budget is written at once, the unit that
 was activated first before others. A unit on disk comes back when there is room; if there is none, and as much time has
 passed since the last one was activated as it took to read it (t_gap), the first unit in memory changes places with the
-first on disk. Then all rows that waited for it are served. The disk stops everything else on its worker (§6.3).
+first on disk. Then all rows that waited for it are served. The disk stops everything else on its worker (§6.3), but
+between two units that are read or written the worker hears the controller and reports to it.
 """
 
 from __future__ import annotations
@@ -91,6 +92,16 @@ class WorkerMemory:
         room = self._rooms[worker]
         room.budget, room.asked = budget, (budget, now)
         self._want(worker)
+
+    def short(self, worker: int) -> bool:
+        """Whether a worker has units on disk."""
+        return bool(self._rooms[worker].outside)
+
+    def came(self, worker: int) -> None:
+        """Rows of units in memory may wait as well, since a worker has taken all packets: they are served first."""
+        units = self._arrays.units
+        mine = (units["waiting"] > 0) & (units["away"] == 0) & (self.home == worker)
+        self._rooms[worker].waited_for.extend(np.flatnonzero(mine).tolist())
 
     def leave(self, now: float, worker: int, units: Iterable[int], then: Then) -> None:
         """Units leave a worker: those on disk are read first. Then go on."""

@@ -17,6 +17,7 @@ from evenflow.sim.keyed_transfers import StateTransfer, StateTransfers
 from evenflow.sim.simulation import FIRST_WORKER, Simulation
 
 MBIT = 1e6 / 8
+NO_UNITS: npt.NDArray[np.intp] = np.zeros(0, np.intp)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +44,8 @@ class Moves:
         """When transfers are looked at next."""
         self._sized = np.ones(setup.units, np.bool_)
         """Units whose size is to be reported."""
+        self._news = True
+        """Whether there are any."""
 
     def begin(self, world: Simulation) -> None:
         """The simulation begins."""
@@ -51,16 +54,21 @@ class Moves:
     def sized(self, worker: int, served: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """Units of a worker whose sizes are not reported yet, or have changed with the rows that were served."""
         if self._setup.growth_bytes:
-            self._sized[served] = True
-        mine = np.flatnonzero(self._sized)
-        if len(mine):
-            mine = mine[self._memory.home[mine] == worker]
-            self._sized[mine] = False
+            self._sized[served] = self._news = True
+        if not self._news:
+            return NO_UNITS
+        mine = np.flatnonzero(self._sized & (self._memory.home == worker))
+        self._sized[mine] = False
+        self._news = bool(self._sized.any())
         return mine
 
     def announced(self, leaving: UnitsLeaving) -> None:
         """The controller wants units to leave, once all markers are there."""
         self._announced[leaving.source] = leaving
+
+    def waits(self, worker: int) -> bool:
+        """Whether a worker is to send units, and waits for markers."""
+        return worker in self._announced
 
     def quiet(self, now: float, source: int) -> None:
         """All markers are there: take the units out, from disk if need be, and send them."""
@@ -121,7 +129,7 @@ class Moves:
             return
         size = int(self._bytes(leaving))
         self._memory.arrive(now, leaving.target, leaving.units.tolist())
-        self._sized[leaving.units] = True
+        self._sized[leaving.units] = self._news = True
         self._say(now, leaving.target, leaving.move, "installed", size)
 
     def _bytes(self, leaving: UnitsLeaving) -> float:

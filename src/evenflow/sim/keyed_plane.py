@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 
 import numpy as np
 
@@ -30,13 +31,12 @@ from evenflow.model.messages import (
     ToWorker,
 )
 from evenflow.policy.keyed.balance import KeyedBalance
-from evenflow.sim.heap import next_time
 from evenflow.sim.keyed_arrays import BY_CHOICES, BY_CONTENT, BY_ROOM, STALLED, plane_arrays
 from evenflow.sim.keyed_feeding import after, pause, refill, release
 from evenflow.sim.keyed_measures import Measures, feeder_report
 from evenflow.sim.keyed_memory import WorkerMemory
 from evenflow.sim.keyed_moves import Moves, UnitsLeaving
-from evenflow.sim.keyed_serving import FREE, NOTHING, QUIET, account, run, serve, want
+from evenflow.sim.keyed_serving import FREE, NOTHING, QUIET, account, drain, run, serve, want
 from evenflow.sim.keyed_setup import KeyedSetup
 from evenflow.sim.simulation import FIRST_WORKER, Simulation
 
@@ -67,7 +67,6 @@ class KeyedPlane:
         """Workers whose report is due, but that are busy with their disk."""
         self._reported = np.zeros(setup.workers)
         self._fed = np.zeros(setup.feeders)
-        self._next = 0.0
 
     # -- the simulation
 
@@ -98,10 +97,8 @@ class KeyedPlane:
         while self._next <= until:
             now, told, whom = run(self.arrays, float(until))
             if told == NOTHING:
-                self._look()
                 return until
             self._notice(now, told, whom)
-            self._look()
             if now < until:
                 return float(now)
         return until
@@ -113,11 +110,10 @@ class KeyedPlane:
             self._told_feeder(time, feeder, message)
         else:
             self._told_worker(time, peer - FIRST_WORKER, message)
-        self._look()
 
     def stuck(self) -> str:
         """What waits for what."""
-        if self._next < np.inf:
+        if self._next < inf:
             return ""
         arrays, workers = self.arrays, self.setup.workers
         counts = arrays.queues["count"]
@@ -149,8 +145,11 @@ class KeyedPlane:
 
     # -- what happens
 
-    def _look(self) -> None:
-        self._next = float(next_time(self.arrays.heap))
+    @property
+    def _next(self) -> float:
+        """When the next event is due; looked up here, since that takes less than a call of a compiled function."""
+        heap = self.arrays.heap
+        return float(heap.times[0]) if heap.counts[0] else inf
 
     def _notice(self, now: float, told: int, worker: int) -> None:
         if told == QUIET:
@@ -159,16 +158,20 @@ class KeyedPlane:
             self._free(now, worker)
 
     def _free(self, now: float, worker: int) -> None:
-        """A worker serves no packet now: its disk may have its turn; else it hears what came, and takes rows."""
-        if self._state[worker] or self.memory.go_on(now, worker):
-            return
+        """A worker serves no packet now: it hears what came, its disk may have its turn; else it takes rows."""
         if worker in self._late:
-            self._late.discard(worker)
-            self._report_of(now, worker)
+            self._report_late(now, worker)
         inbox, self._inbox[worker] = self._inbox[worker], []
         for message in inbox:
             self._told_worker(now, worker, message)
-        if not self._state[worker]:
+        if self._state[worker]:
+            return
+        if self._moves.waits(worker) and self.memory.short(worker):
+            complete = drain(self.arrays, worker, now)
+            self.memory.came(worker)
+            if complete:
+                self._moves.quiet(now, worker)
+        if not self._state[worker] and not self.memory.go_on(now, worker):
             serve(self.arrays, worker, now)
 
     # -- feeders
@@ -256,25 +259,33 @@ class KeyedPlane:
         self.world.handle(MemoryAsked(time, memory))
 
     def _report(self, time: float) -> None:
-        for worker in range(self.setup.workers):
-            if self._state[worker] == STALLED:
-                self._late.add(worker)
-            else:
-                self._report_of(time, worker)
-
-    def _report_of(self, time: float, worker: int) -> None:
-        """Say what a worker did since its last report."""
         if self.ended:
             return
-        account(self.arrays.workers, worker, time)
-        me, served = self.arrays.workers[worker], self.arrays.served[worker]
+        stalled = self._state == STALLED
+        account(self.arrays.workers, time)
+        idle, busy, rows = (self.arrays.workers[name].tolist() for name in ("idle", "busy", "rows"))
+        for worker in range(self.setup.workers):
+            if stalled[worker]:
+                self._late.add(worker)
+            else:
+                self._report_of(time, worker, idle[worker], busy[worker], rows[worker])
+
+    def _report_late(self, time: float, worker: int) -> None:
+        """Say what a worker did since its last report, now that its disk is through."""
+        self._late.discard(worker)
+        me = self.arrays.workers[worker]
+        account(self.arrays.workers, time)
+        self._report_of(time, worker, float(me["idle"]), float(me["busy"]), int(me["rows"]))
+
+    def _report_of(self, time: float, worker: int, idle: float, busy: float, rows: int) -> None:
+        served = self.arrays.served[worker]
         units = np.flatnonzero(served)
-        sized, rows = self._moves.sized(worker, units), int(me["rows"])
+        sized = self._moves.sized(worker, units)
         report = ConsumerReport(
             region=self.setup.region,
             seconds=time - float(self._reported[worker]),
-            idle_s=float(me["idle"]),
-            busy_s=float(me["busy"]),
+            idle_s=idle,
+            busy_s=busy,
             rows=rows,
             bytes=rows * self.setup.row_bytes,
             units=units.astype(np.int32),
@@ -284,7 +295,8 @@ class KeyedPlane:
             **self.memory.told(worker),
         )
         served[units] = 0
-        me["idle"] = me["busy"] = me["rows"] = 0
+        for name in ("idle", "busy", "rows"):
+            self.arrays.workers[name][worker] = 0
         self._reported[worker] = time
         self.world.say(time, FIRST_WORKER + worker, report)
 

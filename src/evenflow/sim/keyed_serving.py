@@ -62,9 +62,10 @@ def _switch(me: Any, state: Any, now: Any) -> None:
 
 
 @compiled
-def account(workers: Any, worker: Any, now: Any) -> None:
-    """Count the time of a worker's present state up to now."""
-    _switch(workers[worker], workers[worker].state, now)
+def account(workers: Any, now: Any) -> None:
+    """Count the time of all workers' present states up to now."""
+    for worker in range(len(workers)):
+        _switch(workers[worker], workers[worker].state, now)
 
 
 @compiled
@@ -145,16 +146,16 @@ def _finished(plane: Any, worker: Any, now: Any) -> Any:
     me = plane.workers[worker]
     feeder, rows = me.source, me.count
     line, fed = plane.lines[worker, feeder], plane.feeders[feeder]
+    in_service, served, latencies = plane.in_service[worker], plane.served[worker], plane.feeder_latencies[feeder]
     for at in range(rows):
-        row = plane.in_service[worker, at]
-        plane.served[worker, row.unit] += 1
-        size = plane.units[row.unit].size + plane.fixed[0].growth
-        plane.units[row.unit].size = min(size, plane.fixed[0].most)
-        took = now - row.born
-        plane.feeder_latencies[feeder, np.searchsorted(plane.edges, took, side="right")] += 1
+        served[in_service[at].unit] += 1
+        size = plane.units[in_service[at].unit].size + plane.fixed[0].growth
+        plane.units[in_service[at].unit].size = min(size, plane.fixed[0].most)
+        took = now - in_service[at].born
+        latencies[bucket_of(plane.edges, took)] += 1
         fed.latency_s += took
     took = now - me.opened
-    plane.line_latencies[worker, feeder, np.searchsorted(plane.edges, took, side="right")] += rows
+    plane.line_latencies[worker, feeder, bucket_of(plane.edges, took)] += rows
     line.latency_s += took * rows
     line.rows += rows
     line.frames += 1
@@ -174,6 +175,19 @@ def _finished(plane: Any, worker: Any, now: Any) -> Any:
 
 
 @compiled
+def bucket_of(edges: Any, took: Any) -> Any:
+    """The bucket of a latency; as `model.latency.bucket_of`, without a logarithm."""
+    low, high = 0, len(edges)
+    while low < high:
+        middle = (low + high) >> 1
+        if took < edges[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@compiled
 def _marked(plane: Any, worker: Any, feeder: Any) -> Any:
     """The marker of a feeder has come to the source of a movement, if that is not busy with its disk."""
     me, line = plane.workers[worker], plane.lines[worker, feeder]
@@ -190,6 +204,29 @@ def _marked(plane: Any, worker: Any, feeder: Any) -> Any:
         me.move, me.marks, me.wanted = move, 0, 0
     me.marks += 1
     return QUIET if me.marks == me.wanted else NOTHING
+
+
+@compiled
+def drain(plane: Any, worker: Any, now: Any) -> Any:
+    """Take all packets that are there without serving their rows, which wait for their units instead (flux §6.1).
+
+    So the markers behind them come through while the worker is busy with its disk; whether they are complete now.
+    """
+    told = NOTHING
+    for feeder in range(plane.fixed[0].feeders):
+        line = plane.lines[worker, feeder]
+        while line.used > 0 and plane.packets[worker, feeder, line.first].ready <= now:
+            packet, rows = plane.packets[worker, feeder, line.first], plane.packet_rows[worker, feeder, line.first]
+            for at in range(packet.count):
+                _spool(plane, worker, feeder, rows[at], now)
+            plane.workers[worker].taken += packet.count
+            line.first = (line.first + 1) % plane.fixed[0].packets
+            line.used -= 1
+            line.done += 1
+        if line.marker > 0:
+            told = max(told, _marked(plane, worker, feeder))
+        send_on(plane, feeder, worker, now)
+    return told == QUIET
 
 
 @compiled
@@ -228,7 +265,7 @@ def _caught_up(plane: Any, worker: Any, now: Any) -> None:
     pending = plane.pending[me.catching_up]
     rows, middle = unit.waiting, (me.began + now) / 2
     took = max(0.0, middle - unit.born / rows)  # of each row, the mean: rows that wait are not told apart
-    bucket = np.searchsorted(plane.edges, took, side="right")
+    bucket = bucket_of(plane.edges, took)
     for feeder in range(plane.fixed[0].feeders):
         count = pending[feeder]
         line, fed = plane.lines[worker, feeder], plane.feeders[feeder]
