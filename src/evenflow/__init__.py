@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from evenflow._version import __version__
 
 if TYPE_CHECKING:
-    from evenflow import errors, policy, testing
+    from evenflow import errors, policy, sim, testing
     from evenflow.errors import EvenflowError
     from evenflow.graph.builder import Graph
     from evenflow.model.qos import Qos
@@ -92,6 +92,7 @@ _HOMES = {
     "mean": "evenflow.operators.functions",
     "min": "evenflow.operators.functions",
     "policy": "",
+    "sim": "",
     "stddev": "evenflow.operators.functions",
     "sum": "evenflow.operators.functions",
     "supervise": "evenflow.runtime.cluster.restarts",
@@ -138,6 +139,7 @@ __all__ = [
     "mean",
     "min",
     "policy",
+    "sim",
     "stddev",
     "sum",
     "supervise",

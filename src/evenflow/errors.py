@@ -45,6 +45,10 @@ class HandshakeError(ProtocolError):
     """A peer does not prove that it has the cluster's secret, or takes too long."""
 
 
+class SimulationError(EvenflowError):
+    """A simulation cannot go on: it asks for what is not simulated, or nothing in it moves any more."""
+
+
 class StateLost(EvenflowError):
     """The state of a keyed operator is not the right one: rows would be counted twice, or not at all."""
 

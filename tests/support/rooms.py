@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "rules.patterns": {"operators", "rules.language", "rules.expressions"},
     "stories": {"model", "operators"},
     "graph": {"model", "operators", "rules", "rules.language", "rules.expressions"},
-    "workloads": {"model", "graph"},
+    "workloads": {"model", "graph", "stories"},
     "state": set(),
     "state.store": {"model"},
     "state.checkpoint": {"model", "state.store"},
@@ -51,6 +51,19 @@ MAY_IMPORT = {
         "runtime.worker",
         "runtime.driver",
     },
+    "sim": {"model", "policy", "policy.ordered", "policy.keyed", "policy.graph", "control", "graph", "workloads"},
+    "experiments": {
+        "model",
+        "policy",
+        "policy.ordered",
+        "policy.keyed",
+        "policy.graph",
+        "control",
+        "graph",
+        "stories",
+        "workloads",
+        "sim",
+    },
     "bench": {
         "model",
         "policy",
@@ -85,6 +98,8 @@ MAY_IMPORT = {
         "runtime.cluster",
         "bench",
         "torture",
+        "sim",
+        "experiments",
     },
 }
 """What each room, a package or a sub-package, may import of Evenflow, beside itself."""

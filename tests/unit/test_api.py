@@ -32,7 +32,7 @@ def test_no_other_name_does():
         _ = ef.cluster
 
 
-@pytest.mark.parametrize("module", ["errors", "model", "policy", "testing"])
+@pytest.mark.parametrize("module", ["errors", "model", "policy", "sim", "testing"])
 def test_modules_export_what_they_say(module):
     home = sys.modules.get(f"evenflow.{module}") or getattr(ef, module)
     for name in getattr(home, "__all__", []):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from evenflow.control.events import Record, Warn
-from evenflow.control.graph_balancing import LITTLE, WARM
+from evenflow.control.events import WARM, Record, Warn
+from evenflow.control.graph_balancing import LITTLE
 from evenflow.control.movement import BATCH_UNITS
 from evenflow.model.spread import KEYED, LANES
 from evenflow.policy import placement_named

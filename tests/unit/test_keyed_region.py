@@ -2,6 +2,7 @@
 
 from math import inf
 
+import numpy as np
 import pytest
 
 from evenflow.control.controller import Controller
@@ -10,7 +11,9 @@ from evenflow.control.movement import MARKERS_S, PATIENCE_S
 from evenflow.model import MoveUnits
 from evenflow.model.messages import (
     AbandonMoves,
+    ConsumerReport,
     EvaluationLost,
+    FeederArrivals,
     FeederBegan,
     FeederDraining,
     FeederEnded,
@@ -213,3 +216,26 @@ def test_nobody_warns_where_order_does_not_matter():
     scene.feeder(100, partition=0)
     scene.feeder(101, partition=1)
     assert not [each for each in scene.events if isinstance(each, Warn)]
+
+
+def test_the_event_log_lists_the_units_with_most_rows(monkeypatch):
+    monkeypatch.setattr("evenflow.control.keyed_balancing.LISTED_UNITS", 2)
+    scene = Scene()
+    scene.feeder(1)
+    rows = np.array([5, 0, 70, 1, 9, 0])
+
+    def period(time):
+        had = np.flatnonzero(rows).astype(np.int32)
+        scene.do(Heard(time, 1, FeederArrivals(had, rows[had])))
+        nothing = np.zeros(0, np.int32), np.zeros(0, np.int64)
+        for worker in range(3):
+            scene.do(Heard(time, 10 + worker, ConsumerReport("r", 1.0, 0.5, 0.5, 0, 0, *nothing, *nothing, *nothing)))
+
+    for time in range(1, 13):
+        period(float(time))
+    listed = [each for each in scene.events if each.event == "unit-rows"]
+    assert [each.time for each in listed] == [1.0, 11.0]  # soon, and then every ten seconds
+    assert listed[0].fields == {
+        "region": "r", "seconds": 1.0, "rows": 85, "units": [2, 4], "unit_rows": [70, 9], "others": 2,
+    }  # fmt: skip
+    assert listed[1].fields["unit_rows"] == [700, 90]

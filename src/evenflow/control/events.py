@@ -19,6 +19,8 @@ Said = WorkerHello | WorkerMessage | FeederMessage
 """The messages of peers; a feeder's hello comes as `FeederJoined`, with more facts about its task."""
 Transfer = Literal["direct", "store"]
 """How units move: from one worker to the other, or by way of the store."""
+WARM = 3
+"""Periods with rows before operators of a graph are placed by what was measured, unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class GraphPlacing:
     """Seconds between two samples of the loads."""
     every_s: float = 30.0
     """Seconds after which a placement that does not weigh moves itself is asked again."""
+    warm: int = WARM
+    """Periods with rows before operators are placed by what was measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,6 @@ from evenflow.model.spread import KEYED, LANES, OperatorMove, SpreadOperator, as
 from evenflow.policy.graph.levels import WHOLE, Decision, Levels
 from evenflow.policy.graph.potential import PotentialPlacement
 
-WARM = 3
-"""Periods with rows before operators are placed by what was measured."""
 NOMINAL_LOAD = 0.5
 """The load of each worker that is assumed of a graph of which nothing is known."""
 NOMINAL_ROWS = 1000.0
@@ -120,7 +118,7 @@ class GraphBalancing:
         if not self.measured.close(time, self.coefficients()) or not feeders - draining:
             return
         self._warm += 1
-        if self._warm < WARM or not self.measured.known:
+        if self._warm < self._placing.warm or not self.measured.known:
             return
         try:
             problem, spread = self.problem(), self.spread()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 
+import numpy as np
+
 from evenflow.control.events import Instruction, Peer, Record
 from evenflow.control.movement import Movements
 from evenflow.control.ordered_region import balance_failed
@@ -15,6 +17,10 @@ from evenflow.policy.keyed.sharing import Sharing
 
 SAMPLE_S = 1.0
 """Seconds between two samples of the statistics in the event log."""
+UNIT_ROWS_S = 10.0
+"""Seconds between two entries of the rows of units in the event log."""
+LISTED_UNITS = 256
+"""Units in such an entry, at most: those with the most rows."""
 
 
 class Balancing:
@@ -32,6 +38,9 @@ class Balancing:
         self._statistics, self._movements = statistics, movements
         self._region, self._units = movements.region, movements.table.units
         self._sampled = 0.0
+        self._listed_at = 0.0
+        self._listed = np.zeros(self._units, np.int64)
+        """Rows of each unit when they were last put into the event log."""
 
     def snapshot(self, time: float, feeders: Set[Peer]) -> KeyedSnapshot:
         """The operator now."""
@@ -61,6 +70,8 @@ class Balancing:
         if time - self._sampled >= SAMPLE_S:
             self._sampled = time
             yield sampled(self.snapshot(time, feeders))
+        if time - self._listed_at >= (UNIT_ROWS_S if self._listed.any() else SAMPLE_S):
+            yield from self._unit_rows(time)
         try:
             moves = self.decide(time, feeders, draining)
         except Exception as error:
@@ -69,6 +80,22 @@ class Balancing:
             if moves:
                 yield self._decided(time, moves)
             yield from self.carry_out(time, moves, feeders)
+
+    def _unit_rows(self, time: float) -> Iterator[Record]:
+        """For the event log: the units with the most rows since the last such entry, by which a run is simulated."""
+        now = np.maximum(self._statistics.unit_arrived, self._statistics.unit_rows)
+        rows, since = now - self._listed, self._listed_at
+        self._listed, self._listed_at = now, time
+        top = np.argsort(rows, kind="stable")[::-1][:LISTED_UNITS]
+        top = top[rows[top] > 0]
+        if len(top):
+            fields = {"region": self._region, "seconds": round(time - since, 6), "rows": int(rows.sum())}
+            fields |= {
+                "units": top.tolist(),
+                "unit_rows": rows[top].tolist(),
+                "others": int((rows > 0).sum()) - len(top),
+            }
+            yield Record(time, "unit-rows", fields)
 
     def decide(self, time: float, feeders: Set[Peer], draining: Set[Peer]) -> list[MoveUnits]:
         """Ask the balance, if rows come in and no other operator on these workers moves units.

@@ -1,0 +1,196 @@
+"""What one controller can take: time and bytes of the control plane by workers, units, connections and operators.
+
+    .venv/bin/python -m benchmarks.control_scale [--seconds 5]
+
+No cluster: the controller as it is gets what so many workers and feeders would say in some seconds, as bytes, and what
+it answers is made into bytes. "busy" is the processor time of that, per second of the cluster: at 1 the thread of the
+controller is full. The longest single event is what everybody else waits for. The tables of docs/scaling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from time import process_time
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from evenflow.control.controller import Controller
+from evenflow.control.events import Event, FeederJoined, GraphPlacing, Heard, RegionOpened, Tell, Tick
+from evenflow.model.graph import GraphShape, NodeShape
+from evenflow.model.latency import Latencies
+from evenflow.model.messages import (
+    ConnectionCounts,
+    ConsumerReport,
+    FeederArrivals,
+    FeederBegan,
+    FeederReport,
+    FlowProgress,
+    FlowReport,
+    Message,
+    ToController,
+    WorkerHello,
+    WorkerReport,
+)
+from evenflow.policy import balance_named, keyed_balance_named, placement_named
+from evenflow.runtime.wire.messages import Reader, packed
+
+FEEDER = 1_000_000
+REPORT_S = 0.1
+Told = Iterable[tuple[int, Message]]
+
+
+class Load:
+    """A controller, and what it was asked to do."""
+
+    def __init__(self, workers: int) -> None:
+        self.controller, self.reader = Controller(workers), Reader(ToController)
+        self.busy = self.longest = 0.0
+        self.heard = self.told = self.bytes_in = self.bytes_out = 0
+        for worker in range(workers):
+            self.handle(Heard(0.0, worker + 1, WorkerHello(worker, "h", 1, 1, transfer_port=1, deep=1)))
+
+    def handle(self, event: Event, body: bytes = b"") -> None:
+        """One event, from the bytes of its message to those of the answers."""
+        began = process_time()
+        if body and isinstance(event, Heard):
+            event = Heard(event.time, event.peer, self.reader.decode(body, "it"))  # type: ignore[arg-type]
+        answers = [packed(each.message) for each in self.controller.handle(event) if isinstance(each, Tell)]
+        took = process_time() - began
+        self.busy, self.longest = self.busy + took, max(self.longest, took)
+        self.told, self.bytes_out = self.told + len(answers), self.bytes_out + sum(map(len, answers))
+
+    def hear(self, time: float, messages: Told) -> None:
+        """What peers say at a time."""
+        for peer, message in messages:
+            body = packed(message)
+            self.heard, self.bytes_in = self.heard + 1, self.bytes_in + len(body)
+            self.handle(Heard(time, peer, message), body)  # type: ignore[arg-type]
+
+    def start(self) -> None:
+        """Begin to count."""
+        self.busy = self.longest = 0.0
+        self.heard = self.told = self.bytes_in = self.bytes_out = 0
+
+    def row(self, seconds: float) -> str:
+        """The figures, a second of the cluster."""
+        traffic = f"{self.heard / seconds:>9,.0f} {self.told / seconds:>9,.0f}"
+        size = f"{self.bytes_in / seconds / 1e6:>8.2f} {self.bytes_out / seconds / 1e6:>8.2f}"
+        return f"{self.busy / seconds:>8.3f} {self.longest * 1e3:>10.1f} {traffic} {size}"
+
+
+HEAD = f"{'busy':>8} {'longest ms':>10} {'in/s':>9} {'out/s':>9} {'in MB/s':>8} {'out MB/s':>8}"
+
+
+def ordered(workers: int, balance: str, seconds: int) -> str:
+    """One feeder of an ordered region reports once a second; blocking moves about among the connections."""
+    load, rng = Load(workers), np.random.default_rng(1)
+    load.handle(RegionOpened(0.0, "r", "o", balance_named(balance)))
+    load.handle(FeederJoined(0.0, FEEDER, "r"))
+    for second in range(1, seconds + 4):
+        blocked = rng.dirichlet(np.full(workers, 0.05)) * 0.9
+        counts = {
+            worker: ConnectionCounts(float(blocked[worker]), 1000, 10, 1000, 10, 0.9, under_way_s=1.0)
+            for worker in range(workers)
+        }
+        load.hear(second, [(FEEDER, FeederReport(1.0, 1000 * workers, counts))])
+        load.handle(Tick(second))
+        if second == 3:  # imports, and compiled code
+            load.start()
+    return load.row(seconds)
+
+
+def keyed(workers: int, units: int, balance: str, seconds: int, zipf: float = 1.0) -> str:
+    """Workers and one feeder report ten times a second; rows fall on units by Zipf's law, most units have some."""
+    load, rng = Load(workers), np.random.default_rng(1)
+    load.handle(RegionOpened(0.0, "r", "o", keyed_balance_named(balance), units + 1))
+    load.handle(FeederJoined(0.0, FEEDER, "r"))
+    load.hear(0.0, [(FEEDER, FeederBegan(0))])
+    share = rng.permutation(np.arange(1, units + 1) ** -zipf)
+    share /= share.sum()
+    rows_s, nothing = 50_000 * workers, np.zeros(0, np.int32)
+
+    def reports() -> Iterator[tuple[int, Message]]:
+        drawn = rng.poisson(share * rows_s * REPORT_S)
+        had = np.flatnonzero(drawn).astype(np.int32)
+        yield FEEDER, FeederArrivals(had, drawn[had].astype(np.int64))
+        owners = load.controller.region("r").movements.table.owners  # type: ignore[union-attr]
+        busiest = np.bincount(owners[had], drawn[had], workers).max()
+        for worker in range(workers):
+            mine = had[owners[had] == worker]
+            rows = drawn[mine].astype(np.int64)
+            used = REPORT_S * float(rows.sum()) / busiest
+            told = (REPORT_S, REPORT_S - used, used, int(rows.sum()), 8 * int(rows.sum()))
+            empty = nothing, nothing.astype(np.int64)
+            yield worker + 1, ConsumerReport("r", *told, mine, rows, *empty, *empty)
+
+    _rounds(load, seconds, reports)
+    return load.row(seconds)
+
+
+def graph(workers: int, operators: int, placement: str, seconds: int) -> str:
+    """Chains of ten operators; workers report ten times a second."""
+    load, rng = Load(workers), np.random.default_rng(1)
+    nodes = tuple(
+        NodeShape(
+            f"n{number}", "map", number, 1, (number + 1,) if number % 10 < 9 and number + 1 < operators else (),
+            (number - 1,) if number % 10 else (-1,), endpoint=number % 10 == 9,
+        )
+        for number in range(operators)
+    )  # fmt: skip
+    placing = GraphPlacing(GraphShape(("s",), nodes), placement_named(placement), every_s=2.0)
+    load.handle(RegionOpened(0.0, "r", "o", keyed_balance_named("hash"), operators + 1, graph=placing))
+    load.handle(FeederJoined(0.0, FEEDER, "r"))
+    load.hear(0.0, [(FEEDER, FeederBegan(0))])
+    cost = rng.uniform(10, 50, operators)
+
+    def reports() -> Iterator[tuple[int, Message]]:
+        yield FEEDER, FlowProgress({0: 100}, Latencies())
+        owners = load.controller.region("r").movements.table.owners[:operators]  # type: ignore[union-attr]
+        for worker in range(workers):
+            mine = np.flatnonzero(owners == worker).astype(np.int32)
+            rows = np.full(len(mine), 100, np.int64)
+            micros = (cost[mine] * 100).astype(np.int64)
+            told = (mine, rows, rows, micros, np.full(len(mine), 2, np.int64), 80 * rows)
+            yield worker + 1, FlowReport("r", REPORT_S, *told)
+            yield worker + 1, WorkerReport(int(rows.sum()), 1, float(micros.sum()) * 1e-6)
+            nothing = np.zeros(0, np.int32)
+            empty = nothing, nothing.astype(np.int64)
+            yield worker + 1, ConsumerReport("r", REPORT_S, 0.0, REPORT_S, int(rows.sum()), 0, *empty, *empty, *empty)
+
+    _rounds(load, seconds, reports)
+    return load.row(seconds)
+
+
+def _rounds(load: Load, seconds: int, reports: Callable[[], Told]) -> None:
+    """Reports ten times a second, a tick once; the first two seconds are not counted."""
+    for tenth in range(1, 10 * (seconds + 2) + 1):
+        load.hear(tenth * REPORT_S, reports())
+        if tenth % 10 == 0:
+            load.handle(Tick(tenth * REPORT_S))
+        if tenth == 20:
+            load.start()
+
+
+def main(seconds: Annotated[int, typer.Option(help="Seconds of the cluster that are counted.", min=1)] = 5) -> None:
+    """Print the tables."""
+    print(f"\nordered regions, one feeder, a report a second\n{'balance':>14} {'workers':>8} {HEAD}")
+    for balance in ("credits", "blocking-rate"):
+        for workers in (16, 64, 256, 1024, 4096):
+            print(f"{balance:>14} {workers:>8,} {ordered(workers, balance, seconds)}", flush=True)
+    print(f"\nkeyed operators, ten reports a second\n{'balance':>14} {'workers':>8} {'units':>10} {HEAD}")
+    for balance in ("auto", "dlb-h", "flux"):
+        for workers, units in ((10, 4_096), (100, 4_096), (100, 100_000), (1_000, 100_000), (1_000, 1_000_000)):
+            print(f"{balance:>14} {workers:>8,} {units:>10,} {keyed(workers, units, balance, seconds)}", flush=True)
+    print(f"\noperator graphs, ten reports a second\n{'placement':>14} {'workers':>8} {'operators':>10} {HEAD}")
+    for placement in ("greedy", "potential"):
+        for workers, operators in ((10, 100), (100, 1_000), (1_000, 10_000)):
+            print(
+                f"{placement:>14} {workers:>8,} {operators:>10,} {graph(workers, operators, placement, seconds)}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,112 @@
+"""`evenflow reproduce`: the papers' claims beside ours, with pictures and one page."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from evenflow._version import __version__
+from evenflow.cli.terminal import console, guard
+from evenflow.experiments.runner import JudgedClaim, Watch
+
+GIT_S = 5.0
+
+
+def reproduce(
+    claims: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID]...", help="Claims (F-f7), experiments or groups (O, F, C, P); all if none is given."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Directory for data, claims.json, pictures and report.html.")] = Path(
+        "report"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="At reduced size: every claim, in minutes.")] = False,
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn at random.", min=0)] = 1,
+    jobs: Annotated[int, typer.Option(help="Experiments side by side; 0: one for each core.", min=0)] = 0,
+    redraw: Annotated[bool, typer.Option("--redraw", help="Run nothing: judge and draw what is there.")] = False,
+) -> None:
+    """Simulate the experiments of the papers, and put each published claim beside ours.
+
+    What is there already from the same code is not run again, so an interrupted run can be gone on with.
+    """
+
+    def work() -> None:
+        from evenflow.experiments import catalogue, report, runner
+        from evenflow.experiments.base import Setting
+
+        names = claims or []
+        if redraw:
+            experiments = catalogue.chosen(names)
+        else:
+            with _bars() as watch:
+                setting = Setting(quick, seed)
+                experiments = runner.run_all(out, names, setting, jobs or os.cpu_count() or 1, watch)
+        found = runner.judged(out, experiments)
+        runner.draw(out, experiments)
+        file = runner.write_claims(out, found)
+        (out / "claims.md").write_text(report.markdown(found))
+        (out / "report.html").write_text(report.page(out, experiments, found, _about(quick, seed)))
+        console.print(_table(found))
+        console.print(f"{sum(each.holds for each in found)} of {len(found)} claims hold")
+        console.print(f"written: {file}, {out / 'report.html'}")
+
+    guard(work)
+
+
+def _about(quick: bool, seed: int) -> dict[str, str]:
+    """What the page says of its own making."""
+    size = "reduced size" if quick else "full size"
+    command = shlex.join(["evenflow", *sys.argv[1:]])
+    return {
+        "made by": f"evenflow {__version__}, commit {_commit()}",
+        "command": command,
+        "run at": f"{size}, seed {seed}",
+    }
+
+
+def _commit() -> str:
+    """The commit of the checkout that the code lies in."""
+    try:
+        asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+        return subprocess.run(asked, capture_output=True, text=True, timeout=GIT_S, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "not known"
+
+
+@contextmanager
+def _bars() -> Iterator[Watch]:
+    """One bar for all, and one for each experiment that is being run."""
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console) as progress:
+        parts: dict[str, float] = {}
+        total = progress.add_task("all experiments", total=1.0)
+        bars = {}
+
+        def watch(name: str, part: float) -> None:
+            parts[name] = part
+            progress.update(total, completed=sum(parts.values()), total=len(parts))
+            if 0.0 < part < 1.0 and name not in bars:
+                bars[name] = progress.add_task(f"  {name}", total=1.0)
+            if name in bars:
+                progress.update(bars[name], completed=part, visible=part < 1.0)
+
+        yield watch
+
+
+def _table(claims: list[JudgedClaim]) -> Table:
+    table = Table("claim", "the paper", "ours", "holds")
+    for claim in claims:
+        table.add_row(claim.id, claim.paper, claim.ours, "[green]yes[/]" if claim.holds else "[yellow]no[/]")
+    return table

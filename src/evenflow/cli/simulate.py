@@ -1,0 +1,93 @@
+"""`evenflow simulate`: a scenario under each balance, on a virtual clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from evenflow.cli.terminal import console, guard, touch, write_figures
+
+if TYPE_CHECKING:
+    from evenflow.sim.runs import SimulatedRun
+    from evenflow.sim.scenario import Scenario
+
+
+def simulate(
+    scenario: Annotated[Path | None, typer.Argument(help="A scenario, a TOML file (docs/simulator.md).")] = None,
+    balance: Annotated[
+        list[str] | None,
+        typer.Option("--balance", "--policy", help="Balances to compare; of a graph, placements. May be repeated."),
+    ] = None,
+    recorded: Annotated[
+        Path | None,
+        typer.Option("--from", help="Instead of a scenario: the event log of a live run, whose load is simulated."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Virtual seconds; 0: as the scenario says.", min=0)] = 0.0,
+    event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+) -> None:
+    """Ask what other workers, loads or balances would do to a job, on the controller that live clusters have."""
+
+    def work() -> None:
+        from evenflow.sim import runs
+
+        chosen = _scenario(scenario, recorded, seconds)
+        names = [name.strip() for given in balance or [] for name in given.split(",")] or list(chosen.balances)
+        for name in names:
+            chosen.plane(name)
+        touch(json_file)
+        if event_log is not None:
+            event_log.mkdir(parents=True, exist_ok=True)
+        results = []
+        columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+        with Progress(*columns, console=console) as progress:
+            for name in names:
+                bar = progress.add_task(name, total=chosen.seconds)
+                file = event_log / f"{name.replace(':', '-')}.jsonl" if event_log is not None else None
+                watch = lambda second, bar=bar: progress.update(bar, completed=second)  # noqa: E731
+                results.append(runs.simulate(chosen, name, event_log=file, watch=watch))
+        console.print(_table(results))
+        figures = {"simulated": True, "kind": chosen.kind, "workers": chosen.workers, "seconds": chosen.seconds}
+        write_figures(json_file, figures | {"results": [result.figures() for result in results]})
+
+    guard(work)
+
+
+def _scenario(file: Path | None, recorded: Path | None, seconds: float) -> Scenario:
+    """The scenario of a file, or of a recorded run."""
+    from evenflow.sim.recorded import recorded_scenario
+    from evenflow.sim.scenario import Scenario
+
+    if file is not None and recorded is None:
+        chosen = Scenario.read(file)
+    elif recorded is not None and file is None:
+        chosen = recorded_scenario(recorded)
+    else:
+        raise typer.BadParameter("give a scenario or --from LOG, one of them", param_hint="SCENARIO")
+    return replace(chosen, seconds=seconds) if seconds else chosen
+
+
+def _table(results: list[SimulatedRun]) -> Table:
+    best = max(result.late_rows_per_s for result in results) or 1.0
+    table = Table(
+        "balance", "rows/s", "second half", "of best", "decisions", "units moved", "p50 ms", "p99 ms", "messages/s"
+    )
+    for result in results:
+        latency = result.latency_ms
+        table.add_row(
+            result.balance,
+            f"{result.rows_per_s:,.0f}",
+            f"{result.late_rows_per_s:,.0f}",
+            f"{result.late_rows_per_s / best:.2f}",
+            f"{result.decisions:,}",
+            f"{result.units_moved:,}",
+            f"{latency['p50']:,.1f}" if latency else "",
+            f"{latency['p99']:,.1f}" if latency else "",
+            f"{result.messages_per_s:,.0f}",
+        )
+    return table

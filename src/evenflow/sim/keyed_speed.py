@@ -1,0 +1,42 @@
+"""How long work takes a worker whose speed changes and who shares its processor with another process; compiled."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from evenflow.model.compiled import compiled
+
+
+@compiled
+def finish(speeds: Any, me: Any, time: Any, work: Any) -> Any:
+    """When a worker that begins at `time` is through with so many seconds of work of a worker of speed 1."""
+    last = len(speeds) - 1
+    while me.speed_at < last and speeds[me.speed_at + 1].time <= time:
+        me.speed_at += 1
+    at = me.speed_at
+    while True:
+        now, end = speeds[at], speeds[at + 1].time if at < last else inf
+        need, passed = work / now.speed, time - now.time
+        if now.on == 0.0:
+            ends, got = time + need, end - time
+        else:
+            had = _available(passed, now.on, now.free)
+            rounds = np.floor((had + need) / now.free)
+            rest = had + need - rounds * now.free
+            ends = now.time + rounds * (now.on + now.free) + (now.on + rest if rest > 0.0 else 0.0)
+            ends = max(time, ends)
+            got = _available(end - now.time, now.on, now.free) - had if ends > end else inf
+        if ends <= end:
+            return ends
+        work = max(0.0, work - got * now.speed)
+        time, at = end, at + 1
+
+
+@compiled
+def _available(passed: Any, on: Any, free: Any) -> Any:
+    """Seconds that were left by another process, which computes first, since it has begun."""
+    rounds = np.floor(passed / (on + free))
+    return rounds * free + max(0.0, passed - rounds * (on + free) - on)

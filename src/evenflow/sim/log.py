@@ -1,0 +1,39 @@
+"""The event log of a simulation: the entries that a live cluster would write, in virtual time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TextIO
+
+from evenflow.control.events import Record
+
+
+class SimulatedLog:
+    """Keeps entries, and writes them to a file if there is one. `at`, the wall clock of live logs, is the same time.
+
+    Nothing in it depends on the machine or on when it runs: the same simulation gives the same bytes.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.entries: list[dict[str, Any]] = []
+        self._file: TextIO | None = None
+        if path is not None:
+            self._file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115 - closed by close()
+
+    def write(self, record: Record) -> None:
+        """Append one record."""
+        entry = {"time": round(record.time, 6), "at": round(record.time, 3), "event": record.event, **record.fields}
+        self.entries.append(entry)
+        if self._file is not None:
+            self._file.write(json.dumps(entry, default=str) + "\n")
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """The entries of one kind, oldest first."""
+        return [entry for entry in self.entries if entry["event"] == event]
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

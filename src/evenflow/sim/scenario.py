@@ -1,0 +1,180 @@
+"""A scenario: what is simulated, for how long, and under which balances; from a TOML file or from Python.
+
+seconds = 120
+balance = ["hash", "auto"]
+
+[keyed]                 # or [ordered], or [graph]: the fields of KeyedSetup, OrderedScene, SimulatedGraph
+workers = 200
+units = 4096
+
+[[slow]]                # a slow rack, for a while
+workers = "0-19"
+factor = 5
+since = 20
+until = 60
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from evenflow.errors import InvalidArgument
+from evenflow.policy import balance_named, keyed_balance_named, placement_named
+from evenflow.policy.spelling import spelled
+from evenflow.sim.filling import filled
+from evenflow.sim.graph_model import SimulatedGraph
+from evenflow.sim.graph_plane import GraphPlane
+from evenflow.sim.keyed_plane import KeyedPlane
+from evenflow.sim.keyed_setup import KeyedSetup, SpeedStep
+from evenflow.sim.ordered_plane import OrderedPlane
+from evenflow.sim.ordered_scene import OrderedScene, WorkerLoad
+from evenflow.sim.simulation import DataPlane
+
+DEFAULTS = {"ordered": "credits", "keyed": "auto", "graph": "potential"}
+"""The balance or placement that live clusters use, too, if nothing else is said."""
+KINDS = tuple(DEFAULTS)
+
+
+@dataclass(frozen=True, slots=True)
+class SlowWorkers:
+    """Some workers take `factor` times as long for everything, from second `since` to second `until`."""
+
+    workers: str
+    """Numbers and ranges: `0-19,25`."""
+    factor: float
+    since: float = 0.0
+    until: float = inf
+
+    def __post_init__(self) -> None:
+        if not 0 < self.factor < inf:
+            raise InvalidArgument(f"factor is {self.factor:g}: give a number above 0")
+        if not 0 <= self.since < self.until:
+            raise InvalidArgument(f"since is {self.since:g} and until is {self.until:g}: it must begin, and then end")
+
+    def numbers(self, workers: int) -> list[int]:
+        """The workers, of so many that there are."""
+        found: set[int] = set()
+        for part in self.workers.split(","):
+            first, dash, last = part.strip().partition("-")
+            if not first.isdecimal() or (dash and not last.isdecimal()):
+                raise InvalidArgument(f"workers is {self.workers!r}: give numbers and ranges, such as '0-19,25'")
+            found.update(range(int(first), int(last if dash else first) + 1))
+        if not found or max(found) >= workers:
+            raise InvalidArgument(f"workers is {self.workers!r}: there are workers 0 to {workers - 1}")
+        return sorted(found)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is simulated: an ordered region, a keyed operator or an operator graph, exactly one of them."""
+
+    seconds: float
+    balance: str | tuple[str, ...] = ()
+    """Names, with parameters if need be (`flux:delta_min=0.01`); of a graph, placements."""
+    ordered: OrderedScene | None = None
+    keyed: KeyedSetup | None = None
+    graph: SimulatedGraph | None = None
+    slow: tuple[SlowWorkers, ...] = ()
+    period_s: float = 1.0
+    """That of `Cluster(period=)`."""
+    delay_s: float = 0.0005
+    """Of a message to or from the controller."""
+
+    def __post_init__(self) -> None:
+        given = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if len(given) != 1:
+            told = f"there are {' and '.join(given)}" if given else "there is none"
+            raise InvalidArgument(f"a scenario has one table [ordered], [keyed] or [graph]: {told}")
+        for name in ("seconds", "period_s"):
+            if not 0 < getattr(self, name) < inf:
+                raise InvalidArgument(f"{name} is {getattr(self, name)}: give seconds above 0")
+        if not 0 <= self.delay_s < self.period_s:
+            raise InvalidArgument(f"delay_s is {self.delay_s}: give seconds from 0 to below period_s")
+        for each in self.slow:
+            each.numbers(self.workers)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Scenario:
+        """The scenario in a TOML file."""
+        file = Path(path)
+        try:
+            table = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidArgument(f"{file} is not TOML: {error}") from None
+        return cls.of(table, str(file))
+
+    @classmethod
+    def of(cls, table: dict[str, Any], where: str = "the scenario") -> Scenario:
+        """The scenario in a table; `where` names it in errors."""
+        return filled(cls, table, where)
+
+    @property
+    def kind(self) -> str:
+        """`ordered`, `keyed` or `graph`."""
+        return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    @property
+    def workers(self) -> int:
+        """How many there are."""
+        if self.graph is not None:
+            return len(self.graph.hosts)
+        given = self.ordered or self.keyed
+        assert given is not None
+        return given.workers
+
+    @property
+    def balances(self) -> tuple[str, ...]:
+        """The balances that are to be compared."""
+        given = (self.balance,) if isinstance(self.balance, str) else self.balance
+        return given or (DEFAULTS[self.kind],)
+
+    def plane(self, balance: str) -> DataPlane:
+        """The data plane under a balance, which a text names."""
+        name, options = spelled(balance)
+        if self.ordered is not None:
+            return OrderedPlane(self._slow_scene(self.ordered), balance_named(name, **options))
+        if self.keyed is not None:
+            return KeyedPlane(self._slow_setup(self.keyed), keyed_balance_named(name, **options))
+        assert self.graph is not None
+        return GraphPlane(self._slow_graph(self.graph), placement_named(name, **options))
+
+    # -- slow workers, as each data plane has them
+
+    def _slow_scene(self, scene: OrderedScene) -> OrderedScene:
+        loads = tuple(
+            WorkerLoad(worker, each.factor, each.since, each.until)
+            for each in self.slow
+            for worker in each.numbers(self.workers)
+        )
+        return replace(scene, loads=scene.loads + loads)
+
+    def _slow_setup(self, setup: KeyedSetup) -> KeyedSetup:
+        steps = [(second, worker, speed) for worker, second, speed in self._speeds(setup.speeds)]
+        return replace(setup, steps=setup.steps + tuple(SpeedStep(w, s, speed) for s, w, speed in sorted(steps)))
+
+    def _slow_graph(self, graph: SimulatedGraph) -> SimulatedGraph:
+        hosts = list(graph.hosts)
+        for worker, second, speed in self._speeds(tuple(1 / host.coefficient for host in hosts)):
+            changes = (*hosts[worker].changes, (second, 1 / speed))
+            hosts[worker] = replace(hosts[worker], changes=tuple(sorted(changes)))
+        return replace(graph, hosts=tuple(hosts))
+
+    def _speeds(self, speeds: tuple[float, ...]) -> list[tuple[int, float, float]]:
+        """(worker, second, speed from then on) of all slow workers; loads of one time are multiplied."""
+        edges: dict[int, set[float]] = {}
+        for each in self.slow:
+            for worker in each.numbers(self.workers):
+                edges.setdefault(worker, set()).update(second for second in (each.since, each.until) if second < inf)
+        found = []
+        for worker, seconds in edges.items():
+            for second in sorted(seconds):
+                speed = speeds[worker] if speeds else 1.0
+                for each in self.slow:
+                    if each.since <= second < each.until and worker in each.numbers(self.workers):
+                        speed /= each.factor
+                found.append((worker, second, speed))
+        return found

@@ -1,0 +1,93 @@
+"""The claims of complex event processing: judged on figures made by hand, and one small run."""
+
+import re
+
+import numpy as np
+import pytest
+
+from evenflow.experiments import cep_claims
+from evenflow.experiments.cep_runs import EngineRun
+from evenflow.experiments.cep_stories import stories_by_choice, stories_with_moves
+from evenflow.model import RoutingTable
+from evenflow.sim.keyed_setup import KeyPhase
+from evenflow.workloads.story_rows import KEYS, StoryRows, first_stories
+
+RSTD = {"pkg": 8.6, "lptf": 14.5, "dlb-l": 18.3, "dlb-h": 23.4, "kg": 44.5}
+STORIES = {"dlb-l": 6546, "dlb-h": 6546, "lptf": 6546, "pkg": 7563, "kg": 6546, "auto": 6546}
+MOVED = {"lptf": [0.76, 0.8], "dlb-l": [0.3, 0.1], "dlb-h": [0.1]}
+
+
+def data(rstd=RSTD, stories=STORIES, moved=MOVED, processed=None, zipf=None):
+    """What an experiment would give: the paper's own figures, if nothing else is said."""
+    processed = processed or {"dlb-l on 5": 2_941, "dlb-h on 5": 2_899, "kg on 6": 2_790, "kg on 5": 2_726}
+    zipf = zipf or {"kg": (3.0, 77.0), "dlb-h": (3.0, 40.0), "dlb-l": (3.0, 42.0)}
+
+    def run(name):
+        balance = name.split(" ")[0]
+        rebalances = [{"second": 60.0, "keys": share * KEYS, "texts": 1} for share in moved.get(balance, [])]
+        return {"processed": processed.get(name, 0), "rstd": [rstd.get(balance, 0.0)] * 4, "rebalances": rebalances}
+
+    def skewed(name):
+        low, high = zipf.get(name.split(" ")[0], (0.0, 0.0))
+        return run(name) | {"times": [60.0 * t for t in range(1, 16)], "rstd": [low] * 5 + [high] * 10}
+
+    names = [*(f"{name} on 5" for name in cep_claims.BALANCES), "kg on 6"]
+    return {
+        "default": {name: run(name) for name in names},
+        "zipf": {name: skewed(name) for name in names},
+        "stories": dict(stories),
+        "phases": [300.0, 600.0],
+        "window": 60.0,
+    }
+
+
+@pytest.mark.parametrize("claim", cep_claims.EXPERIMENTS[0].claims, ids=lambda claim: claim.id)
+def test_the_papers_own_figures_hold(claim):
+    found = claim.judge(data())
+    assert found.holds, found
+
+
+@pytest.mark.parametrize(
+    ("judge", "given", "why"),
+    [
+        (cep_claims.judge_table, {"stories": STORIES | {"dlb-h": 6547}}, "events differ"),
+        (cep_claims.judge_table, {"stories": STORIES | {"pkg": 6600}}, r"PKG finds \+1%"),
+        (cep_claims.judge_table, {"rstd": RSTD | {"kg": 20.0}}, "pkg < lptf < dlb-l < kg < dlb-h"),
+        (cep_claims.judge_moved, {"moved": MOVED | {"dlb-h": [0.2]}}, "DLB-H moved 20%"),
+        (cep_claims.judge_moved, {"moved": MOVED | {"dlb-l": [0.5]}}, "DLB-L moved 50%"),
+        (cep_claims.judge_moved, {"moved": MOVED | {"lptf": [0.2]}}, "it moved 20%"),
+        (cep_claims.judge_moved, {"moved": MOVED | {"lptf": []}}, "it moved 0%"),
+        (cep_claims.judge_zipf, {"zipf": {"kg": (3, 50), "dlb-h": (3, 40), "dlb-l": (3, 40)}}, "KG has 50 % at 1.5"),
+        (cep_claims.judge_zipf, {"zipf": {"kg": (3, 77), "dlb-h": (3, 60), "dlb-l": (3, 40)}}, "DLB has dlb-h 60 %"),
+        (
+            cep_claims.judge_scale_out,
+            {"processed": {"dlb-l on 5": 80, "dlb-h on 5": 90, "kg on 6": 100, "kg on 5": 70}},
+            "default: five balanced engines do 0.90 of six",
+        ),
+    ],
+)
+def test_other_figures_do_not(judge, given, why):
+    found = judge(data(**given))
+    assert not found.holds
+    assert re.search(why, found.why), found.why
+
+
+def test_engines_find_the_same_stories_however_keys_move():
+    rows = StoryRows.draw(3_000)
+    alone = len(first_stories(rows.table()))
+    busiest = np.argsort(-np.bincount(rows.keys, minlength=KEYS))[:20].tolist()
+    owners = RoutingTable.even(KEYS, range(2)).owners
+    mine = [unit for unit in busiest if owners[unit] == 0]
+    assert mine
+    moves = [(3.0, mine, 0, 1), (6.0, mine[:1], 1, 0)]
+    assert stories_with_moves(rows, 2, moves, 10.0) == alone
+    assert stories_by_choice(rows, 2) > alone
+
+
+def test_a_balance_lowers_the_spread_of_loads():
+    phases = (KeyPhase("zipf", exponent=1.5),)
+    kg, dlb = (EngineRun(name, 5, 60, 10.0, phases=phases).run() for name in ("kg", "dlb-h"))
+    assert np.mean(dlb["rstd"][3:]) < 0.75 * np.mean(kg["rstd"][3:])
+    assert dlb["processed"] > kg["processed"]
+    assert dlb["rebalances"]
+    assert not kg["rebalances"]

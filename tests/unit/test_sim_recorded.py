@@ -1,0 +1,105 @@
+"""A recorded run becomes a scenario: workers, costs that change, rates, and how rows fell on units."""
+
+import json
+from math import inf
+
+import numpy as np
+import pytest
+
+from evenflow import sim
+from evenflow.errors import InvalidArgument
+
+COSTS = {0: 1e-3, 1: 1e-3, 2: 1e-3}
+
+
+def write(path, entries):
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return path
+
+
+def samples(kind, members, rows, seconds=31, busy=1.0, slow_from=15):
+    """Worker 2 becomes four times slower at a second; all are busy for `busy` of the time."""
+    done, used = np.zeros(3), np.zeros(3)
+    for second in range(seconds):
+        told = [{"worker": w, rows: int(done[w]), "busy_s": used[w], "bytes": 80 * int(done[w])} for w in range(3)]
+        yield {"time": 5.0 + second, "event": kind, "region": "r", "feeders": 2, "state_bytes": 6400, members: told}
+        cost = np.array([1e-3, 1e-3, 4e-3 if second >= slow_from else 1e-3])
+        done += busy / cost
+        used += busy
+
+
+def ordered(**options):
+    opened = {"time": 0.0, "event": "region-opened", "region": "r", "balance": "credits", "splitting": "credits"}
+    return [opened, *samples("sample", "connections", "rows_done", **options)]
+
+
+def keyed(**options):
+    opened = {"time": 0.0, "event": "region-opened", "region": "r", "balance": "auto", "units": 64}
+    fell = {"event": "unit-rows", "region": "r", "seconds": 10.0, "rows": 1000, "others": 10}
+    falls = [
+        fell | {"time": 15.0, "units": [7, 3], "unit_rows": [600, 300]},
+        fell | {"time": 25.0, "units": [3, 7], "unit_rows": [600, 300]},
+    ]
+    return [opened, *samples("keyed-sample", "consumers", "rows", **options), *falls]
+
+
+def test_an_ordered_region_has_its_costs_and_when_they_changed(tmp_path):
+    read = sim.recorded_scenario(write(tmp_path / "log", ordered()))
+    assert (read.seconds, read.balances) == (30.0, ("credits",))
+    assert (read.ordered.workers, read.ordered.feeders, read.ordered.rate) == (3, 2, 0.0)
+    assert read.ordered.row_s == pytest.approx(1e-3)
+    (load,) = read.ordered.loads
+    assert (load.worker, load.factor, load.begin_s, load.end_s) == (2, pytest.approx(4.0, rel=0.01), 15.0, inf)
+
+
+def test_rows_come_at_their_rate_if_nobody_was_busy(tmp_path):
+    told = [
+        {"time": 5.0 + second, "event": "performance", "region": "r", "seconds": 1.0, "rows_in": 600}
+        for second in range(30)
+    ]
+    idle = sim.recorded_scenario(write(tmp_path / "idle", [*ordered(busy=0.2), *told]))
+    assert idle.ordered.rate == pytest.approx(300.0)  # of each of two feeders
+    busy = sim.recorded_scenario(write(tmp_path / "busy", [*ordered(), *told]))
+    assert busy.ordered.rate == 0.0
+
+
+def test_rows_of_a_keyed_operator_fall_as_they_did(tmp_path):
+    read = sim.recorded_scenario(write(tmp_path / "log", keyed()))
+    setup = read.keyed
+    assert (setup.workers, setup.units, setup.feeders, setup.row_bytes, setup.unit_bytes) == (3, 64, 2, 80, 100)
+    assert setup.steps == (sim.SpeedStep(2, 15.0, pytest.approx(0.25, rel=0.01)),)
+    first, second = np.array_split(np.array(setup.trace), 2)
+    assert [np.mean(first == unit) for unit in (7, 3)] == pytest.approx([0.6, 0.3], abs=0.02)
+    assert [np.mean(second == unit) for unit in (7, 3)] == pytest.approx([0.3, 0.6], abs=0.02)
+    assert len(np.unique(first)) == 12
+
+
+def test_what_was_recorded_can_be_simulated(tmp_path):
+    log = write(tmp_path / "log", keyed())
+    read = sim.recorded_scenario(log)
+    assert sim.simulate(sim.Scenario(3.0, "hash", keyed=read.keyed)).rows > 1_000
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([], "has no samples"),
+        ([*ordered()][:2], "one sample of the region"),
+        ([entry for entry in keyed() if entry["event"] != "unit-rows"], "how rows fell on units"),
+        ([{"time": 1.0, "event": "graph-sample", "region": "g"}], r"is a graph, .* write a scenario"),
+    ],
+)
+def test_what_a_log_lacks_is_told(tmp_path, entries, said):
+    with pytest.raises(InvalidArgument, match=said):
+        sim.recorded_scenario(write(tmp_path / "log", entries))
+
+
+def test_a_region_that_is_not_there_is_told_with_those_that_are(tmp_path):
+    with pytest.raises(InvalidArgument, match="has no region 'x'; there are: 'r'"):
+        sim.recorded_scenario(write(tmp_path / "log", ordered()), "x")
+
+
+def test_a_file_that_is_no_log_is_told_with_its_line(tmp_path):
+    (tmp_path / "log").write_text('{"event": "x"}\nnonsense\n')
+    with pytest.raises(InvalidArgument, match=r"line 2 of .* is no entry of an event log"):
+        sim.recorded_scenario(tmp_path / "log")

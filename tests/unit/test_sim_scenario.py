@@ -1,0 +1,143 @@
+"""Scenarios: what a file says, what is refused, and that a run of it goes through controller and data plane."""
+
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from evenflow import sim
+from evenflow.cli.app import app
+from evenflow.errors import InvalidArgument, SimulationError
+from evenflow.sim.ordered_plane import OrderedPlane
+
+KEYED = """
+seconds = 4
+balance = ["hash", "auto"]
+
+[keyed]
+workers = 4
+units = 64
+feeders = 1
+row_us = 200.0
+unit_bytes = 1000
+
+[[slow]]
+workers = "0,2-3"
+factor = 4
+since = 1
+until = 3
+"""
+ORDERED = "seconds = 3\n[ordered]\nworkers = 3\nrow_s = 1e-3\n[[slow]]\nworkers = '1'\nfactor = 5\n"
+GRAPH = """
+seconds = 5
+balance = "greedy"
+[graph]
+sources = [{name = "s", high = 200.0}]
+operators = [{name = "f", inputs = ["s"], cost_ms = 1.0}, {name = "g", inputs = ["f"], cost_ms = 1.0}]
+hosts = [{}, {}]
+[[slow]]
+workers = "0"
+factor = 2
+since = 2
+"""
+
+
+def scenario(tmp_path, text):
+    (tmp_path / "s.toml").write_text(text)
+    return sim.Scenario.read(tmp_path / "s.toml")
+
+
+def test_slow_workers_of_a_keyed_operator_change_their_speed(tmp_path):
+    read = scenario(tmp_path, KEYED)
+    setup = read.plane("hash").setup
+    assert read.balances == ("hash", "auto")
+    assert setup.steps == (
+        *(sim.SpeedStep(worker, 1.0, 0.25) for worker in (0, 2, 3)),
+        *(sim.SpeedStep(worker, 3.0, 1.0) for worker in (0, 2, 3)),
+    )
+
+
+def test_slowdowns_of_one_time_are_multiplied(tmp_path):
+    more = sim.SlowWorkers("0", 2.0, 2.0)
+    read = scenario(tmp_path, KEYED)
+    setup = replace(read, slow=(*read.slow, more)).plane("hash").setup
+    assert [step for step in setup.steps if step.worker == 0] == [
+        sim.SpeedStep(0, 1.0, 0.25), sim.SpeedStep(0, 2.0, 0.125), sim.SpeedStep(0, 3.0, 0.5),
+    ]  # fmt: skip
+
+
+def test_slow_workers_of_the_others(tmp_path):
+    assert scenario(tmp_path, ORDERED).plane("credits").scene.loads == (sim.WorkerLoad(1, 5.0),)
+    assert scenario(tmp_path, GRAPH).plane("greedy").graph.hosts[0].changes == ((2.0, 2.0),)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("seconds = 3", r"one table \[ordered\], \[keyed\] or \[graph\]: there is none"),
+        (ORDERED + "[keyed]\nworkers = 3\n", "there are ordered and keyed"),
+        (ORDERED.replace("seconds", "second"), r"has no field 'second'; did you mean 'seconds'\?"),
+        (ORDERED.replace("row_s", "row_ms"), r"ordered in .* has no field 'row_ms'; did you mean 'row_s'"),
+        (ORDERED.replace("= 3\n[", "= -3\n["), "seconds is -3.0: give seconds above 0"),
+        (ORDERED.replace("workers = '1'", "workers = '1-x'"), "workers is '1-x': give numbers and ranges"),
+        (ORDERED.replace("workers = '1'", "workers = '7'"), "workers is '7': there are workers 0 to 2"),
+        (ORDERED.replace("factor = 5", "factor = 0"), "entry 0 of slow in .*: factor is 0"),
+        (ORDERED.replace("workers = 3", "workers = 0"), "workers is 0: give at least 1"),
+        ("seconds = ", "is not TOML"),
+    ],
+)
+def test_what_makes_no_sense_is_named(tmp_path, text, said):
+    with pytest.raises(InvalidArgument, match=said):
+        scenario(tmp_path, text)
+
+
+@pytest.mark.parametrize(("text", "kind"), [(ORDERED, "ordered"), (KEYED, "keyed"), (GRAPH, "graph")])
+def test_a_run_serves_rows_and_gives_the_same_bytes_again(tmp_path, text, kind):
+    read = scenario(tmp_path, text)
+    assert read.kind == kind
+    seen = []
+    runs = [sim.simulate(read, event_log=tmp_path / name, watch=seen.append) for name in ("one", "other")]
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+    assert seen[-1] == read.seconds
+    assert runs[0].rows > 300
+    assert runs[0].rows == runs[1].rows
+    assert runs[0].late_rows_per_s > 0
+    assert "entries" not in runs[0].figures()
+
+
+def test_a_simulation_that_cannot_go_on_says_what_waits(tmp_path, monkeypatch):
+    monkeypatch.setattr(OrderedPlane, "stuck", lambda plane: "worker 1 waits for worker 2")
+    with pytest.raises(SimulationError, match=r"nothing moves any more at second 1 .*: worker 1 waits for worker 2"):
+        sim.simulate(scenario(tmp_path, ORDERED))
+
+
+def go(*arguments):
+    result = CliRunner().invoke(app, ["simulate", *map(str, arguments)], env={"COLUMNS": "200"})
+    return result.exit_code, " ".join(result.output.split())
+
+
+def test_the_command_compares_balances(tmp_path):
+    (tmp_path / "s.toml").write_text(KEYED)
+    code, output = go(tmp_path / "s.toml", "--json", tmp_path / "out.json", "--event-log", tmp_path / "logs")
+    assert code == 0, output
+    assert "hash" in output
+    assert "auto" in output
+    assert {file.name for file in (tmp_path / "logs").iterdir()} == {"hash.jsonl", "auto.jsonl"}
+    assert '"simulated": true' in (tmp_path / "out.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 2, "give a scenario or --from LOG"),
+        (("nothing.toml",), 1, "No such file"),
+        (("s.toml", "--policy", "fairness"), 1, "there is no balance 'fairness': choose one of"),
+        (("s.toml", "--balance", "flux:delta=1"), 1, "does not take delta"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, monkeypatch, arguments, code, said):
+    (tmp_path / "s.toml").write_text(KEYED)
+    monkeypatch.chdir(tmp_path)
+    given, output = go(*arguments)
+    assert given == code
+    assert said in output
