@@ -118,8 +118,8 @@ class SimulatedLink:
 class SimulatedGraph:
     """A graph on its hosts. What the paper leaves out is as in Table 2 of it, or as in a live cluster.
 
-    A queue is full if `queue_rows` rows wait in it or are on their way to it: its sender then waits. So no row that is in
-    the graph is lost, and no circle of hosts can wait for itself.
+    A queue is full if `queue_rows` rows wait in it or are on their way to it: its sender then waits. So no row that is
+    in the graph is lost, and no circle of hosts can wait for itself.
     """
 
     sources: tuple[SimulatedSource, ...]
