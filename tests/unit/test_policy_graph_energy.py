@@ -5,7 +5,9 @@ import pytest
 
 from evenflow.errors import InvalidArgument
 from evenflow.model.placement import EnergyWeights, Host, Links, OperatorLoad, PlacementProblem
+from evenflow.policy.graph.dyn_prog import DynProgPlacement
 from evenflow.policy.graph.energy import PartialPlacement, load_energy, total_energy
+from evenflow.policy.graph.greedy import GreedyPlacement
 from evenflow.policy.graph.latency import LatencyModel, result_shares
 from evenflow.policy.graph.measures import cascade, correlation, covariance, joint, mean, variance
 from evenflow.policy.graph.potential import PotentialPlacement
@@ -190,3 +192,21 @@ def test_overload_outweighs_any_delay():
 def test_what_cannot_work_is_refused(call, message):
     with pytest.raises(InvalidArgument, match=message):
         call()
+
+
+@pytest.mark.parametrize(("both_ways", "energies"), [(False, [0.0, 0.0, 0.0]), (True, [7.0, 7.0, 14.0])])
+def test_links_from_senders_count_if_both_ways_do(both_ways, energies):
+    """D reads A on host 0 and B on host 1."""
+    partial = PartialPlacement(figure_1(hosts=3), NETWORK, both_ways=both_ways)
+    partial.add(0, 0)
+    partial.add(1, 1)
+    assert partial.pe_of(3).tolist() == energies
+
+
+@pytest.mark.parametrize("kind", [GreedyPlacement, DynProgPlacement])
+def test_an_operator_follows_its_sender_if_both_ways_count(kind):
+    """Loads fall along the chain, so each comes before its reader; the network outweighs everything."""
+    chain = problem([[0.3], [0.2], [0.1]], {0: (1,), 1: (2,)}, hosts=2)
+    weights = EnergyWeights(load=1, correlation=0, network=1)
+    assert len(set(kind(weights).place(chain))) == 2
+    assert len(set(kind(weights, both_ways=True).place(chain))) == 1

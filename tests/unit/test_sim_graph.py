@@ -125,12 +125,17 @@ def test_throughput_is_that_of_the_narrowest_place(options, rows_s):
     assert (plane.results - before) / 50 == pytest.approx(rows_s, rel=0.02)
 
 
-@pytest.mark.parametrize("born", ["arrival", "entry"])
-def test_rows_that_cannot_come_in_wait_outside(born):
-    """A row takes 0.2 s and one comes every 0.1 s: after 100 s, one has waited 50 s; inside there are six."""
-    _, world = run(chain((200.0,), queue_rows=5, born=born), (0,), 101.0)
-    found = latency_ms(world, since=99.5)
-    assert found == pytest.approx(50_000 if born == "arrival" else 1_200, rel=0.02)
+@pytest.mark.parametrize(("outside", "expected"), [("waits", 50_000), ("is lost", 1_100)])
+def test_rows_for_which_there_is_no_room_wait_outside_or_are_lost(outside, expected):
+    """A row takes 0.2 s and one comes every 0.1 s: after 100 s, one has waited 50 s. Inside, five wait and one
+    is served: 1.2 s for one that comes as soon as there is room, 1.1 s for one that comes 0.1 s later.
+    """
+    plane, world = run(chain((200.0,), queue_rows=5, outside=outside), (0,), 101.0)
+    assert latency_ms(world, since=99.5) == pytest.approx(expected, rel=0.05)
+    g = plane.arrays
+    arrived = sum(entry["arrived"] for entry in world.log.of("graph-results"))
+    assert int(g.entered[0]) == plane.results + int(g.results.sum()) + in_graph(g)
+    assert int(g.lost[0]) == pytest.approx(arrived - int(g.entered[0]) if outside == "is lost" else 0, abs=10)
 
 
 # -- what rows give

@@ -57,6 +57,9 @@ def advance(g: Any, until: Any) -> Any:
         elif kind == ARRIVE:
             g.arrived[one] += 1
             _enter(g, one)
+            if g.loses and g.next_s[1, one] <= time:
+                g.lost[one] += 1
+                _next_arrival(g, 1, one)
             _next_arrival(g, 0, one)
             push(g.heap, g.next_s[0, one], 1, pack(ARRIVE, one, 0))
         else:
@@ -260,7 +263,7 @@ def _enter(g: Any, source: Any) -> None:
     """Let in the rows that have arrived, as long as there is room."""
     first, last, feeder = g.firsts[source], g.firsts[source + 1], len(g.serving)
     while g.next_s[1, source] <= g.times[NOW] and _room(g, first, last, feeder):
-        birth = g.next_s[1, source] if g.by_arrival else g.times[NOW]
+        birth = g.next_s[1, source]
         for edge in range(first, last):
             g.reserved[g.edges[edge]] += 1
             _queue(g, g.edges[edge], birth)

@@ -118,8 +118,8 @@ class SimulatedLink:
 class SimulatedGraph:
     """A graph on its hosts. What the paper leaves out is as in Table 2 of it, or as in a live cluster.
 
-    A queue is full if so many rows wait in it or are on their way to it: its sender then waits, and rows of sources
-    wait outside. So nothing is lost, and no circle of hosts can wait for itself.
+    A queue is full if `queue_rows` rows wait in it or are on their way to it: its sender then waits. So no row that is
+    in the graph is lost, and no circle of hosts can wait for itself.
     """
 
     sources: tuple[SimulatedSource, ...]
@@ -134,8 +134,8 @@ class SimulatedGraph:
     move_ms: float = 20.0
     """For each row in the queues and windows of an operator that moves."""
     row_bytes: int = 100
-    born: Literal["arrival", "entry"] = "arrival"
-    """From when the latency of a source's row counts: from its arrival or, as in the paper, from its entry."""
+    outside: Literal["waits", "is lost"] = "waits"
+    """What becomes of a source's row for which there is no room. Latency counts from its arrival."""
     told: bool = True
     """Whether the controller is told coefficients and links beforehand; otherwise it measures them."""
     period_s: float = 1.0

@@ -38,7 +38,8 @@ class GraphArrays(NamedTuple):
     heap: EventHeap
     numbers: Ints
     times: Floats
-    by_arrival: bool
+    loses: bool
+    """Whether rows of sources for which there is no room are lost."""
     # -- the graph
     reads: Ints
     """[P] The operator that it reads, or source s as -1 - s."""
@@ -118,7 +119,8 @@ class GraphArrays(NamedTuple):
     # -- counters since the last report
     arrived: Ints
     entered: Ints
-    """[S] Since the start."""
+    lost: Ints
+    """[S] Both since the start."""
     taken: Ints
     given: Ints
     busy: Floats
@@ -147,7 +149,7 @@ def graph_arrays(graph: SimulatedGraph) -> GraphArrays:
         heap=event_heap(flights + hosts + inputs + len(changes) + 1),
         numbers=np.array([0, 0, flights, 0, 0, 0]),
         times=np.zeros(2),
-        by_arrival=graph.born == "arrival",
+        loses=graph.outside == "is lost",
         reads=reads,
         firsts=np.cumsum([0, *map(len, led)]),
         edges=np.array([port for each in led for port in each], np.int64),
@@ -201,6 +203,7 @@ def graph_arrays(graph: SimulatedGraph) -> GraphArrays:
         is_low=np.zeros((2, inputs), np.bool_),
         arrived=np.zeros(inputs, np.int64),
         entered=np.zeros(inputs, np.int64),
+        lost=np.zeros(inputs, np.int64),
         taken=np.zeros(count, np.int64),
         given=np.zeros(count, np.int64),
         busy=np.zeros(count),

@@ -26,8 +26,8 @@ class DynProgPlacement:
 
     As printed, r is chosen by the energy of the new operator alone. That favours mappings that have left host j empty,
     however bad they are otherwise. With `by_sum`, r makes a[i, j] least, which is what the text says that a[i, j] is.
-    The answer is the mapping with the least a[m, j]. Order, pinned operators and `theta` are those of INIT_GREEDY.
-    Takes O(m n^2 k).
+    The answer is the mapping with the least a[m, j]. Order, pinned operators, `theta` and `both_ways` are those of
+    INIT_GREEDY. Takes O(m n^2 k).
     """
 
     name: ClassVar[str] = "dp"
@@ -38,6 +38,7 @@ class DynProgPlacement:
     theta_s: float = inf
     terms: tuple[EnergyTerm, ...] = ()
     by_sum: bool = False
+    both_ways: bool = False
 
     def __post_init__(self) -> None:
         check_theta(self.theta, self.theta_bytes, self.theta_s)
@@ -46,7 +47,7 @@ class DynProgPlacement:
 
     def place(self, problem: PlacementProblem) -> tuple[int, ...]:
         """The index of the host of each operator."""
-        empty = PartialPlacement(problem, self.weights, self.terms)
+        empty = PartialPlacement(problem, self.weights, self.terms, self.both_ways)
         order = begin(empty, settled(problem, self.theta, self.theta_bytes, self.theta_s))
         mappings, least = [empty] * len(problem.hosts), np.zeros(len(problem.hosts))
         for operator in order:

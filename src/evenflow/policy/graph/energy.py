@@ -78,9 +78,13 @@ class PartialPlacement:
     """
 
     def __init__(
-        self, problem: PlacementProblem, weights: EnergyWeights = PAPER_WEIGHTS, terms: Sequence[EnergyTerm] = ()
+        self,
+        problem: PlacementProblem,
+        weights: EnergyWeights = PAPER_WEIGHTS,
+        terms: Sequence[EnergyTerm] = (),
+        both_ways: bool = False,
     ) -> None:
-        self.problem, self.weights, self.terms = problem, weights, tuple(terms)
+        self.problem, self.weights, self.terms, self._both_ways = problem, weights, tuple(terms), both_ways
         self.loads, self.traffic = HostLoads(problem), LinkTraffic(problem)
         self._middle = self.loads.loads.mean(axis=1)
         self._centred = self.loads.loads - self._middle[:, None]
@@ -109,12 +113,16 @@ class PartialPlacement:
         self.traffic.remove(operator)
 
     def pe_of(self, operator: int) -> Floats:
-        """PE(o, h, P) of an operator that is nowhere, for each host h (§3.2)."""
+        """PE(o, h, P) of an operator that is nowhere, for each host h (§3.2).
+
+        With `both_ways`, its network energy is what all links cost more with it: also those from its senders.
+        """
         weights, loads = self.weights, self.loads
         own = loads.coefficient * float(loads.loads[operator].mean())
         found = weights.load * load_energy(loads.actual() + own, loads.quota, weights.overload)
         found += weights.correlation * self.correlations(operator)
-        found += weights.network * self.traffic.own(operator)
+        links = self.traffic.costs(operator) if self._both_ways else self.traffic.own(operator)
+        found += weights.network * links
         for term in self.terms:
             found += term(self.problem, self.hosts, operator)
         return found

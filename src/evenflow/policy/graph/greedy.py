@@ -21,6 +21,10 @@ class GreedyPlacement:
     P is what has been placed before; what comes later is not foreseen. Ties go to the host with the lower index.
     Pinned operators, and those that `theta`, `theta_bytes` or `theta_s` keep (§4.2), are there from the start.
     Takes O(m n k + m log m).
+
+    As printed, an operator's network energy has its links downstream only (§3.2). Loads mostly fall along a chain, so
+    operators come before their readers and have none: no weight then changes anything in Schemes 1 and 3, other than
+    in the paper's Figures 5, 7 and 8. With `both_ways`, links from senders that are placed count as well.
     """
 
     name: ClassVar[str] = "greedy"
@@ -30,6 +34,7 @@ class GreedyPlacement:
     theta_bytes: float = inf
     theta_s: float = inf
     terms: tuple[EnergyTerm, ...] = ()
+    both_ways: bool = False
 
     def __post_init__(self) -> None:
         check_theta(self.theta, self.theta_bytes, self.theta_s)
@@ -37,7 +42,7 @@ class GreedyPlacement:
 
     def place(self, problem: PlacementProblem) -> tuple[int, ...]:
         """The index of the host of each operator."""
-        partial = PartialPlacement(problem, self.weights, self.terms)
+        partial = PartialPlacement(problem, self.weights, self.terms, self.both_ways)
         for operator in begin(partial, settled(problem, self.theta, self.theta_bytes, self.theta_s)):
             partial.add(operator, int(np.argmin(partial.pe_of(operator))))
         return answer(partial.hosts)
