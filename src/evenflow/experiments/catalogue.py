@@ -11,6 +11,7 @@ from evenflow.experiments.base import Experiment
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "C": ("cep_claims",),
+    "P": ("potential_energy", "potential_weights", "potential_limits", "potential_xzh"),
 }
 """By group, the modules that have its experiments (`EXPERIMENTS`); imported when somebody asks."""
 
