@@ -15,6 +15,7 @@ class DurableGraphWorld(Graphs, DurableWorld):
     """One history with a store, which is asked for each frame of every node with state: it takes long."""
 
     drain_s = 4000.0
+    patience = 120_000
 
     def _durable(self):
         return True, self.plan.transfer
