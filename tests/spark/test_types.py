@@ -238,7 +238,7 @@ def test_columns_that_spark_cannot_give_to_python(spark, cluster):
         lambda: cluster.ordered_map(df, lambda batch: batch, "id long"),
         lambda: cluster.keyed(df, "id", ef.RunningCount("m")),
         lambda: cluster.keyed(df, "id", ef.RunningCount("id"), order_by="m"),
-        lambda: cluster.join(df, df, "id", rows=1),
+        lambda: cluster.join(df, df.select("id"), "id", rows=1),
     )
     for call in calls:
         with pytest.raises(InvalidArgument, match=r"column '.*m' is interval year to month, .*: leave it out, or cast"):

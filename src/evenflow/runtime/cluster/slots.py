@@ -62,16 +62,17 @@ class SlotUse(NamedTuple):
 
     def why_waiting(self, missing: int, workers: int, timeout: float, remedy: str) -> str:
         """Why `missing` of the workers do not serve after `timeout` seconds; `remedy` is that for too few slots."""
+        mine = max(self.mine, workers - missing)  # Spark's count is a little behind
         seen = (
             f"{workers - missing} of {workers} workers started within {timeout:g} s; the session has {self.slots} task "
-            f"slots, in which {self.mine} tasks of its workers and {self.others} others run. "
+            f"slots, in which {mine} tasks of its workers and {self.others} others run. "
         )
-        if self.mine >= workers:
+        if mine >= workers:
             return (
                 f"{seen}All workers have a slot, and {missing} of them had not connected to the driver yet: the "
                 "machine is slow, or executors cannot reach spark.driver.host. Give a longer start_timeout"
             )
-        if self.mine + self.others < self.slots:
+        if mine + self.others < self.slots:
             return f"{seen}Slots are free, so Spark was still starting the others: give a longer start_timeout"
         return f"{seen}No slot is free. {remedy}"
 
