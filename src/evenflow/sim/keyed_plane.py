@@ -158,7 +158,10 @@ class KeyedPlane:
             self._free(now, worker)
 
     def _free(self, now: float, worker: int) -> None:
-        """A worker serves no packet now: it hears what came, its disk may have its turn; else it takes rows."""
+        """If a worker serves no packet now, it hears what came, its disk may have its turn; else it takes rows."""
+        if self._state[worker]:
+            return
+        self.memory.was_read(now, worker)
         if worker in self._late:
             self._report_late(now, worker)
         inbox, self._inbox[worker] = self._inbox[worker], []
@@ -180,7 +183,7 @@ class KeyedPlane:
         match message:
             case KeyedDirectory():
                 self.arrays.routes["queue"][feeder] = message.owners
-                self.memory.settle(message.owners.astype(np.int64))
+                self.memory.settle(time, message.owners.astype(np.int64))
                 share = (feeder + 1) / self.setup.feeders
                 self.arrays.feeders["next_row"][feeder] = after(self.arrays.rates, 0, 0.0, share)
                 refill(self.arrays, feeder, time)
