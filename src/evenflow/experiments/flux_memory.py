@@ -257,7 +257,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
                 "static: throughput collapses with one perturbed machine and latency rises by orders of magnitude; "
                 "adaptive: both hold until 16 machines, where memory is exhausted",
                 "static: at most 60 % of the throughput and 100 times the latency from one machine on; memory-based: "
-                "below half of the machines at least 90 % of what the machines with more units allow, at half at most 70 %",
+                "below half of the machines at least 90 % of what the busiest one's units allow, at half at most 70 %",
                 _judge_degradation,
             ),
         ),
