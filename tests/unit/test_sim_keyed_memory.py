@@ -35,6 +35,13 @@ def test_what_does_not_fit_is_written_before_anything_else():
     assert [entry["time"] for entry in world.log.of("memory-asked")] == [1.0]
 
 
+def test_a_budget_that_is_too_small_from_the_start_is_kept():
+    plane, world = simulated(replace(SMALL, memory=(MemoryStep(0.0, 0, 4 * MB),)))
+    world.run(1.0)
+    assert plane.memory.told(0)["resident"] <= 4 * MB
+    assert plane.rows["pending"] > 0
+
+
 def test_units_take_turns_in_memory():
     """A turn is writing one, reading another and waiting as long as that took: some 165 ms. All units get theirs."""
     plane, world = simulated(SQUEEZED)
@@ -104,7 +111,7 @@ def test_balances_that_know_of_memory_empty_the_disk(balance):
     assert plane.memory.told(0)["spilled"] == 0
     assert world.log.of("moved")
     assert np.bincount(plane.memory.home, minlength=4).tolist()[0] <= 4
-    assert plane.measures.mean(11.0, 12.0)[0] > 0.8 * 4 / 100e-6
+    assert plane.measures.mean(11.0, 12.0)[0] > 0.7 * 4 / 100e-6
 
 
 def test_the_same_setup_gives_the_same_moves():

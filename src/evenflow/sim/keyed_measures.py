@@ -76,3 +76,37 @@ def feeder_report(arrays: PlaneArrays, feeder: int, seconds: float) -> FeederRep
 def _latencies(histogram: npt.NDArray[np.int64], total_s: float) -> Latencies:
     buckets = np.flatnonzero(histogram)
     return Latencies(dict(zip(buckets.tolist(), histogram[buckets].tolist(), strict=True)), max(0.0, total_s))
+
+
+def places_of_rows(arrays: PlaneArrays) -> dict[str, int]:
+    """Where all rows are that were ever made."""
+    packets = arrays.packets.shape[2]
+    lines = arrays.lines[..., None]
+    here = (np.arange(packets) - lines["first"]) % packets < lines["used"]
+    return {
+        "made": int(arrays.feeders["made"].sum()),
+        "buffered": int(arrays.queues["count"].sum()),
+        "under_way": int(arrays.packets["count"][here].sum()),
+        "in_service": int(arrays.workers["count"].sum()),
+        "pending": int(arrays.units["waiting"].sum()),
+        "served": int(arrays.total["served"][0]),
+    }
+
+
+def waits(arrays: PlaneArrays) -> str:
+    """Which rows wait for whom, in words."""
+    counts, workers = arrays.queues["count"], len(arrays.workers)
+    said = [
+        f"{counts[feeder, queue]} rows of feeder {feeder} wait for "
+        + (f"worker {queue}" if queue < workers else f"units that leave worker {queue - workers}")
+        for feeder, queue in np.argwhere(counts > 0).tolist()
+    ]
+    used = arrays.lines["used"] > 0
+    said += [
+        f"packets of {int(used[worker].sum())} feeders wait for worker {worker}"
+        for worker in np.flatnonzero(used.any(axis=1)).tolist()
+    ]
+    waiting = arrays.units["waiting"]
+    if waiting.any():
+        said.append(f"{int(waiting.sum())} rows wait for {int((waiting > 0).sum())} units on disk")
+    return "; ".join(said)

@@ -66,11 +66,15 @@ class WorkerMemory:
         """The simulation begins; `free(now, worker)` has a worker that waits look after its disk."""
         self._world, self._free = world, free
 
-    def settle(self, owner: npt.NDArray[np.int64]) -> None:
-        """Units without a home get one: the first routing table has come."""
-        for unit in np.flatnonzero(self.home < 0).tolist() if (self.home < 0).all() else ():
-            self.home[unit] = owner[unit]
-            self._rooms[int(owner[unit])].inside.append(unit)
+    def settle(self, now: float, owner: npt.NDArray[np.int64]) -> None:
+        """The first routing table has come: units are in the memory of their owners, as far as there is room."""
+        if (self.home >= 0).any():
+            return
+        self.home[:] = owner
+        for unit, worker in enumerate(owner.tolist()):
+            self._rooms[worker].inside.append(unit)
+        for worker in range(len(self._rooms)):
+            self._attend(now, worker)
 
     def told(self, worker: int) -> dict[str, Any]:
         """What a worker reports of its memory."""
@@ -131,12 +135,24 @@ class WorkerMemory:
                 room.waited_for.append(unit)
         self._attend(now, worker)
 
+    def was_read(self, now: float, worker: int) -> None:
+        """If the disk has read a unit, it is in memory now, or leaves the worker."""
+        room = self._rooms[worker]
+        if room.reading is None:
+            return
+        (unit, then), room.reading = room.reading, None
+        if then is not None:
+            then(now)
+            return
+        self._arrays.units["away"][unit] = False
+        room.inside.append(unit)
+        room.waited_for.append(unit)
+        room.activated = now
+
     def go_on(self, now: float, worker: int) -> bool:
         """A worker serves no packet: begin what its disk has to do next, or rows that waited; whether there is any."""
         room, units = self._rooms[worker], self._arrays.units
         self._arrays.workers["wants_disk"][worker] = False
-        if room.reading is not None:
-            self._was_read(now, room)
         while room.waited_for:
             unit = room.waited_for.popleft()
             if units["waiting"][unit] and not units["away"][unit] and self.home[unit] == worker:
@@ -198,17 +214,6 @@ class WorkerMemory:
     def _read(self, now: float, worker: int, unit: int, then: Then | None) -> None:
         room = self._rooms[worker]
         room.reading, room.gap = (unit, then), self._stall(now, worker, unit)
-
-    def _was_read(self, now: float, room: _Room) -> None:
-        assert room.reading is not None
-        (unit, then), room.reading = room.reading, None
-        if then is not None:
-            then(now)
-            return
-        self._arrays.units["away"][unit] = False
-        room.inside.append(unit)
-        room.waited_for.append(unit)
-        room.activated = now
 
     def _stall(self, now: float, worker: int, unit: int) -> float:
         """The disk is busy with a unit, and with the input that waits for it; returns for how long."""

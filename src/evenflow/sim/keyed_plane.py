@@ -33,7 +33,7 @@ from evenflow.model.messages import (
 from evenflow.policy.keyed.balance import KeyedBalance
 from evenflow.sim.keyed_arrays import BY_CHOICES, BY_CONTENT, BY_ROOM, STALLED, plane_arrays
 from evenflow.sim.keyed_feeding import after, pause, refill, release
-from evenflow.sim.keyed_measures import Measures, feeder_report
+from evenflow.sim.keyed_measures import Measures, feeder_report, places_of_rows, waits
 from evenflow.sim.keyed_memory import WorkerMemory
 from evenflow.sim.keyed_moves import Moves, UnitsLeaving
 from evenflow.sim.keyed_serving import FREE, NOTHING, QUIET, account, drain, run, serve, want
@@ -112,36 +112,13 @@ class KeyedPlane:
             self._told_worker(time, peer - FIRST_WORKER, message)
 
     def stuck(self) -> str:
-        """What waits for what."""
-        if self._next < inf:
-            return ""
-        arrays, workers = self.arrays, self.setup.workers
-        counts = arrays.queues["count"]
-        said = [
-            f"{counts[feeder, queue]} rows of feeder {feeder} wait for {_named(queue, workers)}"
-            for feeder, queue in np.argwhere(counts > 0).tolist()
-        ]
-        for worker in np.flatnonzero(arrays.lines["used"].sum(axis=1)).tolist():
-            said.append(f"packets of {int((arrays.lines['used'][worker] > 0).sum())} feeders wait for worker {worker}")
-        waiting = np.flatnonzero(arrays.units["waiting"])
-        if len(waiting):
-            said.append(f"{int(arrays.units['waiting'].sum())} rows wait for {len(waiting)} units on disk")
-        return "; ".join(said)
+        """What waits for what, if nothing can happen any more."""
+        return "" if self._next < inf else waits(self.arrays)
 
     @property
     def rows(self) -> dict[str, int]:
         """Where all rows are that were ever made."""
-        arrays, slots = self.arrays, np.arange(self.setup.connection_packets)
-        lines = arrays.lines[..., None]
-        here = (slots - lines["first"]) % self.setup.connection_packets < lines["used"]
-        return {
-            "made": int(arrays.feeders["made"].sum()),
-            "buffered": int(arrays.queues["count"].sum()),
-            "under_way": int(arrays.packets["count"][here].sum()),
-            "in_service": int(arrays.workers["count"].sum()),
-            "pending": int(arrays.units["waiting"].sum()),
-            "served": int(arrays.total["served"][0]),
-        }
+        return places_of_rows(self.arrays)
 
     # -- what happens
 
@@ -158,7 +135,10 @@ class KeyedPlane:
             self._free(now, worker)
 
     def _free(self, now: float, worker: int) -> None:
-        """A worker serves no packet now: it hears what came, its disk may have its turn; else it takes rows."""
+        """If a worker serves no packet now, it hears what came, its disk may have its turn; else it takes rows."""
+        if self._state[worker]:
+            return
+        self.memory.was_read(now, worker)
         if worker in self._late:
             self._report_late(now, worker)
         inbox, self._inbox[worker] = self._inbox[worker], []
@@ -180,7 +160,7 @@ class KeyedPlane:
         match message:
             case KeyedDirectory():
                 self.arrays.routes["queue"][feeder] = message.owners
-                self.memory.settle(message.owners.astype(np.int64))
+                self.memory.settle(time, message.owners.astype(np.int64))
                 share = (feeder + 1) / self.setup.feeders
                 self.arrays.feeders["next_row"][feeder] = after(self.arrays.rates, 0, 0.0, share)
                 refill(self.arrays, feeder, time)
@@ -299,7 +279,3 @@ class KeyedPlane:
             self.arrays.workers[name][worker] = 0
         self._reported[worker] = time
         self.world.say(time, FIRST_WORKER + worker, report)
-
-
-def _named(queue: int, workers: int) -> str:
-    return f"worker {queue}" if queue < workers else f"units that leave worker {queue - workers}"
