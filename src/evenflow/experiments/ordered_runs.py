@@ -14,8 +14,7 @@ What it leaves out, and what is chosen here:
   on the slow connection if what the others have done meanwhile has a place, and at 100x that is 100 times as much.
 - A run has as many tuples as the PEs can do in 300 s, none of them ever idle (`quick`: 100 s); at a base cost of
   60,000, where in-depth runs take 220 s to settle, in 1,200 s (`quick`: 400 s).
-- Tuples move in lumps of about 1 to 2 ms of work, or 4 times that (`quick`, and at 60,000; there 8 times if
-  `quick`), so that a run takes seconds.
+- Tuples move in lumps of about 1 to 2 ms of work, or 4 times that (`quick`, and at 60,000), so that a run takes seconds.
 
 `blocking-rate` and `credits` are ours: they run on the same workers with the connections of the live engine, frames
 sized by service time and two of them at a time on a connection.
@@ -73,8 +72,7 @@ def scene_of(setting: Setting, multiplies: int, workers: int, balance: str, **fi
     }
     if balance in OURS:
         return OrderedScene(workers, **{**common, "send_s": 2e-5, **fields})
-    heavy = multiplies >= 60_000
-    times = (8 if heavy else 4) if setting.quick else (4 if heavy else 1)
+    times = 4 if setting.quick or multiplies >= 60_000 else 1
     lump = 1 << max(0, int(LUMP_S * times / tuple_s(multiplies)).bit_length() - 1)
     kernel = {
         "window": 0,
