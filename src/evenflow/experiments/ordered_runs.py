@@ -12,8 +12,8 @@ What it leaves out, and what is chosen here:
 - Kernel buffers of 64 kB on each side of a connection hold 2,048 tuples of 32 bytes; the connections to the merger
   likewise. The merger's queues (Figure 3) hold 4 million tuples. They have to be that large: a splitter can only block
   on the slow connection if what the others have done meanwhile has a place, and at 100x that is 100 times as much.
-- A run has as many tuples as the PEs can do in 300 s, none of them ever idle (`quick`: 100 s); at a base cost of
-  60,000, where in-depth runs take 220 s to settle, in 1,200 s (`quick`: 400 s).
+- A run has as many tuples as the PEs can do in 1,000 s, none of them ever idle: the load of Figure 8 goes after about
+  125 s, an eighth of that. `quick`: in 100, 200 and 400 s at base costs of 1,000, 10,000 and 60,000.
 - Tuples move in lumps of about 1 to 2 ms of work, or 4 times that (`quick`, and at 60,000), so that a run takes seconds.
 
 `blocking-rate` and `credits` are ours: they run on the same workers with the connections of the live engine, frames
@@ -54,6 +54,9 @@ LABELS = {
     "credits": "credits (ours)",
 }
 EIGHTH = 0.125
+FULL_S = 1000.0
+QUICK_S = {1000: 100.0, 10_000: 200.0, 60_000: 400.0}
+"""Seconds that the PEs take for the tuples of a run, none of them ever idle, by base cost."""
 
 
 def tuple_s(multiplies: int, factor: float = 1.0) -> float:
@@ -157,7 +160,7 @@ class HalfLoaded:
 
     def run(self, setting: Setting, workers: int, balance: str) -> Whole:
         """One cell of Figures 9, 10 and 13."""
-        work_s = (100.0 if setting.quick else 300.0) * (4 if self.multiplies >= 60_000 else 1)
+        work_s = QUICK_S[self.multiplies] if setting.quick else FULL_S
         loaded, free = self.capacities(workers)
         before, after = (min(sum(speeds), 1 / SPLIT_S) for speeds in (loaded, free))
         share = EIGHTH if self.removed else 1.0
