@@ -14,7 +14,7 @@ What it leaves out, and what is chosen here:
   on the slow connection if what the others have done meanwhile has a place, and at 100x that is 100 times as much.
 - A run has as many tuples as the PEs can do in 1,000 s, none of them ever idle: the load of Figure 8 goes after about
   125 s, an eighth of that. `quick`: in 100, 200 and 400 s at base costs of 1,000, 10,000 and 60,000.
-- Tuples move in lumps of about 1 to 2 ms of work, or 4 times that (`quick`, and at 60,000), so that a run takes seconds.
+- Tuples move in lumps of about 1 to 2 ms of work, or 4 times that (`quick`, and at 60,000): a run takes seconds.
 
 `blocking-rate` and `credits` are ours: they run on the same workers with the connections of the live engine, frames
 sized by service time and two of them at a time on a connection.
