@@ -88,7 +88,7 @@ def scene_of(setting: Setting, multiplies: int, workers: int, balance: str, **fi
 
 
 @dataclass(frozen=True, slots=True)
-class Depth:
+class DepthRun:
     """An in-depth run, sample by sample."""
 
     weights: list[list[float]]
@@ -105,7 +105,7 @@ class Depth:
         return {"weights": self.weights, "rates": self.rates, "throughput": self.throughput, "clusters": self.clusters}
 
 
-def in_depth(scene: OrderedScene, balance: str, seconds: float, **options: Any) -> Depth:
+def in_depth(scene: OrderedScene, balance: str, seconds: float, **options: Any) -> DepthRun:
     """Run for some seconds, a sample each; what each connection had and did."""
     world = _world(scene, balance, 1.0, options)
     world.run(seconds + 0.5)
@@ -115,7 +115,7 @@ def in_depth(scene: OrderedScene, balance: str, seconds: float, **options: Any) 
     rows = np.diff([0, *(entry["rows_out"] for entry in samples)])
     moves = [entry for entry in world.log.of("weights") if "clusters" in entry["detail"]]
     rates = np.clip(np.diff(blocked, axis=0), 0.0, 1.0).round(4).tolist()
-    return Depth(weights, rates, rows.tolist(), [(entry["time"], entry["detail"]["clusters"]) for entry in moves])
+    return DepthRun(weights, rates, rows.tolist(), [(entry["time"], entry["detail"]["clusters"]) for entry in moves])
 
 
 def _world(scene: OrderedScene, balance: str, period_s: float, options: Mapping[str, Any]) -> Simulation:
@@ -123,7 +123,7 @@ def _world(scene: OrderedScene, balance: str, period_s: float, options: Mapping[
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class WholeRun:
     """A run of a number of tuples, to its end."""
 
     seconds: float
@@ -131,7 +131,7 @@ class Whole:
     """Tuples a second in the last tenth of them."""
 
 
-def to_the_end(scene: OrderedScene, balance: str, step_s: float, **options: Any) -> Whole:
+def to_the_end(scene: OrderedScene, balance: str, step_s: float, **options: Any) -> WholeRun:
     """Run until all tuples are through, looking every `step_s` seconds."""
     plane = OrderedPlane(scene, balance_named(balance, **options))
     # round-robin decides nothing, and takes 45 times as long
@@ -142,7 +142,7 @@ def to_the_end(scene: OrderedScene, balance: str, step_s: float, **options: Any)
         times.append(min(world.time, plane.finished_s))
         rows.append(plane.rows_out)
     late = float(np.interp(0.9 * scene.rows, rows, times))
-    return Whole(round(times[-1], 3), round(0.1 * scene.rows / (times[-1] - late), 1))
+    return WholeRun(round(times[-1], 3), round(0.1 * scene.rows / (times[-1] - late), 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class HalfLoaded:
         fast, slow = 1 / tuple_s(self.multiplies), 1 / tuple_s(self.multiplies, self.factor)
         return [slow] * (workers // 2) + [fast] * (workers - workers // 2), [fast] * workers
 
-    def run(self, setting: Setting, workers: int, balance: str) -> Whole:
+    def run(self, setting: Setting, workers: int, balance: str) -> WholeRun:
         """One cell of Figures 9, 10 and 13."""
         work_s = QUICK_S[self.multiplies] if setting.quick else FULL_S
         loaded, free = self.capacities(workers)
