@@ -46,7 +46,8 @@ def quotas(loads, filled=0.5):
 
 
 def against(*ratios):
-    points = [{"at": n, "pd": ratio, "xzh": 1.0, "original": 2.0} for n, ratio in enumerate(ratios)]
+    about = {"xzh": 1.0, "original": 2.0, "pd_std": 0.1, "xzh_std": 0.2}
+    points = [{"at": n, "pd": ratio} | about for n, ratio in enumerate(ratios)]
     return {"lengths": points, "arrivals": points}
 
 

@@ -1,5 +1,6 @@
 """Potential-driven §5.3.5 and §5.3.6: operators that stay where they are (theta), and quotas of hosts.
 
+Of Scheme 4, whose input is stable, ten graphs are drawn: in a single one it is chance how many links results pass.
 Quotas are 1/8, 2/8, ... 1 on eight hosts. The paper compares workloads by the time between two rows: here are its 70 ms
 (Scheme 5: 50 ms while the rate is high), and the times with which all quotas would be filled to given parts.
 """
@@ -37,7 +38,7 @@ CLOSE = 0.15
 def run_theta(setting: Setting) -> Data:
     """Schemes 3 and 4 with more and more operators that stay."""
     thetas = np.linspace(0, 1, 4 if setting.quick else 11).round(4).tolist()
-    seeds = {"3": 1 if setting.quick else 3, "4": 1}
+    seeds = {"3": 1, "4": 3} if setting.quick else {"3": 3, "4": 10}
     runs, curves = PlacementRuns(setting, len(thetas) * sum(seeds.values())), {}
     for scheme, repeats in seeds.items():
         graphs = [simulated(SCHEMES[int(scheme)], setting.seed + number, FEASIBLE) for number in range(repeats)]
@@ -65,9 +66,9 @@ def judge_theta(data: Data) -> Finding:
             wrong.append(scheme)
     figures = "; ".join(told)
     why = (
-        f"in Scheme {' and '.join(wrong)} placing more operators does not lower latency: {figures}. With weights of "
-        "(100, 1, 0.001) a link of 250 ms has an energy of 0.25, an operator with a load of 0.07 one of 7: loads are "
-        "evened out, and rows go over as many links as at random"
+        f"in Scheme {' and '.join(wrong)} placing more operators does not steadily lower the latency: {figures}. With "
+        "weights of (100, 1, 0.001) a link of 250 ms has an energy of 0.25, an operator with a load of 0.07 one of 7: "
+        "loads are evened out, and where no host is overloaded it is chance how many links results pass"
     )
     return Finding(figures, holds, "" if holds else why)
 
@@ -88,7 +89,9 @@ def draw_theta(data: Data, figure: Figure) -> None:
 def run_quotas(setting: Setting) -> Data:
     """Schemes 2 and 5 on eight hosts with quotas from 1/8 to 1, under several workloads."""
     parts = (0.9, 0.5) if setting.quick else (0.9, 0.7, 0.5, 0.3)
-    schemes: dict[str, Any] = {"2": replace(SCHEMES[2], operators=100 if setting.quick else 200), "5": SCHEMES[5]}
+    schemes: dict[str, Any] = {"2": SCHEMES[2], "5": SCHEMES[5]}
+    if setting.quick:
+        schemes = {"2": replace(SCHEMES[2], operators=60), "5": replace(SCHEMES[5], operators=50)}
     algorithms: dict[str, Placement] = {"greedy": greedy(), "potential": ours()}
     runs, found = PlacementRuns(setting, 2 * 2 * (1 + len(parts))), {}
     for number, scheme in schemes.items():
@@ -98,7 +101,8 @@ def run_quotas(setting: Setting) -> Data:
         workloads = []
         for name, arrival_ms in times.items():
             graph = simulated(replace(scheme, arrival_ms=arrival_ms), setting.seed)
-            some = algorithms if name == f"{parts[0]:g}" else {"greedy": algorithms["greedy"]}
+            own = name == f"{parts[0]:g}" and not (setting.quick and number == "5")
+            some = algorithms if own else {"greedy": algorithms["greedy"]}
             loads = {each: runs.run(graph, how, setting.seed)["loads"] for each, how in some.items()}
             workloads.append({"filled": even_load(graph, quotas=True), "arrival_ms": arrival_ms, "loads": loads})
         found[number] = workloads

@@ -117,13 +117,15 @@ def draw(data: Data, figure: Figure, falls: str, what: str, weight: str) -> None
     for plot, scheme in zip(axes[1:], ("Scheme 5", "Scheme 1", "Scheme 3"), strict=True):
         for name, curve in data["curves"].items():
             if name.startswith(scheme):
-                (line,) = plot.plot(exponents, [point["after_ms"] for point in curve["points"]], "o-", label=name[10:])
+                (line,) = plot.plot(
+                    exponents, [point["after_ms"] for point in curve["points"]], "o-", label=name[10:] or "greedy"
+                )
                 if curve["potential"] is not None:
                     plot.axhline(curve["potential"], linestyle="--", linewidth=0.8, color=line.get_color())
+        if scheme == "Scheme 5":
+            plot.plot(exponents, [point["before_ms"] for point in five["points"]], "k:", label="original")
         plot.set(ylabel="latency (ms)", title=f"{scheme}; dashed: potential", yscale="log")
-        if scheme != "Scheme 5":
-            plot.legend(fontsize="small")
-    axes[1].plot(exponents, [point["before_ms"] for point in five["points"]], "k:", label="original")
+        plot.legend(fontsize="small")
     for plot in axes:
         plot.set(xlabel=f"log10 {weight}")
 

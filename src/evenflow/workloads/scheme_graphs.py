@@ -8,6 +8,7 @@ to that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,6 +133,11 @@ class _Streams:
 
 def arrivals(drawn: list[Drawn], sources: list[float]) -> Floats:
     """By operator, the rows a second that it takes, if sources give rows at these rates."""
+    return flows(drawn, sources)[0]
+
+
+def flows(drawn: Sequence[Drawn], sources: Sequence[float]) -> tuple[Floats, Floats]:
+    """By operator, the rows a second that it takes and those that it gives, if sources give rows at these rates."""
     streams = [np.full(KEYS, rate / KEYS) for rate in sources]
     taken = []
     for operator in drawn:
@@ -143,7 +149,7 @@ def arrivals(drawn: list[Drawn], sources: list[float]) -> Floats:
             streams.append(np.where(paired, operator.window * (left + right), 0.0))
         else:
             streams.append(given[0] * operator.selectivity)
-    return np.array(taken)
+    return np.array(taken), np.array([float(each.sum()) for each in streams[len(sources) :]])
 
 
 def built(drawn: list[Drawn], sources: list[str], seed: int) -> Graph:

@@ -81,6 +81,8 @@ class Scheme:
     """By operator, the rows a second that it takes in the mean."""
     rates: Mapping[str, ArrivalRates] = field(default_factory=dict)
     """By source."""
+    drawn: tuple[Drawn, ...] = ()
+    """The operators, as the graph was built from them."""
 
     @property
     def loads(self) -> dict[str, float]:
@@ -144,6 +146,7 @@ def scheme(
         rows={name: _rows(place, rates, seconds, random) for place, name in enumerate(names)},
         taken={each.name: float(rows) for each, rows in zip(drawn, taken, strict=True)},
         rates=dict.fromkeys(names, rates),
+        drawn=tuple(drawn),
     )
 
 
