@@ -10,6 +10,8 @@ from evenflow.errors import InvalidArgument, nearest
 from evenflow.experiments.base import Experiment
 
 GROUPS: dict[str, tuple[str, ...]] = {
+    "O": ("ordered_depth", "ordered_halves", "ordered_classes"),
+    "F": ("flux_skew", "flux_load", "flux_memory"),
     "C": ("cep_claims",),
     "P": ("potential_energy", "potential_weights", "potential_limits", "potential_xzh"),
 }
