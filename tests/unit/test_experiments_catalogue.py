@@ -16,7 +16,9 @@ CLAIMS = {
 
 
 def test_every_claim_is_there_once():
-    assert Counter(claim.id for each in experiments() for claim in each.claims) == Counter(sum(CLAIMS.values(), []))
+    assert Counter(claim.id for each in experiments() for claim in each.claims) == Counter(
+        claim for ids in CLAIMS.values() for claim in ids
+    )
 
 
 def test_names_of_experiments_and_pictures_are_told_apart():
