@@ -38,7 +38,7 @@ CLOSE = 0.15
 def run_theta(setting: Setting) -> Data:
     """Schemes 3 and 4 with more and more operators that stay."""
     thetas = np.linspace(0, 1, 4 if setting.quick else 11).round(4).tolist()
-    seeds = {"3": 1, "4": 3} if setting.quick else {"3": 3, "4": 10}
+    seeds = {"3": 1, "4": 2} if setting.quick else {"3": 3, "4": 10}
     runs, curves = PlacementRuns(setting, len(thetas) * sum(seeds.values())), {}
     for scheme, repeats in seeds.items():
         graphs = [simulated(SCHEMES[int(scheme)], setting.seed + number, FEASIBLE) for number in range(repeats)]
