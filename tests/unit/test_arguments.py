@@ -56,6 +56,7 @@ def test_moves(units, target):
 def test_a_move_that_makes_sense():
     assert check_move(np.array([1, 8]), np.int32(3), 9, 4) == [1, 8]
     assert check_move(range(2), 0, 9, 4) == [0, 1]
+    assert check_move((unit for unit in (1, 8)), 0, 9, 4) == [1, 8]
 
 
 @pytest.mark.parametrize("balance", ["dlb-h", "dlb-l", "lptf"])

@@ -33,11 +33,11 @@ UNITS = 6
 class Scene:
     """A controller with one keyed region `r`; worker w is peer 10 + w, its second incarnation 20 + w, ..."""
 
-    def __init__(self, workers=3, stall_timeout=inf):
+    def __init__(self, workers=3, stall_timeout=inf, opened=0.0):
         self.controller = Controller(3, stall_timeout=stall_timeout)
         self.told = []
         self.events = []
-        self.do(RegionOpened(0.0, "r", "op", Hash(), UNITS))
+        self.do(RegionOpened(opened, "r", "op", Hash(), UNITS))
         for worker in range(workers):
             self.join(worker)
 
@@ -220,7 +220,7 @@ def test_nobody_warns_where_order_does_not_matter():
 
 def test_the_event_log_lists_the_units_with_most_rows(monkeypatch):
     monkeypatch.setattr("evenflow.control.keyed_balancing.LISTED_UNITS", 2)
-    scene = Scene()
+    scene = Scene(opened=500.0)
     scene.feeder(1)
     rows = np.array([5, 0, 70, 1, 9, 0])
 
@@ -231,10 +231,10 @@ def test_the_event_log_lists_the_units_with_most_rows(monkeypatch):
         for worker in range(3):
             scene.do(Heard(time, 10 + worker, ConsumerReport("r", 1.0, 0.5, 0.5, 0, 0, *nothing, *nothing, *nothing)))
 
-    for time in range(1, 13):
+    for time in range(501, 513):
         period(float(time))
     listed = [each for each in scene.events if each.event == "unit-rows"]
-    assert [each.time for each in listed] == [1.0, 11.0]  # soon, and then every ten seconds
+    assert [each.time for each in listed] == [501.0, 511.0]  # soon, and then every ten seconds
     assert listed[0].fields == {
         "region": "r", "seconds": 1.0, "rows": 85, "units": [2, 4], "unit_rows": [70, 9], "others": 2,
     }  # fmt: skip

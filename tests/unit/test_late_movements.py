@@ -144,3 +144,16 @@ def test_the_target_dies_while_the_movement_is_taken_back(phase):
     assert brief(moves.worker_lost(31.0, 2)) == [(10, "RestoreUnits", 1)]
     assert list(moves.restored(32.0, 1, 0, []))[-1].fields["why"] == why
     assert brief(moves.restored(33.0, 1, 0, FEEDERS)) == [], "it answers the recall, too"
+
+
+def test_a_movement_counts_once_among_the_pauses():
+    """One that is recalled for as long as its rows waited, not for as long as markers were waited for."""
+    moves = begun()
+    ticks(moves, 0, CALL_S)
+    list(moves.restored(CALL_S, 1, 0, []))
+    assert moves.pauses.usual(CALL_S, 1.0) == CALL_S
+    ask(moves, [0], 0, 2, time=CALL_S)
+    list(moves.tick(CALL_S + MARKERS_S))
+    moves.quiet(2 * CALL_S, 2, 0)  # the recall came too late
+    list(moves.installed(3 * CALL_S, 2, 2, 0, []))
+    assert moves.pauses.usual(3 * CALL_S, 1.0) == CALL_S

@@ -259,6 +259,7 @@ def test_a_movement_that_was_taken_back_tells_how_long_one_takes():
     moves = of_a_graph()
     list(moves.ask(0.0, move([0], 0, 2), {}, FEEDERS))
     list(moves.tick(FLUSH_S))
+    list(moves.restored(FLUSH_S, 1, 0, FEEDERS))
     assert moves.pauses.usual(FLUSH_S, 60.0) == FLUSH_S
 
 

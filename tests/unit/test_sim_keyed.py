@@ -137,6 +137,19 @@ def test_a_move_goes_the_whole_way():
     assert plane.arrays.served[0, 0] == 0
 
 
+def test_a_move_whose_markers_are_late_is_recalled_and_may_be_asked_again():
+    """Packets of 64 rows take 3.2 s, so that no marker is there within 2 s; then rows cost less."""
+    slow = replace(SMALL, packet_rows=64, rows=2_000, speeds=(0.002, 1.0, 1.0, 1.0), steps=(SpeedStep(0, 12.0, 1.0),))
+    plane, world = simulated(slow)
+    for second in (1.0, 20.0):
+        world.run(second)
+        world.handle(MoveAsked(second, MoveUnits("keyed", (0, 4), 0, 1, "asked")))
+    world.run(22.0)
+    assert [entry["why"][:15] for entry in world.log.of("move-undone")] == ["some of feeders"]
+    assert len(world.log.of("moved")) == 1
+    assert checked(plane)["served"] == 2_000
+
+
 def test_flux_moves_units_from_the_loaded_worker():
     plane, world = simulated(replace(SMALL, loads=(ExternalLoad(2, 0.5),)), "flux", delta_min=0.05)
     world.run(8.0)

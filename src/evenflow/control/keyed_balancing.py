@@ -33,12 +33,13 @@ class Balancing:
         statistics: Statistics,
         movements: Movements,
         performance: PerformanceLog,
+        opened: float = 0.0,
     ) -> None:
         self.balance, self._sharing, self._performance = balance, sharing, performance
         self._statistics, self._movements = statistics, movements
         self._region, self._units = movements.region, movements.table.units
         self._sampled = 0.0
-        self._listed_at = 0.0
+        self._listed_at = opened
         self._listed = np.zeros(self._units, np.int64)
         """Rows of each unit when they were last put into the event log."""
 

@@ -81,7 +81,8 @@ class KeyedRegion:
         self.shed = 0.0
         """The share of rows that feeders drop."""
         balance = cast(KeyedBalance, event.balance)
-        self.balancing = Balancing(balance, sharing, self.statistics, self.movements, self.performance)
+        known = (self.statistics, self.movements, self.performance)
+        self.balancing = Balancing(balance, sharing, *known, opened=event.time)
         self.begun: dict[Peer, FeederJoined] = {}
         """Feeders that have had a row: those in `feeders`, those that wait, and those of attempts given up."""
         self._order_warning = event.order_warning

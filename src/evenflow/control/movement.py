@@ -238,7 +238,7 @@ class Movements:
         self.bytes_moved += size
         took = time - movement.began
         self.pause_s += took * len(movement.units)
-        self.pauses.add(time, (time if movement.quiet is None else movement.quiet) - movement.began)
+        self._note_pause(time, movement)
         yield from self._release(movement, movement.target, feeders)
         source = self.sites.get(movement.source)
         if source is not None:
@@ -272,6 +272,7 @@ class Movements:
         feeders = list(feeders)
         del self.under_way[number]
         self.undone += len(movement.units)
+        self._note_pause(time, movement)
         yield from self._release(movement, movement.source, feeders)
         yield Record(time, "move-undone", _fields(self.region, movement) | {"why": movement.reason})
         yield from self._begin(time, feeders)
@@ -395,13 +396,11 @@ class Movements:
 
     def _recall(self, time: float, movement: Movement, reason: str) -> Iterator[Instruction]:
         movement.reason = reason
-        self.pauses.add(time, time - movement.began)
         self._await(time, movement, "recalling", movement.source)
         yield Tell(self.sites[movement.source].peer, RecallUnits(movement.id, self.region))
 
     def _take_back(self, time: float, movement: Movement, reason: str) -> Iterator[Instruction]:
         movement.reason = reason
-        self.pauses.add(time, (time if movement.quiet is None else movement.quiet) - movement.began)
         target = self.sites.get(movement.target)
         if target is None:
             yield from self._restore(time, movement)
@@ -414,6 +413,10 @@ class Movements:
         source = self.sites.get(movement.source)
         if source is not None:
             yield Tell(source.peer, RestoreUnits(movement.id, self.region))
+
+    def _note_pause(self, time: float, movement: Movement) -> None:
+        """A movement is over; units that have not left were waited for until now."""
+        self.pauses.add(time, (time if movement.quiet is None else movement.quiet) - movement.began)
 
     def _release(self, movement: Movement, worker: int, feeders: Iterable[Peer]) -> Iterator[Instruction]:
         """Have all feeders release the rows to a worker, also those that joined after the pause."""

@@ -26,6 +26,7 @@ from evenflow.model.messages import (
     KeyedDirectory,
     MoveReport,
     PauseUnits,
+    RecallUnits,
     ReleaseUnits,
     RestoreUnits,
     SendUnits,
@@ -39,7 +40,7 @@ from evenflow.policy import Hash
 from evenflow.policy.graph.placement import Placement
 from evenflow.sim import graph_engine as engine
 from evenflow.sim.graph_model import SimulatedGraph
-from evenflow.sim.graph_state import LATENCY, SAID, STAYS, graph_arrays
+from evenflow.sim.graph_state import GONE, LATENCY, SAID, STAYS, graph_arrays
 from evenflow.sim.simulation import FIRST_WORKER, Simulation
 
 REGION = "graph"
@@ -108,6 +109,10 @@ class GraphPlane:
                 self._world.at(marks, lambda _: self._leave(message))
             case DiscardUnits(move, region):
                 self._world.say(time, peer, MoveReport(region, move, "discarded"))
+            case RecallUnits(move, region):
+                if self._in_place(move):
+                    self._take_back(move)
+                    self._world.say(time, peer, MoveReport(region, move, "restored"))
             case RestoreUnits(move, region):
                 self._take_back(move)
                 self._world.say(time, peer, MoveReport(region, move, "restored"))
@@ -180,6 +185,12 @@ class GraphPlane:
         engine.place(self.arrays, operator, order.target)
         report = MoveReport(order.region, order.move, "installed", bytes=size)
         self._world.say(time, FIRST_WORKER + order.target, report)
+
+    def _in_place(self, move: int) -> bool:
+        """Whether the operator of a movement is to leave, and has not left yet."""
+        operator = self._paused[move]
+        order = self._orders.get(operator)
+        return order is not None and order.move == move and bool(self.arrays.status[operator] != GONE)
 
     def _take_back(self, move: int) -> None:
         operator = self._paused[move]

@@ -77,6 +77,12 @@ class Moves:
         self._say(now, source, leaving.move, "quiet")
         self._memory.leave(now, source, leaving.units.tolist(), partial(self._extract, leaving))
 
+    def recall(self, move: int) -> bool:
+        """The movement is called off, unless its units have left; whether it was."""
+        before = len(self._announced)
+        self._announced = {source: each for source, each in self._announced.items() if each.move != move}
+        return len(self._announced) < before
+
     def discard(self, now: float, move: int) -> None:
         """The movement is called off: what is on its way is thrown away."""
         self._transfers.cancel(now, move)
@@ -86,7 +92,7 @@ class Moves:
         leaving = self._under_way.pop(move, None)
         if leaving is not None:
             self._memory.arrive(now, leaving.source, leaving.units.tolist())
-        self._announced = {source: each for source, each in self._announced.items() if each.move != move}
+        self.recall(move)
 
     def _extract(self, leaving: UnitsLeaving, now: float) -> None:
         took = self._cost(leaving)

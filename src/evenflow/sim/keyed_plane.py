@@ -23,6 +23,7 @@ from evenflow.model.messages import (
     KeyedDirectory,
     MoveReport,
     PauseUnits,
+    RecallUnits,
     ReleaseUnits,
     RestoreUnits,
     SendUnits,
@@ -42,6 +43,8 @@ from evenflow.sim.simulation import FIRST_WORKER, Simulation
 
 ARRIVALS_S = 0.1
 """Seconds between two messages of a feeder about the rows that it took in."""
+BY_LOOP = SendUnits | SetMemory | RecallUnits | RestoreUnits
+"""What waits for a worker that is busy with its disk."""
 
 
 class KeyedPlane:
@@ -129,7 +132,7 @@ class KeyedPlane:
         return float(heap.times[0]) if heap.counts[0] else inf
 
     def _notice(self, now: float, told: int, worker: int) -> None:
-        if told == QUIET:
+        if told == QUIET and self._moves.waits(worker):  # otherwise the movement was recalled
             self._moves.quiet(now, worker)
         if told == FREE or self.arrays.workers["wants_disk"][worker]:
             self._free(now, worker)
@@ -211,7 +214,7 @@ class KeyedPlane:
     # -- workers
 
     def _told_worker(self, time: float, worker: int, message: ToWorker | ToFeeder) -> None:
-        if self._state[worker] == STALLED and isinstance(message, SendUnits | SetMemory | RestoreUnits):
+        if self._state[worker] == STALLED and isinstance(message, BY_LOOP):
             self._inbox[worker].append(message)
             return
         match message:
@@ -223,6 +226,9 @@ class KeyedPlane:
             case DiscardUnits():
                 self._moves.discard(time, message.move)
                 self._say_move(time, worker, message.move, "discarded")
+            case RecallUnits():
+                if self._moves.recall(message.move):
+                    self._say_move(time, worker, message.move, "restored")
             case RestoreUnits():
                 self._moves.restore(time, message.move)
                 self._say_move(time, worker, message.move, "restored")

@@ -37,7 +37,8 @@ class Windowed(ABC):
     join, leave or restart. It ends with a report, so one of length may have the rows of a report more. A window of time
     with fewer than `least_rows` rows a worker on average goes on until it has them: by chance alone, n rows a worker
     have a score of 100 / sqrt(n), which is 5 % for 400 rows. The first window of time ends as soon as it has them:
-    until then keys are where they were dealt, which nobody chose by their loads, and their states are small.
+    until then keys are where they were dealt, which nobody chose by their loads, and their states are small. With
+    `least_rows=0` all windows of time, the first as well, are as long as `window`, whatever they have (§2.2).
 
     Where one key has more rows than a worker's share, no placement reaches theta, and every window would ask for moves
     that only follow chance. So a rebalance that does not reach theta must lower the score by `least_gain` points.
@@ -99,8 +100,8 @@ class Windowed(ABC):
         if self.window_rows is not None:
             return rows >= self.window_rows
         assert self.window is not None
-        enough = rows >= self.least_rows * workers
-        return enough and (seconds >= self.window * (1 - 1e-9) or (self._first and rows > 0))
+        soon = self._first and self.least_rows > 0
+        return rows >= self.least_rows * workers and (soon or seconds >= self.window * (1 - 1e-9))
 
     def _rebalance(self, snapshot: KeyedSnapshot, load: Longs, seconds: float) -> list[MoveUnits]:
         """The moves to the places that `_place` gives the keys, if the score calls for it and gets better."""

@@ -424,7 +424,7 @@ class Cluster:
         if not known.balance.by_content:
             raise InvalidArgument(f"region {region} has balance {known.balance.name!r}: its rows go to any worker")
         owners = known.movements.table.owners
-        units = amounts.check_move(units, target, len(owners), self._life.workers)
+        units, target = amounts.check_move(units, target, len(owners), self._life.workers), int(target)
         for source in sorted({int(owners[unit]) for unit in units} - {target}):
             mine = tuple(int(unit) for unit in units if owners[unit] == source)
             self._driver.move(MoveUnits(region, mine, source, target, "asked for"))
