@@ -107,11 +107,13 @@ def _restart(throughput: list[float], base: float) -> int:
 
 
 def _draw_reaction(data: Data, figure: Figure) -> None:
+    figure.set_layout_engine("constrained")
     rows, latency = figure.subplots(2, 1, sharex=True)
     for name, run in data["runs"].items():
         seconds = range(1, len(run["throughput"]) + 1)
         rows.plot(seconds, run["throughput"], label=NAMES[name])
-        latency.plot(seconds, np.maximum(run["latency_ms"], 1e-2), label=NAMES[name])
+        took = np.where(np.array(run["throughput"]) > 0, run["latency_ms"], np.nan)  # no rows, no latency
+        latency.plot(seconds, took, label=NAMES[name])
     rows.set(ylabel="rows a second", ylim=(0, None))
     latency.set(ylabel="latency, ms", xlabel="second", yscale="log")
     rows.legend()
@@ -164,6 +166,7 @@ def _judge_degradation(data: Data) -> Finding:
 
 
 def _draw_degradation(data: Data, figure: Figure) -> None:
+    figure.set_layout_engine("constrained")
     rows, latency = figure.subplots(1, 2)
     for name, run in data["runs"].items():
         rows.plot(data["perturbed"], run["throughput"], marker="o", label=NAMES[name])
@@ -219,6 +222,7 @@ def _judge_hybrid(data: Data) -> Finding:
 
 
 def _draw_hybrid(data: Data, figure: Figure) -> None:
+    figure.set_layout_engine("constrained")
     over_time, bars, latency = figure.subplots(1, 3)
     for name, run in data["medium"].items():
         over_time.plot(range(1, len(run["throughput"]) + 1), run["throughput"], label=NAMES[name])
@@ -229,6 +233,8 @@ def _draw_hybrid(data: Data, figure: Figure) -> None:
     bars.set(title="heavy: rows a second")
     latency.bar([NAMES[name] for name in names], [mean_latency(data["heavy"][name], 20) / 1e3 for name in names])
     latency.set(title="heavy: latency, s")
+    for axes in (bars, latency):
+        axes.tick_params(axis="x", rotation=30)
 
 
 EXPERIMENTS: tuple[Experiment, ...] = (
