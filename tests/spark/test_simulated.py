@@ -10,7 +10,7 @@ from evenflow.sim.keyed_plane import KeyedPlane
 from evenflow.sim.keyed_setup import KeyedSetup
 from evenflow.sim.simulation import Simulation
 
-WORKERS, UNITS, ROWS, COST_US = 3, 60, 150_000, 60.0
+WORKERS, UNITS, ROWS, COST_US = 3, 60, 120_000, 60.0
 SLOW = 4.0
 """Worker 0 takes so many times as long for a row: it should keep 1/9 of the units, which are 6 or 7."""
 TOLERANCE = 3
@@ -31,11 +31,11 @@ def live(spark):
 
 def simulated(unit_rows):
     """The same in the simulator; rows come in a random order, as many of each unit as there were live."""
-    trace = np.random.RandomState(1).permutation(np.repeat(np.arange(UNITS), unit_rows))
+    trace = np.random.RandomState(1).permutation(np.repeat(np.arange(len(unit_rows)), unit_rows))
     setup = KeyedSetup(
         workers=WORKERS,
         feeders=1,
-        units=UNITS,
+        units=len(unit_rows),  # with that of rows without a key
         rows=ROWS,
         trace=tuple(trace.tolist()),
         row_us=COST_US,

@@ -104,6 +104,24 @@ def test_a_unit_leaves_from_memory_or_from_disk_with_its_rows(place):
     assert plane.rows["served"] == 60_000
 
 
+def test_a_move_from_a_worker_that_does_not_answer_is_taken_back():
+    """Writing a unit takes 3 s, in which no marker comes through; after 2 s the controller calls the move off."""
+    large = replace(
+        SMALL, unit_bytes=60 * MB, memory_bytes=720 * MB, memory=(MemoryStep(1.0, 0, 300 * MB),), rows=90_000
+    )
+    plane, world = simulated(large)
+    world.run(1.5)
+    world.handle(MoveAsked(1.5, MoveUnits("keyed", (28,), 0, 1, "asked")))
+    world.run(8.0)
+    (undone,) = world.log.of("move-undone")
+    assert "did not answer" in undone["why"]
+    assert not world.log.of("moved")
+    assert plane.memory.home[28] == 0
+    assert (plane.arrays.routes["queue"][:, 28] == 0).all()
+    world.run(120.0)
+    assert plane.rows["served"] == 90_000
+
+
 @pytest.mark.parametrize("balance", ["flux-memory", "flux-hybrid", "auto"])
 def test_balances_that_know_of_memory_empty_the_disk(balance):
     plane, world = simulated(SQUEEZED, balance)

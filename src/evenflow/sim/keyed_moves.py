@@ -72,7 +72,9 @@ class Moves:
 
     def quiet(self, now: float, source: int) -> None:
         """All markers are there: take the units out, from disk if need be, and send them."""
-        leaving = self._announced.pop(source)
+        leaving = self._announced.pop(source, None)
+        if leaving is None:  # it was called off before its last marker came
+            return
         self._under_way[leaving.move] = leaving
         self._say(now, source, leaving.move, "quiet")
         self._memory.leave(now, source, leaving.units.tolist(), partial(self._extract, leaving))

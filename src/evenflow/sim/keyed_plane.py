@@ -62,8 +62,8 @@ class KeyedPlane:
         self._peers: list[Peer] = []
         self._draining: set[int] = set()
         self._ended: set[int] = set()
-        self._paused: dict[int, tuple[np.ndarray, int]] = {}
-        """Units and source of the movements that feeders know of."""
+        self._paused: dict[int, tuple[np.ndarray, int, int]] = {}
+        """Of the movements that feeders know of: units, source, and how many feeders have paused them."""
         self._inbox: dict[int, list[ToWorker]] = {worker: [] for worker in range(setup.workers)}
         """What came to a worker while it was busy with its disk."""
         self._late: set[int] = set()
@@ -169,10 +169,13 @@ class KeyedPlane:
                 refill(self.arrays, feeder, time)
             case PauseUnits():
                 units = np.array(message.units, np.int64)
-                self._paused[message.move] = units, message.source
+                known = self._paused.get(message.move, (units, message.source, 0))
+                self._paused[message.move] = (*known[:2], known[2] + 1)
                 pause(self.arrays, feeder, message.move, units, message.source, time)
             case ReleaseUnits():
-                units, source = self._paused[message.move]
+                units, source, feeders = self._paused.pop(message.move)
+                if feeders > 1:
+                    self._paused[message.move] = units, source, feeders - 1
                 release(self.arrays, feeder, units, source, message.worker, time)
             case EvaluationLost() | FeederRefused():
                 raise SimulationError(f"feeder {feeder} cannot go on: {message.reason}")
