@@ -126,5 +126,5 @@ class CepSizes:
 
     @classmethod
     def of(cls, setting: Setting) -> CepSizes:
-        """The paper's, or a quarter of these."""
-        return cls(600, (75.0, 150.0), 15.0, 60_000) if setting.quick else cls(2_400, (300.0, 600.0), 60.0, 300_000)
+        """The paper's, or an eighth of these."""
+        return cls(300, (37.5, 75.0), 7.5, 40_000) if setting.quick else cls(2_400, (300.0, 600.0), 60.0, 300_000)
