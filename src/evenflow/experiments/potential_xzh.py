@@ -31,7 +31,7 @@ def run_xzh(setting: Setting) -> Data:
     scheme, lengths, arrivals, repeats = SCHEMES[6], list(LENGTHS), list(ARRIVALS_MS), 3
     if setting.quick:
         scheme, repeats = replace(scheme, hosts=4, chains=4, operators=40), 1
-        lengths, arrivals = [5, 10, 20], [20.0, 10.0, 4.0]
+        lengths, arrivals = [5, 10], [20.0, 10.0]
     plots: dict[str, list[tuple[float, PaperScheme]]] = {
         "lengths": [(length, with_length(scheme, length)) for length in lengths],
         "arrivals": [(ms, replace(scheme, arrival_ms=ms)) for ms in arrivals],
