@@ -180,7 +180,7 @@ def _draw_degradation(data: Data, figure: Figure) -> None:
 
 def _run_hybrid(setting: Setting) -> Data:
     count = _machines(setting)
-    seconds = {"medium": 130 if setting.quick else 160, "heavy": 60 if setting.quick else 100}
+    seconds = {"medium": 115 if setting.quick else 160, "heavy": 50 if setting.quick else 100}
     some = _drawn(setting, count // 4)
     half = {worker: HALF if at < count // 2 else SCANT for at, worker in enumerate(_drawn(setting, count))}
     setups = {
