@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenflow.runtime.feeder.frame_size import FRAME_BYTES, GROWTH, RAMP_S, FrameSize, aim_s
+from evenflow.runtime.feeder.frame_size import FRAME_BYTES, GROWTH, RAMP_S, FrameSize, aim_s, longest_s
 from evenflow.runtime.feeder.frame_size import SHARED_FRAME_S as FRAME_S
 from evenflow.runtime.feeder.turns import Turns
 
@@ -101,7 +101,7 @@ def test_many_workers_get_longer_frames(workers, own, shared):
 
 
 @pytest.mark.parametrize(
-    ("waiting", "longest_s", "rows"),
+    ("waiting", "longest", "rows"),
     [
         (0, 0.04, 250),
         (16_000, 0.04, 250),  # 0.64 s: a 64th of it is no more than 10 ms
@@ -110,8 +110,12 @@ def test_many_workers_get_longer_frames(workers, own, shared):
         (1_000_000, 0.004, 250),  # never shorter than without rows that wait
     ],
 )
-def test_frames_are_longer_if_many_rows_wait(waiting, longest_s, rows):
-    assert learned(costs={0: 4e-5}).rows(4, 0, waiting, longest_s) == pytest.approx(rows, abs=1)
+def test_frames_are_longer_if_many_rows_wait(waiting, longest, rows):
+    assert learned(costs={0: 4e-5}).rows(4, 0, waiting, longest) == pytest.approx(rows, abs=1)
+
+
+def test_several_frames_pass_between_reports_and_rare_reports_make_none_longer():
+    assert [longest_s(report_s) for report_s in (0.01, 0.05, 0.1, 60.0)] == pytest.approx([0.004, 0.02, 0.04, 0.04])
 
 
 def grow(size, seconds_of, steps, workers=1):

@@ -11,6 +11,7 @@ from evenflow.errors import InvalidArgument
 from evenflow.graph.binding import bind
 from evenflow.graph.builder import Graph
 from evenflow.operators.keyed import identity
+from evenflow.operators.row_store import RowStore
 from evenflow.operators.sided_join import SIDE, SidedJoin
 from evenflow.rules.operator import RuleOperator
 
@@ -141,3 +142,12 @@ def test_rows_with_other_columns_do_not_meet():
     after.install(0, before.extract(0))
     with pytest.raises(InvalidArgument, match="the state has rows with columns v int64, and now they have v double"):
         after.process(sides(pa.float64()), UNITS, KEYS)
+
+
+def test_rows_with_other_columns_do_not_meet_whatever_came_between():
+    """State of a unit may be installed after rows have come."""
+    store = RowStore()
+    for count, kind in ((100, pa.int64()), (10, pa.float64()), (4, pa.int64())):
+        store.append(pa.table({"v": pa.array(range(count)).cast(kind)}))
+    with pytest.raises(InvalidArgument, match="the state has rows with columns v double, and now they have v int64"):
+        store.take(np.array([0, 100, 110]))

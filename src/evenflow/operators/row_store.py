@@ -68,11 +68,12 @@ class RowStore:
 
 def joined(tables: list[pa.Table]) -> pa.Table:
     """The rows of all tables as one table with a single chunk per column."""
-    was, now = (", ".join(f"{field.name} {field.type}" for field in table.schema) for table in (tables[0], tables[-1]))
+    *others, now = (", ".join(f"{field.name} {field.type}" for field in table.schema) for table in tables)
+    was = next((other for other in others if other != now), now)
     if was != now:
         raise InvalidArgument(
-            f"the state has rows with columns {was}, and now they have {now}: cast them to what they were, or start "
-            "without the state, with a new checkpoint"
+            f"the state has rows with columns {was}, and now they have {now}: cast them to what they were (times by "
+            "spark.sql.session.timeZone), or start without the state, with a new checkpoint"
         )
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 

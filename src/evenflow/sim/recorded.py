@@ -20,7 +20,7 @@ from evenflow.sim.keyed_setup import KeyedSetup, SpeedStep
 from evenflow.sim.ordered_scene import OrderedScene, WorkerLoad
 from evenflow.sim.scenario import Scenario
 
-LogLine = dict[str, Any]
+LoggedEvent = dict[str, Any]
 Grid = npt.NDArray[np.float64]
 STEP_S = 5.0
 """Seconds over which the cost of a row is taken."""
@@ -71,7 +71,7 @@ def recorded_scenario(path: str | Path, region: str | None = None, seed: int = 1
     return (_ordered if kinds[name] == "sample" else _keyed)(mine, costs, seed)
 
 
-def _entries(path: Path) -> list[LogLine]:
+def _entries(path: Path) -> list[LoggedEvent]:
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
@@ -81,7 +81,7 @@ def _entries(path: Path) -> list[LogLine]:
     return found
 
 
-def _costs(samples: list[LogLine], members: str, rows: str) -> WorkerCosts:
+def _costs(samples: list[LoggedEvent], members: str, rows: str) -> WorkerCosts:
     """What rows cost, from samples with cumulative counters."""
     picked = samples[:1]
     for sample in samples[1:]:
@@ -122,28 +122,28 @@ def _changes(costs: WorkerCosts) -> list[list[tuple[float, float]]]:
     return found
 
 
-def _rate(mine: list[LogLine], costs: WorkerCosts) -> float:
+def _rate(mine: list[LoggedEvent], costs: WorkerCosts) -> float:
     """Rows that came a second, if no worker was ever too busy for more; else infinite."""
     told = [entry for entry in mine if entry["event"] == "performance"]
     came, seconds = sum(entry["rows_in"] for entry in told), sum(entry["seconds"] for entry in told)
     return came / seconds if seconds and came and costs.busy.max() < BUSY else inf
 
 
-def _feeders(mine: list[LogLine]) -> int:
+def _feeders(mine: list[LoggedEvent]) -> int:
     return max(1, *(int(entry["feeders"]) for entry in mine if entry["event"] in MEMBERS))
 
 
-def _balance(mine: list[LogLine]) -> str:
+def _balance(mine: list[LoggedEvent]) -> str:
     return next((entry["balance"] for entry in mine if entry["event"] == "region-opened"), "")
 
 
-def _length(mine: list[LogLine]) -> float:
+def _length(mine: list[LoggedEvent]) -> float:
     """Seconds from the first sample to the last."""
     times = [entry["time"] for entry in mine if entry["event"] in MEMBERS]
     return float(times[-1] - times[0])
 
 
-def _ordered(mine: list[LogLine], costs: WorkerCosts, seed: int) -> Scenario:
+def _ordered(mine: list[LoggedEvent], costs: WorkerCosts, seed: int) -> Scenario:
     loads = []
     for worker, steps in enumerate(_changes(costs)):
         ends = [second for second, _ in steps[1:]] + [inf]
@@ -164,7 +164,7 @@ def _ordered(mine: list[LogLine], costs: WorkerCosts, seed: int) -> Scenario:
     return Scenario(_length(mine), _balance(mine), ordered=scene)
 
 
-def _keyed(mine: list[LogLine], costs: WorkerCosts, seed: int) -> Scenario:
+def _keyed(mine: list[LoggedEvent], costs: WorkerCosts, seed: int) -> Scenario:
     changes = _changes(costs)
     opened = next(entry for entry in mine if entry["event"] == "region-opened")
     last = [entry for entry in mine if entry["event"] == "keyed-sample"][-1]
@@ -191,7 +191,7 @@ def _keyed(mine: list[LogLine], costs: WorkerCosts, seed: int) -> Scenario:
     return Scenario(_length(mine), _balance(mine), keyed=setup)
 
 
-def _trace(mine: list[LogLine], units: int, seed: int) -> tuple[int, ...]:
+def _trace(mine: list[LoggedEvent], units: int, seed: int) -> tuple[int, ...]:
     """Units of rows, as they fell in the recording: part by part, in an order drawn by the seed."""
     told = [entry for entry in mine if entry["event"] == "unit-rows"]
     if not told:

@@ -50,7 +50,7 @@ def check_units(units: int, workers: int) -> int:
 
 def check_move(units: Any, target: Any, most: int, workers: int) -> list[int]:
     """The units to be moved, as a list; refuses wrong units, and a target that is no worker."""
-    listed = list(units) if isinstance(units, Iterable) and not isinstance(units, str) else [None]
+    listed: list[Any] = list(units) if isinstance(units, Iterable) and not isinstance(units, str) else [None]
     if not all(_among(unit, most) for unit in listed) or not _among(target, workers):
         raise InvalidArgument(
             f"units {units!r:.100} to worker {target!r:.100}: give a list of units from 0 to {most - 1}, and a worker "

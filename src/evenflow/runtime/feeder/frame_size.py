@@ -28,6 +28,10 @@ OVERHEAD = 0.2
 FRAME_BYTES = 1024 * 1024
 BACKLOG = 64
 """A frame may be this part of the work that waits for its worker: rows that wait for so long do not mind."""
+LONGEST_S = 0.04
+"""Seconds of work in such a frame, at most: units that leave a worker wait behind its frames."""
+FRAMES_PER_REPORT = 2.5
+"""Such frames that a worker gets between two of its reports, at least, so that the balance hears of it in time."""
 
 
 @dataclass(slots=True)
@@ -135,6 +139,11 @@ def serialized(batch: pa.RecordBatch, what: str, where: str) -> memoryview:
             f"split such values before they reach {where}"
         )
     return body
+
+
+def longest_s(report_s: float) -> float:
+    """Seconds of work in a frame for a worker with a backlog, at most, if workers report every `report_s` seconds."""
+    return min(LONGEST_S, report_s / FRAMES_PER_REPORT)
 
 
 def aim_s(workers: int, shared: bool = False) -> float:

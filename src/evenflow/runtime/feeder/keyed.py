@@ -17,7 +17,7 @@ from evenflow.model import messages
 from evenflow.model.latency import Latencies
 from evenflow.runtime.feeder.admission import Admission
 from evenflow.runtime.feeder.connections import FeederFigures
-from evenflow.runtime.feeder.frame_size import FrameSize, serialized
+from evenflow.runtime.feeder.frame_size import FrameSize, longest_s, serialized
 from evenflow.runtime.feeder.hashing import with_hashes
 from evenflow.runtime.feeder.keyed_feed import KeyedFeed
 from evenflow.runtime.feeder.keyed_merger import KeyedMerger
@@ -37,9 +37,6 @@ ARRIVALS_S = 0.1
 REORDER_BYTES = 64 * 1024 * 1024
 """With ordered=True: results that wait for earlier ones, at most, before no more rows are taken in. Also: rows kept
 here for results that wait for state on a worker's disk."""
-FRAMES_PER_REPORT = 2.5
-"""Frames that a worker gets between two of its reports, at least, however many rows wait for it: so the balance hears
-of it in time, and units that leave it need not wait long behind frames."""
 LAST_WORDS_S = 1.0
 """How long the controller may take to say why a worker is gone."""
 
@@ -74,8 +71,8 @@ class KeyedFeeder(StatefulFeeder):
     def _own(self, skew: SkewBuffer, size: FrameSize) -> None:
         self._skew, self._size = skew, size
         seed = f"{self._feed.seed}:{self.identity['partition']}"
-        longest_s = self._feed.report_s / FRAMES_PER_REPORT
-        self._splitter = KeyedSplitter(self._connections.links, skew, size, seed=seed, longest_s=longest_s)
+        longest = longest_s(self._feed.report_s)
+        self._splitter = KeyedSplitter(self._connections.links, skew, size, seed=seed, longest_s=longest)
 
     @property
     def _stored(self) -> bool:
