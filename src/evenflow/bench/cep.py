@@ -13,11 +13,10 @@ from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -30,24 +29,16 @@ from evenflow.model import KeyedSnapshot, Performance
 from evenflow.model.capacity import Emulate
 from evenflow.policy.keyed.loads import imbalance
 from evenflow.runtime.cluster.cluster import Cluster
-from evenflow.stories.lsh import BITS, Fingerprints
 from evenflow.stories.operator import HISTORY, FirstStory
-from evenflow.stories.vectors import Vectors
-from evenflow.workloads import zipf
-from evenflow.workloads.tweets import Tweets
+from evenflow.workloads.story_rows import KEYS, TAU, StoryOrder, StoryRows, first_stories
 
 Longs = npt.NDArray[np.int64]
-Workload = Literal["default", "zipf"]
 
 POLL_S = 0.1
 LOAD_S = 1.0
 """The loads of engines are compared over this time."""
-TAU = 0.2
-KEYS = 1 << BITS
 DYNAMIC = ("dlb-h", "dlb-l", "lptf")
 REGION = "stories"
-TWEETS = Tweets(words=3_000, zipf=1.2, about=0.8, copies=0.6, spacing=8_000, life=80_000)
-"""Few topics, each for a long time: with key grouping, loads differ by a third for as long as a run takes."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +56,8 @@ class CepSetting:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        if self.workload not in get_args(Workload):  # a command line may say anything
-            raise InvalidArgument(f"workload {self.workload!r}: choose one of {', '.join(get_args(Workload))}")
+        if self.workload not in get_args(StoryOrder):  # a command line may say anything
+            raise InvalidArgument(f"workload {self.workload!r}: choose one of {', '.join(get_args(StoryOrder))}")
 
 
 @dataclass(frozen=True)
@@ -137,48 +128,11 @@ def data(setting: CepSetting) -> Iterator[CepData]:
     """Make the rows; their files are deleted afterwards."""
     with TemporaryDirectory(prefix="evenflow-bench-") as directory:
         path = str(Path(directory) / "rows.parquet")
-        keys, vectors, phases = draw(setting)
-        table = pa.table({"seq": np.arange(setting.rows), "fingerprint": keys, "vector": vectors})
+        rows = StoryRows.draw(setting.rows, cast(StoryOrder, setting.workload), setting.exponents, setting.seed)
+        table = rows.table()
         pq.write_table(table, path, row_group_size=1 << 17)
         alarms = first_stories(table)
-        loads = [np.bincount(keys[phases == phase], minlength=KEYS) for phase in np.unique(phases)]
-        yield CepData(path, len(alarms), int(alarms.sum()), loads)
-
-
-def draw(setting: CepSetting) -> tuple[npt.NDArray[np.int32], pa.Array, Longs]:
-    """For each row its key, its vector and its phase of the workload."""
-    texts = replace(TWEETS, seed=setting.seed).rows(np.arange(setting.rows)).column("text")
-    vectors = Vectors.fit(texts[: min(len(texts), 50_000)]).of(texts)
-    keys, column = Fingerprints().of(vectors), vectors.to_arrow()
-    if setting.workload == "default":
-        return keys, column, np.zeros(setting.rows, np.int64)
-    drawn, phases = zipf.keys(setting.seed, setting.rows, np.unique(keys), setting.exponents)
-    return drawn.astype(np.int32), column.take(pa.array(_texts_of(keys, drawn))), phases
-
-
-def _texts_of(keys: npt.NDArray[np.int32], drawn: npt.NDArray[Any]) -> Longs:
-    """For each drawn key the place of a text with this key; the texts of a key are taken in turn, repeatedly."""
-    order = np.argsort(keys, kind="stable")
-    first, count = np.searchsorted(keys[order], drawn), np.bincount(keys, minlength=KEYS)[drawn]
-    turns = np.empty(len(drawn), np.int64)
-    by_key = np.argsort(drawn, kind="stable")
-    starts = np.searchsorted(drawn[by_key], drawn[by_key])
-    turns[by_key] = np.arange(len(drawn)) - starts
-    places: Longs = order[first + turns % count]
-    return places
-
-
-def first_stories(table: pa.Table) -> Longs:
-    """The seq of each first story, as one engine finds them."""
-    operator = FirstStory(history=HISTORY)
-    found = []
-    for batch in table.to_batches(max_chunksize=10_000):
-        keys = batch.column("fingerprint").to_numpy()
-        near = operator.process(batch, keys.astype(np.int32), keys.astype(np.int64))
-        assert isinstance(near, pa.RecordBatch)
-        similarity = near.column("similarity").to_numpy(zero_copy_only=False)
-        found.append(batch.column("seq").to_numpy()[similarity <= TAU])
-    return np.concatenate(found)
+        yield CepData(path, len(alarms), int(alarms.sum()), rows.loads())
 
 
 def evaluate(df: DataFrame) -> tuple[float, int, int, int]:
