@@ -79,7 +79,8 @@ def test_engines_find_the_same_stories_however_keys_move():
     owners = RoutingTable.even(KEYS, range(2)).owners
     mine = [unit for unit in busiest if owners[unit] == 0]
     assert mine
-    moves = [(3.0, mine, 0, 1), (6.0, mine[:1], 1, 0)]
+    unseen = [unit for unit in range(KEYS) if owners[unit] == 0 and unit not in rows.keys]
+    moves = [(3.0, mine + unseen[:1], 0, 1), (6.0, mine[:1], 1, 0)]
     assert stories_with_moves(rows, 2, moves, 10.0) == alone
     assert stories_by_choice(rows, 2) > alone
 

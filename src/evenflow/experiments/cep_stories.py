@@ -30,7 +30,9 @@ def stories_with_moves(rows: StoryRows, engines: int, moves: list[Move], seconds
         found += _by_engine(part, owners[rows.keys[done : max(done, reached)]], operators)
         done = max(done, reached)
         for unit in units:
-            operators[target].install(unit, operators[source].extract(unit))
+            state = operators[source].extract(unit)
+            if state is not None:  # the key has had rows
+                operators[target].install(unit, state)
             owners[unit] = target
     return found
 
