@@ -148,9 +148,9 @@ def test_memory_for_all_workers_or_for_some():
         (None, "memory=None: give bytes"),
         ({}, "memory={}: give bytes"),
         ("1k", "memory='1k': give bytes"),
-        ({3: "1m"}, "worker 3 is '1m': give workers from 0 to 2"),
-        ({"0": "1m"}, "worker '0' is '1m'"),
-        ({0: None}, "worker 0 is None"),
+        ({3: "1m"}, "memory has worker 3: give workers from 0 to 2"),
+        ({"0": "1m"}, "memory has worker '0'"),
+        ({0: None}, "memory of worker 0 is None: give bytes"),
         ({0: "x"}, "memory='x'"),
     ],
 )

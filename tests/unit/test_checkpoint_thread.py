@@ -117,6 +117,25 @@ def test_an_operator_that_was_killed_before_it_left_anything(thread):
     )
 
 
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (
+            Kept("median", 8),
+            "is of mean, and this is median: give that operator, in a new Cluster, or another name, which",
+        ),
+        (
+            Kept("mean", 16),
+            "has 7 units, and this has 15: give units=7, in a new Cluster, or another name, which begins",
+        ),
+    ],
+)
+def test_another_operator_is_refused_with_what_another_name_means(thread, kept, said):
+    thread.batch("mean", 3)
+    thread.add("mean", kept)
+    assert said in thread.saved("mean", "q", 4, new=False)
+
+
 def test_an_operator_whose_state_is_lost_is_not_a_new_one(thread):
     for name in [name for name in thread.blobs if name.startswith("mean/q/")]:
         del thread.blobs[name]

@@ -84,8 +84,10 @@ def budgets_of(memory: str | int | Mapping[int, str | int], workers: int, limite
     if not isinstance(memory, Mapping):
         return dict.fromkeys(range(workers), bytes_of(memory))
     for worker, size in memory.items():
-        if not _among(worker, workers) or size is None:
-            raise InvalidArgument(f"memory of worker {worker!r} is {size!r}: give workers from 0 to {workers - 1}")
+        if not _among(worker, workers):
+            raise InvalidArgument(f"memory has worker {worker!r}: give workers from 0 to {workers - 1}")
+        if size is None:
+            raise InvalidArgument(f'memory of worker {worker} is None: give bytes, or a string like "512m"')
     return {int(worker): bytes_of(size) for worker, size in memory.items()}
 
 

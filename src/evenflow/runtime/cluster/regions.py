@@ -9,7 +9,7 @@ import time
 from evenflow.control.events import GraphPlacing, RegionOpened, Transfer
 from evenflow.control.keyed_region import KeyedRegion
 from evenflow.control.ordered_region import OrderedRegion
-from evenflow.errors import InvalidArgument
+from evenflow.errors import InvalidArgument, nearest
 from evenflow.graph.hosted import HostedGraph
 from evenflow.graph.plan import GraphPlan
 from evenflow.policy import Balance, KeyedBalance, Placement, keyed_balance_named
@@ -70,7 +70,8 @@ class Regions:
             if before is not None and before != kept:
                 raise InvalidArgument(
                     f"name {name!r} is that of {before.operator} with {before.units - 1} units already, and this is "
-                    f"{kept.operator} with {kept.units - 1}: give another name"
+                    f"{kept.operator} with {kept.units - 1}: give another name, which begins with empty state, or use "
+                    "a new Cluster"
                 )
             self._checkpoint_thread.add(name, kept)
             self._driver.add_code(digest, code)
@@ -122,7 +123,8 @@ class Regions:
         try:
             return self._driver.ask(lambda controller: controller.region(str(name)))
         except KeyError:
-            raise InvalidArgument(f"this cluster has no region {name!r}") from None
+            known = self._driver.ask(lambda controller: list(controller.regions))
+            raise InvalidArgument(f"this cluster has no region {name!r}; {nearest(str(name), known)}") from None
 
     def find_keyed(self, name: str) -> KeyedRegion:
         """A keyed operator's region by its name."""

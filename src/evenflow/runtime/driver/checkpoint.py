@@ -305,13 +305,18 @@ class CheckpointThread(BackgroundThread):
         self._store.delete(gone)
 
 
+ANEW = "another name, which begins with empty state"
+
+
 def _mismatch(manifest: Manifest, kept: Kept) -> str:
     """Why an operator cannot go on with the state of a manifest; empty if it can."""
     if manifest.operator != kept.operator:
-        return f"is of {manifest.operator}, and this is {kept.operator}: give keyed another name, or that operator"
+        return (
+            f"is of {manifest.operator}, and this is {kept.operator}: give that operator, in a new Cluster, or {ANEW}"
+        )
     if manifest.units != kept.units:
         return (
-            f"has {manifest.units - 1} units, and this has {kept.units - 1}: give keyed units={manifest.units - 1}, or "
-            "another name"
+            f"has {manifest.units - 1} units, and this has {kept.units - 1}: give units={manifest.units - 1}, in a new "
+            f"Cluster, or {ANEW}"
         )
     return ""
