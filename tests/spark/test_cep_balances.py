@@ -110,11 +110,11 @@ def test_stored_state_is_of_one_spread(spark, tmp_path):
     stream = spark.readStream.format("rate").load()
     with ef.Cluster(spark, 1, checkpoint=tmp_path / "state") as own:
         own.keyed(stream, "value", Nth(), name="n")
-        with pytest.raises(InvalidArgument, match=r"by value with 1024 units already, and this is .* by value modulo"):
+        with pytest.raises(InvalidArgument, match=r"by value \(bigint\) with 1024 .* this is .* \(bigint\) modulo"):
             own.keyed(stream, "value", Nth(), name="n", spread="modulo")
         own.keyed(stream, "value", Nth(), name="r", spread="range", bounds=[10, 20])
         own.keyed(stream, "value", Nth(), name="r", spread="range", bounds=[20, 10, 20])
         with pytest.raises(
-            InvalidArgument, match=r"by value in 3 ranges .* already, and this is .* by value in 3 ranges"
+            InvalidArgument, match=r"by value \(bigint\) in 3 ranges .* already, and this is .* in 3 ranges"
         ):
             own.keyed(stream, "value", Nth(), name="r", spread="range", bounds=[10, 21])
