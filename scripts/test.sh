@@ -9,23 +9,25 @@ MOST_AGAIN=20 # when more than these fail, something else is wrong
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
 
 # The longest parts come first and short ones last, so that all end together, however fast the machine is. A part on
-# Spark has a JVM of its own, so there are two of tests/spark: those of stores and lost workers, which wait most, and
-# the others.
+# Spark has a JVM of its own, so there are three of tests/spark: those of stores and lost workers, which wait most, and
+# the others in two halves.
 stores=(tests/spark/test_{checkpoint,checkpoint_odd,postgres,stores,supervision}.py)
 graphs=(tests/property/test_graph_{durable,protocol}.py)
+others() { compgen -G "$1" | grep -vxF -f <(printf '%s\n' "${stores[@]}") | sort | tr '\n' ' '; }
 declare -A folders=(
     [quick-1]="tests/unit/test_[a-or]*.py"
     [quick-2]="tests/unit/test_[pqs-z]*.py tests/property"
     [graphs]="${graphs[*]}"
-    [spark]="tests/spark ${stores[*]/#/--ignore=}"
+    [spark-1]="$(others 'tests/spark/test_[a-i]*.py')"
+    [spark-2]="$(others 'tests/spark/test_[j-z]*.py')"
     [torture]="tests/drivers/test_torture.py"
     [stores]="${stores[*]}"
     [drivers]="tests/drivers --ignore=tests/drivers/test_torture.py"
     [property]="tests/property ${graphs[*]/#/--ignore=}"
     [unit]="tests/unit tests/wire"
 )
-parts=(graphs spark torture stores drivers property unit)
-first_on_spark=spark
+parts=(spark-1 graphs spark-2 stores unit torture property drivers)
+first_on_spark=spark-1
 at_once=3
 selected=()
 if [ "${1:-}" = quick ]; then

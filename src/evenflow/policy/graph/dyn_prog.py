@@ -44,6 +44,7 @@ class DynProgPlacement:
         check_theta(self.theta, self.theta_bytes, self.theta_s)
         check_energy(self.weights, self.terms)
         check_flag("by_sum", self.by_sum)
+        check_flag("both_ways", self.both_ways)
 
     def place(self, problem: PlacementProblem) -> tuple[int, ...]:
         """The index of the host of each operator."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from evenflow.model.given import check_flag
 from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights, PlacementProblem
 from evenflow.policy.graph.energy import EnergyTerm, PartialPlacement, check_energy
 from evenflow.policy.graph.periodic import check_theta, settled
@@ -37,6 +38,7 @@ class GreedyPlacement:
     both_ways: bool = False
 
     def __post_init__(self) -> None:
+        check_flag("both_ways", self.both_ways)
         check_theta(self.theta, self.theta_bytes, self.theta_s)
         check_energy(self.weights, self.terms)
 
