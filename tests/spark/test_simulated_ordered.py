@@ -17,8 +17,9 @@ COST_US = 200
 FACTOR = 4.0
 SHARES = np.array([1 / FACTOR, 1, 1]) / (2 + 1 / FACTOR) * 1000
 PERIOD_S = 0.2
-TOLERANCE = 60
-"""Of 1000: live workers also pay for frames and share two cores with everything else."""
+TOLERANCE = 120
+"""Of 1000: live workers also pay for frames and share two cores with everything else, and a run has twenty samples of
+0.2 s. An even split is 221 off for the slow worker."""
 
 
 def same(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -52,4 +53,4 @@ def simulated(balance):
 def test_both_worlds_come_to_the_same_weights(spark, balance):
     there, here = live(spark, balance), simulated(balance)
     assert there == pytest.approx(here, abs=TOLERANCE)
-    assert here == pytest.approx(SHARES, abs=TOLERANCE / 2)
+    assert here == pytest.approx(SHARES, abs=TOLERANCE / 4)
