@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evenflow.bench import keyed, placement
+from evenflow.bench import keyed, ordered, placement
 
 SMALL = keyed.KeyedSetting(workers=2, keys=200, rows=40_000, units=32, zipf=1.0)
 
@@ -24,6 +24,13 @@ def test_a_run_is_checked(spark):
         assert outcome.correct
         assert outcome.of_shuffle == 2 * outcome.of_identity
         assert not keyed.run(spark, SMALL, "hash", replace(made, check=made.check * 1.001), None).correct
+
+
+def test_an_ordered_run_is_in_order(spark):
+    setting = ordered.OrderedSetting(workers=2, slow=1, factor=2.0, cost_us=50.0, seconds=1.0)
+    outcome = ordered.run(spark, setting, "credits")
+    assert outcome.in_order
+    assert outcome.rows_in > 1_000
 
 
 def test_an_emulated_run_knows_its_bound(spark):

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 ROW_SCHEMA = "id long, value double, made double"
 """`made` is the wall-clock time at which the source made the row."""
@@ -46,6 +47,11 @@ class ProbeSource:
     seconds: float
     made: Accumulator[int]
     rows: int = 1 << 60
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the rows."""
+        return cast(StructType, StructType.fromDDL(ROW_SCHEMA))
 
     def mapInArrow(self, function: Map, schema: Any) -> DataFrame:
         """`function` over the rows, as a DataFrame of one partition."""
