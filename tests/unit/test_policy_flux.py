@@ -94,6 +94,17 @@ def test_nothing_flows_nothing_moves():
     assert Flux().decide(snapshot(0, [0], [0], workers=[])) == []
 
 
+def test_a_move_phase_ends_with_its_last_move():
+    """Flux §5.3: a timer of the controller gives its length, however late the next reports come."""
+    for told, delta in (({"moves_ended": 0.6}, 0.4), ({}, 0.8)):
+        flux = Flux(delta_min=0.1)
+        flux.decide(snapshot(0.0, [0, 0, 1], [0, 0, 0]))
+        assert flux.decide(snapshot(0.2, [0, 0, 1], [100, 100, 20], idle=[0.0, 0.18]))
+        assert not flux.decide(snapshot(0.5, [0, 0, 1], [200, 200, 40], idle=[0.0, 0.4], moving=1))
+        assert not flux.decide(snapshot(1.0, [0, 1, 1], [300, 300, 60], idle=[0.0, 0.8], version=1, **told))
+        assert flux._delta == pytest.approx(delta)
+
+
 @pytest.mark.parametrize(("delta_min", "reports"), [(0.01, 0.01), (0.05, 0.05), (0.1, 0.1), (2.0, 0.1)])
 def test_reports_follow_the_shortest_collection(delta_min, reports):
     assert Flux(delta_min=delta_min).report_s == reports

@@ -60,6 +60,7 @@ class Balancing:
             bytes_moved=movements.bytes_moved,
             pause_s=movements.pause_s,
             undone=movements.undone,
+            moves_ended=movements.ended,
             unit_resident=known.resident(),
             unit_pending=known.pending(),
             counts=dict(known.counts),

@@ -116,6 +116,8 @@ class Movements:
     """The latest movement that has begun."""
     moved: int = 0
     undone: int = 0
+    ended: float = 0.0
+    """When the last movement was done, taken back or forgotten; 0 if there was none."""
     bytes_moved: int = 0
     pause_s: float = 0.0
     pauses: Pauses = field(default_factory=Pauses)
@@ -235,6 +237,7 @@ class Movements:
         del self.under_way[number]
         self.table = self.table.moved(movement.units, movement.target)
         self.moved += len(movement.units)
+        self.ended = time
         self.bytes_moved += size
         took = time - movement.began
         self.pause_s += took * len(movement.units)
@@ -272,6 +275,7 @@ class Movements:
         feeders = list(feeders)
         del self.under_way[number]
         self.undone += len(movement.units)
+        self.ended = time
         self._note_pause(time, movement)
         yield from self._release(movement, movement.source, feeders)
         yield Record(time, "move-undone", _fields(self.region, movement) | {"why": movement.reason})
@@ -301,6 +305,7 @@ class Movements:
         for movement in self.under_way.values():
             yield Record(time, "move-undone", _fields(self.region, movement) | {"why": why})
         if self.under_way:
+            self.ended = time
             for site in self.sites.values():
                 yield Tell(site.peer, AbandonMoves(self.region, tuple(self.under_way)))
             if self.graph:  # workers hold rows for these movements: nobody may send them any before they know better

@@ -137,6 +137,8 @@ class KeyedSnapshot:
     unit_pending: Counts | None = None
     """Bytes of the rows that wait for the state of each unit, as last reported; None if that is not known."""
     performance: Performance = Performance()
+    moves_ended: float = 0.0
+    """When the last movement ended, on the controller's clock; 0 if there was none."""
 
     def __post_init__(self) -> None:
         if self.unit_resident.ndim == 0:

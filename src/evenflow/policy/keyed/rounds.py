@@ -19,8 +19,10 @@ class Rounds(ABC):
     """Collect for `delta` seconds, then decide, then wait until all moves are done.
 
     The next `delta` is the length of the move phase, or half the last `delta` if nothing moved, and never below
-    `delta_min`. When workers join, leave or restart, when owners change or counters go back, the phase is forgotten and
-    another of the same length begins.
+    `delta_min`. A move phase is timed as in §5.3, from the decision until the last move has ended. A worker that is
+    busy with its disk, and so reports late, does not make it longer; it only delays the beginning of the next phase.
+    When workers join, leave or restart, when owners change or counters go back, the phase is forgotten and another of
+    the same length begins.
 
     Workers report every `delta_min` seconds, but at least every 0.1 s and at most every 0.01 s, and not before they are
     through with a frame (10 ms of work): so phases of 10 ms are possible. The paper's `delta_min` is 0.01; the default
@@ -54,7 +56,8 @@ class Rounds(ABC):
                 self._moving_since = snapshot.time
             return []
         if self._moving_since is not None:
-            self._delta = max(self.delta_min, snapshot.time - self._moving_since)
+            ended = snapshot.moves_ended if snapshot.moves_ended >= self._moving_since else snapshot.time
+            self._delta = max(self.delta_min, ended - self._moving_since)
             self._moving_since, self._began = None, snapshot
             return []
         if self._began is None or not _continues(self._began, snapshot):
