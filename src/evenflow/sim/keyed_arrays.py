@@ -29,6 +29,8 @@ FIXED = np.dtype(
         *((name, WHOLE) for name in ("workers", "feeders", "packet_rows", "packets", "row_bytes")),
         ("room", WHOLE),  # rows in a feeder's skew buffer, or in each part of it if it is divided
         ("divided", WHOLE),
+        ("by_unit", WHOLE),  # whether rows in it wait by unit, and units take turns
+        ("full_packets", WHOLE),
         ("routing", WHOLE),
         ("spool", WHOLE),
         *((name, REAL) for name in ("latency", "row_s", "jitter_s", "feeder_s", "growth", "most", "seek_s", "disk")),
@@ -53,7 +55,9 @@ FEEDER = np.dtype(
         ("latency_s", REAL),
     ]
 )
-QUEUE = np.dtype([("head", WHOLE), ("tail", WHOLE), ("count", WHOLE)])
+QUEUE = np.dtype([("head", WHOLE), ("tail", WHOLE), ("count", WHOLE), ("following", WHOLE)])
+"""Rows that wait for the same, by place: the first and the last. If rows wait by unit, there is a queue for each unit,
+with the unit whose turn is next, and the others have the first and the last unit that has rows."""
 WAITING = np.dtype([("next", WHOLE), ("unit", WHOLE), ("born", REAL)])
 ROUTE = np.dtype([("queue", WHOLE), ("arrived", WHOLE)])
 """Of a feeder and a unit: the queue of its rows, and rows since the feeder last said so."""
@@ -84,7 +88,9 @@ WORKER = np.dtype(
         ("speed_at", WHOLE),
         ("since", REAL),  # since when the present state is counted
         *((name, REAL) for name in ("began", "ends", "idle", "busy", "opened", "wake")),
-        ("debt", REAL),  # seconds of work before the next rows: rows made here, units taken out and installed
+        ("debt", REAL),  # seconds of work before the next rows: units taken out and installed; it counts as busy
+        ("owed", REAL),  # seconds of work for rows made here, as it was at `owed_at`; done while the worker waits
+        ("owed_at", REAL),
         ("io", REAL),  # seconds of disk before the next rows: pending input that is written
     ]
 )
@@ -119,6 +125,8 @@ class PlaneArrays(NamedTuple):
     feeders: Array
     queues: Array
     """F x 2 W: queue w is for worker w, W + s for units that leave worker s."""
+    unit_queues: Array
+    """F x U if rows wait by unit; else F x 1, unused."""
     waiting: Array
     """F x rows: the skew buffers, as linked lists."""
     routes: Array
@@ -165,6 +173,7 @@ def plane_arrays(setup: KeyedSetup, divided: bool, routing: int) -> PlaneArrays:
         edges=1e-6 * 2.0 ** (np.arange(1, MOST_BUCKETS) / STEPS),
         feeders=_feeders(setup),
         queues=np.zeros((feeders, 2 * workers), QUEUE),
+        unit_queues=np.zeros((feeders, units if fixed["by_unit"][0] else 1), QUEUE),
         waiting=waiting,
         routes=np.zeros((feeders, units), ROUTE),
         feeder_latencies=np.zeros((feeders, MOST_BUCKETS), WHOLE),
@@ -186,7 +195,8 @@ def _fixed(setup: KeyedSetup, divided: bool, routing: int) -> Array:
     whole = (setup.workers, setup.feeders, setup.packet_rows, setup.connection_packets, setup.row_bytes)
     costs = (setup.packet_us * 1e-6, setup.row_us * 1e-6, setup.row_jitter_us * 1e-6, setup.feeder_us * 1e-6)
     disk = (setup.growth_bytes, setup.most_unit_bytes or np.inf, setup.seek_ms * 1e-3, setup.disk_mb * 1e6)
-    return np.array([(*whole, room, divided, routing, setup.spool_bytes, *costs, *disk)], FIXED)
+    kinds = (divided, setup.skew_by_unit and routing == BY_CONTENT and not divided, setup.full_packets, routing)
+    return np.array([(*whole, room, *kinds, setup.spool_bytes, *costs, *disk)], FIXED)
 
 
 def _rates(setup: KeyedSetup) -> Array:

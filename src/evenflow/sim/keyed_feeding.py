@@ -10,17 +10,17 @@ import numpy as np
 from evenflow.model.compiled import compiled
 from evenflow.sim.draws import draw
 from evenflow.sim.heap import pack, push
-from evenflow.sim.keyed_arrays import BY_CHOICES, BY_CONTENT, BY_ROOM, IDLE, NO_ROW
+from evenflow.sim.keyed_arrays import BY_CHOICES, BY_CONTENT, BY_ROOM, IDLE, STALLED
+from evenflow.sim.keyed_connections import ARRIVE, MARK, filled, flush, has_room, packet_for, put
 from evenflow.sim.keyed_popularity import drawn_unit
-
-FINISHED, WAKE, MARK, ARRIVE, STALL_OVER, CAUGHT_UP = 1, 2, 3, 4, 5, 6
-"""Kinds of events."""
+from evenflow.sim.keyed_queues import put_row, redirect, take_row
 
 
 @compiled
 def refill(plane: Any, feeder: Any, now: Any) -> None:
     """Make the rows that there is room for and that have come. Small parts of `plane` go to functions called by row."""
     fixed, me, rates, rows = plane.fixed[0], plane.feeders[feeder], plane.rates, plane.waiting[feeder]
+    turns = plane.unit_queues[feeder]
     queues, routes, draws, debtor = (
         plane.queues[feeder],
         plane.routes[feeder],
@@ -33,6 +33,7 @@ def refill(plane: Any, feeder: Any, now: Any) -> None:
             if not me.expects and born < inf:
                 me.expects = 1
                 push(plane.heap, born, 0, pack(ARRIVE, feeder, 0))
+            _flush_all(plane, feeder, now)
             return
         born = _next_row(me, rates, now)
         if len(plane.trace):
@@ -41,21 +42,44 @@ def refill(plane: Any, feeder: Any, now: Any) -> None:
             unit = drawn_unit(draws, plane.alias[_phase(plane.phase_ends, born)])
         me.made += 1
         routes[unit].arrived += 1
-        debtor.debt += fixed.feeder_s
+        owe(debtor, now)
+        debtor.owed += fixed.feeder_s
         queue = routes[unit].queue
         if fixed.routing != BY_CONTENT:
             queue = _other_queue(plane, feeder, unit)
         if queue < fixed.workers and queues[queue].count == 0:
             packets = plane.packets[queue, feeder]
             if has_room(fixed, plane.lines[queue, feeder], packets):
-                _put(plane, queue, feeder, unit, born, now)
+                put(plane, queue, feeder, unit, born, now)
                 continue
         place = me.free
         me.free = rows[place].next
         rows[place].unit, rows[place].born = unit, born
         me.total += 1
         me.full_queue = queue
-        _append(queues[queue], rows, place)
+        put_row(fixed.by_unit, queues[queue], turns, rows, unit, place)
+    if me.made == me.quota:
+        _flush_all(plane, feeder, now)
+
+
+@compiled
+def _flush_all(plane: Any, feeder: Any, now: Any) -> None:
+    """No more rows come for now: packets leave that are not full, if they wait for that."""
+    if plane.fixed[0].full_packets:
+        for worker in range(plane.fixed[0].workers):
+            flush(plane, worker, feeder, now)
+
+
+@compiled
+def owe(me: Any, now: Any) -> None:
+    """Work off what is owed for rows made on a worker's machine, while the worker waits for rows or for its disk.
+
+    A feeder has a thread of its own (flux §5.1): what it does while the worker waits is not time that the worker is
+    busy, and holds up no rows.
+    """
+    if me.state == IDLE or me.state == STALLED:
+        me.owed = max(0.0, me.owed - (now - me.owed_at))
+    me.owed_at = now
 
 
 @compiled
@@ -142,86 +166,31 @@ def two_workers(unit: Any, workers: Any) -> Any:
 
 
 @compiled
-def _append(queue: Any, rows: Any, place: Any) -> None:
-    """Put a row at the end of a queue."""
-    rows[place].next = NO_ROW
-    if queue.count == 0:
-        queue.head = place
-    else:
-        rows[queue.tail].next = place
-    queue.tail = place
-    queue.count += 1
-
-
-@compiled
-def has_room(fixed: Any, line: Any, packets: Any) -> Any:
-    """Whether a connection takes another row: in its last packet, or in another one."""
-    if line.used < fixed.packets:
-        return True
-    return packets[(line.first + line.used - 1) % fixed.packets].count < fixed.packet_rows
-
-
-@compiled
-def _packet(fixed: Any, line: Any, packets: Any, now: Any) -> Any:
-    """The packet for the next row, on a connection that has room; it may be a new one."""
-    last = (line.first + line.used - 1) % fixed.packets
-    if line.used == 0 or packets[last].count >= fixed.packet_rows:
-        last = (line.first + line.used) % fixed.packets
-        line.used += 1
-        line.sent += 1
-        packets[last].count, packets[last].opened, packets[last].ready = 0, now, now + fixed.latency
-    return last
-
-
-@compiled
-def _put(plane: Any, worker: Any, feeder: Any, unit: Any, born: Any, now: Any) -> None:
-    """Put one row on a connection that has room."""
-    fixed, packets = plane.fixed[0], plane.packets[worker, feeder]
-    last = _packet(fixed, plane.lines[worker, feeder], packets, now)
-    row = plane.packet_rows[worker, feeder, last, packets[last].count]
-    row.unit, row.born = unit, born
-    packets[last].count += 1
-    if plane.workers[worker].state == IDLE:
-        wake(plane.workers[worker], plane.heap, worker, packets[last].ready)
-
-
-@compiled
-def wake(me: Any, heap: Any, worker: Any, time: Any) -> None:
-    """Have an idle worker look for packets at `time`."""
-    if time < me.wake:
-        me.wake = time
-        push(heap, time, 0, pack(WAKE, worker, 0))
-
-
-@compiled
 def send_on(plane: Any, feeder: Any, worker: Any, now: Any) -> None:
     """A connection may have room: send rows that wait for it, and make others."""
     fixed, me, waiting = plane.fixed[0], plane.feeders[feeder], plane.waiting[feeder]
     line, packets, rows = plane.lines[worker, feeder], plane.packets[worker, feeder], plane.packet_rows[worker, feeder]
     queue = plane.queues[feeder, fixed.workers if fixed.routing == BY_ROOM else worker]
+    turns = plane.unit_queues[feeder]
     while queue.count > 0 and has_room(fixed, line, packets):
-        last = _packet(fixed, line, packets, now)
+        last = packet_for(fixed, line, packets, now)
         for at in range(packets[last].count, min(fixed.packet_rows, packets[last].count + queue.count)):
-            place = queue.head
+            place = take_row(fixed.by_unit, queue, turns, waiting)
             rows[last, at].unit, rows[last, at].born = waiting[place].unit, waiting[place].born
-            queue.head = waiting[place].next
             waiting[place].next = me.free
             me.free = place
-            queue.count -= 1
             me.total -= 1
             packets[last].count += 1
-        if plane.workers[worker].state == IDLE:
-            wake(plane.workers[worker], plane.heap, worker, packets[last].ready)
+        filled(plane, worker, packets[last], now)
     refill(plane, feeder, now)
 
 
 @compiled
 def pause(plane: Any, feeder: Any, move: Any, units: Any, source: Any, now: Any) -> None:
     """Hold back the rows of units that leave `source`; a marker goes behind those that are on their way."""
-    held = plane.fixed[0].workers + source
-    for unit in units:
-        plane.routes[feeder, unit].queue = held
-    _reroute(plane, feeder, source)
+    redirect(plane, feeder, units, source, plane.fixed[0].workers + source)
+    if plane.fixed[0].full_packets:
+        flush(plane, source, feeder, now)
     line = plane.lines[source, feeder]
     line.marker, line.behind = move, line.sent
     if line.done >= line.sent:
@@ -231,19 +200,5 @@ def pause(plane: Any, feeder: Any, move: Any, units: Any, source: Any, now: Any)
 @compiled
 def release(plane: Any, feeder: Any, units: Any, source: Any, worker: Any, now: Any) -> None:
     """The units that left `source`, or were to, are at `worker`: send the rows that were held back."""
-    for unit in units:
-        plane.routes[feeder, unit].queue = worker
-    _reroute(plane, feeder, plane.fixed[0].workers + source)
+    redirect(plane, feeder, units, plane.fixed[0].workers + source, worker)
     send_on(plane, feeder, worker, now)
-
-
-@compiled
-def _reroute(plane: Any, feeder: Any, source: Any) -> None:
-    """Put the rows of a queue where rows of their units go now, in the same order."""
-    rows, queue = plane.waiting[feeder], plane.queues[feeder, source]
-    place, count = queue.head, queue.count
-    queue.count = 0
-    for _ in range(count):
-        after = rows[place].next
-        _append(plane.queues[feeder, plane.routes[feeder, rows[place].unit].queue], rows, place)
-        place = after

@@ -50,6 +50,8 @@ class _Room:
     gap: float = 0.0
     alarm: float = inf
     """When the worker looks after its disk again."""
+    known: tuple[npt.NDArray[np.int32], int, int] | None = None
+    """Units on disk, bytes in memory and on disk; None if they are to be counted again."""
 
 
 class WorkerMemory:
@@ -73,6 +75,7 @@ class WorkerMemory:
         self.home[:] = owner
         for unit, worker in enumerate(owner.tolist()):
             self._rooms[worker].inside.append(unit)
+            self._rooms[worker].known = None
         for worker in range(len(self._rooms)):
             self._attend(now, worker)
 
@@ -81,14 +84,17 @@ class WorkerMemory:
         room = self._rooms[worker]
         if not room.budget:
             return {"on_disk": NO_UNITS, "pending": NO_COUNTS}
-        on_disk = np.array(sorted(room.outside), np.int32)
         units = self._arrays.units
+        if room.known is None or self._setup.growth_bytes:
+            on_disk, inside = np.array(sorted(room.outside), np.int32), list(room.inside)
+            room.known = on_disk, int(units["size"][inside].sum()), int(units["size"][on_disk].sum())
+        on_disk, resident, spilled = room.known
         return {
             "on_disk": on_disk,
             "pending": units["waiting"][on_disk] * self._setup.row_bytes,
             "memory": room.budget,
-            "resident": int(units["size"][list(room.inside)].sum()),
-            "spilled": int(units["size"][on_disk].sum()),
+            "resident": resident,
+            "spilled": spilled,
         }
 
     def set(self, now: float, worker: int, budget: int) -> None:
@@ -110,6 +116,7 @@ class WorkerMemory:
     def leave(self, now: float, worker: int, units: Iterable[int], then: Then) -> None:
         """Units leave a worker: those on disk are read first. Then go on."""
         room = self._rooms[worker]
+        room.known = None
         on_disk = [unit for unit in units if self._arrays.units["away"][unit]]
         for unit in units:
             self.home[unit] = -1
@@ -127,6 +134,7 @@ class WorkerMemory:
     def arrive(self, now: float, worker: int, units: Iterable[int]) -> None:
         """Units are installed at a worker, with the rows that waited for them."""
         room = self._rooms[worker]
+        room.known = None
         for unit in units:
             self.home[unit] = worker
             self._arrays.units["away"][unit] = False
@@ -146,6 +154,7 @@ class WorkerMemory:
             return
         self._arrays.units["away"][unit] = False
         room.inside.append(unit)
+        room.known = None
         room.waited_for.append(unit)
         room.activated = now
 
@@ -179,6 +188,7 @@ class WorkerMemory:
         unit = room.outside[0]
         if used + self._arrays.units["size"][unit] <= room.budget:
             room.outside.popleft()
+            room.known = None
             self._read(now, worker, unit, None)
             return True
         due = room.activated + room.gap
@@ -208,6 +218,7 @@ class WorkerMemory:
         room = self._rooms[worker]
         unit = room.inside.popleft()
         room.outside.append(unit)
+        room.known = None
         self._arrays.units["away"][unit] = True
         self._stall(now, worker, unit)
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from evenflow.model.messages import MoveOutcome, MoveReport
 from evenflow.sim.keyed_arrays import STALLED, PlaneArrays
 from evenflow.sim.keyed_memory import WorkerMemory
+from evenflow.sim.keyed_serving import charge
 from evenflow.sim.keyed_setup import KeyedSetup
 from evenflow.sim.keyed_transfers import StateTransfer, StateTransfers
 from evenflow.sim.simulation import FIRST_WORKER, Simulation
@@ -98,7 +99,7 @@ class Moves:
 
     def _extract(self, leaving: UnitsLeaving, now: float) -> None:
         took = self._cost(leaving)
-        self._arrays.workers["debt"][leaving.source] += took
+        charge(self._arrays.workers, leaving.source, took, now)
         self._world.at(now + took, partial(self._send, leaving))
 
     def _send(self, leaving: UnitsLeaving, now: float) -> None:
@@ -129,7 +130,7 @@ class Moves:
             self._world.at(float(target["ends"]), partial(self._arrive, leaving))
             return
         took = self._cost(leaving)
-        target["debt"] += took
+        charge(self._arrays.workers, leaving.target, took, now)
         self._world.at(now + took, partial(self._installed, leaving))
 
     def _installed(self, leaving: UnitsLeaving, now: float) -> None:

@@ -11,7 +11,8 @@ from evenflow.model.compiled import compiled
 from evenflow.sim.draws import spread
 from evenflow.sim.heap import next_time, pack, pop, push, unpack
 from evenflow.sim.keyed_arrays import CATCHING_UP, IDLE, SERVING, STALLED
-from evenflow.sim.keyed_feeding import ARRIVE, CAUGHT_UP, FINISHED, MARK, STALL_OVER, WAKE, refill, send_on, wake
+from evenflow.sim.keyed_connections import ARRIVE, CAUGHT_UP, FINISHED, MARK, STALL_OVER, WAKE, wake
+from evenflow.sim.keyed_feeding import owe, refill, send_on
 from evenflow.sim.keyed_speed import finish
 
 NOTHING, QUIET, FREE = 0, 1, 2
@@ -53,8 +54,12 @@ def run(plane: Any, until: Any) -> Any:
 
 @compiled
 def _switch(me: Any, state: Any, now: Any) -> None:
+    owe(me, now)
     if me.state == IDLE:
-        me.idle += now - me.since
+        worked = min(me.debt, now - me.since)
+        me.debt -= worked
+        me.busy += worked
+        me.idle += now - me.since - worked
     else:
         me.busy += now - me.since
     me.since = now
@@ -66,6 +71,13 @@ def account(workers: Any, now: Any) -> None:
     """Count the time of all workers' present states up to now."""
     for worker in range(len(workers)):
         _switch(workers[worker], workers[worker].state, now)
+
+
+@compiled
+def charge(workers: Any, worker: Any, seconds: Any, now: Any) -> None:
+    """A worker takes out or installs units from now on, or as soon as it is through with its rows."""
+    _switch(workers[worker], workers[worker].state, now)
+    workers[worker].debt += seconds
 
 
 @compiled
@@ -120,8 +132,8 @@ def _take(plane: Any, worker: Any, feeder: Any, now: Any) -> None:
 def _work(plane: Any, worker: Any, rows: Any) -> Any:
     """Seconds that a worker of speed 1 needs for so many rows, and for what it owes."""
     fixed, me = plane.fixed[0], plane.workers[worker]
-    work = rows * fixed.row_s + me.debt
-    me.debt = 0.0
+    work = rows * fixed.row_s + me.debt + me.owed
+    me.debt, me.owed = 0.0, 0.0
     if fixed.jitter_s > 0.0 and rows > 0:
         work += spread(plane.draws[fixed.feeders + worker], 0.0, fixed.jitter_s * np.sqrt(rows))
     return max(work, 0.0)

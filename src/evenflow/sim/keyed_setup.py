@@ -95,8 +95,14 @@ class KeyedSetup:
     """Packets on a connection from a feeder to a worker, at most."""
     packet_us: float = 70.0
     """How long a packet takes."""
+    full_packets: bool = False
+    """Whether a packet leaves when it is full, or when no more rows come for now; else rows join one that is under way,
+    as on a stream of bytes."""
     skew_rows: int = 2048
     """Rows that wait in the skew buffer of a feeder, at most; 0: the row at hand."""
+    skew_by_unit: bool = False
+    """Whether rows wait there by unit, and units with rows take turns, as in flux §5.1; else rows of a worker go in the
+    order in which they came, as in the feeders of this engine."""
 
     unit_bytes: int = 800_000
     """State of a unit at the start."""
