@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from evenflow.experiments import cep_claims
-from evenflow.experiments.cep_runs import EngineRun
+from evenflow.experiments.cep_loads import EmittedLoads
+from evenflow.experiments.cep_runs import RATE, TEXT_US, EngineRun
 from evenflow.experiments.cep_stories import stories_by_choice, stories_with_moves
-from evenflow.model import RoutingTable
+from evenflow.model import Consumer, KeyedSnapshot, MoveUnits, RoutingTable
+from evenflow.sim.keyed_popularity import unit_shares
 from evenflow.sim.keyed_setup import KeyPhase
 from evenflow.workloads.story_rows import KEYS, StoryRows, first_stories
 
@@ -24,18 +26,22 @@ def data(rstd=RSTD, stories=STORIES, moved=MOVED, processed=None, zipf=None):
 
     def run(name):
         balance = name.split(" ")[0]
-        rebalances = [{"second": 60.0, "keys": share * KEYS, "texts": 1} for share in moved.get(balance, [])]
+        rebalances = [
+            {"second": 60.0, "keys": share * KEYS, "texts": 1, "after": 15.0} for share in moved.get(balance, [])
+        ]
         return {"processed": processed.get(name, 0), "rstd": [rstd.get(balance, 0.0)] * 4, "rebalances": rebalances}
 
     def skewed(name):
         low, high = zipf.get(name.split(" ")[0], (0.0, 0.0))
-        return run(name) | {"times": [60.0 * t for t in range(1, 16)], "rstd": [low] * 5 + [high] * 10}
+        return run(name) | {"rstd_times": [60.0 * t for t in range(1, 16)], "rstd": [low] * 5 + [high] * 10}
 
     names = [*(f"{name} on 5" for name in cep_claims.BALANCES), "kg on 6"]
     return {
         "default": {name: run(name) for name in names},
         "zipf": {name: skewed(name) for name in names},
         "stories": dict(stories),
+        "sampled": {"keys": 1024, "texts": 737_500},
+        "keys": KEYS,
         "phases": [300.0, 600.0],
         "window": 60.0,
     }
@@ -92,3 +98,42 @@ def test_a_balance_lowers_the_spread_of_loads():
     assert dlb["processed"] > kg["processed"]
     assert dlb["rebalances"]
     assert not kg["rebalances"]
+
+
+def test_an_engine_that_is_behind_does_not_hold_back_the_others():
+    phases = (KeyPhase("zipf", exponent=1.5),)
+    run = EngineRun("kg", 5, 60, 10.0, phases=phases).run()
+    shares = unit_shares(EngineRun("kg", 5, 60, 10.0, phases=phases).setup(), phases[0])
+    hottest = np.bincount(np.arange(KEYS) % 5, shares).max()
+    able = 1e6 / TEXT_US
+    assert hottest * RATE > able
+    assert run["processed"] / 60 == pytest.approx((1 - hottest) * RATE + able, rel=0.03)
+
+
+class Twice:
+    """Moves a key at the first round, another one at the second."""
+
+    name, by_content, report_s = "twice", True, 0.5
+
+    def __init__(self):
+        self.moves = [[MoveUnits("r", (0,), 0, 1)], [MoveUnits("r", (2,), 0, 1)]]
+
+    def decide(self, snapshot):
+        return self.moves.pop(0) if self.moves else []
+
+
+def test_texts_count_for_the_engine_that_was_decided_on_from_then_on():
+    def seen(time, came, owners, moving):
+        table = RoutingTable(1, np.array(owners, np.int32))
+        counts = np.array(came, np.int64)
+        consumers = tuple(Consumer(worker, 1) for worker in range(2))
+        return KeyedSnapshot(time, "r", 1, table, consumers, counts, counts, moving, unit_arrived=counts)
+
+    loads = EmittedLoads(Twice(), 2, 1.0)
+    assert loads.report_s == 0.5
+    loads.decide(seen(0.5, [10, 10, 10, 10], [0, 1, 0, 1], 0))
+    loads.decide(seen(1.0, [20, 20, 20, 20], [0, 1, 0, 1], 1))  # key 0 is on its way, but counts for engine 1
+    loads.decide(seen(2.0, [30, 30, 30, 30], [1, 1, 0, 1], 1))  # key 2 as well
+    assert [(time, load.tolist()) for time, load in loads.windows] == [(1.0, [30, 50]), (2.0, [0, 40])]
+    loads.decide(seen(3.0, [40, 40, 40, 40], [1, 1, 0, 1], 0))  # its move was taken back
+    assert loads.windows[-1][1].tolist() == [10, 30]

@@ -11,6 +11,7 @@ from evenflow.model import MoveUnits
 from evenflow.policy import keyed_balance_named
 from evenflow.sim.keyed_plane import KeyedPlane
 from evenflow.sim.keyed_setup import ExternalLoad, KeyedSetup, KeyPhase, SpeedStep
+from evenflow.sim.keyed_transfers import StateTransfer, StateTransfers
 from evenflow.sim.log import SimulatedLog
 from evenflow.sim.simulation import Simulation
 
@@ -137,6 +138,28 @@ def test_a_move_goes_the_whole_way():
     assert plane.arrays.served[0, 0] == 0
 
 
+def test_a_worker_may_install_state_beside_its_rows():
+    """Two seconds of state for one of four workers, each busy for half of its time; rows of the two units wait."""
+    busy = replace(SMALL, skew_rows=65_536, rates=((0.0, 20_000.0),), state_row_us=1_000.0, source_part=0.0)
+    during = {}
+    for share in (0.5, 1.0):
+        plane, world = simulated(replace(busy, state_share=share))
+        world.run(1.0)
+        world.handle(MoveAsked(1.0, MoveUnits("keyed", (0, 4), 0, 1, "asked")))
+        world.run(2.0)
+        during[share] = plane.measures.throughput[3]
+        assert plane.arrays.workers["debt"][0] < 1e-3  # the source owes nothing but the rows that it makes
+    assert during[0.5] > 17_500
+    assert during[1.0] < 15_500
+
+
+def test_a_link_may_be_faster_than_the_clock():
+    transfers = StateTransfers(1e12, 1e12)
+    transfers.begin(2_000.0, StateTransfer(7, 0, 1, 0.05))
+    assert transfers.next_end() == 2_000.0
+    assert [each.move for each in transfers.done(2_000.0)] == [7]
+
+
 def test_a_move_whose_markers_are_late_is_recalled_and_may_be_asked_again():
     """Packets of 64 rows take 3.2 s, so that no marker is there within 2 s; then rows cost less."""
     slow = replace(SMALL, packet_rows=64, rows=2_000, speeds=(0.002, 1.0, 1.0, 1.0), steps=(SpeedStep(0, 12.0, 1.0),))
@@ -193,6 +216,8 @@ def test_another_seed_gives_other_rows():
         ({"phases": ()}, "phases is empty"),
         ({"phases": (KeyPhase("normal"),)}, "kind is uniform"),
         ({"trace": (99,)}, "trace has units from 99"),
+        ({"state_share": 0.0}, "state_share is 0.0"),
+        ({"source_part": -1.0}, "source_part is -1.0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong, says):

@@ -19,10 +19,10 @@ Move = tuple[float, list[int], int, int]
 """When, which keys, from which engine to which."""
 
 
-def stories_with_moves(rows: StoryRows, engines: int, moves: list[Move], seconds: float) -> int:
+def stories_with_moves(rows: StoryRows, engines: int, moves: list[Move], seconds: float, keys: int = KEYS) -> int:
     """The first stories that engines find while keys move; a move comes at its part of the run, so of the rows."""
     table, operators = rows.table(), [FirstStory(history=HISTORY) for _ in range(engines)]
-    owners = RoutingTable.even(KEYS, range(engines)).owners.copy()
+    owners = RoutingTable.even(keys, range(engines)).owners.copy()
     found = done = 0
     for second, units, source, target in [*moves, (seconds, [], 0, 0)]:
         reached = min(len(rows.keys), round(len(rows.keys) * second / seconds))

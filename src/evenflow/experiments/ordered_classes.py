@@ -8,7 +8,7 @@ import numpy as np
 
 from evenflow.experiments.base import Data, Experiment, Finding, PaperClaim, Picture, Setting
 from evenflow.experiments.ordered_depth import draw_depth
-from evenflow.experiments.ordered_runs import in_depth, scene_of, seconds_of
+from evenflow.experiments.ordered_runs import LABELS, in_depth, scene_of, seconds_of
 from evenflow.sim.ordered_scene import WorkerLoad
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def draw_hosts(data: Data, figure: Figure) -> None:
     axes = figure.add_subplot(1, 2, 2)
     for name, found in data["throughput"].items():
         axes.plot(data["pes"], np.array(found) / 1e6, marker="o", label=name)
-    axes.set(xlabel="PEs", ylabel="million tuples a second", xticks=data["pes"])
-    axes.legend()
+    axes.set(xlabel="PEs", ylabel="million tuples a second", xticks=data["pes"], ylim=(0, None))
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize="small")
 
 
 # -- Figure 12
@@ -148,12 +148,14 @@ def draw_classes(data: Data, figure: Figure) -> None:
         axes = figure.add_subplot(len(runs), 2, 2 * row + 1)
         for connection, factor in enumerate(data["factors"]):
             axes.plot(weights[:, connection], color=colours[factor], linewidth=0.6)
-        axes.set(title=f"{balance}: red 100x, orange 5x, green 1x", xlabel="seconds", ylabel="weight, %", ylim=(0, 10))
+        axes.set(xlabel="seconds" if row == len(runs) - 1 else "", ylabel="weight, %", ylim=(0, 10))
+        axes.set_title(f"{LABELS[balance]}: red 100x, orange 5x, green 1x", fontsize=9)
         axes = figure.add_subplot(len(runs), 2, 2 * row + 2)
         if run["clusters"]:
             numbers = np.array([found for _, found in run["clusters"]])
             axes.imshow(numbers, aspect="auto", interpolation="nearest", cmap="tab20")
-        axes.set(title="clusters", xlabel="connection", ylabel="decision")
+        axes.set(xlabel="connection" if row == len(runs) - 1 else "", ylabel="decision")
+        axes.set_title("clusters, one row a decision", fontsize=9)
 
 
 EXPERIMENTS: tuple[Experiment, ...] = (

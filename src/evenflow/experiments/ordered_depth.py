@@ -59,7 +59,8 @@ def draw_fixed(data: Data, figure: Figure) -> None:
         rates = np.array(data["rates"][str(split)])
         axes.plot(rates[:, 0], label="connection 1")
         axes.plot(rates[:, 1], label="connection 2", linestyle=":")
-        axes.set(title=f"{split} % - {100 - split} %", ylim=(0, 1), xlabel="seconds", ylabel="blocking rate")
+        axes.set(ylim=(0, 1), xlabel="seconds" if place >= 2 else "", ylabel="blocking rate" if place % 2 == 0 else "")
+        axes.set_title(f"{split} % - {100 - split} %", fontsize=9)
     axes.legend()
 
 
@@ -177,14 +178,18 @@ def draw_depth(data: Data, figure: Figure) -> None:
             other = axes.twinx()
             other.plot(rates[:, connection], color="tab:red", linewidth=0.4)
             axes.plot(weights[:, connection], color="tab:blue")
-            axes.set(ylim=(0, 100), title=f"{LABELS[balance]}, connection {connection + 1}")
+            axes.set_ylim(0, 100)
+            if row == 0:
+                axes.set_title(f"connection {connection + 1}", fontsize=9)
             axes.set_zorder(other.get_zorder() + 1)
             axes.patch.set_visible(False)
             other.set_ylim(0, 1)
             if connection == 0:
-                axes.set_ylabel("weight, %")
+                axes.set_ylabel(f"{LABELS[balance]}\nweight, %", color="tab:blue", fontsize=9)
             if connection == count - 1:
-                other.set_ylabel("blocking rate")
+                other.set_ylabel("blocking rate", color="tab:red", fontsize=9)
+            else:
+                other.set_yticklabels([])
             if row == len(runs) - 1:
                 axes.set_xlabel("seconds")
 

@@ -134,15 +134,20 @@ def draw_halves(data: Data, figure: Figure) -> None:
             axes.plot(data["pes"], times, marker="o", label=LABELS[balance])
             most = max(most, *times)
         scale = "log" if most > 6 else "linear"
-        axes.set(title=titles[kind], xlabel="PEs", ylabel="time over Oracle*", xscale="log", yscale=scale)
+        axes.set(xlabel="PEs", ylabel="time over Oracle*" if place == 0 else "", xscale="log", yscale=scale)
+        axes.set_title(titles[kind], fontsize=9)
+        if scale == "log":
+            marks = [mark for mark in (1, 2, 5, 10, 20, 50) if mark <= 1.2 * most]
+            axes.set_yticks(marks, [str(mark) for mark in marks])
         _ticks(axes, data["pes"])
     axes = figure.add_subplot(1, len(kinds) + 1, len(kinds) + 1)
     for balance in (*PAPER, *OURS):
         final = np.array(data["removed"][balance]["final"]) / 1e6
         axes.plot(data["pes"], final, marker="o", label=LABELS[balance])
-    axes.set(title="final throughput", xlabel="PEs", ylabel="million tuples a second", xscale="log")
+    axes.set(xlabel="PEs", ylabel="million tuples a second", xscale="log", ylim=(0, None))
+    axes.set_title("final throughput, load removed", fontsize=9)
     _ticks(axes, data["pes"])
-    axes.legend(fontsize="small")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize="small")
 
 
 def _ticks(axes: Any, counts: list[int]) -> None:

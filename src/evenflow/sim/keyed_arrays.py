@@ -34,6 +34,7 @@ FIXED = np.dtype(
         ("routing", WHOLE),
         ("spool", WHOLE),
         *((name, REAL) for name in ("latency", "row_s", "jitter_s", "feeder_s", "growth", "most", "seek_s", "disk")),
+        ("share", REAL),  # of its time that a worker gives to state that it owes work for
     ]
 )
 SPEED = np.dtype([("time", REAL), ("speed", REAL), ("on", REAL), ("free", REAL)])
@@ -196,7 +197,8 @@ def _fixed(setup: KeyedSetup, divided: bool, routing: int) -> Array:
     costs = (setup.packet_us * 1e-6, setup.row_us * 1e-6, setup.row_jitter_us * 1e-6, setup.feeder_us * 1e-6)
     disk = (setup.growth_bytes, setup.most_unit_bytes or np.inf, setup.seek_ms * 1e-3, setup.disk_mb * 1e6)
     kinds = (divided, setup.skew_by_unit and routing == BY_CONTENT and not divided, setup.full_packets, routing)
-    return np.array([(*whole, room, *kinds, setup.spool_bytes, *costs, *disk)], FIXED)
+    owed = (setup.state_share,)
+    return np.array([(*whole, room, *kinds, setup.spool_bytes, *costs, *disk, *owed)], FIXED)
 
 
 def _rates(setup: KeyedSetup) -> Array:

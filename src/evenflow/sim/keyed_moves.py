@@ -98,7 +98,7 @@ class Moves:
         self.recall(move)
 
     def _extract(self, leaving: UnitsLeaving, now: float) -> None:
-        took = self._cost(leaving)
+        took = self._setup.source_part * self._cost(leaving)
         charge(self._arrays.workers, leaving.source, took, now)
         self._world.at(now + took, partial(self._send, leaving))
 
@@ -147,7 +147,7 @@ class Moves:
         return float(units["size"][leaving.units].sum()) + rows
 
     def _cost(self, leaving: UnitsLeaving) -> float:
-        """Seconds that a worker of speed 1 needs to take the units out, or to install them."""
+        """Seconds that a worker of speed 1 needs to install the units."""
         state = float(self._arrays.units["size"][leaving.units].sum())
         return self._setup.state_row_us * 1e-6 * state / self._setup.row_bytes
 

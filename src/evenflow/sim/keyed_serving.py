@@ -130,10 +130,13 @@ def _take(plane: Any, worker: Any, feeder: Any, now: Any) -> None:
 
 @compiled
 def _work(plane: Any, worker: Any, rows: Any) -> Any:
-    """Seconds that a worker of speed 1 needs for so many rows, and for what it owes."""
+    """Seconds that a worker of speed 1 needs for so many rows, and for what it owes, or the share of that for now."""
     fixed, me = plane.fixed[0], plane.workers[worker]
-    work = rows * fixed.row_s + me.debt + me.owed
-    me.debt, me.owed = 0.0, 0.0
+    work = rows * fixed.row_s
+    due = me.debt if fixed.share >= 1.0 else min(me.debt, work * fixed.share / (1.0 - fixed.share))
+    work += due + me.owed
+    me.debt -= due
+    me.owed = 0.0
     if fixed.jitter_s > 0.0 and rows > 0:
         work += spread(plane.draws[fixed.feeders + worker], 0.0, fixed.jitter_s * np.sqrt(rows))
     return max(work, 0.0)

@@ -111,7 +111,11 @@ class KeyedSetup:
     most_unit_bytes: int = 0
     """State of a unit, at most: it forgets its oldest rows then, as windows do. 0: it has no bound."""
     state_row_us: float = 0.2
-    """What a row of state costs the source of a movement, and again the target."""
+    """What a row of state costs the target of a movement, and `source_part` of it the source."""
+    source_part: float = 1.0
+    """0: the source only forgets the state, and the target gets it from elsewhere."""
+    state_share: float = 1.0
+    """While a worker has state to install, the share of its time for that, beside rows; 1: rows wait meanwhile."""
     link_mbit: float = 250.0
     """Between two workers, for movements."""
     network_mbit: float = 500.0
@@ -169,7 +173,10 @@ class KeyedSetup:
             _number(name, getattr(self, name), above=True)
         for name in ("row_jitter_us", "feeder_us", "packet_us", "growth_bytes", "state_row_us", "seek_ms"):
             _number(name, getattr(self, name))
-        _number("seek_jitter_ms", self.seek_jitter_ms)
+        for name in ("seek_jitter_ms", "source_part"):
+            _number(name, getattr(self, name))
+        if not 0 < self.state_share <= 1:
+            raise InvalidArgument(f"state_share is {self.state_share}: give a share above 0, up to 1")
         for speed in self.speeds:
             _number("speeds", speed, above=True)
         for load in self.loads:
@@ -223,7 +230,7 @@ class KeyedSetup:
 
     @property
     def moving_s(self) -> float:
-        """Seconds that taking out or installing a unit of the first size costs a worker."""
+        """Seconds that installing a unit of the first size costs a worker."""
         return self.state_row_us * 1e-6 * self.unit_bytes / self.row_bytes
 
 

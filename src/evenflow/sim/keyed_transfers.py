@@ -8,6 +8,8 @@ from math import inf
 
 LEFT = 1e-3
 """Bytes that are no longer worth a wait: rounding."""
+EPSILON = 1e-15
+"""The part of a time by which the clock can no longer advance: on a fast link even more than LEFT takes less."""
 
 
 @dataclass(slots=True)
@@ -44,7 +46,8 @@ class StateTransfers:
     def done(self, now: float) -> list[StateTransfer]:
         """Those that are complete by now, in the order of their movements; they are under way no longer."""
         self._advance(now)
-        found = [each for _, each in sorted(self._under_way.items()) if each.left <= LEFT]
+        rates, least = self._rates(), now * EPSILON
+        found = [each for _, each in sorted(self._under_way.items()) if each.left <= max(LEFT, rates(each) * least)]
         for each in found:
             del self._under_way[each.move]
         return found

@@ -34,16 +34,25 @@ class StoryRows:
 
     @classmethod
     def draw(
-        cls, rows: int, order: StoryOrder = "default", exponents: tuple[float, ...] = (0.2, 1.5), seed: int = 1
+        cls,
+        rows: int,
+        order: StoryOrder = "default",
+        exponents: tuple[float, ...] = (0.2, 1.5),
+        seed: int = 1,
+        tweets: Tweets = TWEETS,
     ) -> StoryRows:
         """Texts in the order they came in or, with zipf, with keys by Zipf's law, one exponent after the other."""
-        texts = replace(TWEETS, seed=seed).rows(np.arange(rows)).column("text")
+        texts = replace(tweets, seed=seed).rows(np.arange(rows)).column("text")
         vectors = Vectors.fit(texts[: min(len(texts), 50_000)]).of(texts)
         keys, column = Fingerprints().of(vectors), vectors.to_arrow()
         if order == "default":
             return cls(keys, column, np.zeros(rows, np.int64))
         drawn, phases = zipf.keys(seed, rows, np.unique(keys), exponents)
         return cls(drawn.astype(np.int32), column.take(pa.array(_texts_of(keys, drawn))), phases)
+
+    def some(self, which: npt.NDArray[np.bool_]) -> StoryRows:
+        """Some of the rows, in the same order."""
+        return StoryRows(self.keys[which], self.vectors.filter(pa.array(which)), self.phases[which])
 
     def table(self) -> pa.Table:
         """Columns seq, fingerprint and vector."""
