@@ -38,7 +38,8 @@ def weights(which, latencies, falls, exponents=(-6, -3, 2, 5)):
 
 
 def thetas(after, before=40.0):
-    points = [{"before_ms": before, "after_ms": ms, "moved": 1} for ms in after]
+    about = {"before_ms": before, "load_std": 0.1, "sent_s": 50.0, "moved": 1}
+    points = [about | {"after_ms": ms} for ms in after]
     return {"thetas": [0.0, 0.5, 1.0], "curves": {"3": points, "4": points}}
 
 

@@ -114,7 +114,7 @@ def run_algorithms(setting: Setting) -> Data:
     """Chains of Scheme 2 under greedy, dynamic programming, and our own placement."""
     scheme, lengths, repeats = SCHEMES[2], [1, 2, 4, 6, 8, 10], REPEATS
     if setting.quick:
-        scheme, lengths, repeats = replace(scheme, hosts=6, chains=6, operators=60), [4, 8], 1
+        scheme, lengths, repeats = replace(scheme, hosts=6, chains=6, operators=60), [4, 8], REPEATS
     programmed = DynProgPlacement(EVEN, by_sum=True, both_ways=True)
     algorithms: dict[str, Placement] = {"greedy": greedy(EVEN), "dp": programmed}
     runs = PlacementRuns(setting, len(lengths) * (len(algorithms) * repeats + 1))

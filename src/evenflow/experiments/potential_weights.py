@@ -113,7 +113,8 @@ def draw(data: Data, figure: Figure, falls: str, what: str, weight: str) -> None
     axes = figure.subplots(2, 2).ravel()
     exponents, five = data["exponents"], data["curves"]["Scheme 5"]
     axes[0].plot(exponents, [point[falls] for point in five["points"]], "o-")
-    axes[0].set(ylabel=what, title="Scheme 5")
+    axes[0].set_ylabel(what.removeprefix("the "), fontsize="small")
+    axes[0].set_title("Scheme 5")
     for plot, scheme in zip(axes[1:], ("Scheme 5", "Scheme 1", "Scheme 3"), strict=True):
         for name, curve in data["curves"].items():
             if name.startswith(scheme):

@@ -100,7 +100,8 @@ def draw_xzh(data: Data, figure: Figure) -> None:
         for curve, style in (("original", "k:"), ("xzh", "s--"), ("pd", "o-")):
             plot.plot(at, [point[curve] for point in points], style, label=curve)
         own = [point for point in points if "potential" in point]
-        plot.plot([point["at"] for point in own], [point["potential"] for point in own], "^", label="potential")
+        if own:
+            plot.plot([point["at"] for point in own], [point["potential"] for point in own], "^", label="potential")
         plot.set(xlabel=labels[name], ylabel="latency (ms)", yscale="log")
         if name == "arrivals":
             plot.invert_xaxis()
