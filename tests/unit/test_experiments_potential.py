@@ -8,7 +8,7 @@ import pytest
 from evenflow.experiments import potential_energy, potential_limits, potential_weights, potential_xzh
 from evenflow.experiments.base import Setting
 from evenflow.experiments.potential_runs import PlacementRuns, greedy, outcome, rank_correlation, ranks
-from evenflow.experiments.potential_schemes import FEASIBLE, SCHEMES, even_load, simulated
+from evenflow.experiments.potential_schemes import FEASIBLE, SCHEMES, even_load, feasible, simulated
 from evenflow.policy.graph.random_placement import RandomPlacement
 
 EXPERIMENTS = [
@@ -20,13 +20,15 @@ CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.
 
 
 def energies(latencies, hosts=(9.0, 5.0, 2.0)):
-    chains = [{"total_pe": 10.0 * n, "even_pe": n, "after_ms": ms} for n, ms in enumerate(latencies)]
-    spread = [{"total_pe": n, "even_pe": n, "after_ms": ms} for n, ms in zip((9.0, 4.0, 1.0), hosts, strict=True)]
+    random = {"before_pe": 1.0, "before_ms": 9.0}
+    chains = [{"even_pe": n, "after_ms": ms} | random for n, ms in enumerate(latencies)]
+    spread = [{"even_pe": n, "after_ms": ms} | random for n, ms in zip((9.0, 4.0, 1.0), hosts, strict=True)]
     return {"schemes": {"2": chains, "5": spread}}
 
 
 def algorithms(original, greedy, dp):
-    return {"points": [{"length": 3, "original": original, "greedy": greedy, "dp": dp, "potential": 1.0}] * 2}
+    point = {"length": 3, "load": 0.5, "original": original, "greedy": greedy, "dp": dp}
+    return {"points": [point | {"first": 2.0, "potential": 1.0}] * 2}
 
 
 def weights(which, latencies, falls, exponents=(-6, -3, 2, 5)):
@@ -36,7 +38,8 @@ def weights(which, latencies, falls, exponents=(-6, -3, 2, 5)):
 
 
 def thetas(after, before=40.0):
-    points = [{"before_ms": before, "after_ms": ms, "moved": 1} for ms in after]
+    about = {"before_ms": before, "load_std": 0.1, "sent_s": 50.0, "moved": 1}
+    points = [about | {"after_ms": ms} for ms in after]
     return {"thetas": [0.0, 0.5, 1.0], "curves": {"3": points, "4": points}}
 
 
@@ -46,8 +49,8 @@ def quotas(loads, filled=0.5):
 
 
 def against(*ratios):
-    about = {"xzh": 1.0, "original": 2.0, "pd_std": 0.1, "xzh_std": 0.2}
-    points = [{"at": n, "pd": ratio} | about for n, ratio in enumerate(ratios)]
+    about = {"xzh": 1.0, "original": 2.0, "pd_most": 10.0, "xzh_most": 20.0, "pd_waiting": 9.0, "xzh_waiting": 8.0}
+    points = [{"at": n, "pd": ratio, "load": 0.8 + 0.1 * n} | about for n, ratio in enumerate(ratios)]
     return {"lengths": points, "arrivals": points}
 
 
@@ -102,14 +105,14 @@ def test_ranks_and_their_correlation():
 
 @pytest.mark.parametrize("number", SCHEMES)
 def test_a_scheme_is_drawn_as_the_tables_say(number):
-    scheme = replace(SCHEMES[number], hosts=4, operators=40)
+    scheme = replace(SCHEMES[number], hosts=4, operators=60)
     graph = simulated(scheme, 1)
     assert graph == simulated(scheme, 1)
     assert graph != simulated(scheme, 2)
-    assert (len(graph.hosts), len(graph.operators), len(graph.links)) == (4, 40, 12)
+    assert (len(graph.hosts), len(graph.operators), len(graph.links)) == (4, 60, 12)
     assert all(1 <= host.coefficient <= scheme.coefficient[1] for host in graph.hosts)
     joins = [each for each in graph.operators if each.window]
-    assert len(joins) <= 40 * (1 - scheme.filters) + 1
+    assert len(joins) <= 60 * (1 - scheme.filters) + 1
     assert all(1 <= each.window <= 10 and 1 <= each.cost_ms <= 2 for each in joins)
     filters = [each for each in graph.operators if not each.window]
     assert all(scheme.filter_ms[0] <= each.cost_ms <= scheme.filter_ms[1] for each in filters)
@@ -117,10 +120,23 @@ def test_a_scheme_is_drawn_as_the_tables_say(number):
     assert all(source.low == pytest.approx(source.high / scheme.ratio) for source in graph.sources)
 
 
+def test_a_variation_of_a_scheme_differs_in_one_thing_only():
+    """§5.3.1: longer chains have the same heads, and more hosts are more of the same."""
+    one, long = simulated(SCHEMES[2], 1), simulated(replace(SCHEMES[2], operators=300), 1)
+    costs = [[(each.cost_ms, each.selectivity) for each in graph.operators] for graph in (one, long)]
+    assert [costs[0][10 * chain : 10 * chain + 10] for chain in range(20)] == [
+        costs[1][15 * chain : 15 * chain + 10] for chain in range(20)
+    ]
+    assert (one.hosts, one.links) == (long.hosts, long.links)
+    more = simulated(replace(SCHEMES[2], hosts=25), 1)
+    assert more.hosts[:20] == one.hosts
+    assert more.links[: len(one.links)] == one.links
+
+
 def test_a_scheme_that_no_placement_can_serve_is_drawn_again():
     loads = [even_load(simulated(SCHEMES[5], seed)) for seed in range(3)]
     assert max(loads) > FEASIBLE
-    assert all(even_load(simulated(SCHEMES[5], seed, FEASIBLE)) <= FEASIBLE for seed in range(3))
+    assert all(even_load(simulated(SCHEMES[5], seed, feasible(SCHEMES[5], seed))) <= FEASIBLE for seed in range(3))
 
 
 def test_the_even_load_is_what_hosts_are_busy_with():

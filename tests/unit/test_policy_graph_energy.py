@@ -9,7 +9,7 @@ from evenflow.policy.graph.dyn_prog import DynProgPlacement
 from evenflow.policy.graph.energy import PartialPlacement, load_energy, total_energy
 from evenflow.policy.graph.greedy import GreedyPlacement
 from evenflow.policy.graph.latency import LatencyModel, result_shares
-from evenflow.policy.graph.measures import cascade, correlation, covariance, joint, mean, variance
+from evenflow.policy.graph.measures import cascade, correlation, covariance, joint, mean, steadied, variance
 from evenflow.policy.graph.potential import PotentialPlacement
 
 LOAD, CORRELATION, NETWORK = (EnergyWeights(*(float(place == at) for place in range(3))) for at in range(3))
@@ -59,6 +59,16 @@ def test_mean_variance_and_correlation():
     up, down, flat = np.array([1.0, 2.0, 3.0]), np.array([6.0, 4.0, 2.0]), np.array([5.0, 5.0, 5.0])
     assert (mean(up), variance(up), covariance(up, down)) == pytest.approx((2, 2 / 3, -4 / 3))
     assert [float(correlation(up, other)) for other in (up, down, flat)] == pytest.approx([1, -1, 0])
+
+
+def test_a_row_more_or_less_in_a_period_is_no_variance():
+    """70 ms between two rows are 71 or 72 of them in 5 s: without this, all of one source correlate with 1."""
+    counts = np.array([[71.0, 72.0, 71.0, 71.0, 72.0], [71.0, 72.0, 71.0, 71.0, 74.0]])
+    found = steadied(counts / 5, np.full(5, 5.0))
+    assert np.ptp(found[0]) == 0
+    assert found[0, 0] == pytest.approx(71.4 / 5)
+    assert (found[1] == counts[1] / 5).all()
+    assert correlation(found[0], found[0]) == 0
 
 
 def test_load_energy_with_quota_and_penalty():

@@ -22,7 +22,7 @@ from evenflow.control.events import Peer
 from evenflow.model.graph import GraphShape
 from evenflow.model.latency import Latencies
 from evenflow.model.messages import FlowProgress, FlowReport
-from evenflow.policy.graph.measures import Cascade, cascade, joint
+from evenflow.policy.graph.measures import Cascade, cascade, joint, steadied
 
 PERIODS = 10
 """Periods that are remembered (k in the paper)."""
@@ -264,7 +264,9 @@ class GraphStatistics:
 
     def ideal(self) -> Cascade:
         """What would flow if no worker were overloaded, by node and period (§2.2.1)."""
-        rates = np.array([period.sources for period in self.periods]).T
+        rates = steadied(
+            np.array([period.sources for period in self.periods]).T, np.array([each.seconds for each in self.periods])
+        )
         first = len(self.shape.sources)
         inputs = [[-1 - each if each < 0 else first + each for each in node.inputs] for node in self.shape.nodes]
         return cascade(rates, inputs, np.nan_to_num(self.selectivities).tolist(), self._by_rows)

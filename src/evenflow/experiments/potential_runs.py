@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -29,6 +30,10 @@ EVEN = EnergyWeights(1.0, 1.0, 1.0)
 """The weights of Table 2, which hold until §5.3.4 has found better ones."""
 
 
+REPEATS = 3
+"""Draws whose results are averaged: "at least 3", where the input fluctuates (§5.2)."""
+
+
 def greedy(weights: EnergyWeights = PAPER_WEIGHTS, theta: float = 0.0) -> GreedyPlacement:
     """The paper's algorithm, with links in both directions: its figures cannot be had otherwise (`GreedyPlacement`)."""
     return GreedyPlacement(weights, theta, both_ways=True)
@@ -53,8 +58,14 @@ class Outcome:
     """With the weights that the paper recommends."""
     even_pe: float
     """With those of Table 2."""
+    before_pe: float
+    """The same with operators at random."""
     loads: tuple[float, ...]
     """By host, the part of its time that it was busy."""
+    most: int
+    """Operators on the host that has most of them."""
+    waiting: int
+    """Rows in all queues at the end."""
     moved: int
     undone: int
 
@@ -64,6 +75,8 @@ def outcome(graph: SimulatedGraph, placement: Placement, seed: int) -> Outcome:
     plane = GraphPlane(graph, placement, RandomPlacement(seed))
     world = Simulation(plane, len(graph.hosts), period_s=SAMPLE_S, delay_s=DELAY_S)
     start = WARM_S + SETTLE_S
+    world.run(SAMPLE_S)
+    original = plane.placed
     world.run(start)
     busy = plane.arrays.host_busy.copy()
     world.run(start + MEASURE_S)
@@ -76,7 +89,10 @@ def outcome(graph: SimulatedGraph, placement: Placement, seed: int) -> Outcome:
         sent_s=float(sum(link["rows_s"] for link in last["links"])),
         total_pe=total_energy(problem, problem.placed),
         even_pe=total_energy(problem, problem.placed, EVEN),
+        before_pe=total_energy(problem, original, EVEN),
         loads=tuple(np.round(loads, 4).tolist()),
+        most=max(Counter(problem.placed).values()),
+        waiting=int(plane.arrays.waiting.sum()),
         moved=len(world.log.of("moved")),
         undone=len(world.log.of("move-undone")),
     )

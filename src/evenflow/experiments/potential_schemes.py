@@ -10,16 +10,15 @@ the hosts would have a load of at most FEASIBLE if it were shared evenly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import inf
 
 import numpy as np
 
 from evenflow.errors import SimulationError
 from evenflow.policy.graph.measures import cascade
 from evenflow.sim.graph_model import SimulatedGraph, SimulatedHost, SimulatedLink, SimulatedOperator, SimulatedSource
-from evenflow.workloads.scheme_graphs import Drawn, chains, hybrid
+from evenflow.workloads.scheme_graphs import hybrid
 
 Range = tuple[float, float]
 """Of a uniform distribution."""
@@ -72,14 +71,39 @@ WARM_S = 120.0
 FEASIBLE = 0.8
 DRAWS = 5000
 """How often a scheme is drawn at most."""
+OPERATORS, HOSTS, LINKS = 0, 1, 2
+"""What random numbers are for: each has its own."""
 
 
-def simulated(scheme: PaperScheme, seed: int, most: float = inf) -> SimulatedGraph:
-    """Draw a scheme, the same for the same seed, of an even load of at most `most`."""
-    for number in range(DRAWS):
-        found = _simulated(scheme, np.random.default_rng([seed, number]), seed)
-        if even_load(found) <= most:
-            return found
+def simulated(scheme: PaperScheme, seed: int, draw: int = 0) -> SimulatedGraph:
+    """Draw a scheme; the same for the same seed and number of the draw.
+
+    Schemes that differ in one thing are alike in all else: with longer chains the first operators stay as they are,
+    with more hosts the first hosts and their links (§5.3.1 varies "the length of chains" and "the number of hosts").
+    """
+    names = [f"s{place}" for place in range(scheme.chains or scheme.sources)]
+    coefficients = np.random.default_rng([seed, draw, HOSTS]).uniform(*scheme.coefficient, scheme.hosts)
+    quotas = scheme.quotas or (1.0,) * scheme.hosts
+    high = 1e3 / scheme.arrival_ms
+    return SimulatedGraph(
+        sources=tuple(SimulatedSource(name, high, high / scheme.ratio) for name in names),
+        operators=tuple((_chains if scheme.chains else _hybrid)(scheme, [seed, draw, OPERATORS], names)),
+        hosts=tuple(SimulatedHost(float(each), quota) for each, quota in zip(coefficients, quotas, strict=True)),
+        links=tuple(_links(scheme, np.random.default_rng([seed, draw, LINKS]))),
+        outside="is lost",
+        period_s=SAMPLE_S,
+        warm=round(WARM_S / SAMPLE_S) - 1,  # the first sample begins with the first report
+        every_s=1e6,
+        report_s=SAMPLE_S,
+        seed=seed,
+    )
+
+
+def feasible(scheme: PaperScheme, seed: int, most: float = FEASIBLE) -> int:
+    """The first draw of a scheme with an even load of at most `most`."""
+    for draw in range(DRAWS):
+        if even_load(simulated(scheme, seed, draw)) <= most:
+            return draw
     raise SimulationError(f"{DRAWS} draws of a scheme with {scheme.hosts} hosts have an even load above {most}")
 
 
@@ -93,49 +117,36 @@ def even_load(graph: SimulatedGraph, quotas: bool = False) -> float:
     return load / sum((host.quota if quotas else 1.0) / host.coefficient for host in graph.hosts)
 
 
-def _simulated(scheme: PaperScheme, random: np.random.Generator, seed: int) -> SimulatedGraph:
-    inputs = scheme.chains or scheme.sources
-    names = [f"s{place}" for place in range(inputs)]
-    drawn = _drawn(scheme, random)
+def _chains(scheme: PaperScheme, draw: list[int], names: list[str]) -> Iterator[SimulatedOperator]:
+    """Independent chains of filters of the same length, each with its own random numbers."""
+    length = scheme.operators // scheme.chains
+    for chain, before in enumerate(names):
+        random = np.random.default_rng([*draw, chain])
+        for number in range(chain * length, (chain + 1) * length):
+            selectivity, cost = (float(random.uniform(*each)) for each in (scheme.selectivity, scheme.filter_ms))
+            yield SimulatedOperator(f"f{number}", (before,), cost, selectivity)
+            before = f"f{number}"
+
+
+def _hybrid(scheme: PaperScheme, draw: list[int], names: list[str]) -> Iterator[SimulatedOperator]:
+    """Filters and joins, of a shape as in `workloads.scheme_graphs`."""
+    random, bounds = np.random.default_rng(draw), (scheme.window, scheme.join_selectivity)
+    drawn = hybrid(random, scheme.sources, scheme.operators, scheme.filters, scheme.selectivity, bounds)
     streams = [*names, *(each.name for each in drawn)]
-    operators = tuple(_operator(scheme, each, streams, random) for each in drawn)
-    coefficients = random.uniform(*scheme.coefficient, scheme.hosts)
-    quotas = scheme.quotas or (1.0,) * scheme.hosts
-    high = 1e3 / scheme.arrival_ms
-    return SimulatedGraph(
-        sources=tuple(SimulatedSource(name, high, high / scheme.ratio) for name in names),
-        operators=operators,
-        hosts=tuple(SimulatedHost(float(each), quota) for each, quota in zip(coefficients, quotas, strict=True)),
-        links=tuple(_links(scheme, random)),
-        outside="is lost",
-        period_s=SAMPLE_S,
-        warm=round(WARM_S / SAMPLE_S) - 1,  # the first sample begins with the first report
-        every_s=1e6,
-        report_s=SAMPLE_S,
-        seed=seed,
-    )
+    for each in drawn:
+        inputs = tuple(streams[stream] for stream in each.inputs)
+        if not each.join:
+            cost, selectivity, window = float(random.uniform(*scheme.filter_ms)), each.selectivity, 0
+        else:
+            cost, selectivity = (float(random.uniform(*some)) for some in (scheme.join_ms, scheme.join_selectivity))
+            window = round(random.uniform(*scheme.window))
+        yield SimulatedOperator(each.name, inputs, cost, selectivity, window)
 
 
-def _drawn(scheme: PaperScheme, random: np.random.Generator) -> list[Drawn]:
-    if scheme.chains:
-        return chains(random, scheme.chains, scheme.operators, scheme.selectivity)
-    bounds = scheme.window, scheme.join_selectivity
-    return hybrid(random, scheme.sources, scheme.operators, scheme.filters, scheme.selectivity, bounds)
-
-
-def _operator(scheme: PaperScheme, drawn: Drawn, streams: list[str], random: np.random.Generator) -> SimulatedOperator:
-    inputs = tuple(streams[each] for each in drawn.inputs)
-    if not drawn.join:
-        return SimulatedOperator(drawn.name, inputs, float(random.uniform(*scheme.filter_ms)), drawn.selectivity)
-    cost, selectivity = (float(random.uniform(*each)) for each in (scheme.join_ms, scheme.join_selectivity))
-    return SimulatedOperator(drawn.name, inputs, cost, selectivity, round(random.uniform(*scheme.window)))
-
-
-def _links(scheme: PaperScheme, random: np.random.Generator) -> list[SimulatedLink]:
-    found = []
-    for one in range(scheme.hosts):
-        for other in range(scheme.hosts):
-            if one != other:
+def _links(scheme: PaperScheme, random: np.random.Generator) -> Iterator[SimulatedLink]:
+    """Both directions of every pair of hosts, those of the first hosts first."""
+    for last in range(scheme.hosts):
+        for first in range(last):
+            for one, other in ((first, last), (last, first)):
                 delay, rows = random.uniform(*scheme.delay_ms), random.uniform(*scheme.link_rows)
-                found.append(SimulatedLink(one, other, float(delay), round(rows)))
-    return found
+                yield SimulatedLink(one, other, float(delay), round(rows))

@@ -16,7 +16,7 @@ import numpy as np
 from evenflow.experiments.base import Data, Experiment, Finding, PaperClaim, Picture, Setting
 from evenflow.experiments.potential_energy import SOURCE
 from evenflow.experiments.potential_runs import PlacementRuns, greedy, mean_of, ours, rank_correlation
-from evenflow.experiments.potential_schemes import FEASIBLE, SCHEMES, PaperScheme, simulated
+from evenflow.experiments.potential_schemes import SCHEMES, PaperScheme, feasible, simulated
 from evenflow.model.placement import EnergyWeights
 from evenflow.sim.graph_model import SimulatedGraph
 
@@ -47,14 +47,14 @@ def graphs(setting: Setting) -> dict[str, list[SimulatedGraph]]:
     if setting.quick:
         five, costs, repeats, variants = replace(five, operators=40, hosts=5), COSTS_MS[::2], 1, 1
     seeds = range(setting.seed, setting.seed + repeats)
-    found = {"Scheme 5": [simulated(five, seed, FEASIBLE) for seed in seeds]}
+    found = {"Scheme 5": [simulated(five, seed, feasible(five, seed)) for seed in seeds]}
     for cost in costs:
         found[f"Scheme 1, {cost:g} ms"] = [simulated(replace(SCHEMES[1], filter_ms=(cost, cost)), setting.seed)]
     for number in range(1, 1 + variants):
         scheme = distorted(number)
         if setting.quick:
             scheme = replace(scheme, operators=45, hosts=5)
-        found[f"Scheme 3, variant {number}"] = [simulated(scheme, setting.seed, FEASIBLE)]
+        found[f"Scheme 3, variant {number}"] = [simulated(scheme, setting.seed, feasible(scheme, setting.seed))]
     return found
 
 
@@ -113,7 +113,8 @@ def draw(data: Data, figure: Figure, falls: str, what: str, weight: str) -> None
     axes = figure.subplots(2, 2).ravel()
     exponents, five = data["exponents"], data["curves"]["Scheme 5"]
     axes[0].plot(exponents, [point[falls] for point in five["points"]], "o-")
-    axes[0].set(ylabel=what, title="Scheme 5")
+    axes[0].set_ylabel(what.removeprefix("the "), fontsize="small")
+    axes[0].set_title("Scheme 5")
     for plot, scheme in zip(axes[1:], ("Scheme 5", "Scheme 1", "Scheme 3"), strict=True):
         for name, curve in data["curves"].items():
             if name.startswith(scheme):

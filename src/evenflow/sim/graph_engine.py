@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from evenflow.model.compiled import compiled
+from evenflow.model.compiled import compiled_in_place
 from evenflow.sim.draws import exponential, spread
 from evenflow.sim.graph_state import (
     ARRIVE,
@@ -32,7 +32,7 @@ from evenflow.sim.graph_state import (
 from evenflow.sim.heap import next_time, pack, pop, push, unpack
 
 
-@compiled
+@compiled_in_place
 def advance(g: Any, until: Any) -> Any:
     """Go to `until`, or to where an operator is ready to leave; returns the time."""
     while True:
@@ -69,7 +69,7 @@ def advance(g: Any, until: Any) -> Any:
 # -- hosts
 
 
-@compiled
+@compiled_in_place
 def _wake(g: Any, host: Any) -> None:
     """A host may have something to do."""
     if not g.awake[host]:
@@ -78,7 +78,7 @@ def _wake(g: Any, host: Any) -> None:
         g.numbers[WOKEN] += 1
 
 
-@compiled
+@compiled_in_place
 def _serve(g: Any, host: Any) -> None:
     """Begin with the row that came first."""
     best, port = np.int64(1) << 62, -1
@@ -104,7 +104,7 @@ def _serve(g: Any, host: Any) -> None:
         flush(g, sender)
 
 
-@compiled
+@compiled_in_place
 def _served(g: Any, host: Any) -> None:
     """A row has been served: what it gives is ready."""
     port, birth = g.serving[host], g.serving_birth[host]
@@ -131,7 +131,7 @@ def _served(g: Any, host: Any) -> None:
     _wake(g, host)
 
 
-@compiled
+@compiled_in_place
 def _give(g: Any, operator: Any, birth: Any) -> None:
     """A row, or a pair of rows, is let through whenever the selectivities so far have grown by one more."""
     g.credit[operator] += g.selectivity[operator]
@@ -146,7 +146,7 @@ def _give(g: Any, operator: Any, birth: Any) -> None:
 # -- rows that go on
 
 
-@compiled
+@compiled_in_place
 def flush(g: Any, operator: Any) -> None:
     """Send what is ready, as long as there is room at all readers."""
     source = len(g.high) + operator
@@ -166,7 +166,7 @@ def flush(g: Any, operator: Any) -> None:
         _wake(g, host)
 
 
-@compiled
+@compiled_in_place
 def _room(g: Any, first: Any, last: Any, sender: Any) -> Any:
     """Whether a row can go to all readers: queues and links have room, and it is not held back."""
     for edge in range(first, last):
@@ -180,7 +180,7 @@ def _room(g: Any, first: Any, last: Any, sender: Any) -> Any:
     return True
 
 
-@compiled
+@compiled_in_place
 def _send(g: Any, operator: Any, first: Any, last: Any, host: Any, birth: Any) -> None:
     """Put a row into queues of this host, and once on the link to each other host that has readers."""
     done = np.int64(0)
@@ -199,7 +199,7 @@ def _send(g: Any, operator: Any, first: Any, last: Any, host: Any, birth: Any) -
             _fly(g, operator, host, there, mask, birth)
 
 
-@compiled
+@compiled_in_place
 def _fly(g: Any, operator: Any, host: Any, there: Any, mask: Any, birth: Any) -> None:
     g.numbers[FREE] -= 1
     flight = g.flight_free[g.numbers[FREE]]
@@ -211,7 +211,7 @@ def _fly(g: Any, operator: Any, host: Any, there: Any, mask: Any, birth: Any) ->
     push(g.heap, g.times[NOW] + g.delay_s[host, there], 0, pack(LAND, there, flight))
 
 
-@compiled
+@compiled_in_place
 def _land(g: Any, host: Any, flight: Any) -> None:
     """A row is at the end of a link; those that waited for room on it may go."""
     operator, sender, mask = g.flight_op[flight], g.flight_from[flight], g.flight_mask[flight]
@@ -233,7 +233,7 @@ def _land(g: Any, host: Any, flight: Any) -> None:
     _leave_if_ready(g, operator)
 
 
-@compiled
+@compiled_in_place
 def _queue(g: Any, port: Any, birth: Any) -> None:
     """A row comes to a queue; its place there is reserved already."""
     at = (g.head[port] + g.waiting[port]) % g.queue_births.shape[1]
@@ -246,7 +246,7 @@ def _queue(g: Any, port: Any, birth: Any) -> None:
 # -- sources
 
 
-@compiled
+@compiled_in_place
 def open_sources(g: Any) -> None:
     """Rows may come from now on."""
     g.numbers[OPEN] = 1
@@ -258,7 +258,7 @@ def open_sources(g: Any) -> None:
         push(g.heap, max(g.times[NOW], g.next_s[0, source]), 1, pack(ARRIVE, source, 0))
 
 
-@compiled
+@compiled_in_place
 def _enter(g: Any, source: Any) -> None:
     """Let in the rows that have arrived, as long as there is room."""
     first, last, feeder = g.firsts[source], g.firsts[source + 1], len(g.serving)
@@ -271,7 +271,7 @@ def _enter(g: Any, source: Any) -> None:
         _next_arrival(g, 1, source)
 
 
-@compiled
+@compiled_in_place
 def _next_arrival(g: Any, copy: Any, source: Any) -> None:
     """When the next row comes."""
     if g.low[source] == g.high[source]:
@@ -295,7 +295,7 @@ def _next_arrival(g: Any, copy: Any, source: Any) -> None:
 # -- operators that move
 
 
-@compiled
+@compiled_in_place
 def place(g: Any, operator: Any, host: Any) -> None:
     """Put an operator on a host, with the rows that wait for it."""
     before = g.host_of[operator]
@@ -312,14 +312,14 @@ def place(g: Any, operator: Any, host: Any) -> None:
     _wake(g, host)
 
 
-@compiled
+@compiled_in_place
 def leave(g: Any, operator: Any) -> None:
     """An operator is to leave: it takes no row any more, and is ready when all that it gave is where it goes."""
     g.status[operator] = LEAVING
     _leave_if_ready(g, operator)
 
 
-@compiled
+@compiled_in_place
 def _leave_if_ready(g: Any, operator: Any) -> None:
     if g.status[operator] != LEAVING or g.ready_count[operator] > 0 or g.flying[operator] > 0:
         return
@@ -331,7 +331,7 @@ def _leave_if_ready(g: Any, operator: Any) -> None:
     g.numbers[SAID] += 1
 
 
-@compiled
+@compiled_in_place
 def resume(g: Any, operator: Any, sender: Any) -> None:
     """A sender no longer holds back rows for an operator."""
     g.paused[operator, sender] = False

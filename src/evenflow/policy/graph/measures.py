@@ -15,6 +15,10 @@ CONSTANT = 1e-18
 """A series whose variance is less than this part of a squared mean load does not vary: what is left is rounding."""
 
 
+ROUNDING = 1e-6
+"""Of a count of rows that was divided by seconds and multiplied again."""
+
+
 class Cascade(NamedTuple):
     """The ideal rates of all operators: what would flow if no host were overloaded. A row for each operator."""
 
@@ -62,6 +66,18 @@ def cascade(
         rates.append(chosen * joint(read, joins))
     given = rates[len(rates) - len(arrivals) :]
     return Cascade(np.array(arrivals, np.float64), np.array(given, np.float64))
+
+
+def steadied(rates: Floats, seconds: Floats) -> Floats:
+    """Rates of sources (rows) in periods (columns) of so many seconds; even, where they differ by counting alone.
+
+    A period begins anywhere between two rows, so a source of equal gaps counts up to one row more or less than it has
+    in the mean. That is no variance: all that depends on such a source would seem to rise and fall together, with a
+    correlation of 1, though the load is constant (a stable workload, §5.2).
+    """
+    even = (rates @ seconds / seconds.sum())[:, None]
+    varies = (np.abs(rates - even) * seconds >= 1 - ROUNDING).any(axis=1)
+    return np.asarray(np.where(varies[:, None], rates, even), np.float64)
 
 
 def mean(series: Floats) -> Floats:
