@@ -24,7 +24,7 @@ declare -A folders=(
     [stores]="${stores[*]}"
     [drivers]="tests/drivers --ignore=tests/drivers/test_torture.py"
     [property]="tests/property ${graphs[*]/#/--ignore=}"
-    [unit]="tests/unit tests/wire"
+    [unit]="tests/unit tests/wire tests/golden"
 )
 parts=(spark-1 graphs spark-2 stores unit torture property drivers)
 first_on_spark=spark-1

@@ -98,13 +98,19 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
+def close_to(name: str, known: Iterable[str]) -> str:
+    """A question about an unknown name, with a space behind it: the names it may stand for; empty if there are none."""
+    lower = {other.lower(): other for other in sorted(set(known))}
+    close = [lower[other] for other in difflib.get_close_matches(name.lower(), lower, 3, 0.6)]
+    return "did you mean " + " or ".join(f"'{other}'" for other in close) + "? " if close else ""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the names it may stand for, or all names."""
     names = sorted(set(known))
-    lower = {other.lower(): other for other in names}
-    close = [lower[other] for other in difflib.get_close_matches(name.lower(), lower, 3, 0.6)]
+    close = close_to(name, names)
     if close:
-        return "did you mean " + " or ".join(f"'{other}'" for other in close) + "?"
+        return close.rstrip()
     if not names:
         return "there are none"
     return "there are: " + ", ".join(f"'{other}'" for other in names[:30]) + (", ..." if len(names) > 30 else "")

@@ -86,6 +86,8 @@ def test_what_was_recorded_can_be_simulated(tmp_path):
         ([], "has no samples"),
         ([*ordered()][:2], "one sample of the region"),
         ([entry for entry in keyed() if entry["event"] != "unit-rows"], "how rows fell on units"),
+        (keyed()[1:], "how many units there are .*: its begin is lost"),
+        ([entry | {"time": 1.0} for entry in ordered()], "samples of the event log do not come one after the other"),
         ([{"time": 1.0, "event": "graph-sample", "region": "g"}], r"is a graph, .* write a scenario"),
     ],
 )
@@ -99,7 +101,28 @@ def test_a_region_that_is_not_there_is_told_with_those_that_are(tmp_path):
         sim.recorded_scenario(write(tmp_path / "log", ordered()), "x")
 
 
-def test_a_file_that_is_no_log_is_told_with_its_line(tmp_path):
-    (tmp_path / "log").write_text('{"event": "x"}\nnonsense\n')
-    with pytest.raises(InvalidArgument, match=r"line 2 of .* is no entry of an event log"):
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"event": "x"}\nnonsense\n', r"line 2 of .* is no entry of an event log: Expecting"),
+        (b'{"event": "x"}\n\n[1, 2]\n', r"line 3 of .* is no entry of an event log, which is an object .*: \[1, 2\]"),
+        (b'{"time": 1}\n', r"line 1 of .*, which is an object with a field 'event'"),
+        (b'{"event": "sample", "time": NaN}\n', r"line 1 of .*: NaN is no number"),
+        (b"\xff\xfe\x00", "is no event log: it has not one whole line"),
+        (b"\xff\xfe\x00\n", "line 1 of .* is no entry of an event log"),
+        (b'{"event": "sample"}\n', r"entries that are not as this version writes them \(KeyError: 'region'\)"),
+        (b'{"event": "sample", "region": "r", "time": "x"}\n' * 2, r"not as this version writes them \(TypeError"),
+        (b'{"event": "sample", "region": []}\n', r"not as this version writes them \(TypeError"),
+    ],
+)
+def test_a_file_that_is_no_log_is_told(tmp_path, body, said):
+    (tmp_path / "log").write_bytes(body)
+    with pytest.raises(InvalidArgument, match=said):
         sim.recorded_scenario(tmp_path / "log")
+
+
+def test_a_log_whose_writer_was_killed_is_read_up_to_its_last_whole_line(tmp_path):
+    log = write(tmp_path / "log", ordered())
+    whole = sim.recorded_scenario(log)
+    log.write_text(log.read_text() + '{"time": 36.0, "event": "sam')
+    assert sim.recorded_scenario(log) == whole

@@ -81,6 +81,11 @@ def test_slow_workers_of_the_others(tmp_path):
         (ORDERED.replace("= 3\n[", "= -3\n["), "seconds is -3.0: give seconds above 0"),
         (ORDERED.replace("workers = '1'", "workers = '1-x'"), "workers is '1-x': give numbers and ranges"),
         (ORDERED.replace("workers = '1'", "workers = '7'"), "workers is '7': there are workers 0 to 2"),
+        (ORDERED.replace("workers = '1'", "workers = '0-99999999999'"), "'0-99999999999': there are workers 0 to 2"),
+        (ORDERED.replace("workers = '1'", "workers = '2-1'"), "'2-1': write the range 1-2, the lower end first"),
+        (ORDERED.replace("row_s", "seed = -1\nrow_s"), "seed is -1: give a whole number from 0 to"),
+        (GRAPH.replace("hosts", "seed = -1\nhosts"), "seed is -1: give a whole number from 0 to"),
+        (ORDERED.replace("seconds", "balance = 3\nseconds"), "balance in .* is 3: it must be a text or a list"),
         (ORDERED.replace("factor = 5", "factor = 0"), "entry 0 of slow in .*: factor is 0"),
         (ORDERED.replace("workers = 3", "workers = 0"), "workers is 0: give at least 1"),
         ("seconds = ", "is not TOML"),
@@ -103,6 +108,30 @@ def test_a_run_serves_rows_and_gives_the_same_bytes_again(tmp_path, text, kind):
     assert runs[0].rows == runs[1].rows
     assert runs[0].late_rows_per_s > 0
     assert "entries" not in runs[0].figures()
+
+
+@pytest.mark.parametrize(
+    ("text", "balance"),
+    [
+        (GRAPH.replace('["f"], cost_ms = 1.0', '["f"], cost_ms = 20.0'), "round-robin"),  # f waits for g all the time
+        (KEYED.replace("unit_bytes = 1000", "unit_bytes = 40_000_000\nskew_rows = 0"), "flux:delta_min=0.1"),
+    ],
+)
+def test_rows_that_wait_for_somebody_busy_are_not_stuck(tmp_path, text, balance):
+    run = sim.simulate(scenario(tmp_path, text), balance)
+    assert run.rows > 150
+
+
+def test_a_rate_is_that_of_the_time_that_was_sampled(tmp_path):
+    setup = sim.KeyedSetup(workers=2, units=16, feeders=1, row_us=1000.0, unit_bytes=1000)
+    for seconds in (1.0, 3.0, 3.7):
+        run = sim.simulate(sim.Scenario(seconds, keyed=setup), "hash")
+        assert run.rows_per_s == pytest.approx(2000, rel=0.05)
+
+
+def test_a_balance_that_is_named_twice_runs_once(tmp_path):
+    read = scenario(tmp_path, ORDERED.replace("seconds", "balance = ['credits', 'credits', 'reroute']\nseconds"))
+    assert read.balances == ("credits", "reroute")
 
 
 def test_a_simulation_that_cannot_go_on_says_what_waits(tmp_path, monkeypatch):
@@ -132,6 +161,15 @@ def test_the_command_compares_balances(tmp_path):
         ((), 2, "give a scenario or --from LOG"),
         (("nothing.toml",), 1, "No such file"),
         (("s.toml", "--policy", "fairness"), 1, "there is no balance 'fairness': choose one of"),
+        (("s.toml", "--policy", "fluxauto"), 1, "there is no balance 'fluxauto': did you mean 'flux-auto'"),
+        (("s.toml", "--policy", "credits"), 1, "no balance 'credits' here, it is for ordered regions: choose one of"),
+        (("s.toml", "--json", "."), 1, "Is a directory: '.'"),
+        (
+            ("s.toml", "--json", "s.toml/out.json"),
+            1,
+            "s.toml cannot be a directory, since there is a file of that name",
+        ),
+        (("s.toml", "--event-log", "s.toml"), 1, "s.toml cannot be a directory"),
         (("s.toml", "--balance", "flux:delta=1"), 1, "does not take delta"),
     ],
 )
@@ -139,5 +177,6 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch, arguments, code, said):
     (tmp_path / "s.toml").write_text(KEYED)
     monkeypatch.chdir(tmp_path)
     given, output = go(*arguments)
-    assert given == code
+    assert given == code, output
     assert said in output
+    assert "rows/s" not in output  # it is told before anything is run

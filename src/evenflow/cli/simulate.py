@@ -10,7 +10,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from evenflow.cli.terminal import console, guard, touch, write_figures
+from evenflow.cli.terminal import console, guard, make_folder, touch, write_figures
 
 if TYPE_CHECKING:
     from evenflow.sim.runs import SimulatedRun
@@ -37,12 +37,13 @@ def simulate(
         from evenflow.sim import runs
 
         chosen = _scenario(scenario, recorded, seconds)
-        names = [name.strip() for given in balance or [] for name in given.split(",")] or list(chosen.balances)
+        asked = [name.strip() for given in balance or [] for name in given.split(",")]
+        names = list(dict.fromkeys(asked)) or list(chosen.balances)
         for name in names:
             chosen.plane(name)
         touch(json_file)
         if event_log is not None:
-            event_log.mkdir(parents=True, exist_ok=True)
+            make_folder(event_log)
         results = []
         columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
         with Progress(*columns, console=console) as progress:

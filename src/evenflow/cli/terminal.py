@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from evenflow.errors import EvenflowError
+from evenflow.errors import EvenflowError, InvalidArgument
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,8 +24,16 @@ def touch(*files: Path | None) -> None:
     """Create the files, to find out before a long run whether they can be written."""
     for file in files:
         if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.touch()
+            make_folder(file.parent)
+            file.open("a").close()
+
+
+def make_folder(folder: Path) -> None:
+    """Create a directory, with those above it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InvalidArgument(f"{folder} cannot be a directory, since there is a file of that name") from None
 
 
 def write_figures(file: Path | None, figures: dict[str, Any]) -> None:

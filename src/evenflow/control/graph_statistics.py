@@ -278,7 +278,7 @@ class GraphStatistics:
         """
         ideal, seconds = self.ideal(), np.array([period.seconds for period in self.periods])
         taken = self._by_node(np.sum([period.unit_rows * period.seconds for period in self.periods], axis=0))
-        missing = np.maximum(0.0, taken + self._behind() - ideal.arrivals @ seconds) / seconds.sum()
+        missing = np.maximum(0.0, taken + self._behind() - (ideal.arrivals * seconds).sum(axis=1)) / seconds.sum()
         given = missing * np.nan_to_num(_ratio(self._given, self._taken))
         return Cascade(ideal.arrivals + missing[:, None], ideal.outputs + given[:, None])
 

@@ -113,7 +113,7 @@ def even_load(graph: SimulatedGraph, quotas: bool = False) -> float:
     inputs = [[-1 - each if each < 0 else len(mean) + each for each in node.inputs] for node in graph.shape().nodes]
     given = [each.selectivity * max(1, each.window) for each in graph.operators]
     rows = cascade(mean, inputs, given, [each.window > 0 for each in graph.operators]).arrivals
-    load = float(rows @ np.array([each.cost_ms * 1e-3 for each in graph.operators]))
+    load = float((rows * np.array([each.cost_ms * 1e-3 for each in graph.operators])).sum())
     return load / sum((host.quota if quotas else 1.0) / host.coefficient for host in graph.hosts)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from evenflow.errors import InvalidArgument
+from evenflow.errors import InvalidArgument, close_to
 
 if TYPE_CHECKING:
     from evenflow.policy.graph.caps import CapsPlacement
@@ -128,7 +128,7 @@ def placement_named(name: str, **options: Any) -> Placement:
 def _named(choice: Mapping[str, type[T]], name: str, options: dict[str, Any], what: str = "balance") -> T:
     """A new balance or placement; one clear error if the name or a parameter is unknown, or a parameter is missing."""
     if name not in choice:
-        raise InvalidArgument(f"there is no {what} {name!r}: choose one of {', '.join(sorted(choice))}")
+        raise InvalidArgument(f"there is no {what} {name!r}{_meant(name, choice)}")
     parameters = inspect.signature(choice[name]).parameters
     unknown = sorted(set(options) - set(parameters))
     needed = [p.name for p in parameters.values() if p.default is p.empty and p.name not in options]
@@ -142,6 +142,14 @@ def _named(choice: Mapping[str, type[T]], name: str, options: dict[str, Any], wh
         raise InvalidArgument(
             f"{what} {name!r} cannot use {options}: {error}; give numbers where it has some"
         ) from None
+
+
+def _meant(name: str, choice: Mapping[str, Any]) -> str:
+    """What to do about an unknown name: the nearest ones, or who has it."""
+    others = ((_ORDERED, "ordered regions"), (_KEYED, "keyed operators"), (_GRAPH, "operator graphs"))
+    elsewhere = [whose for homes, whose in others if name in homes]
+    known = f" here, it is for {elsewhere[0]}" if elsewhere else ""
+    return f"{known}: {close_to(name, choice)}choose one of {', '.join(sorted(choice))}"
 
 
 def __getattr__(name: str) -> Any:

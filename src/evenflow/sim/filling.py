@@ -49,6 +49,9 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 
 
 def _one_of(parts: Sequence[Any], value: Any, where: str) -> Any:
+    kinds = [get_origin(part) or part for part in parts if part is not type(None)]
+    if len(kinds) > 1 and not isinstance(value, tuple(list if kind is tuple else kind for kind in kinds)):
+        raise InvalidArgument(f"{where} is {value!r:.60}: it must be {' or '.join(WORDS[kind] for kind in kinds)}")
     problems = []
     for part in parts:
         if part is type(None):
@@ -83,7 +86,7 @@ def _table(parts: Sequence[Any], value: Any, where: str) -> dict[Any, Any]:
     return found
 
 
-WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "a list"}
 
 
 def _plain(hint: Any, value: Any, where: str) -> Any:

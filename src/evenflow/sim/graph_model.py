@@ -11,6 +11,7 @@ from math import inf
 from typing import Literal
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import check_wholes
 from evenflow.model.graph import GraphShape, NodeShape
 from evenflow.workloads.arrivals import PHASE_DEVIATION_S, PHASE_S
 
@@ -157,6 +158,7 @@ class SimulatedGraph:
         for what in ("period_s", "report_s", "every_s"):
             if not 0 < getattr(self, what) < inf:
                 raise InvalidArgument(f"{what} of a simulated graph is {getattr(self, what)}: give seconds above 0")
+        check_wholes(self, seed=(0, 2**62))
         for what in ("delay_ms", "move_ms"):
             if not 0 <= getattr(self, what) < inf:
                 raise InvalidArgument(f"{what} of a simulated graph is {getattr(self, what)}: give ms, 0 or more")

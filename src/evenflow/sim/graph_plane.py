@@ -40,7 +40,8 @@ from evenflow.policy import Hash
 from evenflow.policy.graph.placement import Placement
 from evenflow.sim import graph_engine as engine
 from evenflow.sim.graph_model import SimulatedGraph
-from evenflow.sim.graph_state import GONE, LATENCY, SAID, STAYS, graph_arrays
+from evenflow.sim.graph_state import GONE, LAND, LATENCY, SAID, SERVED, STAYS, graph_arrays
+from evenflow.sim.heap import COUNT, FIELD
 from evenflow.sim.simulation import FIRST_WORKER, Simulation
 
 REGION = "graph"
@@ -120,8 +121,11 @@ class GraphPlane:
                 pass
 
     def stuck(self) -> str:
-        """Which operators cannot send what they gave, and which readers they wait for."""
+        """Which operators cannot send what they gave, and which readers they wait for, if nothing goes on any more."""
         g, names, found = self.arrays, [each.name for each in self.graph.operators], []
+        kinds = g.heap.whats[: g.heap.counts[COUNT]] >> (2 * FIELD)
+        if np.isin(kinds, (SERVED, LAND)).any() or g.paused.any():  # or an operator is moving
+            return ""
         for operator in np.flatnonzero(g.ready_count).tolist():
             source = len(self.graph.sources) + operator
             ports = g.edges[g.firsts[source] : g.firsts[source + 1]].tolist()

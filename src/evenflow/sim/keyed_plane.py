@@ -116,7 +116,8 @@ class KeyedPlane:
 
     def stuck(self) -> str:
         """What waits for what, if nothing can happen any more."""
-        return "" if self._next < inf else waits(self.arrays)
+        goes_on = self._next < inf or (self._state == STALLED).any() or self._paused  # a disk, or units that move
+        return "" if goes_on else waits(self.arrays)
 
     @property
     def rows(self) -> dict[str, int]:

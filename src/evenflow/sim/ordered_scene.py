@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import inf, isfinite
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import check_wholes
 
 MOST_FRAMES = 1 << 20
 """Frames that one feeder may have under way and in its merger."""
@@ -117,6 +118,7 @@ class OrderedScene:
                 self._refuse(field, getattr(self, field), "give a number of at least 0")
         if not 0 < self.row_s < inf:
             self._refuse("row_s", self.row_s, "give the seconds a row takes, above 0")
+        check_wholes(self, seed=(0, 2**62))
         if not 0 <= self.jitter < 1:
             self._refuse("jitter", self.jitter, "give a share from 0 to below 1")
 

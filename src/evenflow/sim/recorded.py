@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.errors import InvalidArgument, nearest
+from evenflow.errors import InvalidArgument, described, nearest
 from evenflow.sim.keyed_setup import KeyedSetup, SpeedStep
 from evenflow.sim.ordered_scene import OrderedScene, WorkerLoad
 from evenflow.sim.scenario import Scenario
@@ -55,6 +55,16 @@ class WorkerCosts:
 def recorded_scenario(path: str | Path, region: str | None = None, seed: int = 1) -> Scenario:
     """The scenario of one region of an event log; of the first if none is named."""
     entries = _entries(Path(path))
+    try:
+        return _of_region(entries, path, region, seed)
+    except (KeyError, TypeError, IndexError) as error:
+        raise InvalidArgument(
+            f"{path} has entries that are not as this version writes them ({described(error)}): give the event log of "
+            "a cluster (Cluster(event_log=...)), and record it again if another version wrote it"
+        ) from None
+
+
+def _of_region(entries: list[LoggedEvent], path: str | Path, region: str | None, seed: int) -> Scenario:
     kinds = {entry["region"]: entry["event"] for entry in entries if entry["event"] in (*MEMBERS, "graph-sample")}
     if not kinds:
         raise InvalidArgument(f"{path} has no samples: was anything fed while it was written?")
@@ -72,13 +82,27 @@ def recorded_scenario(path: str | Path, region: str | None = None, seed: int = 1
 
 
 def _entries(path: Path) -> list[LoggedEvent]:
-    found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            found.append(json.loads(line))
-        except json.JSONDecodeError as error:
-            raise InvalidArgument(f"line {number} of {path} is no entry of an event log: {error}") from None
-    return found
+    """All entries; a last line without its end is left out, since its writer may have been killed."""
+    *lines, rest = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    if not lines and rest:
+        raise InvalidArgument(f"{path} is no event log: it has not one whole line")
+    return [_entry(line, f"line {number} of {path}") for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _entry(line: str, where: str) -> LoggedEvent:
+    try:
+        entry = json.loads(line, parse_constant=_no_number)
+    except ValueError as error:
+        raise InvalidArgument(f"{where} is no entry of an event log: {error}") from None
+    if not isinstance(entry, dict) or not isinstance(entry.get("event"), str):
+        raise InvalidArgument(
+            f"{where} is no entry of an event log, which is an object with a field 'event': {line:.60}"
+        )
+    return entry
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number")
 
 
 def _costs(samples: list[LoggedEvent], members: str, rows: str) -> WorkerCosts:
@@ -105,6 +129,8 @@ def _costs(samples: list[LoggedEvent], members: str, rows: str) -> WorkerCosts:
         before = cost[place - 1] if place else np.nanmedian(cost, axis=0)
         cost[place] = np.where(np.isnan(cost[place]), before, cost[place])
     span = np.diff(times)
+    if span.min() <= 0:
+        raise InvalidArgument("samples of the event log do not come one after the other: give the log of one run")
     seconds = [round(float(time), 3) for time in times[:-1] - times[0]]
     return WorkerCosts(workers, seconds, cost, used / span[:, None], float(done.sum() / span.sum()))
 
@@ -166,7 +192,11 @@ def _ordered(mine: list[LoggedEvent], costs: WorkerCosts, seed: int) -> Scenario
 
 def _keyed(mine: list[LoggedEvent], costs: WorkerCosts, seed: int) -> Scenario:
     changes = _changes(costs)
-    opened = next(entry for entry in mine if entry["event"] == "region-opened")
+    opened = next((entry for entry in mine if entry["event"] == "region-opened"), None)
+    if opened is None:
+        raise InvalidArgument(
+            "the event log does not say how many units there are (entry 'region-opened'): its begin is lost"
+        )
     last = [entry for entry in mine if entry["event"] == "keyed-sample"][-1]
     rows, size = (sum(each[name] for each in last["consumers"]) for name in ("rows", "bytes"))
     setup = KeyedSetup(

@@ -39,8 +39,8 @@ class SimulatedRun:
 
     @property
     def rows_per_s(self) -> float:
-        """Over the whole run."""
-        return self.rows / self.seconds
+        """Over the whole run, up to its last sample."""
+        return self.rows / (self.series[-1][0] if self.series else self.seconds)
 
     @property
     def late_rows_per_s(self) -> float:
@@ -83,6 +83,7 @@ def simulate(
             stuck = plane.stuck()
             if stuck:
                 raise SimulationError(f"nothing moves any more at second {second:g} of the simulation: {stuck}")
+        world.run(scenario.seconds + 2 * scenario.delay_s)  # what was said at the end is heard, too
     finally:
         log.close()
     series = _series(log.entries)

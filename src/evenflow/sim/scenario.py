@@ -62,9 +62,14 @@ class SlowWorkers:
             first, dash, last = part.strip().partition("-")
             if not first.isdecimal() or (dash and not last.isdecimal()):
                 raise InvalidArgument(f"workers is {self.workers!r}: give numbers and ranges, such as '0-19,25'")
-            found.update(range(int(first), int(last if dash else first) + 1))
-        if not found or max(found) >= workers:
-            raise InvalidArgument(f"workers is {self.workers!r}: there are workers 0 to {workers - 1}")
+            begin, end = int(first), int(last if dash else first)
+            if end < begin:
+                raise InvalidArgument(
+                    f"workers is {self.workers!r}: write the range {last}-{first}, the lower end first"
+                )
+            if end >= workers:
+                raise InvalidArgument(f"workers is {self.workers!r}: there are workers 0 to {workers - 1}")
+            found.update(range(begin, end + 1))
         return sorted(found)
 
 
@@ -130,7 +135,7 @@ class Scenario:
     def balances(self) -> tuple[str, ...]:
         """The balances that are to be compared."""
         given = (self.balance,) if isinstance(self.balance, str) else self.balance
-        return given or (DEFAULTS[self.kind],)
+        return tuple(dict.fromkeys(given)) or (DEFAULTS[self.kind],)
 
     def plane(self, balance: str) -> DataPlane:
         """The data plane under a balance, which a text names."""

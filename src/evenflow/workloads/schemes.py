@@ -134,7 +134,7 @@ def scheme(
     taken = arrivals(drawn, [1.0] * inputs)
     source_rate = (rows_s or WORKER_ROWS_S * workers) / float(taken.sum())
     taken = taken * source_rate
-    scale = load * sum(1 / each for each in coefficients) / float(taken @ costs)
+    scale = load * sum(1 / each for each in coefficients) / float((taken * costs).sum())
     names = [f"s{place}" for place in range(inputs)]
     low = 2 * source_rate / (1 + kind.ratio)
     rates = ArrivalRates(kind.ratio * low, low, PHASE_S / PACE, PHASE_DEVIATION_S / PACE)

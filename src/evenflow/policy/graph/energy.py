@@ -131,8 +131,8 @@ class PartialPlacement:
         """PE_c of an operator that is nowhere: its correlation with all that is on each host (§3.2)."""
         periods, middle = self.loads.series.shape[1], self.loads.series.mean(axis=1)
         centred = self.loads.series - middle[:, None]
-        spread = np.einsum("hk,hk->h", centred, centred) / periods
-        together = (centred @ self._centred[operator]) / periods
+        spread = (centred * centred).sum(axis=1) / periods
+        together = (centred * self._centred[operator]).sum(axis=1) / periods
         return ratio(together, self._spread[operator], spread, np.maximum(middle, self._middle[operator]))
 
     def total(self) -> float:
@@ -140,7 +140,7 @@ class PartialPlacement:
         hosts, loads, weights = self.hosts, self.loads, self.weights
         there = np.flatnonzero(hosts >= 0)
         energy = load_energy(loads.actual(), loads.quota, weights.overload)
-        found = weights.load * float(energy @ loads.counts)
+        found = weights.load * float((energy * loads.counts).sum())
         own = loads.loads[there]
         found += weights.correlation * float(correlation(own, loads.series[hosts[there]] - own).sum())
         return found + weights.network * self.traffic.total() + self.term_total(hosts)

@@ -205,7 +205,7 @@ class FluxAuto:
 
     def _promise(self, net: Floats) -> None:
         """Note the load that a decision gives each worker; if it takes back what the last gave, double the patience."""
-        if float(net @ self._net) < 0:
+        if (net * self._net).sum() < 0:
             self._patience = min(2 * self._patience, PATIENCE_S[1])
         self._net = net
         self._rate = self._reports.rate()

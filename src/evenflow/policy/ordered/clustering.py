@@ -15,6 +15,9 @@ KNEE = 0.02
 CUT = 1.0
 """Functions further apart than this are not put into one cluster: a factor of e between their knees."""
 
+DIGITS = 9
+"""Traits are rounded: logarithms differ in the last bit from processor to processor, and clusters must not."""
+
 
 def traits(curves: Sequence[Vector], delta: float) -> NDArray[np.float64]:
     """Three numbers for each function: log w_s, alpha log F(w_s), alpha log F(R).
@@ -31,7 +34,8 @@ def traits(curves: Sequence[Vector], delta: float) -> NDArray[np.float64]:
     alpha = log(most) / abs(log(least))
     at_knee = np.maximum(grid[np.arange(len(grid)), knee], least)
     at_most = np.maximum(grid[:, most], least)
-    return np.stack([np.log(knee), alpha * np.log(at_knee), alpha * np.log(at_most)], axis=1)
+    found = np.stack([np.log(knee), alpha * np.log(at_knee), alpha * np.log(at_most)], axis=1)
+    return np.round(found, DIGITS)
 
 
 def clusters(traits: NDArray[np.float64], cut: float = CUT) -> list[list[int]]:
