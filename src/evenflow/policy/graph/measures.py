@@ -75,7 +75,7 @@ def steadied(rates: Floats, seconds: Floats) -> Floats:
     in the mean. That is no variance: all that depends on such a source would seem to rise and fall together, with a
     correlation of 1, though the load is constant (a stable workload, §5.2).
     """
-    even = (rates @ seconds / seconds.sum())[:, None]
+    even = ((rates * seconds).sum(axis=1) / seconds.sum())[:, None]
     varies = (np.abs(rates - even) * seconds >= 1 - ROUNDING).any(axis=1)
     return np.asarray(np.where(varies[:, None], rates, even), np.float64)
 
