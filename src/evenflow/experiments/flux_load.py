@@ -12,6 +12,7 @@ import numpy as np
 
 from evenflow.experiments.base import Data, Experiment, Finding, PaperClaim, Picture, Setting
 from evenflow.experiments.flux_runs import (
+    FEEDING,
     MACHINES,
     SOURCE,
     TAKEN,
@@ -34,7 +35,7 @@ NAMES = {"hash": "static", "flux": "Flux", "flux-auto": "flux-auto (ours)", "exc
 
 
 def _run_base(setting: Setting) -> Data:
-    setup = KeyedSetup(skew_rows=0, units=64 * MACHINES, seed=setting.seed)
+    setup = KeyedSetup(skew_rows=0, units=64 * MACHINES, seed=setting.seed, **FEEDING)
     seconds = 3 if setting.quick else 10
     return {"throughput": run_flux(setup, "exchange", seconds).data()["throughput"]}
 

@@ -6,6 +6,7 @@ times as large: so an imbalance of one machine is felt after as long, and a mach
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,12 @@ MACHINES, QUICK_MACHINES = 32, 8
 SKEW_ROWS = 2048
 PAPER = {"delta_min": 0.01}
 """The paper's shortest collection phase; its other parameters are the defaults."""
+FEEDING: dict[str, Any] = {"skew_by_unit": True, "full_packets": True}
+"""How the paper's feeders differ from ours: rows wait by unit (§5.1), and packets have 1 KB, 12 rows of 80 bytes (§3).
+
+That packets leave only when they are full is not said; it was chosen when figure 9 was looked into (see
+docs/reproduction.md).
+"""
 FLUX = ("flux", "flux-memory", "flux-hybrid")
 TAKEN = 100 / 175
 """Share of a machine that the external process takes (`ExternalLoad`); the paper says about 57 %."""
@@ -35,6 +42,8 @@ class FluxRun:
     latency_ms: list[float]
     moved: list[float]
     """When units were installed."""
+    most_moved: int
+    """How often that unit was moved that was moved most often."""
     owned: list[int]
     """Units of each worker at the end."""
     on_disk: list[int]
@@ -67,7 +76,7 @@ def cluster(setting: Setting, **changes: Any) -> KeyedSetup:
         "skew_rows": SKEW_ROWS * MACHINES // count,
         "seed": setting.seed,
     }
-    return KeyedSetup(**(given | changes))
+    return KeyedSetup(**(FEEDING | given | changes))
 
 
 def run_flux(setup: KeyedSetup, balance: str, seconds: float, **options: Any) -> FluxRun:
@@ -77,11 +86,13 @@ def run_flux(setup: KeyedSetup, balance: str, seconds: float, **options: Any) ->
     plane = KeyedPlane(setup, keyed_balance_named(balance, **options))
     world = Simulation(plane, setup.workers, period_s=5.0)
     world.run(seconds)
-    moved = [entry["time"] for entry in world.log.of("moved") for _ in entry["units"]]
+    moves = [(entry["time"], unit) for entry in world.log.of("moved") for unit in entry["units"]]
+    moved, most = [time for time, _ in moves], max(Counter(unit for _, unit in moves).values(), default=0)
     on_disk = np.bincount(plane.memory.home[plane.arrays.units["away"] > 0], minlength=setup.workers)
     owned = np.bincount(plane.memory.home[plane.memory.home >= 0], minlength=setup.workers)
     measures = plane.measures
-    return FluxRun(measures.throughput.tolist(), measures.latency_ms.tolist(), moved, owned.tolist(), on_disk.tolist())
+    rows, latency = measures.throughput.tolist(), measures.latency_ms.tolist()
+    return FluxRun(rows, latency, moved, most, owned.tolist(), on_disk.tolist())
 
 
 def loaded(setting: Setting, count: int, since: float = 0.0) -> tuple[ExternalLoad, ...]:
