@@ -82,7 +82,8 @@ def _draw_transient(data: Data, figure: Figure) -> None:
     for balance, label in (("hash", "Flux"), ("exchange", "Exchange"), ("flux-auto", "flux-auto (ours)")):
         axes.plot(size, data["curves"][balance], marker="o", label=label)
     axes.set_xscale("log", base=2)
-    axes.set(xlabel="buffer on each of 32 machines, KB (leftmost: none)", ylabel="rows a second", ylim=(0, None))
+    axes.set_xticks(size, ["none", *(f"{each:.3g}" for each in size[1:])])
+    axes.set(xlabel="buffer on each of 32 machines, KB", ylabel="rows a second", ylim=(0, None))
     axes.legend()
 
 

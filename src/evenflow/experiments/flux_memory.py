@@ -217,9 +217,23 @@ def _judge_hybrid(data: Data) -> Finding:
         f"{through['flux-hybrid'] / through['flux']:.2f} of load's throughput, its latency is {gain:.1f} times "
         f"shorter; auto's {latency['flux'] / latency['auto']:.1f} times"
     )
-    return Finding(
-        ours, holds, "" if holds else f"rates {rate}, steady {settled}, heavy {through}, latencies {latency}"
+    moved = [
+        f"{NAMES[name]} {run['moves']} units, the last in second {run['last_move']:.0f}" for name, run in heavy.items()
+    ]
+    why = (
+        f"heavy pressure was simulated for {len(heavy['flux']['throughput'])} s; moved: {'; '.join(moved)}. "
+        f"Units on disk of a machine then: hybrid {_spread(heavy['flux-hybrid'])}, load {_spread(heavy['flux'])}. "
+        f"Rows a second {_rounded(through)}, latencies in ms {_rounded(latency)}; medium: {_rounded(rate)}"
     )
+    return Finding(ours, holds, why)
+
+
+def _spread(run: dict[str, Any]) -> str:
+    return f"{min(run['on_disk'])} to {max(run['on_disk'])}"
+
+
+def _rounded(values: dict[str, float]) -> dict[str, int]:
+    return {name: round(value) for name, value in values.items()}
 
 
 def _draw_hybrid(data: Data, figure: Figure) -> None:
@@ -228,14 +242,14 @@ def _draw_hybrid(data: Data, figure: Figure) -> None:
     for name, run in data["medium"].items():
         over_time.plot(range(1, len(run["throughput"]) + 1), run["throughput"], label=NAMES[name])
     over_time.set(title="medium pressure", xlabel="second", ylabel="rows a second", ylim=(0, None))
-    over_time.legend(fontsize="small")
+    figure.legend(*over_time.get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize="small")
     names = list(data["heavy"])
     bars.bar([NAMES[name] for name in names], [last(data["heavy"][name]["throughput"], 20) for name in names])
     bars.set(title="heavy: rows a second")
     latency.bar([NAMES[name] for name in names], [mean_latency(data["heavy"][name], 20) / 1e3 for name in names])
     latency.set(title="heavy: latency, s")
     for axes in (bars, latency):
-        axes.tick_params(axis="x", rotation=30)
+        axes.tick_params(axis="x", rotation=90)
 
 
 EXPERIMENTS: tuple[Experiment, ...] = (

@@ -77,6 +77,8 @@ def _draw(data: Data, figure: Figure) -> None:
         axes.axhline(data["static"][name], color=color, linestyle="--", label=f"static, {name}")
         axes.axhline(data["flux-auto"][name], color=color, linestyle=":", label=f"flux-auto (ours), {name}")
     axes.set_xscale("log")
+    axes.set_xticks(ms, [f"{each:g}" for each in ms])
+    axes.set_xticks([], minor=True)
     axes.set(xlabel="shortest collection phase, ms", ylabel="rows a second", ylim=(0, None))
     axes.legend(fontsize="small")
 
