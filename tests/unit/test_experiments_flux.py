@@ -12,9 +12,10 @@ EXPERIMENTS = (*flux_load.EXPERIMENTS, *flux_skew.EXPERIMENTS, *flux_memory.EXPE
 CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.claims}
 
 
-def run(throughput, latency=0.3, owned=(), on_disk=(), moves=0):
+def run(throughput, latency=0.3, owned=(), on_disk=(0, 0), moves=0):
     latencies = latency if isinstance(latency, list) else [latency] * len(throughput)
-    return {"throughput": throughput, "latency_ms": latencies, "owned": owned, "on_disk": on_disk, "moves": moves}
+    state = {"owned": owned, "on_disk": on_disk, "moves": moves, "last_move": 2.5}
+    return {"throughput": throughput, "latency_ms": latencies, **state}
 
 
 def reaction(felt=6, steady=14, off=32):
@@ -34,7 +35,8 @@ def degradation(static=0.43, bend=1.0):
 def skew(small=0.5, calm=1.1, with_load=1.1):
     flux = {"unloaded": [small, calm, calm], "loaded": [small, with_load, with_load]}
     both = {"unloaded": 1.0, "loaded": 0.6}
-    return {"delta_min": [0.01, 0.15, 0.25], "flux": flux, "static": both, "flux-auto": both, "moves": {}}
+    moved = {"moves": {}, "most_moved": {"unloaded": [200, 9, 5]}}
+    return {"delta_min": [0.01, 0.15, 0.25], "flux": flux, "static": both, "flux-auto": both, **moved}
 
 
 def memory(stands=15, back=37, on_disk=0, latency=0.3):
