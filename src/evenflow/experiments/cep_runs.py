@@ -52,7 +52,8 @@ REPORTS = 60
 """Reports of an engine in a window of loads."""
 DATABASE_MBIT = 1e4
 """State goes by way of the database, and how long that takes is in FETCH_US."""
-PRINTED = {"theta": 15.0, "least_rows": 0, "least_gain": 0.0}
+THETA = 15.0
+PRINTED = {"theta": THETA, "least_rows": 0, "least_gain": 0.0}
 """Algorithm 1 and windows as they are printed, without what our own balances add to save moves."""
 DYNAMIC = ("dlb-l", "dlb-h", "lptf")
 
@@ -169,6 +170,7 @@ class CepSizes:
     texts: int
     """As many as come in that time."""
     keys: int
+    """Of texts in their own order; keys by Zipf's law are always as many as in the paper."""
 
     @classmethod
     def of(cls, setting: Setting) -> CepSizes:
