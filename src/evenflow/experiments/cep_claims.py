@@ -151,8 +151,8 @@ def judge_moved(data: Data) -> Finding:
         ]
         why.append(
             f"DLB-H moved {high:.0%} at once. Where one key is so hot that no placement reaches {THETA:.0f} %, "
-            "Algorithm 1 goes on down to the lightest keys, until none helps; where that is reached DLB-H moved at most "
-            f"{max(reached, default=0.0):.1%}"
+            "Algorithm 1 goes on down to the lightest keys, until none helps; where that is reached DLB-H moved at "
+            f"most {max(reached, default=0.0):.1%}"
         )
     return Finding(ours, not why, "; ".join(why))
 
