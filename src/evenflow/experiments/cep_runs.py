@@ -188,7 +188,7 @@ class CepSizes:
         """The generator of texts, as skewed as the paper's data, with topics of the same part of a run at either size.
 
         KG's loads differ by 44.5 % on average (Table 1), and by up to 70 % for one stretch of 900 s (§4). With 90 % of
-        the texts about a topic and 80 % of them copies it is 44.7 % here, in the mean over eight seeds, and 52 to 68 %
+        the texts about a topic and 80 % of them copies it is 44.7 % here, in the mean over eight seeds, and 51 to 68 %
         at most. A topic has its share for a quarter of the run.
         """
         return replace(TWEETS, about=0.9, copies=0.8, spacing=self.texts // 37, life=self.texts * 10 // 37)
