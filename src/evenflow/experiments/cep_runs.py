@@ -52,7 +52,8 @@ REPORTS = 60
 """Reports of an engine in a window of loads."""
 DATABASE_MBIT = 1e4
 """State goes by way of the database, and how long that takes is in FETCH_US."""
-PRINTED = {"theta": 15.0, "least_rows": 0, "least_gain": 0.0}
+THETA = 15.0
+PRINTED = {"theta": THETA, "least_rows": 0, "least_gain": 0.0}
 """Algorithm 1 and windows as they are printed, without what our own balances add to save moves."""
 DYNAMIC = ("dlb-l", "dlb-h", "lptf")
 
@@ -169,6 +170,7 @@ class CepSizes:
     texts: int
     """As many as come in that time."""
     keys: int
+    """Of texts in their own order; keys by Zipf's law are always as many as in the paper."""
 
     @classmethod
     def of(cls, setting: Setting) -> CepSizes:
@@ -186,7 +188,7 @@ class CepSizes:
         """The generator of texts, as skewed as the paper's data, with topics of the same part of a run at either size.
 
         KG's loads differ by 44.5 % on average (Table 1), and by up to 70 % for one stretch of 900 s (§4). With 90 % of
-        the texts about a topic and 80 % of them copies it is 44.7 % here, in the mean over eight seeds, and 52 to 68 %
+        the texts about a topic and 80 % of them copies it is 44.7 % here, in the mean over eight seeds, and 51 to 68 %
         at most. A topic has its share for a quarter of the run.
         """
         return replace(TWEETS, about=0.9, copies=0.8, spacing=self.texts // 37, life=self.texts * 10 // 37)
