@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from evenflow.model.compiled import compiled
+from evenflow.model.compiled import compiled_in_place
 from evenflow.sim.heap import pack, push
 from evenflow.sim.keyed_arrays import IDLE
 
@@ -18,19 +18,19 @@ FINISHED, WAKE, MARK, ARRIVE, STALL_OVER, CAUGHT_UP = 1, 2, 3, 4, 5, 6
 """Kinds of events."""
 
 
-@compiled
+@compiled_in_place
 def has_room(fixed: Any, line: Any, packets: Any) -> Any:
     """Whether a connection takes another row: in its last packet, or in another one."""
     return line.used < fixed.packets or _takes(fixed, packets[(line.first + line.used - 1) % fixed.packets])
 
 
-@compiled
+@compiled_in_place
 def _takes(fixed: Any, packet: Any) -> Any:
     """Whether a packet takes another row."""
     return packet.count < fixed.packet_rows and not (fixed.full_packets and packet.ready < inf)
 
 
-@compiled
+@compiled_in_place
 def packet_for(fixed: Any, line: Any, packets: Any, now: Any) -> Any:
     """The packet for the next row, on a connection that has room; it may be a new one."""
     last = (line.first + line.used - 1) % fixed.packets
@@ -43,7 +43,7 @@ def packet_for(fixed: Any, line: Any, packets: Any, now: Any) -> Any:
     return last
 
 
-@compiled
+@compiled_in_place
 def put(plane: Any, worker: Any, feeder: Any, unit: Any, born: Any, now: Any) -> None:
     """Put one row on a connection that has room."""
     fixed, packets = plane.fixed[0], plane.packets[worker, feeder]
@@ -54,7 +54,7 @@ def put(plane: Any, worker: Any, feeder: Any, unit: Any, born: Any, now: Any) ->
     filled(plane, worker, packets[last], now)
 
 
-@compiled
+@compiled_in_place
 def filled(plane: Any, worker: Any, packet: Any, now: Any) -> None:
     """Rows have been put into a packet: it leaves if it is full, and the worker is told if it leaves or has left."""
     fixed, me = plane.fixed[0], plane.workers[worker]
@@ -64,7 +64,7 @@ def filled(plane: Any, worker: Any, packet: Any, now: Any) -> None:
         wake(me, plane.heap, worker, packet.ready)
 
 
-@compiled
+@compiled_in_place
 def flush(plane: Any, worker: Any, feeder: Any, now: Any) -> None:
     """The last packet of a connection leaves although it is not full, if it has not left."""
     line = plane.lines[worker, feeder]
@@ -76,7 +76,7 @@ def flush(plane: Any, worker: Any, feeder: Any, now: Any) -> None:
                 wake(plane.workers[worker], plane.heap, worker, packet.ready)
 
 
-@compiled
+@compiled_in_place
 def wake(me: Any, heap: Any, worker: Any, time: Any) -> None:
     """Have an idle worker look for packets at `time`."""
     if time < me.wake:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evenflow.model.compiled import compiled
+from evenflow.model.compiled import compiled_in_place
 from evenflow.sim.draws import draw
 from evenflow.sim.heap import pack, push
 from evenflow.sim.keyed_arrays import BY_CHOICES, BY_CONTENT, BY_ROOM, IDLE, STALLED
@@ -16,7 +16,7 @@ from evenflow.sim.keyed_popularity import drawn_unit
 from evenflow.sim.keyed_queues import put_row, redirect, take_row
 
 
-@compiled
+@compiled_in_place
 def refill(plane: Any, feeder: Any, now: Any) -> None:
     """Make the rows that there is room for and that have come. Small parts of `plane` go to functions called by row."""
     fixed, me, rates, rows = plane.fixed[0], plane.feeders[feeder], plane.rates, plane.waiting[feeder]
@@ -62,7 +62,7 @@ def refill(plane: Any, feeder: Any, now: Any) -> None:
         _flush_all(plane, feeder, now)
 
 
-@compiled
+@compiled_in_place
 def _flush_all(plane: Any, feeder: Any, now: Any) -> None:
     """No more rows come for now: packets leave that are not full, if they wait for that."""
     if plane.fixed[0].full_packets:
@@ -70,7 +70,7 @@ def _flush_all(plane: Any, feeder: Any, now: Any) -> None:
             flush(plane, worker, feeder, now)
 
 
-@compiled
+@compiled_in_place
 def owe(me: Any, now: Any) -> None:
     """Work off what is owed for rows made on a worker's machine, while the worker waits for rows or for its disk.
 
@@ -82,7 +82,7 @@ def owe(me: Any, now: Any) -> None:
     me.owed_at = now
 
 
-@compiled
+@compiled_in_place
 def _next_row(me: Any, rates: Any, now: Any) -> Any:
     """When the row comes that is made now; the time of the one after it is set."""
     born = me.next_row
@@ -94,7 +94,7 @@ def _next_row(me: Any, rates: Any, now: Any) -> Any:
     return born
 
 
-@compiled
+@compiled_in_place
 def after(rates: Any, at: Any, time: Any, part: Any) -> Any:
     """When the next row of a feeder comes: `part` of the gap between two rows later, at rates that may change."""
     while True:
@@ -111,14 +111,14 @@ def after(rates: Any, at: Any, time: Any, part: Any) -> Any:
         time, at = end, at + 1
 
 
-@compiled
+@compiled_in_place
 def _full(fixed: Any, me: Any, queues: Any) -> Any:
     if fixed.divided:
         return queues[me.full_queue].count >= fixed.room
     return me.total >= fixed.room
 
 
-@compiled
+@compiled_in_place
 def _phase(ends: Any, time: Any) -> Any:
     last = len(ends) - 1
     if last == 0:
@@ -130,7 +130,7 @@ def _phase(ends: Any, time: Any) -> Any:
     return phase
 
 
-@compiled
+@compiled_in_place
 def _other_queue(plane: Any, feeder: Any, unit: Any) -> Any:
     """The queue of a row that need not go to its unit's owner: of a worker with room, or W if none has; or of two."""
     fixed, workers = plane.fixed[0], plane.fixed[0].workers
@@ -152,7 +152,7 @@ def _other_queue(plane: Any, feeder: Any, unit: Any) -> Any:
     return workers
 
 
-@compiled
+@compiled_in_place
 def two_workers(unit: Any, workers: Any) -> Any:
     """The two workers for a unit, as feeders choose them: by the halves of a 64-bit mix."""
     if workers == 1:
@@ -165,7 +165,7 @@ def two_workers(unit: Any, workers: Any) -> Any:
     return one, (one + 1 + np.int64((mixed >> np.uint64(32)) % np.uint64(workers - 1))) % workers
 
 
-@compiled
+@compiled_in_place
 def send_on(plane: Any, feeder: Any, worker: Any, now: Any) -> None:
     """A connection may have room: send rows that wait for it, and make others."""
     fixed, me, waiting = plane.fixed[0], plane.feeders[feeder], plane.waiting[feeder]
@@ -185,7 +185,7 @@ def send_on(plane: Any, feeder: Any, worker: Any, now: Any) -> None:
     refill(plane, feeder, now)
 
 
-@compiled
+@compiled_in_place
 def pause(plane: Any, feeder: Any, move: Any, units: Any, source: Any, now: Any) -> None:
     """Hold back the rows of units that leave `source`; a marker goes behind those that are on their way."""
     redirect(plane, feeder, units, source, plane.fixed[0].workers + source)
@@ -197,7 +197,7 @@ def pause(plane: Any, feeder: Any, move: Any, units: Any, source: Any, now: Any)
         push(plane.heap, now + plane.fixed[0].latency, 0, pack(MARK, source, feeder))
 
 
-@compiled
+@compiled_in_place
 def release(plane: Any, feeder: Any, units: Any, source: Any, worker: Any, now: Any) -> None:
     """The units that left `source`, or were to, are at `worker`: send the rows that were held back."""
     redirect(plane, feeder, units, plane.fixed[0].workers + source, worker)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.model.compiled import compiled
+from evenflow.model.compiled import compiled_in_place
 from evenflow.sim.draws import draw
 from evenflow.sim.keyed_setup import KeyedSetup, KeyPhase
 
@@ -64,7 +64,7 @@ def _alias(weights: Longs) -> list[tuple[int, int]]:
     return list(zip(keep, other, strict=True))
 
 
-@compiled
+@compiled_in_place
 def drawn_unit(state: Any, alias: Any) -> Any:
     """A unit by the shares of one phase."""
     spot = draw(state) * len(alias)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from evenflow.model.compiled import compiled
+from evenflow.model.compiled import compiled_in_place
 from evenflow.sim.keyed_arrays import NO_ROW
 
 
-@compiled
+@compiled_in_place
 def put_row(by_unit: Any, queue: Any, units: Any, rows: Any, unit: Any, place: Any) -> None:
     """A row that is at a place of the buffer goes behind those that wait for the same."""
     if by_unit:
@@ -27,7 +27,7 @@ def put_row(by_unit: Any, queue: Any, units: Any, rows: Any, unit: Any, place: A
         _append(queue, rows, place)
 
 
-@compiled
+@compiled_in_place
 def take_row(by_unit: Any, queue: Any, units: Any, rows: Any) -> Any:
     """The place of the next row of a queue that is not empty; the row waits no longer."""
     queue.count -= 1
@@ -48,7 +48,7 @@ def take_row(by_unit: Any, queue: Any, units: Any, rows: Any) -> Any:
     return place
 
 
-@compiled
+@compiled_in_place
 def redirect(plane: Any, feeder: Any, units: Any, source: Any, target: Any) -> None:
     """Rows of units go to another queue from now on, and so do those that wait; each unit's keep their order."""
     for unit in units:
@@ -67,7 +67,7 @@ def redirect(plane: Any, feeder: Any, units: Any, source: Any, target: Any) -> N
             queues[target].count += count
 
 
-@compiled
+@compiled_in_place
 def _append(queue: Any, rows: Any, place: Any) -> None:
     """Put a row at the end of a list."""
     rows[place].next = NO_ROW
@@ -79,7 +79,7 @@ def _append(queue: Any, rows: Any, place: Any) -> None:
     queue.count += 1
 
 
-@compiled
+@compiled_in_place
 def _last_in_turn(queue: Any, units: Any, unit: Any) -> None:
     """A unit that has rows has its turn after all others of a queue; the queue's count is still without them."""
     if queue.count == 0:
@@ -89,7 +89,7 @@ def _last_in_turn(queue: Any, units: Any, unit: Any) -> None:
     queue.tail = unit
 
 
-@compiled
+@compiled_in_place
 def _out_of_turn(queue: Any, units: Any, unit: Any) -> None:
     """A unit with rows has no more turns in a queue."""
     if queue.head == unit:
@@ -103,7 +103,7 @@ def _out_of_turn(queue: Any, units: Any, unit: Any) -> None:
         queue.tail = before
 
 
-@compiled
+@compiled_in_place
 def _sort_anew(plane: Any, feeder: Any, source: Any) -> None:
     """Put the rows of a queue where rows of their units go now, in the same order."""
     rows, queue = plane.waiting[feeder], plane.queues[feeder, source]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evenflow.model.compiled import compiled
+from evenflow.model.compiled import compiled_in_place
 from evenflow.sim.draws import spread
 from evenflow.sim.heap import next_time, pack, pop, push, unpack
 from evenflow.sim.keyed_arrays import CATCHING_UP, IDLE, SERVING, STALLED
@@ -20,7 +20,7 @@ NOTHING, QUIET, FREE = 0, 1, 2
 disk, or has used it, serves nothing now."""
 
 
-@compiled
+@compiled_in_place
 def run(plane: Any, until: Any) -> Any:
     """All events up to `until`, or up to one that the plane is to be told of: time, what, and of which worker."""
     heap = plane.heap
@@ -52,7 +52,7 @@ def run(plane: Any, until: Any) -> Any:
     return until, NOTHING, 0
 
 
-@compiled
+@compiled_in_place
 def _switch(me: Any, state: Any, now: Any) -> None:
     owe(me, now)
     if me.state == IDLE:
@@ -66,21 +66,21 @@ def _switch(me: Any, state: Any, now: Any) -> None:
     me.state = state
 
 
-@compiled
+@compiled_in_place
 def account(workers: Any, now: Any) -> None:
     """Count the time of all workers' present states up to now."""
     for worker in range(len(workers)):
         _switch(workers[worker], workers[worker].state, now)
 
 
-@compiled
+@compiled_in_place
 def charge(workers: Any, worker: Any, seconds: Any, now: Any) -> None:
     """A worker takes out or installs units from now on, or as soon as it is through with its rows."""
     _switch(workers[worker], workers[worker].state, now)
     workers[worker].debt += seconds
 
 
-@compiled
+@compiled_in_place
 def serve(plane: Any, worker: Any, now: Any) -> None:
     """Take the next packet, by turns of feeders, of those that are there; or wait for one."""
     me, feeders = plane.workers[worker], plane.fixed[0].feeders
@@ -103,7 +103,7 @@ def serve(plane: Any, worker: Any, now: Any) -> None:
         wake(me, plane.heap, worker, soonest)
 
 
-@compiled
+@compiled_in_place
 def _take(plane: Any, worker: Any, feeder: Any, now: Any) -> None:
     """Serve a packet: rows of units in memory take their time, the others wait for their unit."""
     fixed, me, line = plane.fixed[0], plane.workers[worker], plane.lines[worker, feeder]
@@ -128,7 +128,7 @@ def _take(plane: Any, worker: Any, feeder: Any, now: Any) -> None:
     send_on(plane, feeder, worker, now)
 
 
-@compiled
+@compiled_in_place
 def _work(plane: Any, worker: Any, rows: Any) -> Any:
     """Seconds that a worker of speed 1 needs for so many rows, and for what it owes, or the share of that for now."""
     fixed, me = plane.fixed[0], plane.workers[worker]
@@ -142,7 +142,7 @@ def _work(plane: Any, worker: Any, rows: Any) -> Any:
     return max(work, 0.0)
 
 
-@compiled
+@compiled_in_place
 def _spool(plane: Any, worker: Any, feeder: Any, row: Any, now: Any) -> None:
     """A row waits for its unit; a piece of such rows that is long enough is written to disk at once."""
     fixed, unit = plane.fixed[0], plane.units[row.unit]
@@ -155,7 +155,7 @@ def _spool(plane: Any, worker: Any, feeder: Any, row: Any, now: Any) -> None:
         plane.workers[worker].io += fixed.seek_s + fixed.spool / fixed.disk
 
 
-@compiled
+@compiled_in_place
 def _finished(plane: Any, worker: Any, now: Any) -> Any:
     """A packet is served: count it, and take the next one."""
     me = plane.workers[worker]
@@ -189,7 +189,7 @@ def _finished(plane: Any, worker: Any, now: Any) -> Any:
     return told
 
 
-@compiled
+@compiled_in_place
 def bucket_of(edges: Any, took: Any) -> Any:
     """The bucket of a latency; as `model.latency.bucket_of`, without a logarithm."""
     low, high = 0, len(edges)
@@ -202,7 +202,7 @@ def bucket_of(edges: Any, took: Any) -> Any:
     return low
 
 
-@compiled
+@compiled_in_place
 def _marked(plane: Any, worker: Any, feeder: Any) -> Any:
     """The marker of a feeder has come to the source of a movement, if that is not busy with its disk."""
     me, line = plane.workers[worker], plane.lines[worker, feeder]
@@ -221,7 +221,7 @@ def _marked(plane: Any, worker: Any, feeder: Any) -> Any:
     return QUIET if me.marks == me.wanted else NOTHING
 
 
-@compiled
+@compiled_in_place
 def drain(plane: Any, worker: Any, now: Any) -> Any:
     """Take all packets that are there without serving their rows, which wait for their units instead (flux §6.1).
 
@@ -244,7 +244,7 @@ def drain(plane: Any, worker: Any, now: Any) -> Any:
     return told == QUIET
 
 
-@compiled
+@compiled_in_place
 def want(workers: Any, worker: Any, move: Any, markers: Any) -> Any:
     """The source of a movement hears how many markers there will be; whether all of them are there already."""
     me = workers[worker]
@@ -254,7 +254,7 @@ def want(workers: Any, worker: Any, move: Any, markers: Any) -> Any:
     return me.marks >= markers
 
 
-@compiled
+@compiled_in_place
 def stall(plane: Any, worker: Any, now: Any, seconds: Any) -> None:
     """A worker without a packet reads or writes its disk, and does nothing else."""
     me = plane.workers[worker]
@@ -263,7 +263,7 @@ def stall(plane: Any, worker: Any, now: Any, seconds: Any) -> None:
     push(plane.heap, me.ends, 0, pack(STALL_OVER, worker, 0))
 
 
-@compiled
+@compiled_in_place
 def catch_up(plane: Any, worker: Any, unit: Any, now: Any) -> None:
     """A worker without a packet serves all rows that waited for a unit, whose state is in memory now."""
     me = plane.workers[worker]
@@ -273,7 +273,7 @@ def catch_up(plane: Any, worker: Any, unit: Any, now: Any) -> None:
     push(plane.heap, me.ends, 0, pack(CAUGHT_UP, worker, 0))
 
 
-@compiled
+@compiled_in_place
 def _caught_up(plane: Any, worker: Any, now: Any) -> None:
     me = plane.workers[worker]
     unit = plane.units[me.catching_up]

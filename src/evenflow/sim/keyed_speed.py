@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from evenflow.model.compiled import compiled
+from evenflow.model.compiled import compiled_in_place
 
 
-@compiled
+@compiled_in_place
 def finish(speeds: Any, me: Any, time: Any, work: Any) -> Any:
     """When a worker that begins at `time` is through with so many seconds of work of a worker of speed 1."""
     last = len(speeds) - 1
@@ -35,7 +35,7 @@ def finish(speeds: Any, me: Any, time: Any, work: Any) -> Any:
         time, at = end, at + 1
 
 
-@compiled
+@compiled_in_place
 def _available(passed: Any, on: Any, free: Any) -> Any:
     """Seconds that were left by another process, which computes first, since it has begun."""
     rounds = np.floor(passed / (on + free))
