@@ -12,6 +12,8 @@ from evenflow.cli.app import app
 from evenflow.experiments import catalogue, runner
 from evenflow.experiments.cep_runs import CepSizes
 
+pytestmark = pytest.mark.slow
+
 CLAIMS = ["O-f8b", "F-base", "C-t1", "P-f9"]
 """Those that are the cheapest of their paper, in CPU time."""
 HOSTILE = "<script>alert(1)</script>&amp;"
