@@ -2,6 +2,7 @@
 
 MAY_IMPORT = {
     "model": set(),
+    "eventlog": set(),
     "policy": {"model", "policy.ordered", "policy.keyed", "policy.graph"},
     "policy.ordered": {"model"},
     "policy.keyed": {"model"},
@@ -34,9 +35,10 @@ MAY_IMPORT = {
         "runtime",
         "runtime.wire",
     },
-    "runtime.driver": {"model", "control", "state.store", "state.checkpoint", "runtime", "runtime.wire"},
+    "runtime.driver": {"model", "eventlog", "control", "state.store", "state.checkpoint", "runtime", "runtime.wire"},
     "runtime.cluster": {
         "model",
+        "eventlog",
         "policy",
         "control",
         "operators",
@@ -51,7 +53,17 @@ MAY_IMPORT = {
         "runtime.worker",
         "runtime.driver",
     },
-    "sim": {"model", "policy", "policy.ordered", "policy.keyed", "policy.graph", "control", "graph", "workloads"},
+    "sim": {
+        "model",
+        "eventlog",
+        "policy",
+        "policy.ordered",
+        "policy.keyed",
+        "policy.graph",
+        "control",
+        "graph",
+        "workloads",
+    },
     "experiments": {
         "model",
         "policy",
@@ -89,6 +101,7 @@ MAY_IMPORT = {
     },
     "cli": {
         "model",
+        "eventlog",
         "policy",
         "policy.keyed",
         "graph",

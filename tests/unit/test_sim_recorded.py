@@ -13,6 +13,7 @@ COSTS = {0: 1e-3, 1: 1e-3, 2: 1e-3}
 
 
 def write(path, entries):
+    entries = sorted(entries, key=lambda entry: entry["time"])
     path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     return path
 
@@ -100,6 +101,6 @@ def test_a_region_that_is_not_there_is_told_with_those_that_are(tmp_path):
 
 
 def test_a_file_that_is_no_log_is_told_with_its_line(tmp_path):
-    (tmp_path / "log").write_text('{"event": "x"}\nnonsense\n')
+    (tmp_path / "log").write_text('{"time": 0, "event": "x"}\nnonsense\n')
     with pytest.raises(InvalidArgument, match=r"line 2 of .* is no entry of an event log"):
         sim.recorded_scenario(tmp_path / "log")

@@ -12,6 +12,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from evenflow.cli.terminal import console, embedded_spark, guard, touch, write_figures
+from evenflow.eventlog.rotation import delete
 
 bench = typer.Typer(help="Measured runs against the ideal, plain Spark and peers.", no_args_is_help=True)
 
@@ -242,7 +243,7 @@ def _log(directory: Path | None, name: str) -> Path | None:
     """The file for the event log of one run; an old file is deleted."""
     log = directory / f"{name}.jsonl" if directory else None
     if log is not None:
-        log.unlink(missing_ok=True)
+        delete(log)
     return log
 
 

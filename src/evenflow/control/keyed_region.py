@@ -348,6 +348,8 @@ class KeyedRegion:
         """Do what is due at this time."""
         yield from self.performance.note(time)
         yield from self.movements.tick(time)
+        if self.feeders:
+            yield from self.movements.note_routing(time)
         yield from self.stored.load(time)
         yield from self._free(time)
         for peer in self.waiting if self.movements.sites else ():

@@ -6,21 +6,20 @@ Feeders have rows all the time unless no worker was ever busy: then rows come at
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from evenflow.errors import InvalidArgument, nearest
+from evenflow.eventlog.reading import read_log
+from evenflow.eventlog.standing import LoggedEvent
 from evenflow.sim.keyed_setup import KeyedSetup, SpeedStep
 from evenflow.sim.ordered_scene import OrderedScene, WorkerLoad
 from evenflow.sim.scenario import Scenario
 
-LoggedEvent = dict[str, Any]
 Grid = npt.NDArray[np.float64]
 STEP_S = 5.0
 """Seconds over which the cost of a row is taken."""
@@ -54,7 +53,7 @@ class WorkerCosts:
 
 def recorded_scenario(path: str | Path, region: str | None = None, seed: int = 1) -> Scenario:
     """The scenario of one region of an event log; of the first if none is named."""
-    entries = _entries(Path(path))
+    entries = read_log(Path(path))
     kinds = {entry["region"]: entry["event"] for entry in entries if entry["event"] in (*MEMBERS, "graph-sample")}
     if not kinds:
         raise InvalidArgument(f"{path} has no samples: was anything fed while it was written?")
@@ -69,16 +68,6 @@ def recorded_scenario(path: str | Path, region: str | None = None, seed: int = 1
     mine = [entry for entry in entries if entry.get("region") == name]
     costs = _costs([entry for entry in mine if entry["event"] == kinds[name]], *MEMBERS[kinds[name]])
     return (_ordered if kinds[name] == "sample" else _keyed)(mine, costs, seed)
-
-
-def _entries(path: Path) -> list[LoggedEvent]:
-    found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            found.append(json.loads(line))
-        except json.JSONDecodeError as error:
-            raise InvalidArgument(f"line {number} of {path} is no entry of an event log: {error}") from None
-    return found
 
 
 def _costs(samples: list[LoggedEvent], members: str, rows: str) -> WorkerCosts:
