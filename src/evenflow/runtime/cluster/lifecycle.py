@@ -19,6 +19,7 @@ from evenflow.runtime.cluster.session import (
     cancel_stage,
     driver_host,
     missing_package,
+    stop_progress_bar,
     use_this_python,
 )
 from evenflow.runtime.cluster.slots import (
@@ -59,6 +60,7 @@ class Lifecycle:
         self.released = self.closed = False
         self.checkpoint_thread: CheckpointThread | None = None
         use_this_python(context)
+        stop_progress_bar(context)
         hold_slots(context, settings.cluster, workers)
         self._stages = Stages(context)
         try:
