@@ -160,20 +160,22 @@ def test_what_a_piece_begins_with(path, log):
     log.write(Record(0.0, "cluster-started", {"workers": 2}))
     for worker in range(2):
         log.write(Record(0.1, "worker-joined", {"worker": worker, "incarnation": 1}))
-    log.write(Record(0.2, "routing", {"region": "r", "version": 1, "owners": [0, 1, 0]}))
-    log.write(Record(0.3, "moved", {"region": "r", "units": [2], "source": 0, "target": 1, "version": 2}))
+    log.write(Record(0.2, "region-opened", {"region": "r", "units": 3}))
+    log.write(Record(0.2, "unit-owners", {"region": "r", "version": 0, "even": [0, 1]}))
+    log.write(Record(0.3, "unit-owners", {"region": "r", "version": 1, "units": [2], "owners": [1]}))
     log.write(Record(0.4, "worker-joined", {"worker": 1, "incarnation": 2}))
     write(log, 1, 40)
     head = json.loads(path.read_text().splitlines()[0])
     assert head["event"] == standing.CONTINUED
     kinds = [entry["event"] for entry in head["standing"]]
-    assert kinds == ["cluster-started", "worker-joined", "routing", "worker-joined"]
-    assert head["standing"][2]["owners"] == [0, 1, 1]
-    assert head["standing"][3]["incarnation"] == 2
+    assert kinds == ["cluster-started", "worker-joined", "region-opened", "unit-owners", "worker-joined"]
+    told = {"time": 0.3, "event": "unit-owners", "region": "r", "version": 1, "owners": [0, 1, 1]}
+    assert head["standing"][3] == told | {"at": head["standing"][3]["at"]}
+    assert head["standing"][4]["incarnation"] == 2
     for number in numbers(path):
         piece(path, number).unlink()
     alone = read_log(path)
-    assert [entry["event"] for entry in alone[:5]] == [*kinds, "tick"]
+    assert [entry["event"] for entry in alone[:6]] == [*kinds, "tick"]
     assert head["standing"][0]["workers"] == 2
 
 

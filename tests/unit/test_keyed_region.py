@@ -7,8 +7,8 @@ import pytest
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import FeederJoined, Heard, MoveAsked, PeerLeft, RegionOpened, Tell, Tick, Warn
-from evenflow.control.movement import MARKERS_S, PATIENCE_S, Movements
-from evenflow.model import MoveUnits, RoutingTable
+from evenflow.control.movement import MARKERS_S, PATIENCE_S
+from evenflow.model import MoveUnits
 from evenflow.model.messages import (
     AbandonMoves,
     ConsumerReport,
@@ -239,14 +239,3 @@ def test_the_event_log_lists_the_units_with_most_rows(monkeypatch):
         "region": "r", "seconds": 1.0, "rows": 85, "units": [2, 4], "unit_rows": [70, 9], "others": 2,
     }  # fmt: skip
     assert listed[1].fields["unit_rows"] == [700, 90]
-
-
-def test_the_event_log_has_the_routing_table_whenever_units_were_dealt():
-    movements = Movements("r", RoutingTable.even(4, [0, 1]))
-    (first,) = movements.note_routing(1.0)
-    assert first.fields == {"region": "r", "version": movements.table.version, "owners": [0, 1, 0, 1]}
-    assert not list(movements.note_routing(2.0))
-    movements.sites = {1: None}
-    movements.deal(anew=False)
-    (second,) = movements.note_routing(3.0)
-    assert second.fields["owners"] == [1, 1, 1, 1]

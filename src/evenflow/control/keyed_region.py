@@ -351,8 +351,6 @@ class KeyedRegion:
         yield from self.performance.note(time)
         yield from self._owners.note(time, self.movements.table, self.movements.sites) if self.feeders else ()
         yield from self.movements.tick(time)
-        if self.feeders:
-            yield from self.movements.note_routing(time)
         yield from self.stored.load(time)
         yield from self._free(time)
         for peer in self.waiting if self.movements.sites else ():

@@ -69,8 +69,6 @@ BATCH_BYTES = 8 * 1024 * 1024
 long for others."""
 BATCH_UNITS = 64
 """The most units in one movement."""
-LOGGED_UNITS = 16_384
-"""Routing tables of more units are not in the event log: an entry would have megabytes."""
 
 
 @dataclass(slots=True)
@@ -140,8 +138,6 @@ class Movements:
     """Gives a number of units to the live workers, when there is no state."""
     dealt: bool = False
     """Whether units have got owners in another way than by movements, and nobody has been told yet."""
-    logged: int = -1
-    """The version of the routing table that the entries of the event log lead to."""
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     """The ids of movements: rising, and unique in the cluster, since workers identify movements by them."""
 
@@ -162,13 +158,6 @@ class Movements:
             if len(mine):
                 self.table = self.table.moved(mine.tolist(), worker)
                 self.dealt = True
-
-    def note_routing(self, time: float) -> Iterator[Record]:
-        """The routing table for the event log, if it is not the one that its entries `moved` lead to."""
-        if self.logged != self.table.version and self.table.units <= LOGGED_UNITS:
-            self.logged = self.table.version
-            owners = self.table.owners.tolist()
-            yield Record(time, "routing", {"region": self.region, "version": self.table.version, "owners": owners})
 
     @property
     def moving(self) -> int:
@@ -254,8 +243,6 @@ class Movements:
         source = self.sites.get(movement.source)
         if source is not None:
             yield Tell(source.peer, UnitsMoved(number))
-        if self.logged == self.table.version - 1:
-            self.logged = self.table.version
         fields = _fields(self.region, movement)
         yield Record(time, "moved", fields | {"bytes": size, "seconds": round(took, 6), "version": self.table.version})
         yield from self._begin(time, feeders)

@@ -11,12 +11,13 @@ from typing import Any
 LoggedEvent = dict[str, Any]
 BY = {
     "cluster-started": (),
+    "executors": (),
     "worker-joined": ("worker",),
     "worker-lost": ("worker",),
     "worker-stopped": ("worker",),
     "memory-set": ("worker",),
     "region-opened": ("region",),
-    "routing": ("region",),
+    "unit-owners": ("region",),
     "weights": ("region",),
     "qos": ("region",),
     "sample": ("region",),
@@ -40,26 +41,31 @@ class Standing:
     def add(self, entry: LoggedEvent) -> None:
         """An entry has been written."""
         kind = entry["event"]
-        if kind == "moved":
-            self._moved(entry)
         fields = BY.get(kind)
         if fields is None:
             return
         about = (kind, *(entry.get(name) for name in fields))
+        if kind == "unit-owners":
+            entry = self._whole(entry)
         self._kept.pop(about, None)  # so that the newest are last
         self._kept[about] = entry
         if len(self._kept) > MOST:
             del self._kept[next(iter(self._kept))]
 
-    def _moved(self, entry: LoggedEvent) -> None:
-        """Units have other owners: the routing table that was written down is not the one that holds."""
-        about = "routing", entry.get("region")
-        known = self._kept.get(about)
-        if known is not None and known.get("owners") is not None:
-            owners = list(known["owners"])
-            for unit in entry["units"]:
-                owners[unit] = entry["target"]
-            self._kept[about] = {**known, "owners": owners, "version": entry["version"]}
+    def _whole(self, entry: LoggedEvent) -> LoggedEvent:
+        """The whole routing table, where an entry has only what has changed in it."""
+        known = self._kept.get(("unit-owners", entry["region"]))
+        if "units" not in entry or known is None:
+            return entry
+        owners = known.get("owners")
+        if owners is None:  # workers take units in turn
+            opened, turn = self._kept.get(("region-opened", entry["region"]), {}), known["even"]
+            owners = [turn[unit % len(turn)] for unit in range(opened.get("units", 0))]
+        owners = list(owners)
+        for unit, owner in zip(entry["units"], entry["owners"], strict=True):
+            owners[unit] = owner
+        whole = {name: value for name, value in entry.items() if name != "units"}
+        return {**whole, "owners": owners}
 
     def entry(self, time: float, at: float) -> LoggedEvent:
         """The entry that a new piece begins with."""
