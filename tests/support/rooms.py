@@ -3,6 +3,7 @@
 MAY_IMPORT = {
     "model": set(),
     "eventlog": set(),
+    "metrics": {"model", "eventlog"},
     "policy": {"model", "policy.ordered", "policy.keyed", "policy.graph"},
     "policy.ordered": {"model"},
     "policy.keyed": {"model"},
@@ -102,6 +103,7 @@ MAY_IMPORT = {
     "cli": {
         "model",
         "eventlog",
+        "metrics",
         "policy",
         "policy.keyed",
         "graph",
