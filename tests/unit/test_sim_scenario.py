@@ -130,9 +130,9 @@ def test_the_command_compares_balances(tmp_path):
     ("arguments", "code", "said"),
     [
         ((), 2, "give a scenario or --from LOG"),
-        (("nothing.toml",), 1, "No such file"),
-        (("s.toml", "--policy", "fairness"), 1, "there is no balance 'fairness': choose one of"),
-        (("s.toml", "--balance", "flux:delta=1"), 1, "does not take delta"),
+        (("nothing.toml",), 2, "No such file"),
+        (("s.toml", "--policy", "fairness"), 2, "there is no balance 'fairness': choose one of"),
+        (("s.toml", "--balance", "flux:delta=1"), 2, "does not take delta"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, monkeypatch, arguments, code, said):

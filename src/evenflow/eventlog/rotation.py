@@ -20,7 +20,7 @@ LAST_LINE = 1 << 20
 
 def piece(path: Path, number: int) -> Path:
     """The file of a piece; 0 is the newest."""
-    return path if number == 0 else path.with_name(f"{path.name}.{number}")
+    return path if number == 0 else Path(f"{path}.{number}")
 
 
 def numbers(path: Path) -> list[int]:
