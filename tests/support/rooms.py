@@ -104,6 +104,7 @@ MAY_IMPORT = {
         "model",
         "eventlog",
         "metrics",
+        "operators",
         "policy",
         "policy.keyed",
         "graph",

@@ -176,9 +176,9 @@ def test_a_checkpoint_that_refuses(tmp_path):
 
 @pytest.fixture
 def _healthy(monkeypatch):
-    fine = checks.Finding("ports", "good", "127.0.0.1:1")
+    fine = checks.Diagnosis("ports", "good", "127.0.0.1:1")
     monkeypatch.setattr(checks, "check_loopback", lambda: fine)
-    monkeypatch.setattr(checks, "check_java", lambda: checks.Finding("Java", "good", "17"))
+    monkeypatch.setattr(checks, "check_java", lambda: checks.Diagnosis("Java", "good", "17"))
 
 
 @pytest.mark.usefixtures("_healthy")
@@ -191,7 +191,7 @@ def test_the_command():
 @pytest.mark.usefixtures("_healthy")
 def test_the_command_for_programs(monkeypatch, tmp_path):
     (tmp_path / "x").write_text("")
-    monkeypatch.setattr(checks, "check_java", lambda: checks.Finding("Java", "bad", "[bold]none", "install [it]"))
+    monkeypatch.setattr(checks, "check_java", lambda: checks.Diagnosis("Java", "bad", "[bold]none", "install [it]"))
     result = CliRunner().invoke(app, ["doctor", "--json", "-", "--checkpoint", str(tmp_path)])
     assert result.exit_code == 1
     told = json.loads(result.stdout)

@@ -40,11 +40,11 @@ GET_JAVA = (
     "install Java 17 or 21 (apt-get install openjdk-17-jre-headless; dnf install java-17-openjdk-headless; "
     "brew install openjdk@17), or set JAVA_HOME to the home of one"
 )
-Run = Callable[[list[str]], str]
+RunProgram = Callable[[list[str]], str]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """What a check found. `bad` has to be mended before anything runs; `poor` may do."""
 
     check: str
@@ -53,15 +53,17 @@ class Finding:
     remedy: str = ""
 
 
-def check_python(found: tuple[int, ...] = sys.version_info[:3], environ: Mapping[str, str] = os.environ) -> Finding:
+def check_python(found: tuple[int, ...] = sys.version_info[:3], environ: Mapping[str, str] = os.environ) -> Diagnosis:
     """The interpreter of the driver, and the one that Spark is told to take."""
     text = f"{'.'.join(map(str, found))}, {sys.executable}"
     if found < LEAST_PYTHON:
-        return Finding("Python", "bad", text, "install Python 3.11 or newer")
+        return Diagnosis("Python", "bad", text, "install Python 3.11 or newer")
     other = environ.get("PYSPARK_PYTHON", "")
     if other and shutil.which(other) is None:
-        return Finding("Python", "bad", f"{text}; PYSPARK_PYTHON={other}", "PYSPARK_PYTHON names no program: unset it")
-    return Finding("Python", "good", text)
+        return Diagnosis(
+            "Python", "bad", f"{text}; PYSPARK_PYTHON={other}", "PYSPARK_PYTHON names no program: unset it"
+        )
+    return Diagnosis("Python", "good", text)
 
 
 def run_java(command: list[str]) -> str:
@@ -69,51 +71,51 @@ def run_java(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=JAVA_S, check=True, errors="replace").stderr
 
 
-def check_java(environ: Mapping[str, str] = os.environ, run: Run = run_java) -> Finding:
+def check_java(environ: Mapping[str, str] = os.environ, run: RunProgram = run_java) -> Diagnosis:
     """The Java that Spark would start: that of JAVA_HOME, else the first on the PATH."""
     home = environ.get("JAVA_HOME", "")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environ.get("PATH", "")) or ""
     if not java or not os.access(java, os.X_OK):
-        return Finding("Java", "bad", f"no java in JAVA_HOME={home}" if home else "none on the PATH", GET_JAVA)
+        return Diagnosis("Java", "bad", f"no java in JAVA_HOME={home}" if home else "none on the PATH", GET_JAVA)
     try:
         said = run([java, "-version"])
     except (OSError, subprocess.SubprocessError) as error:
-        return Finding("Java", "bad", f"{java} does not run: {first_line(error)}", GET_JAVA)
+        return Diagnosis("Java", "bad", f"{java} does not run: {first_line(error)}", GET_JAVA)
     match = re.search(r'version "(?:1\.)?([0-9]+)[^"]*"', said)
     if match is None:
-        return Finding("Java", "poor", f"{java} does not say its version: {said.strip()[:60]!r}", GET_JAVA)
+        return Diagnosis("Java", "poor", f"{java} does not say its version: {said.strip()[:60]!r}", GET_JAVA)
     text = f"{match[0].removeprefix('version ').strip(chr(34))}, {java}"
     if int(match[1]) < LEAST_JAVA:
-        return Finding("Java", "bad", text, f"Spark 4 needs {LEAST_JAVA} or newer: {GET_JAVA}")
-    return Finding("Java", "good", text)
+        return Diagnosis("Java", "bad", text, f"Spark 4 needs {LEAST_JAVA} or newer: {GET_JAVA}")
+    return Diagnosis("Java", "good", text)
 
 
-def check_packages(environ: Mapping[str, str] = os.environ, found: Callable[[str], str] = version) -> Finding:
+def check_packages(environ: Mapping[str, str] = os.environ, found: Callable[[str], str] = version) -> Diagnosis:
     """PySpark and pyarrow, and no other Spark in the way."""
     versions = {}
     for name in ("pyspark", "pyarrow"):
         try:
             versions[name] = found(name)
         except PackageNotFoundError:
-            return Finding("packages", "bad", f"no {name}", f"pip install evenflow brings {name} along")
+            return Diagnosis("packages", "bad", f"no {name}", f"pip install evenflow brings {name} along")
     text = ", ".join(f"{name} {each}" for name, each in versions.items())
     if not versions["pyspark"].startswith(SPARK):
-        return Finding("packages", "bad", text, f"evenflow runs on Spark {SPARK}x: pip install 'pyspark>=4.3,<4.4'")
+        return Diagnosis("packages", "bad", text, f"evenflow runs on Spark {SPARK}x: pip install 'pyspark>=4.3,<4.4'")
     home = environ.get("SPARK_HOME", "")
     if home:
-        return Finding("packages", "poor", f"{text}; SPARK_HOME={home}", f"make sure that it is Spark {SPARK}x, too")
-    return Finding("packages", "good", text)
+        return Diagnosis("packages", "poor", f"{text}; SPARK_HOME={home}", f"make sure that it is Spark {SPARK}x, too")
+    return Diagnosis("packages", "good", text)
 
 
-def check_slots(workers: int, cores: int, memory: int) -> Finding:
+def check_slots(workers: int, cores: int, memory: int) -> Diagnosis:
     """Cores and memory for this many workers, beside Spark; `memory` is what is free, 0 if that is not known."""
     text = f"{cores} cores" + (f", {memory / 1e9:.1f} GB of memory free" if memory else "")
     needed = DRIVER_BYTES + workers * WORKER_BYTES
     if memory and memory < needed:
-        return Finding("slots", "bad", text, f"{workers} workers need about {needed / 1e9:.1f} GB: start fewer")
+        return Diagnosis("slots", "bad", text, f"{workers} workers need about {needed / 1e9:.1f} GB: start fewer")
     if workers > 2 * cores:
-        return Finding("slots", "poor", text, f"{workers} workers share the cores: for speed, start {cores} or fewer")
-    return Finding("slots", "good", f"{text}, enough for {workers} workers")
+        return Diagnosis("slots", "poor", text, f"{workers} workers share the cores: for speed, start {cores} or fewer")
+    return Diagnosis("slots", "good", f"{text}, enough for {workers} workers")
 
 
 def free_memory(path: Path = Path("/proc/meminfo")) -> int:
@@ -125,7 +127,7 @@ def free_memory(path: Path = Path("/proc/meminfo")) -> int:
     return int(match[1]) * 1024 if match else 0
 
 
-def check_loopback(host: str = "127.0.0.1") -> Finding:
+def check_loopback(host: str = "127.0.0.1") -> Diagnosis:
     """Whether a process can listen on a free port, and be reached there."""
     try:
         with Listener((host, 0)) as listener, Client(listener.address) as one, listener.accept() as other:
@@ -135,11 +137,11 @@ def check_loopback(host: str = "127.0.0.1") -> Finding:
             port = listener.address[1]
     except OSError as error:
         remedy = f"let processes connect to {host}: look at firewalls, at SPARK_LOCAL_IP, and at limits of open files"
-        return Finding("ports", "bad", f"{host}: {first_line(error)}", remedy)
-    return Finding("ports", "good", f"{host}:{port} can be listened on and reached")
+        return Diagnosis("ports", "bad", f"{host}: {first_line(error)}", remedy)
+    return Diagnosis("ports", "good", f"{host}:{port} can be listened on and reached")
 
 
-def check_disk(folder: Path, what: str = "disk") -> Finding:
+def check_disk(folder: Path, what: str = "disk") -> Diagnosis:
     """Whether a folder can be written to, and has room."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".evenflow-doctor-") as file:
@@ -149,20 +151,20 @@ def check_disk(folder: Path, what: str = "disk") -> Finding:
         free = shutil.disk_usage(folder).free
     except OSError as error:
         remedy = f"make {folder} a directory that this user can write to, or set TMPDIR and SPARK_LOCAL_DIRS to one"
-        return Finding(what, "bad", f"{folder}: {error.strerror or error}", remedy)
+        return Diagnosis(what, "bad", f"{folder}: {error.strerror or error}", remedy)
     text = f"{folder}: {free / 1e9:.1f} GB free"
     if free < LITTLE:
-        return Finding(what, "bad", text, "free some: Spark's files, and state that does not fit in memory, go there")
+        return Diagnosis(what, "bad", text, "free some: Spark's files, and state that does not fit in memory, go there")
     if free < SCARCE:
-        return Finding(what, "poor", text, "free some soon: Spark's files, and state beyond memory, go there")
-    return Finding(what, "good", text)
+        return Diagnosis(what, "poor", text, "free some soon: Spark's files, and state beyond memory, go there")
+    return Diagnosis(what, "good", text)
 
 
-def check_clock(folder: Path, now: Callable[[], float] = time.time) -> Finding:
+def check_clock(folder: Path, now: Callable[[], float] = time.time) -> Diagnosis:
     """Whether the clock is set, and that of the disk (of another host, perhaps) says the same."""
     wall = now()
     if time.gmtime(wall).tm_year < 2024:
-        return Finding("clock", "bad", time.strftime("%Y-%m-%d", time.gmtime(wall)), "set the clock (ntp, chrony)")
+        return Diagnosis("clock", "bad", time.strftime("%Y-%m-%d", time.gmtime(wall)), "set the clock (ntp, chrony)")
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".evenflow-doctor-") as file:
             skew = os.fstat(file.fileno()).st_mtime - now()
@@ -170,18 +172,18 @@ def check_clock(folder: Path, now: Callable[[], float] = time.time) -> Finding:
         skew = 0.0  # told of by the check of the disk
     text = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(wall))} UTC, {abs(skew):.1f} s from that of {folder}"
     if abs(skew) > SKEW_S:
-        return Finding("clock", "poor", text, "let both hosts take their time from the same source (ntp, chrony)")
-    return Finding("clock", "good", text)
+        return Diagnosis("clock", "poor", text, "let both hosts take their time from the same source (ntp, chrony)")
+    return Diagnosis("clock", "good", text)
 
 
-def check_checkpoint(where: str, key: bytes = b"", opened: Callable[..., Store] = open_store) -> Finding:
+def check_checkpoint(where: str, key: bytes = b"", opened: Callable[..., Store] = open_store) -> Diagnosis:
     """Whether a checkpoint can be reached, listed, written to, read and deleted from; nothing is left behind in it."""
     folder = Path(where)
     if "://" not in where and not (folder.is_dir() and any(folder.iterdir() if os.access(folder, os.R_OK) else ["?"])):
         above = next(each for each in (folder, *folder.absolute().parents) if each.exists())
         room = check_disk(above, "checkpoint")
         text = f"{where} is made by the first cluster, and can be" if room.state != "bad" else room.found
-        return Finding("checkpoint", room.state, text, _store_remedy(where) if room.state == "bad" else room.remedy)
+        return Diagnosis("checkpoint", room.state, text, _store_remedy(where) if room.state == "bad" else room.remedy)
     probe = f"{OWN}doctor-{uuid.uuid4().hex}"
     try:
         with opened(placed(where, key)) as store:
@@ -192,10 +194,10 @@ def check_checkpoint(where: str, key: bytes = b"", opened: Callable[..., Store] 
             finally:
                 store.delete([probe])
     except (EvenflowError, OSError) as error:
-        return Finding("checkpoint", "bad", f"{shown(where)}: {first_line(error)}", _store_remedy(where))
+        return Diagnosis("checkpoint", "bad", f"{shown(where)}: {first_line(error)}", _store_remedy(where))
     if not same:
-        return Finding("checkpoint", "bad", f"{shown(where)} gives back other bytes", "use another store")
-    return Finding("checkpoint", "good", f"{shown(where)}: {names} blobs; written to, read and deleted from")
+        return Diagnosis("checkpoint", "bad", f"{shown(where)} gives back other bytes", "use another store")
+    return Diagnosis("checkpoint", "good", f"{shown(where)}: {names} blobs; written to, read and deleted from")
 
 
 def _store_remedy(where: str) -> str:

@@ -16,7 +16,7 @@ from evenflow.cli.state import KeyFile, checkpoint_key
 from evenflow.cli.terminal import FAILED, JsonFile, console, guard, touch, write_figures
 
 if TYPE_CHECKING:
-    from evenflow.cli.checks import Finding
+    from evenflow.cli.checks import Diagnosis
 
 MARKS = {"good": "[green]ok[/]", "poor": "[yellow]poor[/]", "bad": "[red]mend[/]"}
 
@@ -61,7 +61,7 @@ def doctor(
     guard(work)
 
 
-def _show(found: list[Finding]) -> None:
+def _show(found: list[Diagnosis]) -> None:
     table = Table("", "check", "found", "what to do")
     table.columns[2].overflow = table.columns[3].overflow = "fold"
     for each in found:
