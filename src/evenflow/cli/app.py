@@ -53,7 +53,7 @@ app.command()(doctor)
 @app.command()
 def demo(
     part: Annotated[str, typer.Option(help="ordered, keyed, stories, graph, or all; several: ordered,keyed.")] = "all",
-    seconds: Annotated[float, typer.Option(help="How long each run is shown, from its first rows on.", min=3)] = 5.0,
+    seconds: Annotated[float, typer.Option(help="About how long each run takes if all goes well.", min=3)] = 4.0,
     workers: Annotated[int, typer.Option(help="Workers.", min=2)] = 4,
     report: Annotated[Path, typer.Option(help="The page with pictures that is left behind.")] = Path(
         "demo-report.html"

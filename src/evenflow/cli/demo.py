@@ -23,6 +23,8 @@ from evenflow.cli.demo_stories import run_stories
 from evenflow.cli.terminal import embedded_spark
 from evenflow.errors import EvenflowError
 
+SMALL_BATCHES = {"spark.sql.execution.arrow.maxRecordsPerBatch": "500"}
+"""Rows that Spark hands over at once: a demo has not many of them."""
 PARTS: dict[str, tuple[str, Callable[[Stage], DemoPart]]] = {
     "ordered": ("an ordered region with a slow worker", run_ordered),
     "keyed": ("a keyed operator with a hot key", run_keyed),
@@ -36,7 +38,7 @@ def run_demo(console: Console, names: list[str], seconds: float, workers: int, f
     began = time.monotonic()
     with (
         TemporaryDirectory(prefix="evenflow-demo-") as folder,
-        embedded_spark(workers, 3, name="evenflow-demo") as spark,
+        embedded_spark(workers, 3, name="evenflow-demo", conf=SMALL_BATCHES) as spark,
         live_page(Path(folder) / "events.jsonl") as address,
     ):
         if address:
@@ -76,7 +78,7 @@ def live_page(log: Path) -> Iterator[str]:
 def _summary(parts: list[DemoPart], workers: int) -> Table:
     table = Table(title=f"What balancing brought on {workers} workers (their speed is emulated)")
     for heading in ("", "without", "with", "gain"):
-        table.add_column(heading, justify="right" if heading == "gain" else "left", no_wrap=True)
+        table.add_column(heading, justify="right" if heading == "gain" else "left", min_width=5)
     for part in parts:
         runs = (f"{run.label} {run.figure:,.0f} {part.unit}" for run in (part.without, part.balanced))
         table.add_row(part.title, *runs, f"[bold]{part.gain:.1f} x[/bold]")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evenflow.cli.demo_stage import REFRESH_S, DemoPart, DemoRun, Look, Stage, play
+from evenflow.cli.demo_stage import REFRESH_S, DemoPart, DemoRun, Look, Stage, play_rows
 from evenflow.model import KeyedSnapshot
 from evenflow.model.capacity import Emulate
 from evenflow.operators.rolling import RunningCount
@@ -22,11 +20,12 @@ from evenflow.runtime.cluster.cluster import Cluster
 
 BAR = 24
 COST_US = 500.0
-MICRO_BATCH_S = 1.0
 KEYS = 997
 HOT = 4
 """One of so many rows has the hot key."""
 UNITS = 256
+ROOM = "64k"
+"""Rows that wait in the feeder, at most: what is longer with Spark can still go where there is room."""
 WITHOUT, BALANCED = "hash", "auto"
 
 
@@ -49,44 +48,33 @@ def run_keyed(stage: Stage) -> DemoPart:
 
 def _run(stage: Stage, cluster: Cluster, balance: str) -> tuple[DemoRun, bool]:
     """Run one balance; also whether all counts were right."""
-    table = f"demo_keyed_{balance}"
-    batch = int(stage.workers / COST_US * 1e6 * MICRO_BATCH_S)
-    source = stage.spark.readStream.format("rate-micro-batch").options(rowsPerBatch=batch, numPartitions=1).load()
+    rows = int(stage.seconds * stage.workers / COST_US * 1e6)
+    source = stage.spark.range(0, rows, 1, 1).withColumnRenamed("id", "value")
     key = F.when(F.col("value") % HOT == 0, F.lit(-1)).otherwise(F.col("value") % KEYS)
-    rows = source.select("value", key.alias("key"))
-    out = cluster.keyed(rows, "key", RunningCount("value", into="n"), units=UNITS, balance=balance, name=balance)
-    query = out.mapInArrow(_tally, "rows long, counts long").writeStream.format("memory").queryName(table).start()
-    run = play(stage, balance, query, keyed_look(cluster, balance, stage.seconds, "rows/s"))
-    return run, _right(stage.spark.table(table))
+    about: dict[str, Any] = {"units": UNITS, "balance": balance, "name": balance, "skew_bytes": ROOM}
+    out = cluster.keyed(source.select("value", key.alias("key")), "key", RunningCount("value", into="n"), **about)
+    count = out.agg(F.count("n"), F.sum("n"))
+    run, told = play_rows(stage, balance, count.collect, keyed_look(cluster, balance, stage.seconds, "rows/s"))
+    return run, tuple(told[0]) == (rows, _sum_of_counts(rows))
 
 
-def _tally(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    totals = [(batch.num_rows, pc.sum(batch.column("n")).as_py() or 0) for batch in batches]
-    rows, counts = (sum(each[place] for each in totals) for place in (0, 1))
-    yield pa.RecordBatch.from_arrays([pa.array([rows]), pa.array([counts])], names=["rows", "counts"])
+def _sum_of_counts(rows: int) -> int:
+    """The sum of all counts: 1 + 2 + ... for each key."""
+    values = np.arange(rows)
+    keys = np.bincount(np.where(values % HOT == 0, KEYS, values % KEYS))
+    return int((keys * (keys + 1) // 2).sum())
 
 
-def _right(table: DataFrame) -> bool:
-    """Whether the counts of all rows are those of the keys that the rows had: 1 + 2 + ... for each key."""
-    rows, counts = table.agg(F.sum("rows"), F.sum("counts")).collect()[0]
-    values = np.arange(rows or 0)
-    keys = np.bincount(np.where(values % HOT == 0, KEYS, values % KEYS), minlength=1)
-    return bool(rows) and int((keys * (keys + 1) // 2).sum()) == counts
-
-
-def keyed_look(
-    cluster: Cluster, region: str, seconds: float, unit: str, more: Callable[[], list[Text]] = list
-) -> Callable[[], Look]:
-    """Looks at a keyed region, for `play`; what `more` gives is shown below its workers."""
+def keyed_look(cluster: Cluster, region: str, seconds: float, unit: str) -> Callable[[], Look]:
+    """Looks at a keyed region, for `play_rows`."""
     seen = [cluster.keyed_snapshot(region)]
 
     def look() -> Look:
         seen.append(cluster.keyed_snapshot(region))
         before, now = seen[-2:]
-        lines = more()
 
         def page(elapsed: float) -> RenderableType:
-            return Group(_head(region, elapsed, seconds, unit, before, now), _workers(unit, before, now), *lines)
+            return Group(_head(region, elapsed, seconds, unit, before, now), _workers(unit, before, now))
 
         return Look(now.time, int(_rows(now).sum()), page)
 
@@ -103,7 +91,7 @@ def _head(
     load, span = _rows(now) - _rows(before), max(1e-9, now.time - before.time)
     return Text.assemble(
         (f"{label}  ", "bold"),
-        f"{elapsed:4.0f} of {seconds:.0f} s   {load.sum() / span:>9,.0f} {unit}   ",
+        f"{elapsed:4.0f} s, {seconds:.0f} s at best   {load.sum() / span:>9,.0f} {unit}   ",
         f"imbalance {imbalance(load):3.0f} %   {now.moved:,} units moved",
     )
 

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evenflow.cli.demo_stage import REFRESH_S, DemoPart, DemoRun, Look, Stage, play
+from evenflow.cli.demo_stage import REFRESH_S, DemoPart, DemoRun, Look, Stage, play_stream
 from evenflow.model import Connection, Snapshot
 from evenflow.model.capacity import Emulate
 from evenflow.runtime.cluster.cluster import Cluster
@@ -55,9 +55,11 @@ def _run(stage: Stage, cluster: Cluster, balance: str, ideal: float) -> tuple[De
     def look() -> Look:
         seen.append(cluster.snapshot(balance))
         before, now = seen[-2:]
-        return Look(now.time, now.rows_out, lambda elapsed: _page(balance, elapsed, stage.seconds, ideal, before, now))
+        return Look(
+            now.feeding_s, now.rows_out, lambda elapsed: _page(balance, elapsed, stage.seconds, ideal, before, now)
+        )
 
-    run = play(stage, balance, query, look)
+    run = play_stream(stage, balance, query, look)
     return run, _whole(stage.spark.table(table))
 
 

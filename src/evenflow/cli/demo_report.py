@@ -48,8 +48,8 @@ def report(parts: list[DemoPart], workers: int, seconds: float) -> str:
 <title>Evenflow: what balancing brought</title><style>{STYLE}</style></head><body><main>
 <h1>What balancing brought</h1>
 <p class="dim">Each stream ran twice on {workers} workers in the same session, first without, then with balancing. The
-speed of workers is emulated: each sleeps as long as its rows would take. Figures are those of the second half of each
-run.</p>
+speed of workers is emulated: each sleeps as long as its rows would take. Figures are rows a
+second over the run (of the slow worker: over its second half), and latency while a worker is slow.</p>
 <div class="gains">{gains}</div>
 {"".join(_section(part) for part in parts)}
 <p class="dim">{escape(about)}</p>

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from evenflow.bench.probe import polled
 from evenflow.errors import EvenflowError
 
+T = TypeVar("T")
 REFRESH_S = 0.5
 FIRST_ROWS_S = 60.0
 """How long the first rows of a stream may take."""
@@ -29,7 +31,7 @@ class Stage:
     console: Console
     spark: SparkSession
     seconds: float
-    """How long each run is shown, from its first rows on."""
+    """How long a run takes, about: that of a stream is stopped then, others have the rows for it at full speed."""
     workers: int
     log: Path
     """The event log of all runs, one after the other."""
@@ -76,14 +78,14 @@ class DemoPart:
 
 
 class Look(NamedTuple):
-    """A look at a run: its clock, the rows that are through, and what to show."""
+    """A look at a run: its clock, which stands still while no rows are fed, rows that are through, what to show."""
 
     time: float
     rows: int
     page: Callable[[float], RenderableType]
 
 
-def play(stage: Stage, label: str, query: StreamingQuery, look: Callable[[], Look]) -> DemoRun:
+def play_stream(stage: Stage, label: str, query: StreamingQuery, look: Callable[[], Look]) -> DemoRun:
     """Show a query for as long as the stage says, and stop it; its figure is rows a second in the second half."""
     stage.spark.sparkContext.setLogLevel("ERROR")
     seen: list[Look] = []
@@ -106,23 +108,41 @@ def play(stage: Stage, label: str, query: StreamingQuery, look: Callable[[], Loo
         _await_batch(query)
     finally:
         query.stop()
-    run = run_of(label, seen)
-    stage.console.print(f"  {label:<12} {run.figure:>9,.0f} a second", highlight=False)
-    return run
+    return _told(stage, run_of(label, seen, len(seen) // 2))
 
 
-def run_of(label: str, seen: list[Look]) -> DemoRun:
-    """The figures of a run from looks at it."""
-    pairs = [(one, other) for one, other in pairwise(seen) if other.time > one.time]
-    half = seen[len(seen) // 2 :]
-    span = half[-1].time - half[0].time if half else 0.0
-    rate = (half[-1].rows - half[0].rows) / span if span else float("nan")
+def play_rows(stage: Stage, label: str, work: Callable[[], T], look: Callable[[], Look]) -> tuple[DemoRun, T]:
+    """Show a Spark action until all its rows are through, which gives the figure; also what the action gives."""
+    seen: list[Look] = []
+    began = time.monotonic()
+
+    def poll() -> None:
+        now = look()
+        if now.rows and (not seen or now.rows > seen[-1].rows):
+            seen.append(now)
+        live.update(now.page(time.monotonic() - began))
+
+    with Live(console=stage.console, refresh_per_second=4, transient=True) as live:
+        result = polled(work, poll, REFRESH_S / 2)
+    return _told(stage, run_of(label, seen)), result
+
+
+def run_of(label: str, seen: list[Look], first: int = 0) -> DemoRun:
+    """The figures of a run from looks at it: rows a second over time, and from the look `first` on to the last."""
+    steps = [(one, other) for one, other in pairwise(seen) if other.time > one.time]
+    late = seen[first:]
+    span = late[-1].time - late[0].time if late else 0.0
     return DemoRun(
         label,
-        rate,
-        tuple(other.time - seen[0].time for _, other in pairs),
-        tuple((other.rows - one.rows) / (other.time - one.time) for one, other in pairs),
+        (late[-1].rows - late[0].rows) / span if span else float("nan"),
+        tuple(other.time - seen[0].time for _, other in steps),
+        tuple((other.rows - one.rows) / (other.time - one.time) for one, other in steps),
     )
+
+
+def _told(stage: Stage, run: DemoRun) -> DemoRun:
+    stage.console.print(f"  {run.label:<12} {run.figure:>9,.0f} a second", highlight=False)
+    return run
 
 
 def _await_batch(query: StreamingQuery) -> None:

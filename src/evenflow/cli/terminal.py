@@ -70,10 +70,11 @@ def embedded_spark(workers: int, slots: int, **options: Any) -> Iterator[SparkSe
     """An embedded Spark that is stopped at the end; `options` are those of `local_session`."""
     from pyspark.errors import PySparkRuntimeError
 
+    from evenflow.cli.chatter import less_chatter
     from evenflow.runtime.cluster.session import local_session
 
     try:
-        with console.status("starting Spark"):
+        with console.status("starting Spark"), less_chatter():
             spark = local_session(workers, slots=slots, **options)
     except PySparkRuntimeError as error:  # its process ended at once
         raise EvenflowError(f"Spark does not start: {first_line(error)}. `evenflow doctor` says why") from None
