@@ -49,16 +49,22 @@ find_java() {
     [ -n "$home" ] && printf '%s\n' "$home"
 }
 
-# Debian and Ubuntu releases carry different versions: the first of these that there is.
+# Debian and Ubuntu releases carry different versions: the first of these that there is. What apt-get says is shown if
+# it fails.
 install_java() {
-    say "installing a Java runtime with apt-get"
+    say "installing a Java runtime with apt-get, this takes a minute"
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update >&2 || return 1
-    for package in openjdk-17-jre-headless openjdk-21-jre-headless default-jre-headless; do
-        if apt-get install -y --no-install-recommends "$package" >&2; then
-            return
-        fi
-    done
+    log=$(mktemp)
+    if apt-get update >"$log" 2>&1; then
+        for package in openjdk-17-jre-headless openjdk-21-jre-headless default-jre-headless; do
+            if apt-get install -y --no-install-recommends "$package" >>"$log" 2>&1; then
+                rm -f "$log"
+                return
+            fi
+        done
+    fi
+    cat "$log" >&2
+    rm -f "$log"
     return 1
 }
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     )
     from evenflow.runtime.cluster.cluster import Cluster
     from evenflow.runtime.cluster.first_story import fingerprints, first_story, fit_vectors
+    from evenflow.runtime.cluster.query_metrics import QueryMetrics
     from evenflow.runtime.cluster.restarts import supervise
     from evenflow.runtime.cluster.session import local_session
     from evenflow.stories.similarity import Similarity, cosine
@@ -63,6 +64,7 @@ _HOMES = {
     "KeyedOperator": "evenflow.operators.keyed",
     "LastValue": "evenflow.operators.last",
     "Qos": "evenflow.model.qos",
+    "QueryMetrics": "evenflow.runtime.cluster.query_metrics",
     "RollingCount": "evenflow.operators.rolling",
     "RollingMax": "evenflow.operators.rolling",
     "RollingMean": "evenflow.operators.rolling",
@@ -109,6 +111,7 @@ __all__ = [
     "KeyedOperator",
     "LastValue",
     "Qos",
+    "QueryMetrics",
     "RollingCount",
     "RollingMax",
     "RollingMean",

@@ -2,6 +2,8 @@
 
 MAY_IMPORT = {
     "model": set(),
+    "eventlog": set(),
+    "metrics": {"model", "eventlog"},
     "policy": {"model", "policy.ordered", "policy.keyed", "policy.graph"},
     "policy.ordered": {"model"},
     "policy.keyed": {"model"},
@@ -34,9 +36,10 @@ MAY_IMPORT = {
         "runtime",
         "runtime.wire",
     },
-    "runtime.driver": {"model", "control", "state.store", "state.checkpoint", "runtime", "runtime.wire"},
+    "runtime.driver": {"model", "eventlog", "control", "state.store", "state.checkpoint", "runtime", "runtime.wire"},
     "runtime.cluster": {
         "model",
+        "eventlog",
         "policy",
         "control",
         "operators",
@@ -51,7 +54,17 @@ MAY_IMPORT = {
         "runtime.worker",
         "runtime.driver",
     },
-    "sim": {"model", "policy", "policy.ordered", "policy.keyed", "policy.graph", "control", "graph", "workloads"},
+    "sim": {
+        "model",
+        "eventlog",
+        "policy",
+        "policy.ordered",
+        "policy.keyed",
+        "policy.graph",
+        "control",
+        "graph",
+        "workloads",
+    },
     "experiments": {
         "model",
         "policy",
@@ -89,6 +102,9 @@ MAY_IMPORT = {
     },
     "cli": {
         "model",
+        "eventlog",
+        "metrics",
+        "operators",
         "policy",
         "policy.keyed",
         "graph",

@@ -1,14 +1,18 @@
-"""`evenflow bench`: what is refused before anything starts, and what is shown after."""
+"""The command line: what is refused before anything starts, what is shown after, and exit codes."""
 
 import io
+import json
 from dataclasses import replace
 
 import pytest
+import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
+from evenflow._version import __version__
 from evenflow.bench import cep, cep_view, keyed, keyed_view, ordered, ordered_view
 from evenflow.cli.app import app
+from evenflow.cli.terminal import guard
 
 
 def run(*arguments):
@@ -46,7 +50,7 @@ def test_a_setting_that_makes_no_sense_is_a_matter_of_usage(arguments, said):
 @pytest.mark.parametrize("what", ["ordered", "keyed", "cep"])
 def test_an_unknown_balance_is_one_line(what):
     code, output = run("bench", what, "--balance", "fairness")
-    assert code == 1
+    assert code == 2
     assert output.startswith("error: ")
     assert "fairness" in output
 
@@ -63,7 +67,7 @@ def test_an_unknown_balance_is_one_line(what):
 )
 def test_a_balance_or_a_room_that_makes_no_sense_is_one_line(arguments, said):
     code, output = run("bench", *arguments)
-    assert code == 1
+    assert code == 2
     assert output.startswith("error: ")
     assert said in output
 
@@ -78,7 +82,7 @@ def test_a_balance_or_a_room_that_makes_no_sense_is_one_line(arguments, said):
 )
 def test_a_placement_that_cannot_be_measured_is_one_line(arguments, said):
     code, output = run("bench", "placement", *arguments)
-    assert code == 1
+    assert code == 2
     assert output.startswith("error: ")
     assert said in output
 
@@ -135,3 +139,97 @@ def test_the_table_of_a_keyed_operator_compares_with_plain_spark_or_the_bound():
     emulated = shown(keyed_view.table(keyed.KeyedSetting(workers=2, keys=10, rows=1_000, cost_us=5.0), [outcome]))
     assert "of bound" in emulated
     assert "│ flux │ 2,000 │ 0.900 │ - │ 0.0 % │ 0 │ - │ 5 / 4 / 1,009 ms │ yes │" in emulated
+
+
+VERBS = [
+    *("demo", "doctor", "plot", "metrics", "simulate", "reproduce", "torture", "version"),
+    *("bench ordered", "bench keyed", "bench cep", "bench placement", "state ls", "state show", "state verify"),
+]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_says_what_it_does_and_every_option_what_it_is(verb):
+    assert run(*verb.split(), "--help")[0] == 0
+    command = typer.main.get_command(app)
+    for word in verb.split():
+        command = command.commands[word]
+    assert len(command.help) > 20
+    for parameter in command.params:
+        if parameter.name not in ("help", "install_completion", "show_completion"):
+            assert getattr(parameter, "help", None), f"{verb} {parameter.name}"
+
+
+def test_the_list_of_verbs_is_whole():
+    groups = typer.main.get_command(app).commands.items()
+    found = {f"{name} {each}" for name, group in groups if hasattr(group, "commands") for each in group.commands}
+    found |= {name for name, command in groups if not hasattr(command, "commands")}
+    assert found == set(VERBS)
+
+
+def test_the_version():
+    assert run("--version") == run("version") == (0, __version__)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("plot", "none.jsonl"), 2, "there is no event log none.jsonl"),
+        (("plot", "."), 2, "cannot read the event log ."),
+        (("plot", "broken.jsonl"), 2, "line 1 of broken.jsonl is no entry of an event log"),
+        (("plot", "empty.jsonl"), 2, "has no samples"),
+        (("plot", "sound.jsonl", "--out", "picture.xyz"), 2, "end it in .png"),
+        (("metrics", "none.jsonl"), 2, "there is no event log none.jsonl"),
+        (("metrics", "broken.jsonl"), 2, "line 1 of broken.jsonl"),
+        (("metrics", "sound.jsonl", "--out", "no/such/file"), 2, "No such file"),
+        (("simulate", "broken.jsonl"), 2, "broken.jsonl"),
+        (("simulate", "--from", "empty.jsonl"), 2, "has no samples"),
+        (("simulate", "--from", "broken.jsonl"), 2, "line 1 of broken.jsonl"),
+        (("state", "ls", "nowhere"), 1, "nowhere"),
+        (("state", "ls", "ftp://x"), 1, "ftp"),
+        (("state", "verify", "broken.jsonl"), 1, "broken.jsonl"),
+        (("bench", "ordered", "--json", "/proc/no/such"), 2, "/proc/no"),
+        (("demo", "--part", "none"), 2, "none"),
+        (("reproduce", "Z-9"), 2, "z-9"),
+        (("torture", "--job", "none"), 2, "none"),
+        (("torture", "--resume", "--json", "broken.jsonl"), 2, "is not what --json writes"),
+        (("nonsense",), 2, "No such command"),
+        (("plot", "--nonsense"), 2, "No such option"),
+        (("bench", "keyed", "--rows", "many"), 2, "--rows"),
+    ],
+)
+def test_a_mistake_is_told_in_a_line_and_has_its_code(tmp_path, monkeypatch, arguments, code, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "broken.jsonl").write_text("[nonsense\n")
+    (tmp_path / "sound.jsonl").write_text('{"time": 0.0, "event": "x"}\n')
+    given, output = run(*arguments)
+    assert said in output
+    assert "Traceback" not in output
+    assert given == code
+
+
+def test_an_interruption(monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(typer.Exit) as exit:
+        guard(interrupted)
+    assert exit.value.exit_code == 130
+
+
+def test_figures_on_standard_output_are_alone_there(tmp_path):
+    (tmp_path / "s.toml").write_text('balance = "hash"\nseconds = 2\n[keyed]\nworkers = 2\nunits = 8\n')
+    result = CliRunner().invoke(app, ["simulate", str(tmp_path / "s.toml"), "--json", "-"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["simulated"] is True
+    assert "rows/s" in result.stderr
+
+
+def test_metrics_of_a_log(tmp_path):
+    log = tmp_path / "events.jsonl"
+    log.write_text('{"time": 0.0, "at": 1.0, "event": "region-opened", "region": "r", "units": 4}\n')
+    code, output = run("metrics", str(log))
+    assert code == 0
+    assert 'evenflow_rows_total{region="r"} 0.0' in output
+    assert run("metrics", str(log), "--out", str(tmp_path / "node.prom"))[0] == 0
+    assert "evenflow_rows_total" in (tmp_path / "node.prom").read_text()

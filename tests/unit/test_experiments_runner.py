@@ -135,7 +135,7 @@ def test_the_command_writes_all_of_it(tmp_path, monkeypatch):
 
 def test_redrawing_needs_data(tmp_path):
     result = CliRunner().invoke(app, ["reproduce", "--out", str(tmp_path), "--redraw"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "has no data of rising" in " ".join(result.output.split())
 
 

@@ -159,18 +159,18 @@ def test_the_command_compares_balances(tmp_path):
     ("arguments", "code", "said"),
     [
         ((), 2, "give a scenario or --from LOG"),
-        (("nothing.toml",), 1, "No such file"),
-        (("s.toml", "--policy", "fairness"), 1, "there is no balance 'fairness': choose one of"),
-        (("s.toml", "--policy", "fluxauto"), 1, "there is no balance 'fluxauto': did you mean 'flux-auto'"),
-        (("s.toml", "--policy", "credits"), 1, "no balance 'credits' here, it is for ordered regions: choose one of"),
-        (("s.toml", "--json", "."), 1, "Is a directory: '.'"),
+        (("nothing.toml",), 2, "No such file"),
+        (("s.toml", "--policy", "fairness"), 2, "there is no balance 'fairness': choose one of"),
+        (("s.toml", "--policy", "fluxauto"), 2, "there is no balance 'fluxauto': did you mean 'flux-auto'"),
+        (("s.toml", "--policy", "credits"), 2, "no balance 'credits' here, it is for ordered regions: choose one of"),
+        (("s.toml", "--json", "."), 2, "Is a directory: '.'"),
         (
             ("s.toml", "--json", "s.toml/out.json"),
-            1,
+            2,
             "s.toml cannot be a directory, since there is a file of that name",
         ),
-        (("s.toml", "--event-log", "s.toml"), 1, "s.toml cannot be a directory"),
-        (("s.toml", "--balance", "flux:delta=1"), 1, "does not take delta"),
+        (("s.toml", "--event-log", "s.toml"), 2, "s.toml cannot be a directory"),
+        (("s.toml", "--balance", "flux:delta=1"), 2, "does not take delta"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, monkeypatch, arguments, code, said):

@@ -52,7 +52,7 @@ def test_show(where):
 )
 def test_show_of_what_is_not_there_or_not_one(where, names, said):
     code, output = run("show", where, *names)
-    assert code == 1
+    assert code == 2
     assert said in output
 
 
@@ -143,7 +143,7 @@ def test_a_checkpoint_with_a_key(tmp_path, monkeypatch):
     code, said = run("ls", "--key-file", tmp_path / "wrong", tmp_path / "state")
     assert (code, "the checkpoint_key is not the one that" in said, "words" in said) == (1, True, False)
     code, said = run("ls", "--key-file", tmp_path / "none", tmp_path / "state")
-    assert (code, "cannot read --key-file" in said) == (1, True)
+    assert (code, "cannot read --key-file" in said) == (2, True)
     monkeypatch.setenv("EVENFLOW_CHECKPOINT_KEY", secret)
     assert run("show", tmp_path / "state", "mean")[0] == 0
 

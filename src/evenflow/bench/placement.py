@@ -135,16 +135,16 @@ def run(
 ) -> PlacementResult:
     """Run one placement; if a worker is to turn slow, a second time with that worker slow from the start."""
     slow = drawn.fastest if setting.slow_at else None
-    seen = _observed(
+    seen = observe(
         spark, setting, placement, drawn, paths, drawn.emulate(slow, setting.factor, setting.slow_at), event_log, watch
     )
     best = None
     if slow is not None:
-        best = _observed(spark, setting, placement, drawn, paths, drawn.emulate(slow, setting.factor), None, watch)
+        best = observe(spark, setting, placement, drawn, paths, drawn.emulate(slow, setting.factor), None, watch)
     return result(setting, placement, drawn, seen, best)
 
 
-def _observed(
+def observe(
     spark: SparkSession,
     setting: PlacementSetting,
     placement: str,

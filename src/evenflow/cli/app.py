@@ -1,54 +1,83 @@
-"""The command line: `evenflow demo | bench | plot | reproduce | simulate | state | torture`."""
+"""The command line: `evenflow demo | doctor | plot | metrics | simulate | bench | state | reproduce | torture`."""
 
 from __future__ import annotations
 
 import json
-import os
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from evenflow._version import __version__
 from evenflow.cli.bench import bench
+from evenflow.cli.doctor import doctor
 from evenflow.cli.reproduce import reproduce
 from evenflow.cli.simulate import simulate
-from evenflow.cli.terminal import console, guard, touch, write_figures
+from evenflow.cli.state import state
+from evenflow.cli.terminal import FAILED, STDOUT, JsonFile, console, guard, touch, write_figures
 from evenflow.errors import InvalidArgument
 
-app = typer.Typer(help="Keeps streaming pipelines on Apache Spark balanced while they run.", no_args_is_help=True)
-app.add_typer(bench, name="bench")
-app.command()(reproduce)
-app.command()(simulate)
-state = typer.Typer(help="What a checkpoint holds, and whether it is sound.", no_args_is_help=True)
-app.add_typer(state, name="state")
+HELP = """Keeps streaming pipelines on Apache Spark balanced while they run.
+
+New here? `evenflow doctor` checks this machine, `evenflow demo` shows in a minute and a half what balancing brings.
+"""
+CODES = "Exit codes: 0 fine; 1 failed, or a check does not hold; 2 wrong usage; 130 interrupted."
+app = typer.Typer(help=HELP, epilog=CODES, no_args_is_help=True, pretty_exceptions_show_locals=False)
 
 
-@app.command()
-def version() -> None:
-    """Print the version."""
-    console.print(__version__)
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take options that stand before the verb."""
+
+
+@app.command("version")
+def version_verb() -> None:
+    """Print the version, as --version does."""
+    typer.echo(__version__)
+
+
+app.command()(doctor)
 
 
 @app.command()
 def demo(
-    part: Annotated[str, typer.Option(help="ordered, stories, or all.")] = "all",
-    seconds: Annotated[float, typer.Option(help="How long to show each balance.", min=3)] = 12.0,
-    workers: Annotated[int, typer.Option(help="Workers; in the first part, the first is the slow one.", min=2)] = 4,
-    factor: Annotated[float, typer.Option(help="How many times slower the slow worker is.", min=1)] = 10.0,
-    balance: Annotated[str, typer.Option(help="Balances of the ordered region.")] = "round-robin,credits",
-    keyed_balance: Annotated[str, typer.Option(help="Balances of First Story Detection.")] = "kg,dlb-h",
+    part: Annotated[str, typer.Option(help="ordered, keyed, stories, graph, or all; several: ordered,keyed.")] = "all",
+    seconds: Annotated[float, typer.Option(help="About how long each run takes if all goes well.", min=3)] = 4.0,
+    workers: Annotated[int, typer.Option(help="Workers.", min=2)] = 4,
+    report: Annotated[Path, typer.Option(help="The page with pictures that is left behind.")] = Path(
+        "demo-report.html"
+    ),
+    json_file: JsonFile = None,
 ) -> None:
-    """Show streams going through an ordered region with one slow worker, and through First Story Detection, live."""
+    """Show what balancing brings: four streams, each without and with it, in about 90 seconds.
+
+    A slow worker in an ordered region, a hot key, First Story Detection, and a graph that is placed anew. The speed of
+    workers is emulated, so two cores are enough. Ends with a table of what was gained, and a page with pictures.
+    """
 
     def work() -> None:
-        from evenflow.cli.demo import run_demo
+        from evenflow.cli import demo as show
 
-        if part not in ("ordered", "stories", "all"):
-            raise typer.BadParameter(f"{part!r}: choose ordered, stories or all", param_hint="--part")
-        ordered = balance.split(",") if part != "stories" else []
-        keyed = keyed_balance.split(",") if part != "ordered" else []
-        run_demo(console, seconds, workers, factor, ordered, keyed)
+        names = list(show.PARTS) if part == "all" else [name.strip() for name in part.split(",")]
+        unknown = [name for name in names if name not in show.PARTS]
+        if unknown:
+            what = f"{unknown[0]!r}: choose among {', '.join(show.PARTS)}, or all"
+            raise typer.BadParameter(what, param_hint="--part")
+        touch(json_file, report)
+        found = show.run_demo(console, names, seconds, workers, report)
+        figures = [asdict(each) | {"gain": each.gain} for each in found]
+        write_figures(json_file, {"workers": workers, "seconds": seconds, "parts": figures})
 
     guard(work)
 
@@ -59,16 +88,55 @@ def plot(
     out: Annotated[Path | None, typer.Option(help="The picture to write; beside the log if not given.")] = None,
     region: Annotated[str | None, typer.Option(help="The region to draw; the first if not given.")] = None,
 ) -> None:
-    """Draw weights, blocking rates, clusters and throughput over time; of a graph, where its operators were and are."""
+    """Draw what an event log tells of a region, as a picture.
+
+    Of an ordered region: weights, blocking and throughput over time; of a keyed operator: how busy workers were, units
+    and moves; of a graph: where its operators were. Rotated logs are read as one.
+    """
 
     def work() -> None:
         from evenflow.cli import plot as figures
 
+        if out is not None and out.suffix.lower() not in (".png", ".svg", ".pdf", ".jpg"):
+            raise typer.BadParameter(f"{out.name!r}: end it in .png, .svg, .pdf or .jpg", param_hint="--out")
+        with console.status(f"reading {log}"):
+            series = figures.read(log, region)
         target = out or log.with_suffix(".png")
-        figures.draw(figures.read(log, region)).savefig(target, dpi=110)
-        console.print(f"written: {target}")
+        touch(target)
+        figures.draw(series).savefig(target, dpi=110)
+        console.print(f"written: {target}", soft_wrap=True)
 
     guard(work)
+
+
+@app.command()
+def metrics(
+    log: Annotated[Path, typer.Argument(help="An event log, as written by Cluster(event_log=...).")],
+    out: Annotated[Path, typer.Option(help="The file to write, as for node_exporter's textfile collector.")] = STDOUT,
+) -> None:
+    """Print what an event log comes to as metrics for Prometheus; docs/metrics.md lists them."""
+
+    def work() -> None:
+        from evenflow.eventlog.reading import read_log
+        from evenflow.metrics.exposition import Metrics
+
+        found = Metrics()
+        found.add(read_log(log))
+        if out == STDOUT:
+            typer.echo(found.exposition(), nl=False)
+            return
+        beside = out.with_name(f"{out.name}.new")  # whoever reads it sees all of the old one or all of the new
+        beside.write_bytes(found.exposition())
+        beside.replace(out)
+        console.print(f"written: {out}", soft_wrap=True)
+
+    guard(work)
+
+
+app.command()(simulate)
+app.add_typer(bench, name="bench")
+app.add_typer(state, name="state")
+app.command()(reproduce)
 
 
 @app.command()
@@ -78,11 +146,15 @@ def torture(
     job: Annotated[str, typer.Option(help="The kind of job: keyed (with rules in some), or graph.")] = "keyed",
     schedules: Annotated[int, typer.Option(help="How many schedules, however long they take; 0: see --minutes.")] = 0,
     keep: Annotated[Path | None, typer.Option(help="Directory for all that is left of runs that went wrong.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+    json_file: JsonFile = None,
     table: Annotated[Path | None, typer.Option(help="File for a table by kind of fault, in Markdown.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what the file of --json has.")] = False,
 ) -> None:
-    """Run streaming jobs under schedules of faults, and compare their output and state with a plain run."""
+    """Run streaming jobs under schedules of faults, and compare their output and state with a plain run.
+
+    A schedule is drawn from a seed: workers are killed, stores fail, disks fill, queries are stopped. The exit code is
+    1 if any output or state differs; the same seed runs the same schedule again.
+    """
 
     def work() -> None:
         from evenflow.torture import run, view
@@ -91,13 +163,13 @@ def torture(
 
         before = None
         if resume and json_file is not None and json_file.exists() and json_file.stat().st_size:
-            before = TortureReport.from_json(json.loads(json_file.read_text()))
+            before = TortureReport.from_json(_read(json_file))
         else:
             touch(json_file)
 
         def watch(report: TortureReport) -> None:
             view.show_outcome(console, report.outcomes[-1])
-            if json_file is not None:  # each time: a run of hours that is ended early has its figures
+            if json_file not in (None, STDOUT):  # each time: a run of hours that is ended early has its figures
                 beside = json_file.with_name(f"{json_file.name}.new")
                 beside.write_text(json.dumps(report.to_json(), indent=2) + "\n")
                 beside.replace(json_file)
@@ -108,65 +180,14 @@ def torture(
         view.show_report(console, report)
         write_figures(json_file, report.to_json())
         if not report.good:
-            raise typer.Exit(1)
+            raise typer.Exit(FAILED)
 
     guard(work)
 
 
-Where = Annotated[str, typer.Argument(metavar="DIR", help="A checkpoint: a path or a URI.")]
-KEY_VARIABLE = "EVENFLOW_CHECKPOINT_KEY"
-KeyFile = Annotated[
-    Path | None,
-    typer.Option(help=f"A file with the checkpoint_key, if there is one; else it is taken from {KEY_VARIABLE}."),
-]
-
-
-def _key(file: Path | None) -> bytes:
-    """The checkpoint_key; a newline at the end of the file is not part of it."""
-    from evenflow.state.store.sealed import key_of
-
-    if file is None:
-        return key_of(os.environ.get(KEY_VARIABLE) or None)
+def _read(file: Path) -> Any:
+    """What a file of --json has."""
     try:
-        return key_of(file.read_bytes().rstrip(b"\r\n"))
-    except OSError as error:
-        raise InvalidArgument(f"cannot read --key-file {file}: {error.strerror}") from None
-
-
-@state.command("ls")
-def state_ls(
-    where: Where,
-    key_file: KeyFile = None,
-) -> None:
-    """List the operators and queries that have state here."""
-    from evenflow.cli import state_view
-
-    guard(lambda: state_view.show_queries(console, where, _key(key_file)))
-
-
-@state.command("show")
-def state_show(
-    where: Where,
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The operator; its query, if it has several.")],
-    key_file: KeyFile = None,
-) -> None:
-    """Show the latest manifest of an operator and query, its snapshots and its log."""
-    from evenflow.cli import state_view
-
-    guard(lambda: state_view.show_query(console, where, names, _key(key_file)))
-
-
-@state.command("verify")
-def state_verify(
-    where: Where,
-    key_file: KeyFile = None,
-) -> None:
-    """Read everything and check every checksum; exit code 1 if a blob is bad."""
-
-    def work() -> None:
-        from evenflow.cli import state_view
-
-        if not state_view.verify_all(console, where, _key(key_file)):
-            raise typer.Exit(1)
-
-    guard(work)
+        return json.loads(file.read_text())
+    except ValueError as error:
+        raise InvalidArgument(f"{file} is not what --json writes: {error}; give another file, or no --resume") from None

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from evenflow.cli.terminal import console, embedded_spark, guard, touch, write_figures
+from evenflow.cli.terminal import JsonFile, console, embedded_spark, guard, touch, write_figures
+from evenflow.eventlog.rotation import delete
 
 bench = typer.Typer(help="Measured runs against the ideal, plain Spark and peers.", no_args_is_help=True)
 
@@ -32,7 +33,7 @@ def bench_ordered(
     period: Annotated[float, typer.Option(help="Seconds between samples.", min=0.01)] = 1.0,
     balance: Annotated[str, typer.Option(help="Balances to compare, separated by commas.")] = "round-robin,credits",
     event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """An ordered region on emulated workers: rows a second over the ideal capacity, order checked in the same run."""
 
@@ -88,7 +89,7 @@ def bench_keyed(
         str, typer.Option(help="Balances to compare, with parameters if any: hash,flux:delta_min=0.01.")
     ] = "hash,flux,flux-auto",
     event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """A rolling mean by key: rows a second over plain Spark, or over the bound if capacities are emulated."""
 
@@ -139,7 +140,7 @@ def bench_cep(
     balance: Annotated[str, typer.Option(help="Balances to compare.")] = "dlb-l,dlb-h,lptf,pkg,kg",
     event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
     picture: Annotated[Path | None, typer.Option("--plot", help="Picture of throughput over time.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """First Story Detection on emulated engines, balance by balance; key grouping also on one engine more."""
 
@@ -185,7 +186,7 @@ def bench_placement(
     factor: Annotated[float, typer.Option(help="How many times slower.", min=1)] = 5.0,
     seed: Annotated[int, typer.Option(help="Of graph, workers, links and rows.", min=0)] = 1,
     event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a placement.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """A graph of filters and joins on emulated workers and links: latency of results, placement by placement."""
 
@@ -242,7 +243,7 @@ def _log(directory: Path | None, name: str) -> Path | None:
     """The file for the event log of one run; an old file is deleted."""
     log = directory / f"{name}.jsonl" if directory else None
     if log is not None:
-        log.unlink(missing_ok=True)
+        delete(log)
     return log
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from evenflow.cli.plot_graph import GraphSeries, draw_graph, graph_series
 from evenflow.cli.plot_keyed import KeyedSeries, draw_keyed, grid, keyed_series
 from evenflow.cli.plot_latency import LatencySeries, draw_latency, latency_series
 from evenflow.errors import InvalidArgument
+from evenflow.eventlog.reading import read_log
 
 MOST_PANELS = 12
 """If there are more connections, heat maps are drawn instead of one panel for each."""
@@ -45,7 +45,7 @@ SAMPLES = ("sample", "keyed-sample", "graph-sample")
 
 def read(path: Path, region: str | None = None) -> Series | KeyedSeries | GraphSeries:
     """The series of one region in an event log; of the first region if none is named."""
-    events = _events(path)
+    events = read_log(path)
     sampled = [event for event in events if event["event"] in SAMPLES]
     names = list(dict.fromkeys(event["region"] for event in sampled))
     if not names:
@@ -163,22 +163,3 @@ def _throughput(axes: Axes, series: Series) -> None:
 
 def _title(series: Series) -> str:
     return f"region {series.region}, balance {series.balance}, {len(series.workers)} workers"
-
-
-def _events(path: Path) -> list[dict[str, Any]]:
-    """The events of the last run in an event log."""
-    if not path.is_file():
-        raise InvalidArgument(f"there is no event log {path}: give Cluster an event_log to write one")
-    events: list[dict[str, Any]] = []
-    lines = path.read_text().splitlines()
-    for number, line in enumerate(lines, 1):
-        try:
-            event = json.loads(line)
-        except ValueError as error:
-            if number == len(lines):  # a driver that was killed leaves half a line
-                break
-            raise InvalidArgument(f"line {number} of {path} is not JSON: {error}") from None
-        if events and event["time"] < events[-1]["time"] - 1:  # another run was appended: the last one counts
-            events.clear()
-        events.append(event)
-    return events

@@ -8,15 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from evenflow._version import __version__
-from evenflow.cli.terminal import console, guard
+from evenflow.cli.terminal import FAILED, JsonFile, console, guard, progress_bars, touch, write_figures
 from evenflow.experiments.runner import JudgedClaim, Watch
 
 GIT_S = 5.0
@@ -36,10 +36,12 @@ def reproduce(
     seed: Annotated[int, typer.Option(help="Of everything that is drawn at random.", min=0)] = 1,
     jobs: Annotated[int, typer.Option(help="Experiments side by side; 0: one for each core.", min=0)] = 0,
     redraw: Annotated[bool, typer.Option("--redraw", help="Run nothing: judge and draw what is there.")] = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Simulate the experiments of the papers, and put each published claim beside ours.
 
-    What is there already from the same code is not run again, so an interrupted run can be gone on with.
+    What is there already from the same code is not run again, so an interrupted run can be gone on with. The exit code
+    is 1 if a claim does not hold.
     """
 
     def work() -> None:
@@ -47,6 +49,7 @@ def reproduce(
         from evenflow.experiments.base import Setting
 
         names = claims or []
+        touch(json_file)
         if redraw:
             experiments = catalogue.chosen(names)
         else:
@@ -61,6 +64,9 @@ def reproduce(
         console.print(_table(found))
         console.print(f"{sum(each.holds for each in found)} of {len(found)} claims hold")
         console.print(f"written: {file}, {out / 'report.html'}")
+        write_figures(json_file, [asdict(each) for each in found])
+        if not all(each.holds for each in found):
+            raise typer.Exit(FAILED)
 
     guard(work)
 
@@ -88,8 +94,7 @@ def _commit() -> str:
 @contextmanager
 def _bars() -> Iterator[Watch]:
     """One bar for all, and one for each experiment that is being run."""
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=console) as progress:
+    with progress_bars() as progress:
         parts: dict[str, float] = {}
         total = progress.add_task("all experiments", total=1.0)
         bars = {}

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from evenflow.cli.terminal import console, guard, make_folder, touch, write_figures
+from evenflow.cli.terminal import JsonFile, console, guard, make_folder, progress_bars, touch, write_figures
 
 if TYPE_CHECKING:
     from evenflow.sim.runs import SimulatedRun
@@ -29,9 +28,13 @@ def simulate(
     ] = None,
     seconds: Annotated[float, typer.Option(help="Virtual seconds; 0: as the scenario says.", min=0)] = 0.0,
     event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="File for the figures.")] = None,
+    json_file: JsonFile = None,
 ) -> None:
-    """Ask what other workers, loads or balances would do to a job, on the controller that live clusters have."""
+    """Ask what other workers, loads or balances would do to a job, without Spark and faster than it would run.
+
+    It runs the controller and the balances of live clusters on a virtual clock, over a scenario that you write, or over
+    the load of a run that was recorded: evenflow simulate --from events.jsonl --balance hash,auto
+    """
 
     def work() -> None:
         from evenflow.sim import runs
@@ -45,8 +48,7 @@ def simulate(
         if event_log is not None:
             make_folder(event_log)
         results = []
-        columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-        with Progress(*columns, console=console) as progress:
+        with progress_bars() as progress:
             for name in names:
                 bar = progress.add_task(name, total=chosen.seconds)
                 file = event_log / f"{name.replace(':', '-')}.jsonl" if event_log is not None else None

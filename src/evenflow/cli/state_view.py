@@ -1,8 +1,9 @@
-"""The content of a checkpoint as tables in the terminal."""
+"""The content of a checkpoint as tables in the terminal; what they show is also returned, for --json."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -17,7 +18,7 @@ from evenflow.state.store.opening import open_store
 from evenflow.state.store.sealed import placed
 
 
-def show_queries(console: Console, where: str, key: bytes = b"") -> None:
+def show_queries(console: Console, where: str, key: bytes = b"") -> list[dict[str, Any]]:
     """Print a line for each operator and query."""
     with FencedView(open_store(placed(where, key), create=False)) as store:
         queries = survey(store)
@@ -33,9 +34,10 @@ def show_queries(console: Console, where: str, key: bytes = b"") -> None:
             _time(newest.written) if newest else "-",
         )
     console.print(table if queries else f"{shown(where)} holds no state yet")
+    return [_figures(query) for query in queries]
 
 
-def show_query(console: Console, where: str, names: list[str], key: bytes = b"") -> None:
+def show_query(console: Console, where: str, names: list[str], key: bytes = b"") -> dict[str, Any]:
     """Print the newest manifest of one query, its snapshots and its log."""
     with FencedView(open_store(placed(where, key), create=False)) as store:
         query = _chosen(survey(store), names)
@@ -43,13 +45,27 @@ def show_query(console: Console, where: str, names: list[str], key: bytes = b"")
         console.print(f"operator {query.region}, query {query.query}", highlight=False, markup=False)
         if newest is None:
             console.print(f"no epoch is complete; {len(query.blobs)} blobs, {_size(query.nbytes)}", highlight=False)
-            return
+            return _figures(query)
         _show_manifest(console, query, newest)
-        _show_blobs(console, store, newest)
+        return _figures(query) | _show_blobs(console, store, newest)
 
 
-def verify_all(console: Console, where: str, key: bytes = b"") -> bool:
-    """Check every blob, and print a line for each bad one; returns whether all are sound."""
+def _figures(query: Query) -> dict[str, Any]:
+    """One query, for programs."""
+    newest = query.newest
+    return {
+        "operator": query.region,
+        "query": query.query,
+        "epochs": sorted(query.manifests),
+        "units": newest.units - 1 if newest else None,
+        "blobs": len(query.blobs),
+        "bytes": query.nbytes,
+        "written": newest.written if newest else None,
+    }
+
+
+def verify_all(console: Console, where: str, key: bytes = b"") -> dict[str, Any]:
+    """Check every blob, and print a line for each bad one, and for each batch that is not whole."""
     columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with (
         FencedView(open_store(placed(where, key), create=False)) as store,
@@ -73,7 +89,12 @@ def verify_all(console: Console, where: str, key: bytes = b"") -> bool:
             markup=False,
             soft_wrap=True,
         )
-    return not bad
+    return {
+        "blobs": len(names),
+        "bytes": sum(nbytes for _, nbytes in names),
+        "bad": [{"name": each.name, "epoch": each.epoch, "why": each.why} for each in bad],
+        "unfinished": [{"operator": query.region, "query": query.query, "missing": name} for query, name in unfinished],
+    }
 
 
 def _chosen(queries: list[Query], names: list[str]) -> Query:
@@ -97,18 +118,22 @@ def _show_manifest(console: Console, query: Query, newest: Manifest) -> None:
     )
 
 
-def _show_blobs(console: Console, store: Store, newest: Manifest) -> None:
+def _show_blobs(console: Console, store: Store, newest: Manifest) -> dict[str, Any]:
+    kept: dict[str, Any] = {"snapshots": [], "segments": []}
     table = _table("snapshots", "blob", "epoch", "units", "size")
     for snapshot in snapshots(store, newest):
-        name = snapshot.name.removeprefix(newest.prefix)
-        table.add_row(name, f"{snapshot.epoch}", f"{min(snapshot.units, newest.units - 1):,}", _size(snapshot.nbytes))
+        name, units = snapshot.name.removeprefix(newest.prefix), min(snapshot.units, newest.units - 1)
+        table.add_row(name, f"{snapshot.epoch}", f"{units:,}", _size(snapshot.nbytes))
+        kept["snapshots"].append({"name": name, "epoch": snapshot.epoch, "units": units, "bytes": snapshot.nbytes})
     console.print(table)
     table = _table("log", "segment", "epoch", "attempt", "rows", "size")
     for log in newest.logs:
         for name, nbytes, rows in count_rows(store, log, newest.prefix):
             short = name.removeprefix(newest.prefix)
             table.add_row(short, f"{log.epoch}", f"{log.attempt}", f"{rows:,}", _size(nbytes))
+            kept["segments"].append({"name": short, "epoch": log.epoch, "rows": rows, "bytes": nbytes})
     console.print(table)
+    return kept
 
 
 def _line(bad: Bad) -> str:

@@ -1,4 +1,8 @@
-"""The common part of the commands: consoles, files, a Spark session, and errors as one line."""
+"""The common part of the commands: consoles, files, a Spark session, and errors as one line.
+
+Exit codes: 0 all went well; 1 it failed, or what was checked does not hold; 2 the command was used wrongly, or a file
+that it was given is not what it should be; 130 it was interrupted.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,39 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from evenflow.errors import EvenflowError, InvalidArgument
+from evenflow.errors import EvenflowError, InvalidArgument, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 console = Console()
 errors = Console(stderr=True)
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+MISTAKES = InvalidArgument, FileNotFoundError, IsADirectoryError, NotADirectoryError
+"""Errors that mean: the command was given something that cannot be."""
+STDOUT = Path("-")
+JsonFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", metavar="FILE", help="Also write the figures as JSON; -: to standard output, all else to the other."
+    ),
+]
 
 
 def touch(*files: Path | None) -> None:
-    """Create the files, to find out before a long run whether they can be written."""
+    """Create the files, to find out before a long run whether they can be written.
+
+    If one of them is standard output, tables and progress go to standard error from now on.
+    """
+    console.stderr = STDOUT in files
     for file in files:
-        if file is not None:
+        if file is not None and file != STDOUT:
             make_folder(file.parent)
             file.open("a").close()
 
@@ -36,20 +55,37 @@ def make_folder(folder: Path) -> None:
         raise InvalidArgument(f"{folder} cannot be a directory, since there is a file of that name") from None
 
 
-def write_figures(file: Path | None, figures: dict[str, Any]) -> None:
+def write_figures(file: Path | None, figures: Any) -> None:
     """Write the figures of a run as JSON, if a file is given."""
-    if file is not None:
-        file.write_text(json.dumps(figures, indent=2) + "\n")
-        console.print(f"written: {file}")
+    if file is None:
+        return
+    text = json.dumps(figures, indent=2, default=str) + "\n"
+    if file == STDOUT:
+        typer.echo(text, nl=False)
+    else:
+        file.write_text(text)
+        console.print(f"written: {file}", soft_wrap=True)
+
+
+def progress_bars() -> Progress:
+    """Bars with a description, the part that is done, and the time it took."""
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+    return Progress(*columns, console=console)
 
 
 @contextmanager
 def embedded_spark(workers: int, slots: int, **options: Any) -> Iterator[SparkSession]:
     """An embedded Spark that is stopped at the end; `options` are those of `local_session`."""
+    from pyspark.errors import PySparkRuntimeError
+
+    from evenflow.cli.chatter import less_chatter
     from evenflow.runtime.cluster.session import local_session
 
-    with console.status("starting Spark"):
-        spark = local_session(workers, slots=slots, **options)
+    try:
+        with console.status("starting Spark"), less_chatter():
+            spark = local_session(workers, slots=slots, **options)
+    except PySparkRuntimeError as error:  # its process ended at once
+        raise EvenflowError(f"Spark does not start: {first_line(error)}. `evenflow doctor` says why") from None
     try:
         yield spark
     finally:
@@ -61,8 +97,15 @@ def guard(work: Callable[[], None]) -> None:
     try:
         work()
     except (EvenflowError, OSError) as error:
-        errors.print(f"[red]error:[/red] {error}", highlight=False)
-        raise typer.Exit(1) from None
+        errors.print(f"[red]error:[/red] {_escaped(error)}", highlight=False, soft_wrap=True)
+        raise typer.Exit(MISUSED if isinstance(error, MISTAKES) else FAILED) from None
     except KeyboardInterrupt:
-        console.print("interrupted")
-        raise typer.Exit(130) from None
+        errors.print("interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _escaped(error: Exception) -> str:
+    """An error's text, in which names in brackets are no markup."""
+    from rich.markup import escape
+
+    return escape(str(error) or type(error).__name__)

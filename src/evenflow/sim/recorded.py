@@ -6,21 +6,20 @@ Feeders have rows all the time unless no worker was ever busy: then rows come at
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from evenflow.errors import InvalidArgument, described, nearest
+from evenflow.eventlog.reading import read_log
+from evenflow.eventlog.standing import LoggedEvent
 from evenflow.sim.keyed_setup import KeyedSetup, SpeedStep
 from evenflow.sim.ordered_scene import OrderedScene, WorkerLoad
 from evenflow.sim.scenario import Scenario
 
-LoggedEvent = dict[str, Any]
 Grid = npt.NDArray[np.float64]
 STEP_S = 5.0
 """Seconds over which the cost of a row is taken."""
@@ -54,7 +53,7 @@ class WorkerCosts:
 
 def recorded_scenario(path: str | Path, region: str | None = None, seed: int = 1) -> Scenario:
     """The scenario of one region of an event log; of the first if none is named."""
-    entries = _entries(Path(path))
+    entries = read_log(Path(path))
     try:
         return _of_region(entries, path, region, seed)
     except (KeyError, TypeError, IndexError) as error:
@@ -79,30 +78,6 @@ def _of_region(entries: list[LoggedEvent], path: str | Path, region: str | None,
     mine = [entry for entry in entries if entry.get("region") == name]
     costs = _costs([entry for entry in mine if entry["event"] == kinds[name]], *MEMBERS[kinds[name]])
     return (_ordered if kinds[name] == "sample" else _keyed)(mine, costs, seed)
-
-
-def _entries(path: Path) -> list[LoggedEvent]:
-    """All entries; a last line without its end is left out, since its writer may have been killed."""
-    *lines, rest = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    if not lines and rest:
-        raise InvalidArgument(f"{path} is no event log: it has not one whole line")
-    return [_entry(line, f"line {number} of {path}") for number, line in enumerate(lines, 1) if line.strip()]
-
-
-def _entry(line: str, where: str) -> LoggedEvent:
-    try:
-        entry = json.loads(line, parse_constant=_no_number)
-    except ValueError as error:
-        raise InvalidArgument(f"{where} is no entry of an event log: {error}") from None
-    if not isinstance(entry, dict) or not isinstance(entry.get("event"), str):
-        raise InvalidArgument(
-            f"{where} is no entry of an event log, which is an object with a field 'event': {line:.60}"
-        )
-    return entry
-
-
-def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no number")
 
 
 def _costs(samples: list[LoggedEvent], members: str, rows: str) -> WorkerCosts:

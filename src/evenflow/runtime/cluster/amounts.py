@@ -10,7 +10,7 @@ from evenflow.errors import InvalidArgument
 from evenflow.model.given import number_of, whole_of
 from evenflow.model.routing import MOST_UNITS
 
-LEAST_MEMORY = 64 * 1024
+LEAST_MEMORY = LEAST_LOG = 64 * 1024
 MOST_SKEW = 1024**3
 MOST_BYTES = 1 << 62
 LONGEST_S = 1e9
@@ -107,6 +107,16 @@ def room_of(skew_bytes: str | int) -> int:
     if size is None or size > MOST_SKEW:
         raise InvalidArgument(
             f'skew_bytes={skew_bytes!r}: give bytes as a whole number, or a string like "256k", from 0 to 1g'
+        )
+    return size
+
+
+def log_size_of(event_log_size: str | int) -> int:
+    """The bytes that all pieces of the event log may have together."""
+    size = _parsed_size(event_log_size)
+    if size is None or size < LEAST_LOG:
+        raise InvalidArgument(
+            f'event_log_size={event_log_size!r}: give bytes as a whole number, or a string like "256m", from 64k up'
         )
     return size
 

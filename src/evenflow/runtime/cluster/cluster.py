@@ -19,6 +19,7 @@ from evenflow.control.events import Transfer
 from evenflow.control.graph_region import GraphRegion
 from evenflow.control.ordered_region import OrderedRegion
 from evenflow.errors import InvalidArgument
+from evenflow.eventlog.rotation import TOTAL
 from evenflow.graph.builder import Graph
 from evenflow.graph.verbs import Pair
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
@@ -58,7 +59,9 @@ class Cluster:
     - `stall_timeout`: seconds a task waits without a message from its workers before it fails and says which; a worker
       that sends no message for so long while state is to be loaded into it is replaced, and units that it should have
       sent or taken by then are given up.
-    - `event_log`: a file for the event log (JSON lines); the latest events are in `events()` in any case.
+    - `event_log`: a file for the event log (JSON lines); the latest events are in `events()` in any case. When it is
+      full it is rotated (`events.jsonl.1` is the piece before `events.jsonl`); all pieces together have
+      `event_log_size` at most, in bytes or as "256m".
     - `emulate`: capacities to emulate, see `evenflow.testing.Emulate`.
     - `checkpoint`: a directory, URI or PostgreSQL database (`postgresql://user@host/database?schema=name`) that the
       driver and all executors can reach, for the state of streaming queries over keyed operators: with it they are
@@ -86,6 +89,7 @@ class Cluster:
         period: float = 1.0,
         stall_timeout: float = 600.0,
         event_log: str | Path | None = None,
+        event_log_size: str | int = TOTAL,
         emulate: Emulate | None = None,
         checkpoint: str | Path | None = None,
         checkpoint_key: bytes | str | None = None,
@@ -97,6 +101,7 @@ class Cluster:
         limits = amounts.seconds_given(start_timeout=start_timeout, stall_timeout=stall_timeout)
         start_timeout, stall_timeout = limits
         arguments.check_event_log(event_log)
+        log = event_log, amounts.log_size_of(event_log_size)
         arguments.check_emulated(emulate, workers)
         context = arguments.classic_context(spark)
         where, key = arguments.checkpoint_of(checkpoint, checkpoint_key)
@@ -108,7 +113,7 @@ class Cluster:
         settings = Settings(name, host, 0, secret, *about)
         self._spark = spark
         self._named = Named(weights)
-        self._life = Lifecycle(spark, context, workers, settings, event_log)
+        self._life = Lifecycle(spark, context, workers, settings, log)
         self._settings, self._driver = self._life.settings, self._life.driver
         self._regions = Regions(self._driver, self._life.checkpoint_thread)
         atexit.register(self.stop)

@@ -10,11 +10,19 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from evenflow._version import __version__
 from evenflow.control.controller import Controller
-from evenflow.control.events import TaskEnded
+from evenflow.control.events import Record, TaskEnded
 from evenflow.errors import ClusterStartError, ClusterStopped, StoreInUse
 from evenflow.runtime.cluster.interrupts import Interrupts
-from evenflow.runtime.cluster.session import cancel_stage, driver_host, missing_package, use_this_python
+from evenflow.runtime.cluster.session import (
+    cancel_stage,
+    driver_host,
+    executor_of,
+    missing_package,
+    stop_progress_bar,
+    use_this_python,
+)
 from evenflow.runtime.cluster.slots import (
     check_slots,
     give_back,
@@ -38,7 +46,7 @@ STOP_S = 20.0
 class Lifecycle:
     """Owns what runs for one cluster; all of it is started together and stopped together.
 
-    `settings` has no port yet: the controller thread chooses it.
+    `settings` has no port yet: the controller thread chooses it. `event_log` is its path, and the bytes it may have.
     """
 
     def __init__(
@@ -47,19 +55,20 @@ class Lifecycle:
         context: SparkContext,
         workers: int,
         settings: Settings,
-        event_log: str | Path | None,
+        event_log: tuple[str | Path | None, int],
     ) -> None:
-        self.context, self.workers = context, workers
+        self.context, self.workers, self._name = context, workers, settings.cluster
         self.released = self.closed = False
         self.checkpoint_thread: CheckpointThread | None = None
         use_this_python(context)
+        stop_progress_bar(context)
         hold_slots(context, settings.cluster, workers)
         self._stages = Stages(context)
         try:
             if settings.checkpoint:
                 owner = f"cluster {settings.cluster}"
                 self.checkpoint_thread = CheckpointThread(settings.checkpoint, owner, settings.checkpoint_key)
-            self.driver = self._controller_thread(spark, settings, EventLog(event_log))
+            self.driver = self._controller_thread(spark, settings, self._event_log(*event_log))
         except BaseException:
             give_back(context, settings.cluster)
             if self.checkpoint_thread is not None:
@@ -68,6 +77,14 @@ class Lifecycle:
         self.settings = replace(settings, port=self.driver.port)
         self._worker_jobs = WorkerJobs(context, self.settings, workers, self._task_ended)
         self._interrupts = Interrupts(spark)
+
+    def _event_log(self, path: str | Path | None, total: int) -> EventLog:
+        """The log, whose first entry says which cluster this is."""
+        log = EventLog(path, total)
+        log.write(
+            Record(0.0, "cluster-started", {"cluster": self._name, "workers": self.workers, "version": __version__})
+        )
+        return log
 
     def _controller_thread(self, spark: SparkSession, settings: Settings, log: EventLog) -> ControllerThread:
         queries = Queries(spark)
@@ -90,6 +107,13 @@ class Lifecycle:
         self._stages.warm_up()  # while the workers start
         self.await_workers(timeout)
         check_slots(self.context, self.settings.cluster)
+        self._note_executors()
+
+    def _note_executors(self) -> None:
+        """For the event log: which executor has which worker, as far as Spark says so."""
+        tasks = self.driver.ask(lambda controller: {w: controller.task(w) for w in range(self.workers)})
+        found = {str(worker): executor_of(self.context, task) for worker, task in tasks.items()}
+        self.driver.note("executors", {"workers": {worker: name for worker, name in found.items() if name}})
 
     def await_workers(self, timeout: float) -> None:
         """Wait until all workers are live; a ClusterStartError after `timeout` seconds says why they are not."""

@@ -77,6 +77,13 @@ def use_this_python(context: SparkContext) -> None:
         context.pythonExec = sys.executable
 
 
+def stop_progress_bar(context: SparkContext) -> None:
+    """End the progress bar of a session's console: it would show the workers' stages, which never end, for ever."""
+    bar = context._jsc.sc().progressBar()
+    if bar.isDefined():
+        bar.get().stop()
+
+
 def missing_package(reason: str) -> str:
     """The remedy if a worker ended because the executors lack this package; empty if it ended for another reason."""
     if "No module named 'evenflow" not in reason:

@@ -105,7 +105,10 @@ class WorkerJobs:
             self._context.setJobGroup(self.group, f"evenflow worker {worker}")
             self._context.addJobTag(self._tag(worker))
             rows = self._context.parallelize([worker], 1)
-            return str(rows.mapPartitions(WorkerTask(self._settings, worker)).collect()[0])
+            for form in ("short", "long"):  # what Spark calls the stage, in its pages and its progress
+                self._context.setLocalProperty(f"callSite.{form}", f"evenflow worker {worker}")
+            # runJob, since collect() names the stage itself
+            return str(self._context.runJob(rows, WorkerTask(self._settings, worker))[0])
         except Exception as error:  # Spark's failures come in many classes; all of them mean: start it again
             return _first_lines(str(error))
 

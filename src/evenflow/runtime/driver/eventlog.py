@@ -1,4 +1,4 @@
-"""The event log: one JSON object a line, in a file if the user names one; the latest entries are kept in memory."""
+"""The event log: one JSON object a line, in files if the user names one; the latest entries are kept in memory."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from evenflow.control.events import Record
+from evenflow.eventlog.rotation import TOTAL, RotatingFile
+from evenflow.eventlog.standing import Standing
 
 KEPT = 10_000
 """Entries in memory, at most."""
@@ -39,25 +41,33 @@ class Quota:
 
 
 class EventLog:
-    """Appends records; `time` is seconds since the cluster started, `at` the wall clock."""
+    """Appends records; `time` is seconds since the cluster started, `at` the wall clock.
 
-    def __init__(self, path: str | Path | None) -> None:
+    The files are rotated, so that all have at most `total` bytes (`evenflow.eventlog.rotation`).
+    """
+
+    def __init__(self, path: str | Path | None, total: int = TOTAL) -> None:
         self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
-        self._file: TextIO | None = None
-        if path is not None:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            self._file = Path(path).open("a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed by close()
+        self._standing = Standing()
+        self._last = 0.0, 0.0
+        self._file = RotatingFile(Path(path), total, self._head) if path is not None else None
 
     def write(self, record: Record) -> None:
         """Append one record."""
-        entry = {"time": round(record.time, 6), "at": round(time.time(), 3), "event": record.event, **record.fields}
+        self._last = round(record.time, 6), round(time.time(), 3)
+        entry = {"time": self._last[0], "at": self._last[1], "event": record.event, **record.fields}
         self._kept.append(entry)
         if self._file is not None:
             try:
-                self._file.write(json.dumps(entry, default=str) + "\n")
+                self._file.write(_line(entry))
             except OSError as error:  # a full disk costs the log, not the cluster
                 self.close()
                 self._kept.append({**entry, "event": "event-log-lost", "reason": str(error)})
+            else:
+                self._standing.add(entry)
+
+    def _head(self) -> bytes:
+        return _line(self._standing.entry(*self._last))
 
     def tail(self) -> list[dict[str, Any]]:
         """The latest entries, oldest first."""
@@ -69,3 +79,7 @@ class EventLog:
             with suppress(OSError):  # what could not be written before fails again
                 self._file.close()
             self._file = None
+
+
+def _line(entry: dict[str, Any]) -> bytes:
+    return json.dumps(entry, default=str).encode() + b"\n"

@@ -1,0 +1,88 @@
+"""`evenflow state`: what a checkpoint holds, and whether it is sound."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenflow.cli.terminal import FAILED, JsonFile, console, guard, touch, write_figures
+from evenflow.errors import InvalidArgument
+
+state = typer.Typer(help="What a checkpoint holds, and whether it is sound.", no_args_is_help=True)
+
+Where = Annotated[str, typer.Argument(metavar="DIR", help="A checkpoint: a path or a URI.")]
+KEY_VARIABLE = "EVENFLOW_CHECKPOINT_KEY"
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(help=f"A file with the checkpoint_key, if there is one; else it is taken from {KEY_VARIABLE}."),
+]
+
+
+def checkpoint_key(file: Path | None) -> bytes:
+    """The checkpoint_key; a newline at the end of the file is not part of it."""
+    from evenflow.state.store.sealed import key_of
+
+    if file is None:
+        return key_of(os.environ.get(KEY_VARIABLE) or None)
+    try:
+        return key_of(file.read_bytes().rstrip(b"\r\n"))
+    except OSError as error:
+        raise InvalidArgument(f"cannot read --key-file {file}: {error.strerror}") from None
+
+
+@state.command("ls")
+def state_ls(
+    where: Where,
+    key_file: KeyFile = None,
+    json_file: JsonFile = None,
+) -> None:
+    """List the operators and queries that have state here."""
+
+    def work() -> None:
+        from evenflow.cli import state_view
+
+        touch(json_file)
+        write_figures(json_file, state_view.show_queries(console, where, checkpoint_key(key_file)))
+
+    guard(work)
+
+
+@state.command("show")
+def state_show(
+    where: Where,
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The operator; its query, if it has several.")],
+    key_file: KeyFile = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Show the latest manifest of an operator and query, its snapshots and its log."""
+
+    def work() -> None:
+        from evenflow.cli import state_view
+
+        touch(json_file)
+        write_figures(json_file, state_view.show_query(console, where, names, checkpoint_key(key_file)))
+
+    guard(work)
+
+
+@state.command("verify")
+def state_verify(
+    where: Where,
+    key_file: KeyFile = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Read everything and check every checksum; exit code 1 if a blob is bad."""
+
+    def work() -> None:
+        from evenflow.cli import state_view
+
+        touch(json_file)
+        found = state_view.verify_all(console, where, checkpoint_key(key_file))
+        write_figures(json_file, found)
+        if found["bad"]:
+            raise typer.Exit(FAILED)
+
+    guard(work)

@@ -1,0 +1,141 @@
+"""Reading an event log: all its pieces as one, also while it is written and rotated."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from evenflow.errors import InvalidArgument
+from evenflow.eventlog.rotation import numbers, piece
+from evenflow.eventlog.standing import CONTINUED, LoggedEvent
+
+KNOWN_BY = 256
+"""Bytes at the beginning of a piece that tell it from others; the time of day is among them."""
+EARLIER_S = 1.0
+"""A time that is so much before the last one is that of another run, which was appended."""
+
+
+def read_log(path: Path) -> list[LoggedEvent]:
+    """The entries of the last run in an event log, oldest first."""
+    entries: list[LoggedEvent] = []
+    for entry in LogReader(path).entries():
+        if begins_run(entry, entries[-1] if entries else None):
+            entries.clear()
+        entries.append(entry)
+    return entries
+
+
+def begins_run(entry: LoggedEvent, before: LoggedEvent | None) -> bool:
+    """Whether an entry is the first of another run than the entry before it: all of that run is over."""
+    return entry["event"] == "cluster-started" or (before is not None and entry["time"] < before["time"] - EARLIER_S)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """How far a log has been read: a piece, by what it begins with, and bytes and lines of it."""
+
+    begins: bytes
+    offset: int
+    lines: int
+
+
+class LogReader:
+    """Reads a log from its oldest piece on, and then what is new, each time that it is asked.
+
+    No entry is read twice or left out, however often the log is rotated meanwhile, unless pieces are deleted before
+    they were read: then it goes on with the oldest there is, and first gives the entries that still held there (the
+    field `standing` of its first entry). It keeps no file open.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._place: _Place | None = None
+
+    def entries(self) -> Iterator[LoggedEvent]:
+        """What has come since the last call; half a line at the end is left for the next one."""
+        with ExitStack() as stack:
+            opened = [(name, stack.enter_context(file)) for name, file in _open_pieces(self._path)]
+            begins = [file.read(KNOWN_BY) for _, file in opened]
+            first = next((at for at, begin in enumerate(begins) if self._is_mine(begin, opened[at][1])), None)
+            if first is None:
+                self._place = None
+            for at in range(first or 0, len(opened)):
+                name, file = opened[at]
+                place = self._place if at == first else None
+                last = at == len(opened) - 1
+                yield from self._read(name, file, place or _Place(begins[at], 0, 0), last, first is None and at == 0)
+
+    def _is_mine(self, begin: bytes, file: BinaryIO) -> bool:
+        """Whether a piece is the one that was read last: it begins alike, and is no shorter than what was read."""
+        place = self._place
+        known = place.begins[: place.offset] if place is not None else b""
+        size = os.fstat(file.fileno()).st_size
+        return place is not None and bool(known) and begin.startswith(known) and size >= place.offset
+
+    def _read(self, name: Path, file: BinaryIO, place: _Place, last: bool, oldest: bool) -> Iterator[LoggedEvent]:
+        file.seek(place.offset)
+        offset, lines, begins = place.offset, place.lines, place.begins
+        for line in file:
+            whole = line.endswith(b"\n")
+            try:
+                entry = _entry(line, name, lines + 1) if line.strip() else None
+            except InvalidArgument:
+                if whole or not last:
+                    raise
+                return  # half a line: it is being written, or the driver was killed
+            if not offset:
+                begins = line[:KNOWN_BY]
+            offset, lines = offset + len(line), lines + whole
+            self._place = _Place(begins, offset, lines)
+            if entry is not None and entry["event"] == CONTINUED:
+                yield from entry["standing"] if oldest else ()
+            elif entry is not None:
+                yield entry
+
+
+def _entry(line: bytes, name: Path, number: int) -> LoggedEvent:
+    try:
+        found: Any = json.loads(line, parse_constant=_no_number)
+    except ValueError as error:  # also bytes that are no text
+        raise InvalidArgument(f"line {number} of {name} is no entry of an event log: {error}") from None
+    if not isinstance(found, dict) or "event" not in found or not isinstance(found.get("time"), int | float):
+        raise InvalidArgument(f"line {number} of {name} is no entry of an event log: it has no event and time")
+    return found
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number")
+
+
+def _open_pieces(path: Path) -> list[tuple[Path, BinaryIO]]:
+    """All pieces, open, oldest first.
+
+    They are opened from the newest on: a rotation on the way gives them higher numbers, so none is passed by. One that
+    is met again is known by its inode, which is not given away while the file is open; its last number counts, since
+    what lies between is newer.
+    """
+    found: dict[tuple[int, int], tuple[int, BinaryIO]] = {}
+    most = max((0, *numbers(path))) + 2
+    for number in range(most + 1):
+        name = piece(path, number)
+        try:
+            file = name.open("rb")
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            for _, opened in found.values():
+                opened.close()
+            raise InvalidArgument(f"cannot read the event log {name}: {error.strerror}") from None
+        about = os.fstat(file.fileno())
+        _, known = found.get((about.st_dev, about.st_ino), (0, file))
+        if known is not file:
+            file.close()
+        found[about.st_dev, about.st_ino] = number, known
+    if not found:
+        raise InvalidArgument(f"there is no event log {path}: give Cluster an event_log to write one")
+    return [(piece(path, number), file) for number, file in sorted(found.values(), key=lambda each: -each[0])]

@@ -1,0 +1,210 @@
+"""Figures of each micro-batch of streaming queries: a listener of Spark's that knows what a cluster did for them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from evenflow.errors import EvenflowError, InvalidArgument
+from evenflow.model import KeyedSnapshot, Snapshot
+from evenflow.model.given import whole_of
+from evenflow.model.latency import Latencies
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+    from evenflow.runtime.cluster.cluster import Cluster
+
+logger = logging.getLogger("evenflow")
+PROGRESS_LOG = "evenflow.progress"
+"""The name of the logger, in the same log as that of Spark's own progress."""
+KEPT_QUERIES = 100
+SCHEMA = """query string, name string, batch long, at timestamp, rows long, latency_mean_ms double,
+    latency_p50_ms double, latency_p99_ms double, imbalance double, moves long, units_moved long, pause_ms double,
+    durable_ms double, batch_ms double, regions array<string>"""
+
+
+@dataclass(frozen=True)
+class BatchFigures:
+    """One micro-batch: what came of it since the progress of the one before."""
+
+    query: str
+    name: str
+    batch: int
+    at: datetime
+    """When the batch began, by Spark's clock."""
+    rows: int
+    """Rows that came to the query's regions; a row that goes through two of them counts twice."""
+    latency_mean_ms: float | None
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
+    imbalance: float | None
+    """Service time of the busiest worker over the mean of all; 1 is even."""
+    moves: int
+    """Movements of units, and changes of weights."""
+    units_moved: int
+    pause_ms: float
+    """How long units that moved stood, added up over movements."""
+    durable_ms: float
+    """The longest that a task waited until its rows were durable; 0 without a checkpoint."""
+    batch_ms: float
+    """Spark's own time for the batch."""
+    regions: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What a query's regions had come to when its last batch ended."""
+
+    regions: set[str] = field(default_factory=set)
+    totals: dict[str, tuple[int, Latencies, dict[int, float]]] = field(default_factory=dict)
+    """By region: rows, latencies, and service time by worker."""
+    seen: float = -1.0
+    """The time of the last entry of the event log that was looked at."""
+
+
+class QueryMetrics(StreamingQueryListener):
+    """A listener for `spark.streams.addListener`, with figures of each micro-batch that went through a cluster.
+
+    `batches` has the latest `keep` of them, `to_df` gives them as a DataFrame. Each is also written as one line of JSON
+    into the log that Spark writes its own progress to (Spark has no way to add fields to that), by the logger
+    "evenflow.progress" at level INFO. Spark tells of a batch after its end, when rows of the next one may have come
+    already: where batches follow each other at once, some rows can be counted with the batch before.
+    """
+
+    def __init__(self, cluster: Cluster, keep: int = 1000) -> None:
+        if not hasattr(cluster, "_regions"):
+            raise InvalidArgument(f"cluster is {cluster!r:.100}: give a Cluster")
+        if not whole_of(keep) >= 1:
+            raise InvalidArgument(f"keep={keep!r}: give a number of batches, at least 1")
+        self._cluster, self._spark = cluster, cluster._spark
+        self._batches: deque[BatchFigures] = deque(maxlen=whole_of(keep))
+        self._known: dict[str, _Known] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def batches(self) -> list[BatchFigures]:
+        """The latest batches, oldest first."""
+        with self._lock:
+            return list(self._batches)
+
+    def to_df(self) -> DataFrame:
+        """The latest batches as a DataFrame, oldest first: one row a batch, with the fields of `BatchFigures`."""
+        rows = [tuple(_plain(getattr(batch, each.name)) for each in fields(batch)) for batch in self.batches]
+        return self._spark.createDataFrame(rows, SCHEMA)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """A query begins: nothing is known of it."""
+        with self._lock:
+            self._known.setdefault(str(event.id), _Known())
+            for old in list(self._known)[:-KEPT_QUERIES]:
+                del self._known[old]
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """A micro-batch is over."""
+        try:
+            with self._lock:
+                figures = self._figures(event.progress)
+                if figures is not None:
+                    self._batches.append(figures)
+            if figures is not None:
+                log_progress(self._spark, json.dumps(asdict(figures), default=str))
+        except (EvenflowError, Py4JError) as error:  # the cluster or the session was stopped meanwhile
+            logger.debug("no figures of batch %s: %s", event.progress.batchId, error)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """A query has nothing to do."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """A query is over; what is known of it stays for `to_df`."""
+        with self._lock:
+            self._known.pop(str(event.id), None)
+
+    def _figures(self, progress: Any) -> BatchFigures | None:
+        """The figures of a batch; None if no row of the query ever came to the cluster."""
+        query = str(progress.id)
+        known = self._known.setdefault(query, _Known())
+        entries = [entry for entry in self._cluster.events() if entry["time"] > known.seen]
+        if entries:
+            known.seen = entries[-1]["time"]
+        mine = {entry["region"] for entry in entries if entry["event"] == "feeder-joined" and entry["query"] == query}
+        known.regions |= mine
+        if not known.regions:
+            return None
+        rows, latencies, busy = self._grown(known)
+        summary = latencies.summary
+        mean = sum(busy.values()) / len(busy) if busy else 0.0
+        about = [entry for entry in entries if entry.get("region") in known.regions]
+        moved = [entry for entry in about if entry["event"] == "moved"]
+        return BatchFigures(
+            query=query,
+            name=progress.name or "",
+            batch=progress.batchId,
+            at=datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00")),
+            rows=rows,
+            latency_mean_ms=summary.mean if summary else None,
+            latency_p50_ms=summary.p50 if summary else None,
+            latency_p99_ms=summary.p99 if summary else None,
+            imbalance=max(busy.values()) / mean if mean > 0 else None,
+            moves=len(moved) + sum(entry["event"] == "weights" for entry in about),
+            units_moved=sum(len(entry["units"]) for entry in moved),
+            pause_ms=1e3 * sum(entry["seconds"] for entry in moved),
+            durable_ms=1e3 * max(_durable(about, query), default=0.0),
+            batch_ms=float(progress.durationMs.get("triggerExecution", 0)),
+            regions=tuple(sorted(known.regions)),
+        )
+
+    def _snapshot(self, region: str) -> Snapshot | KeyedSnapshot:
+        known, driver = self._cluster._regions.find(region), self._cluster._driver
+        return driver.ask(lambda _: known.snapshot(driver.now()))
+
+    def _grown(self, known: _Known) -> tuple[int, Latencies, dict[int, float]]:
+        """Rows, latencies and service time by worker since the last batch, over the query's regions."""
+        rows, latencies, busy = 0, Latencies(), dict[int, float]()
+        for name in known.regions:
+            total = _total(self._snapshot(name))
+            before = known.totals.get(name, (0, Latencies(), {}))
+            known.totals[name] = total
+            rows += max(0, total[0] - before[0])
+            latencies += total[1] - before[1]
+            for worker, seconds in total[2].items():  # less than before: it is another life of the worker
+                busy[worker] = busy.get(worker, 0.0) + max(0.0, seconds - before[2].get(worker, 0.0))
+        return rows, latencies, busy
+
+
+def _total(now: Snapshot | KeyedSnapshot) -> tuple[int, Latencies, dict[int, float]]:
+    members = now.connections if isinstance(now, Snapshot) else now.consumers
+    told = now.performance
+    rows = told.rows_in or sum(told.latencies.rows.values())  # a graph counts its results
+    return rows, told.latencies, {each.worker: each.busy_s for each in members}
+
+
+def _durable(entries: Iterable[dict[str, Any]], query: str) -> list[float]:
+    """How long the tasks of a query waited until their rows were durable, in seconds."""
+    mine = (entry for entry in entries if entry["event"] == "task-durable" and entry["query"] == query)
+    return [entry["log_s"] + entry["note_s"] for entry in mine]
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def log_progress(spark: SparkSession, line: str) -> None:
+    """Write a line into the log of Spark's driver."""
+    jvm: Any = spark._jvm
+    jvm.org.apache.logging.log4j.LogManager.getLogger(PROGRESS_LOG).info(line)

@@ -1,0 +1,24 @@
+"""Parts of the demo, on the shared session: they run, and check their own results."""
+
+import pytest
+from rich.console import Console
+
+from evenflow.cli.demo import PARTS
+from evenflow.cli.demo_stage import Stage
+from evenflow.eventlog.reading import LogReader
+
+
+@pytest.mark.parametrize("name", ["ordered", "keyed"])
+def test_a_part(spark, tmp_path, name):
+    log = tmp_path / "events.jsonl"
+    stage = Stage(Console(quiet=True), spark, seconds=2.0, workers=2, log=log)
+    try:
+        part = PARTS[name][1](stage)
+    finally:
+        spark.sparkContext.setLogLevel("ERROR")
+    assert part.sound
+    assert part.without.figure > 0
+    assert part.balanced.figure > 0
+    assert len(part.balanced.seconds) == len(part.balanced.values) > 1
+    regions = {entry["region"] for entry in LogReader(log).entries() if entry["event"] == "region-opened"}
+    assert regions == {part.without.label, part.balanced.label}

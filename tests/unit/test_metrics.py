@@ -1,0 +1,198 @@
+"""Metrics: what entries of an event log come to, in the form that Prometheus reads, and Grafana's dashboard of them."""
+
+import json
+import re
+from importlib.resources import files
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from evenflow.metrics import counts
+from evenflow.metrics.exposition import CONTENT_TYPE, Metrics
+from evenflow.model.latency import Latencies, bucket_of
+
+LATENCIES = Latencies({bucket_of(0.004): 90, bucket_of(2.0): 10}, 20.4)
+
+
+def entry(time, event, **fields):
+    return {"time": time, "at": 1_700_000_000.0 + time, "event": event, **fields}
+
+
+def connection(worker, weight, busy, rows):
+    return {"worker": worker, "weight": weight, "blocked_s": 0.5, "rows_done": rows, "busy_s": busy}
+
+
+def consumer(worker, busy):
+    told = {"worker": worker, "units": 8, "rows": 100, "busy_s": busy}
+    return told | {"resident": 1000, "spilled": 24}
+
+
+def log():
+    """A run with a region of each kind; worker 1 is lost and comes again."""
+    yield entry(0.0, "cluster-started", cluster="abc", workers=2, version="1.2.3")
+    for worker in range(2):
+        yield entry(0.1, "worker-joined", worker=worker, incarnation=1, host="h", pid=1)
+    yield entry(0.2, "region-opened", region="ordered", balance="credits", splitting="credits")
+    yield entry(0.2, "region-opened", region="keyed", balance="flux", units=16)
+    yield entry(0.2, "region-opened", region="graph", placement="potential", units=2, operators=[])
+    for second, busy in ((1.0, 0.0), (2.0, 0.5)):
+        told = [connection(0, 750, busy, 30), connection(1, 250, 0.0, 10)]
+        yield entry(second, "sample", region="ordered", feeders=1, rows_out=40, connections=told)
+        told = [consumer(0, busy / 2), consumer(1, busy)]
+        yield entry(second, "keyed-sample", region="keyed", feeders=2, state_bytes=2048, consumers=told)
+    yield entry(2.0, "performance", region="ordered", seconds=1.0, rows_in=100, shed=3, **LATENCIES.fields())
+    yield entry(2.1, "weights", region="ordered", weights={"0": 750, "1": 250}, reason="r")
+    move = {"region": "keyed", "move": 1, "units": [1, 2], "source": 0, "target": 1}
+    yield entry(2.2, "move", **move, why="utilisation 0.91 and 0.12, mean 0.50")
+    yield entry(2.3, "moved", **move, bytes=512, seconds=0.25, version=1)
+    yield entry(2.4, "move", **move, why="asked for")
+    yield entry(2.5, "move-undone", **move, why="late")
+    yield entry(2.5, "move-refused", **move, why="no")
+    yield entry(2.6, "task-durable", region="keyed", query="q", log_s=0.1, note_s=0.2)
+    hosts = [{"worker": 0, "coefficient": 1.0, "load": 0.2}, {"worker": 1, "coefficient": 1.0, "load": 0.2}]
+    yield entry(2.7, "graph-sample", region="graph", hosts=hosts, total_pe=12.5)
+    yield entry(2.8, "move", **move | {"region": "graph"}, why="potential: join: level 1")
+    yield entry(2.9, "graph-results", region="graph", arrived=7, results=0, total_s=0.0, buckets={})
+    yield entry(3.0, "worker-lost", worker=1, incarnation=1, pid=1, reason="killed")
+    yield entry(4.0, "worker-joined", worker=1, incarnation=2, host="h", pid=2)
+
+
+@pytest.fixture
+def samples():
+    """By name and labels, the value of each sample of the exposition, as Prometheus reads it."""
+    metrics = Metrics()
+    metrics.add(log())
+    return read(metrics)
+
+
+def read(metrics):
+    text = metrics.exposition().decode()
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[(sample.name, *sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "value"),
+    [
+        ("evenflow_cluster_info", {"cluster": "abc", "version": "1.2.3"}, 1),
+        ("evenflow_rows_total", {"region": "ordered"}, 100),
+        ("evenflow_rows_total", {"region": "graph"}, 7),
+        ("evenflow_rows_shed_total", {"region": "ordered"}, 3),
+        ("evenflow_row_latency_seconds_bucket", {"region": "ordered", "le": "0.0025"}, 0),
+        ("evenflow_row_latency_seconds_bucket", {"region": "ordered", "le": "0.005"}, 90),
+        ("evenflow_row_latency_seconds_bucket", {"region": "ordered", "le": "2.5"}, 100),
+        ("evenflow_row_latency_seconds_count", {"region": "ordered"}, 100),
+        ("evenflow_row_latency_seconds_sum", {"region": "ordered"}, 20.4),
+        ("evenflow_worker_weight_ratio", {"region": "ordered", "worker": "0"}, 0.75),
+        ("evenflow_worker_rows_total", {"region": "ordered", "worker": "0"}, 30),
+        ("evenflow_worker_busy_seconds_total", {"region": "ordered", "worker": "0"}, 0.5),
+        ("evenflow_worker_utilisation_ratio", {"worker": "0"}, 0.5 + 0.25 + 0.2),
+        ("evenflow_imbalance_ratio", {"region": "graph"}, 1.0),
+        ("evenflow_worker_up", {"worker": "1"}, 1),
+        ("evenflow_worker_restarts_total", {"worker": "1"}, 1),
+        ("evenflow_worker_restarts_total", {"worker": "0"}, 0),
+        ("evenflow_moves_total", {"region": "keyed", "reason": "utilisation"}, 1),
+        ("evenflow_moves_total", {"region": "keyed", "reason": "asked"}, 1),
+        ("evenflow_moves_total", {"region": "graph", "reason": "placement"}, 1),
+        ("evenflow_moves_refused_total", {"region": "keyed"}, 1),
+        ("evenflow_moves_undone_total", {"region": "keyed"}, 1),
+        ("evenflow_units_moved_total", {"region": "keyed"}, 2),
+        ("evenflow_state_moved_bytes_total", {"region": "keyed"}, 512),
+        ("evenflow_move_pause_seconds_sum", {"region": "keyed"}, 0.25),
+        ("evenflow_move_pause_seconds_count", {"region": "keyed"}, 1),
+        ("evenflow_weights_set_total", {"region": "ordered"}, 1),
+        ("evenflow_state_bytes", {"region": "keyed"}, 2048),
+        ("evenflow_worker_units", {"region": "keyed", "worker": "0"}, 8),
+        ("evenflow_worker_spilled_bytes", {"region": "keyed", "worker": "0"}, 24),
+        ("evenflow_task_durable_seconds_sum", {"region": "keyed"}, 0.3),
+        ("evenflow_graph_energy", {"region": "graph"}, 12.5),
+        ("evenflow_troubles_total", {"event": "worker-lost"}, 1),
+        ("evenflow_troubles_total", {"event": "store-failed"}, 0),
+        ("evenflow_last_event_timestamp_seconds", {}, 1_700_000_004.0),
+    ],
+)
+def test_what_entries_come_to(samples, name, labels, value):
+    assert samples[(name, *sorted(labels.items()))] == pytest.approx(value)
+
+
+def test_imbalance_is_the_busiest_over_the_mean():
+    metrics = Metrics()
+    metrics.add(each for each in log() if each["time"] < 3)
+    assert read(metrics)["evenflow_imbalance_ratio", ("region", "keyed")] == pytest.approx(0.5 / 0.375)
+
+
+def test_names_keep_the_conventions(samples):
+    """prometheus.io/docs/practices/naming: one prefix, base units, counters end in _total."""
+    metrics = Metrics()
+    metrics.add(log())
+    for family in metrics.collect():
+        assert re.fullmatch(r"evenflow_[a-z_]+", family.name)
+        assert family.documentation.endswith(".")
+        assert not re.search(r"_(ms|kb|mb|percent|total)$", family.name)
+    assert CONTENT_TYPE.startswith("text/plain")
+
+
+def test_labels_are_few(samples):
+    labels = {name for key in samples for name, _ in key[1:]}
+    assert labels == {"region", "worker", "reason", "event", "le", "cluster", "version"}
+
+
+def test_regions_are_bounded(monkeypatch):
+    monkeypatch.setattr(counts, "MOST_REGIONS", 3)
+    metrics = Metrics()
+    metrics.add(entry(1.0, "region-opened", region=f"r{number}", units=4) for number in range(10))
+    assert {dict(key[1:])["region"] for key in read(metrics) if key[0] == "evenflow_rows_total"} == {"r7", "r8", "r9"}
+
+
+def test_hostile_names_are_escaped():
+    metrics = Metrics()
+    name = 'a"b\\c\nevenflow_rows_total{region="x"} 99'
+    metrics.add([entry(1.0, "region-opened", region=name, units=4)])
+    assert read(metrics)["evenflow_rows_total", ("region", name)] == 0
+
+
+def test_another_run_begins_anew():
+    metrics = Metrics()
+    metrics.add(log())
+    metrics.add([entry(0.0, "cluster-started", cluster="new", version="2")])
+    assert not any(key[0] == "evenflow_rows_total" for key in read(metrics))
+
+
+def test_nothing_told_yet():
+    assert read(Metrics())
+
+
+def test_entries_as_a_controller_writes_them_are_known():
+    """A kind that was renamed would silently no longer be counted: the names stand in the sources that write them."""
+    sources = "".join(path.read_text() for path in (files("evenflow") / "control").iterdir() if path.suffix == ".py")
+    sources += "".join(p.read_text() for p in (files("evenflow") / "runtime" / "driver").iterdir() if p.suffix == ".py")
+    kinds = {*counts.TROUBLES, *Metrics().counts._handlers} - {"worker-lost"}
+    assert {kind for kind in kinds if f'"{kind}"' not in sources} == set()
+
+
+BOARD = json.loads((files("evenflow") / "metrics" / "grafana.json").read_text())
+
+
+def test_every_expression_of_the_dashboard_uses_metrics_that_there_are():
+    metrics = Metrics()
+    metrics.add([*log(), entry(5.0, "memory-set", worker=0, memory=4096, resident=0, spilled=0)])
+    known = {key[0] for key in read(metrics)}
+    expressions = [target["expr"] for panel in BOARD["panels"] for target in panel["targets"]]
+    expressions += [each["query"] for each in BOARD["templating"]["list"] if each["type"] == "query"]
+    used = {name for expression in expressions for name in re.findall(r"evenflow_\w+", expression)}
+    assert all("evenflow_" in expression for expression in expressions)
+    assert used - known == set()
+
+
+def test_the_panels_of_the_dashboard_do_not_overlap():
+    taken = set()
+    for panel in BOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+    assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
