@@ -28,6 +28,7 @@ from evenflow.control.events import (
 from evenflow.control.keyed_balancing import Balancing
 from evenflow.control.movement import Movements
 from evenflow.control.ordered_region import refused
+from evenflow.control.owners import OwnersLog
 from evenflow.control.performance import PerformanceLog
 from evenflow.control.statistics import Statistics
 from evenflow.control.stored_queries import StoredQueries
@@ -85,6 +86,7 @@ class KeyedRegion:
         self.balancing = Balancing(balance, sharing, *known, opened=event.time)
         self.begun: dict[Peer, FeederJoined] = {}
         """Feeders that have had a row: those in `feeders`, those that wait, and those of attempts given up."""
+        self._owners = OwnersLog(event.region)
         self._order_warning = event.order_warning
         self._sources: tuple[tuple[str, int], int] | None = None
         """The newest batch of an evaluation, and its first partition with rows."""
@@ -347,6 +349,7 @@ class KeyedRegion:
     def tick(self, time: float) -> Iterator[Instruction]:
         """Do what is due at this time."""
         yield from self.performance.note(time)
+        yield from self._owners.note(time, self.movements.table, self.movements.sites) if self.feeders else ()
         yield from self.movements.tick(time)
         yield from self.stored.load(time)
         yield from self._free(time)

@@ -14,7 +14,13 @@ from evenflow.control.controller import Controller
 from evenflow.control.events import TaskEnded
 from evenflow.errors import ClusterStartError, ClusterStopped, StoreInUse
 from evenflow.runtime.cluster.interrupts import Interrupts
-from evenflow.runtime.cluster.session import cancel_stage, driver_host, missing_package, use_this_python
+from evenflow.runtime.cluster.session import (
+    cancel_stage,
+    driver_host,
+    executor_of,
+    missing_package,
+    use_this_python,
+)
 from evenflow.runtime.cluster.slots import (
     check_slots,
     give_back,
@@ -90,6 +96,13 @@ class Lifecycle:
         self._stages.warm_up()  # while the workers start
         self.await_workers(timeout)
         check_slots(self.context, self.settings.cluster)
+        self._note_executors()
+
+    def _note_executors(self) -> None:
+        """For the event log: which executor has which worker, as far as Spark says so."""
+        tasks = self.driver.ask(lambda controller: {w: controller.task(w) for w in range(self.workers)})
+        found = {str(worker): executor_of(self.context, task) for worker, task in tasks.items()}
+        self.driver.note("executors", {"workers": {worker: name for worker, name in found.items() if name}})
 
     def await_workers(self, timeout: float) -> None:
         """Wait until all workers are live; a ClusterStartError after `timeout` seconds says why they are not."""

@@ -156,6 +156,11 @@ class ControllerThread(BackgroundThread):
         with self._lock:
             return self._log.tail()
 
+    def note(self, event: str, fields: dict[str, Any]) -> None:
+        """Write an entry into the event log, of something that the controller does not know."""
+        with self._lock:
+            self._log.write(Record(self.now(), event, fields))
+
     def open_region(self, event: RegionOpened) -> None:
         """Open a region; when this returns, feeders may join it."""
         self._check()
