@@ -20,6 +20,8 @@ MAY_IMPORT = {
     "state.store": {"model"},
     "state.checkpoint": {"model", "state.store"},
     "state.paging": {"model"},
+    "dashboard": {"model"},
+    "dashboard.web": {"dashboard", "runtime"},
     "runtime": set(),
     "runtime.wire": {"model", "state.store"},
     "runtime.feeder": {"model", "operators", "graph", "runtime", "runtime.wire"},
@@ -50,6 +52,7 @@ MAY_IMPORT = {
         "runtime.feeder",
         "runtime.worker",
         "runtime.driver",
+        "dashboard.web",
     },
     "sim": {"model", "policy", "policy.ordered", "policy.keyed", "policy.graph", "control", "graph", "workloads"},
     "experiments": {
@@ -88,6 +91,7 @@ MAY_IMPORT = {
         "runtime.cluster",
     },
     "cli": {
+        "dashboard.web",
         "model",
         "policy",
         "policy.keyed",

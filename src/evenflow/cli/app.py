@@ -1,4 +1,4 @@
-"""The command line: `evenflow demo | bench | plot | reproduce | simulate | state | torture`."""
+"""The command line: `evenflow demo | bench | dashboard | plot | reproduce | simulate | state | torture`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from evenflow._version import __version__
 from evenflow.cli.bench import bench
+from evenflow.cli.dashboard import dashboard
 from evenflow.cli.reproduce import reproduce
 from evenflow.cli.simulate import simulate
 from evenflow.cli.terminal import console, guard, touch, write_figures
@@ -18,6 +19,7 @@ from evenflow.errors import InvalidArgument
 
 app = typer.Typer(help="Keeps streaming pipelines on Apache Spark balanced while they run.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+app.command()(dashboard)
 app.command()(reproduce)
 app.command()(simulate)
 state = typer.Typer(help="What a checkpoint holds, and whether it is sound.", no_args_is_help=True)

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from evenflow.control.controller import Controller
 from evenflow.control.events import TaskEnded
 from evenflow.errors import ClusterStartError, ClusterStopped, StoreInUse
+from evenflow.runtime.cluster.dashboard import LivePage
 from evenflow.runtime.cluster.interrupts import Interrupts
 from evenflow.runtime.cluster.session import (
     cancel_stage,
@@ -57,6 +58,7 @@ class Lifecycle:
     ) -> None:
         self.context, self.workers = context, workers
         self.released = self.closed = False
+        self.page: LivePage | None = None
         self.checkpoint_thread: CheckpointThread | None = None
         use_this_python(context)
         hold_slots(context, settings.cluster, workers)
@@ -134,6 +136,8 @@ class Lifecycle:
         try:
             self._worker_jobs.stop(STOP_S)
         finally:
+            if self.page is not None:
+                self.page.close()
             self.driver.close()
             self._interrupts.close()
             give_back(self.context, self.settings.cluster)

@@ -6,6 +6,7 @@ import json
 import time
 from collections import deque
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -43,6 +44,8 @@ class EventLog:
 
     def __init__(self, path: str | Path | None) -> None:
         self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._next = 0
+        """The number of the next entry."""
         self._file: TextIO | None = None
         if path is not None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -51,17 +54,26 @@ class EventLog:
     def write(self, record: Record) -> None:
         """Append one record."""
         entry = {"time": round(record.time, 6), "at": round(time.time(), 3), "event": record.event, **record.fields}
-        self._kept.append(entry)
+        self._keep(entry)
         if self._file is not None:
             try:
                 self._file.write(json.dumps(entry, default=str) + "\n")
             except OSError as error:  # a full disk costs the log, not the cluster
                 self.close()
-                self._kept.append({**entry, "event": "event-log-lost", "reason": str(error)})
+                self._keep({**entry, "event": "event-log-lost", "reason": str(error)})
+
+    def _keep(self, entry: dict[str, Any]) -> None:
+        self._kept.append(entry)
+        self._next += 1
 
     def tail(self) -> list[dict[str, Any]]:
         """The latest entries, oldest first."""
         return list(self._kept)
+
+    def since(self, number: int) -> tuple[list[dict[str, Any]], int]:
+        """The entries from a number on, as far as they are kept, and the number of the next one."""
+        missed = min(len(self._kept), max(0, self._next - number))
+        return list(islice(self._kept, len(self._kept) - missed, None)), self._next
 
     def close(self) -> None:
         """Close the file."""

@@ -1,0 +1,35 @@
+// Light or dark: as the system has it, until somebody chooses.
+
+const ORDER = ["system", "light", "dark"];
+const SIGNS = { system: "◐", light: "☀", dark: "☾" };
+
+export function setUpTheme(button, changed) {
+  let chosen = "system";
+  try {
+    chosen = localStorage.getItem("evenflow-theme") ?? "system";
+  } catch {
+    chosen = "system"; // storage may be switched off
+  }
+  const apply = () => {
+    if (!ORDER.includes(chosen)) chosen = "system";
+    if (chosen === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = chosen;
+    button.textContent = SIGNS[chosen];
+    button.setAttribute("aria-label", `Colours: ${chosen === "system" ? "as the system" : chosen}`);
+    changed();
+  };
+  button.addEventListener("click", () => {
+    chosen = ORDER[(ORDER.indexOf(chosen) + 1) % ORDER.length];
+    try {
+      localStorage.setItem("evenflow-theme", chosen);
+    } catch {
+      // then it lasts until the page is closed
+    }
+    apply();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
+  apply();
+}
+
+/** A colour of the theme by its name, such as "accent". */
+export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

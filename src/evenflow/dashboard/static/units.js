@@ -1,0 +1,191 @@
+// The map of units: a block for each worker, a square for each of its units. A unit that moves is seen to fly.
+
+import { make } from "./dom.js";
+import { colour } from "./theme.js";
+
+const FLIGHT_MS = 700;
+const MOST_FLIGHTS = 300;
+const HEAD = 16;
+const GAP = 8;
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+
+/** Owners by unit, from two bytes each in base 64; 65535 is nobody. */
+export function decode(text) {
+  const raw = atob(text);
+  const owners = new Uint16Array(raw.length / 2);
+  for (let unit = 0; unit < owners.length; unit += 1) {
+    owners[unit] = raw.charCodeAt(2 * unit) | (raw.charCodeAt(2 * unit + 1) << 8);
+  }
+  return owners;
+}
+
+export class UnitMap {
+  constructor(parent) {
+    this.parent = parent;
+    this.canvas = make("canvas", { role: "img" });
+    parent.append(this.canvas);
+    this.flights = [];
+    this.text = null;
+    this.observer = new ResizeObserver(() => this.owners && this.arrange(true));
+    this.observer.observe(parent);
+  }
+
+  drop() {
+    this.observer.disconnect();
+    this.flights = [];
+  }
+
+  show(region, workers) {
+    const heat = new Map(region.hottest?.map(({ unit, rows_s }) => [unit, rows_s]) ?? []);
+    const moving = new Map(region.moving);
+    const text = region.owners + workers.length + JSON.stringify([...heat.keys(), ...moving]);
+    if (text === this.text) return;
+    this.text = text;
+    const owners = decode(region.owners);
+    const before = this.owners?.length === owners.length ? this.owners : null;
+    Object.assign(this, { heat, moving, owners, hottest: Math.max(1, ...heat.values()) });
+    const names = workers.map((worker) => worker.id);
+    const moved = before ? [...owners.keys()].filter((unit) => before[unit] !== owners[unit]) : [];
+    const jump = !before || moved.length > MOST_FLIGHTS || String(names) !== String(this.names);
+    this.names = names;
+    if (jump) this.place();
+    else moved.forEach((unit) => this.change(unit, before[unit]));
+    this.arrange(jump);
+    const counts = names.map((name) => `worker ${name} ${this.slots.get(name)?.filter((u) => u !== null).length ?? 0}`);
+    this.canvas.setAttribute("aria-label", `Units by worker: ${counts.join(", ")}`);
+    this.canvas.dataset.moved = Number(this.canvas.dataset.moved ?? 0) + moved.length;
+  }
+
+  /** Every unit gets a place in the block of its owner. */
+  place() {
+    this.slots = new Map(this.names.map((name) => [name, []]));
+    this.at = new Map();
+    this.flights = [];
+    this.owners.forEach((owner, unit) => this.add(unit, owner));
+  }
+
+  add(unit, owner) {
+    const slots = this.slots.get(owner);
+    if (!slots) return;
+    let free = slots.indexOf(null);
+    if (free < 0) free = slots.length;
+    slots[free] = unit;
+    this.at.set(unit, [owner, free]);
+  }
+
+  /** A unit has another owner: it leaves its place for one there, on a flight. */
+  change(unit, before) {
+    const from = this.at.get(unit);
+    if (from) this.slots.get(before)[from[1]] = null;
+    this.at.delete(unit);
+    this.add(unit, this.owners[unit]);
+    const to = this.at.get(unit);
+    if (from && to && !still.matches) this.flights.push({ unit, from, to, began: performance.now() });
+  }
+
+  /** Sizes of blocks and squares, so that all fit the width. */
+  arrange(anew) {
+    const width = this.parent.clientWidth;
+    if (!width || !this.names.length) return;
+    const most = Math.max(1, ...[...this.slots.values()].map((slots) => slots.length));
+    if (anew || !this.layout || most > this.layout.room || width !== this.layout.width) {
+      const room = Math.ceil(most * 1.15) + 2;
+      let best = null;
+      for (let columns = 1; columns <= Math.min(16, this.names.length); columns += 1) {
+        const block = Math.floor((width - GAP * (columns - 1)) / columns);
+        for (let size = 16; size >= 3; size -= 1) {
+          const across = Math.floor((block - 8) / size);
+          if (across < 1) continue;
+          const deep = Math.ceil(room / across);
+          const lines = Math.ceil(this.names.length / columns);
+          const height = lines * (HEAD + deep * size + 10 + GAP);
+          if (height > 430 && size > 3) continue;
+          if (!best || size > best.size || (size === best.size && height < best.height)) {
+            best = { columns, block, size, across, deep, height, room, width };
+          }
+          break;
+        }
+      }
+      if (!best) return;
+      this.layout = best;
+      const dense = window.devicePixelRatio || 1;
+      this.canvas.width = Math.round(width * dense);
+      this.canvas.height = Math.round(best.height * dense);
+      this.canvas.style.height = `${best.height}px`;
+    }
+    this.draw();
+  }
+
+  corner(name) {
+    const { columns, block, deep, size } = this.layout;
+    const place = this.names.indexOf(name);
+    return [(place % columns) * (block + GAP), Math.floor(place / columns) * (HEAD + deep * size + 10 + GAP)];
+  }
+
+  spot([name, slot]) {
+    const [x, y] = this.corner(name);
+    const { across, size } = this.layout;
+    return [x + 4 + (slot % across) * size, y + HEAD + 4 + Math.floor(slot / across) * size];
+  }
+
+  draw() {
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame((now) => {
+      this.waiting = false;
+      this.paint(now);
+      if (this.flights.length) this.draw();
+    });
+  }
+
+  paint(now) {
+    const context = this.canvas.getContext("2d");
+    const dense = window.devicePixelRatio || 1;
+    const { block, deep, size, height, width } = this.layout;
+    const [unitColour, hot, accent] = [colour("unit"), colour("second"), colour("accent")];
+    context.setTransform(dense, 0, 0, dense, 0, 0);
+    context.clearRect(0, 0, width, height);
+    context.font = "11px system-ui, sans-serif";
+    context.textBaseline = "top";
+    for (const name of this.names) {
+      const [x, y] = this.corner(name);
+      context.fillStyle = colour("block");
+      context.fillRect(x, y + HEAD, block, deep * size + 8);
+      context.fillStyle = colour("muted");
+      const owned = this.slots.get(name).filter((unit) => unit !== null).length;
+      context.fillText(block > 74 ? `w${name} · ${owned}` : `w${name}`, x, y + 2);
+    }
+    const flying = new Set(this.flights.map((flight) => flight.unit));
+    const square = Math.max(2, size - (size > 5 ? 2 : 1));
+    context.fillStyle = unitColour;
+    for (const [unit, spot] of this.at) {
+      if (flying.has(unit) || this.heat.has(unit) || this.moving.has(unit)) continue;
+      const [x, y] = this.spot(spot);
+      context.fillRect(x, y, square, square);
+    }
+    const special = (unit, x, y, grown = 0) => {
+      const heat = this.heat.get(unit);
+      context.fillStyle = heat === undefined ? (grown ? accent : unitColour) : hot;
+      context.globalAlpha = heat === undefined ? 1 : 0.45 + 0.55 * (heat / this.hottest);
+      context.fillRect(x - grown, y - grown, square + 2 * grown, square + 2 * grown);
+      context.globalAlpha = 1;
+      if (this.moving.has(unit)) {
+        context.strokeStyle = accent;
+        context.lineWidth = 1.5;
+        context.strokeRect(x - 0.5, y - 0.5, square + 1, square + 1);
+      }
+    };
+    for (const unit of new Set([...this.heat.keys(), ...this.moving.keys()])) {
+      const spot = this.at.get(unit);
+      if (spot && !flying.has(unit)) special(unit, ...this.spot(spot));
+    }
+    this.flights = this.flights.filter((flight) => now - flight.began < FLIGHT_MS);
+    for (const { unit, from, to, began } of this.flights) {
+      const part = Math.max(0, Math.min(1, (now - began) / FLIGHT_MS));
+      const eased = part < 0.5 ? 2 * part * part : 1 - (2 - 2 * part) ** 2 / 2;
+      const [[fromX, fromY], [toX, toY]] = [this.spot(from), this.spot(to)];
+      special(unit, fromX + eased * (toX - fromX), fromY + eased * (toY - fromY), 2);
+    }
+    if (!this.flights.length && flying.size) this.draw();
+  }
+}

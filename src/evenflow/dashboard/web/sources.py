@@ -1,0 +1,68 @@
+"""Where entries come from: the file of an event log, or a cluster in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from evenflow.dashboard.reading import Entry, LogReader
+from evenflow.dashboard.view import WALL
+
+FRESH_S = 60.0
+"""A log whose last entry is older than so many seconds is shown as it was then."""
+
+
+class EntrySource(Protocol):
+    """Gives entries, each once, and says what time it is."""
+
+    title: str
+
+    def entries(self) -> Iterator[Entry]:
+        """Those that are new since the last call."""
+
+    def now(self, heard: float) -> float:
+        """The time that is to be shown, when the last entry is of `heard`."""
+
+    def close(self) -> None:
+        """Let go of files."""
+
+
+class FileSource:
+    """An event log, which may still grow."""
+
+    def __init__(self, path: str | Path, clock: Callable[[], float] = time.time) -> None:
+        self._reader = LogReader(path)
+        self._clock = clock
+        self.title = Path(path).name
+
+    def entries(self) -> Iterator[Entry]:
+        return self._reader.entries()
+
+    def now(self, heard: float) -> float:
+        """The wall clock while entries are of today; a finished log, or a simulated one, stands still at its end."""
+        now = self._clock()
+        return now if heard > WALL and 0 <= now - heard <= FRESH_S else heard
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class MemorySource:
+    """The event log that a cluster in this process keeps; `since` gives the entries from a number on, and the next."""
+
+    def __init__(self, title: str, since: Callable[[int], tuple[list[Entry], int]]) -> None:
+        self.title = title
+        self._since = since
+        self._next = 0
+
+    def entries(self) -> Iterator[Entry]:
+        found, self._next = self._since(self._next)
+        return iter(found)
+
+    def now(self, heard: float) -> float:
+        return max(heard, time.time()) if heard > WALL else heard
+
+    def close(self) -> None:
+        """Nothing is held."""
