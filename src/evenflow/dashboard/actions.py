@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenflow.dashboard.history import History
-from evenflow.dashboard.reading import Entry
+from evenflow.dashboard.history import Chronicle
+from evenflow.dashboard.reading import EventEntry
 from evenflow.dashboard.workers import rounded
 
 KEPT = 120
@@ -47,7 +47,7 @@ FAILURES = {
 REASONS = ("why", "reason", "error", "text")
 
 
-def reason_of(entry: Entry) -> str:
+def reason_of(entry: EventEntry) -> str:
     """Why, in an entry's own words."""
     return next((str(entry[each])[:TEXT] for each in REASONS if entry.get(each)), "")
 
@@ -87,7 +87,7 @@ class Action:
     changes: dict[int, tuple[float, float]] = field(default_factory=dict)
     """By worker, its weight before and after."""
 
-    def effect(self, history: History, now: float) -> Effect:
+    def effect(self, history: Chronicle, now: float) -> Effect:
         """What it brought; nothing is known before some seconds have passed."""
         since = self.until + SETTLE_S
         if now < since + 2.0 or self.kind not in ("move", "weights"):
@@ -98,7 +98,7 @@ class Action:
         scores = [history.most("imbalance", *spans[0]), history.mean("imbalance", *spans[1])]
         return Effect(*rows, *scores)
 
-    def shown(self, history: History, now: float) -> dict[str, Any]:
+    def shown(self, history: Chronicle, now: float) -> dict[str, Any]:
         """What the page shows of it."""
         effect = self.effect(history, now)
         routes = sorted(self.routes.items(), key=lambda each: -each[1])
@@ -130,7 +130,7 @@ class Actions:
         self.refused = self.undone = self.lost = self.restarts = 0
         self._weights: dict[str, dict[int, float]] = {}
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: EventEntry) -> None:
         """Take in an entry."""
         event, time = entry["event"], float(entry["at"])
         match event:
@@ -165,7 +165,7 @@ class Actions:
                 return action if time - action.until <= SAME_S else None
         return None
 
-    def _move(self, entry: Entry, time: float) -> None:
+    def _move(self, entry: EventEntry, time: float) -> None:
         action = self._find("move", entry["region"], time)
         if action is None:
             action = self._note(entry, time, "move", 0)
@@ -174,7 +174,7 @@ class Actions:
         action.units += len(entry["units"])
         action.until = time
 
-    def _moved(self, entry: Entry, time: float) -> None:
+    def _moved(self, entry: EventEntry, time: float) -> None:
         action = self._find("move", entry["region"], time)
         if action is not None:
             action.done += len(entry["units"])
@@ -182,7 +182,7 @@ class Actions:
             action.seconds = max(action.seconds, float(entry["seconds"]))
             action.until = time
 
-    def _new_weights(self, entry: Entry, time: float) -> None:
+    def _new_weights(self, entry: EventEntry, time: float) -> None:
         region, weights = entry["region"], {int(worker): float(w) for worker, w in entry["weights"].items()}
         before = self._weights.get(region)
         total = sum(weights.values()) or 1.0
@@ -198,14 +198,14 @@ class Actions:
             action.changes[worker] = action.changes.get(worker, (old, new))[0], new
         action.until, action.why = time, reason_of(entry)
 
-    def _note(self, entry: Entry, time: float, kind: str, units: int) -> Action:
+    def _note(self, entry: EventEntry, time: float, kind: str, units: int) -> Action:
         action = Action(time, kind, str(entry.get("region", "")), reason_of(entry), time, units)
         if kind in ("refused", "undone") and "source" in entry:
             action.routes[int(entry["source"]), int(entry["target"])] = units
         self.all.append(action)
         return action
 
-    def _trouble(self, entry: Entry, time: float, what: str) -> None:
+    def _trouble(self, entry: EventEntry, time: float, what: str) -> None:
         found = {"time": round(time, 3), "event": entry["event"], "what": what, "why": reason_of(entry)}
         found |= {name: entry[name] for name in ("worker", "region", "epoch", "count") if name in entry}
         self.troubles.append(found)

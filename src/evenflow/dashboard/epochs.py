@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenflow.dashboard.reading import Entry
+from evenflow.dashboard.reading import EventEntry
 
 KEPT = 240
 """Batches that are kept."""
@@ -60,7 +60,7 @@ class EpochTable:
         self._feeders: dict[tuple[str, int], EpochState] = {}
         """By region and partition, the batch of the task that runs there."""
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: EventEntry) -> None:
         """Take in an entry."""
         match entry["event"]:
             case "feeder-joined" if entry.get("query"):
@@ -83,7 +83,7 @@ class EpochTable:
         """The latest batches, the latest first."""
         return [each.shown(now) for each in list(self._all)[: -SHOWN - 1 : -1]]
 
-    def _joined(self, entry: Entry) -> None:
+    def _joined(self, entry: EventEntry) -> None:
         region, query, epoch, at = entry["region"], entry["query"], int(entry["epoch"]), float(entry["at"])
         known = self._latest.get((region, query))
         if known is None or known.epoch != epoch:
@@ -100,7 +100,7 @@ class EpochTable:
         known.open.add(int(entry["partition"]))
         self._feeders[region, int(entry["partition"])] = known
 
-    def _left(self, entry: Entry) -> None:
+    def _left(self, entry: EventEntry) -> None:
         known = self._feeders.pop((entry["region"], int(entry["partition"])), None)
         if known is not None:
             known.open.discard(int(entry["partition"]))

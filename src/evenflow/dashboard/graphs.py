@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from evenflow.dashboard.keyed import OwnedUnits
-from evenflow.dashboard.reading import Entry
+from evenflow.dashboard.reading import EventEntry
 from evenflow.dashboard.regions import RegionView
-from evenflow.dashboard.workers import STALE_S, WorkerLoad, WorkerTable, rounded
+from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded
 
 MOST_OPERATORS = 200
 """Operators that are listed."""
@@ -20,7 +20,7 @@ class GraphView(RegionView):
 
     kind = "graph"
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: EventEntry) -> None:
         super().__init__(entry)
         self.operators: list[dict[str, Any]] = [dict(each) for each in entry["operators"]]
         self.edges, self.sources = list(entry["edges"]), [str(each) for each in entry.get("sources", ())]
@@ -38,7 +38,7 @@ class GraphView(RegionView):
         self._coefficients: dict[int, float] = {}
         self.sampled = self.told
 
-    def apply(self, entry: Entry, workers: WorkerTable) -> None:
+    def apply(self, entry: EventEntry, workers: WorkerTable) -> None:
         super().apply(entry, workers)
         match entry["event"]:
             case "unit-owners" | "move" | "moved" | "move-undone":
@@ -49,17 +49,17 @@ class GraphView(RegionView):
             case "graph-results":
                 self._results(entry)
 
-    def _sample(self, entry: Entry, workers: WorkerTable) -> None:
+    def _sample(self, entry: EventEntry, workers: WorkerTable) -> None:
         now = self.sampled = float(entry["at"])
         self.energy, self.load_std, self.why = entry["total_pe"], entry["load_std"], str(entry.get("why", ""))
         self.hosts, self.links = list(entry["hosts"]), list(entry["links"])[:MOST_OPERATORS]
         self.loads = {each["name"]: each["load"] for each in entry["operators"]}
         self.on = {each["name"]: int(each["worker"]) for each in entry["operators"]}
         for host in self.hosts:
-            load = WorkerLoad(now, min(1.0, max(0.0, host["load"])), row_s=host["coefficient"])
+            load = LoadShown(now, min(1.0, max(0.0, host["load"])), row_s=host["coefficient"])
             workers.get(int(host["worker"])).loads[self.name] = load
 
-    def _results(self, entry: Entry) -> None:
+    def _results(self, entry: EventEntry) -> None:
         now = float(entry["at"])
         span = min(STALE_S, now - self._noted) if self._noted is not None else 1.0
         self._noted = self.told = now

@@ -13,7 +13,7 @@ MOST_COLUMNS = 640
 Figure = float | None
 
 
-class History:
+class Chronicle:
     """Figures by column and step; a step is `step_s` seconds long, which doubles whenever the history is full.
 
     `generation` counts the doublings: whoever holds a copy can go on from its end as long as it stays the same.

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.dashboard.reading import Entry
+from evenflow.dashboard.reading import EventEntry
 from evenflow.dashboard.regions import Counters, RegionView
-from evenflow.dashboard.workers import STALE_S, WorkerLoad, WorkerTable, rounded
+from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded
 
 MOST_UNITS = 16_384
 """Of a region with more units the page gets only how many each worker has."""
@@ -36,7 +36,7 @@ class OwnedUnits:
         """Whether owners are known."""
         return bool(self.count) and int(self.owners[0]) >= 0
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: EventEntry) -> None:
         """Take in an entry about owners or movements."""
         match entry["event"]:
             case "unit-owners":
@@ -49,7 +49,7 @@ class OwnedUnits:
             case "move-undone":
                 self._landed(entry["units"])
 
-    def _told(self, entry: Entry) -> None:
+    def _told(self, entry: EventEntry) -> None:
         if "even" in entry:
             self.deal([int(worker) for worker in entry["even"]])
         elif "units" in entry:
@@ -78,7 +78,7 @@ class KeyedView(RegionView):
 
     kind = "keyed"
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: EventEntry) -> None:
         super().__init__(entry)
         self.owned = OwnedUnits(max(0, int(entry.get("units", 0))))
         self.moved = self.bytes_moved = self.state_bytes = 0
@@ -91,11 +91,14 @@ class KeyedView(RegionView):
         self._unit_rows: dict[int, int] = {}
         self._sampled: float | None = None
 
-    def apply(self, entry: Entry, workers: WorkerTable) -> None:
+    def apply(self, entry: EventEntry, workers: WorkerTable) -> None:
         super().apply(entry, workers)
         match entry["event"]:
             case "unit-owners" | "move" | "moved" | "move-undone":
                 self.owned.apply(entry)
+                if entry["event"] == "moved":
+                    self.moved += len(entry["units"])
+                    self.bytes_moved += int(entry["bytes"])
             case "keyed-sample":
                 self._sample(entry, workers)
             case "unit-rows":
@@ -103,9 +106,8 @@ class KeyedView(RegionView):
                 listed = zip(entry["units"], entry["unit_rows"], strict=True)
                 self.hottest = [(unit, rows / seconds) for unit, rows in listed][:HOTTEST]
 
-    def _sample(self, entry: Entry, workers: WorkerTable) -> None:
+    def _sample(self, entry: EventEntry, workers: WorkerTable) -> None:
         now = float(entry["at"])
-        self.moved, self.bytes_moved = int(entry["moved"]), int(entry["bytes_moved"])
         self.state_bytes, self.counts = int(entry["state_bytes"]), dict(entry.get("counts", {}))
         if not self.owned.known:
             self.owned.deal([worker.id for worker in workers.live])
@@ -130,7 +132,7 @@ class KeyedView(RegionView):
                 self.rows_s += before.rows_s
             return
         rows_s, row_s = new["rows"] / new["seconds"], new["busy_s"] / new["rows"] if new["rows"] else None
-        worker.loads[self.name] = WorkerLoad(now, min(1.0, new["busy_s"] / new["seconds"]), rows_s, row_s, queue)
+        worker.loads[self.name] = LoadShown(now, min(1.0, new["busy_s"] / new["seconds"]), rows_s, row_s, queue)
         self.rows_s += rows_s
 
     def _heat(self, now: float, listed: list[list[int]]) -> None:

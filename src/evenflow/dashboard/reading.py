@@ -18,7 +18,7 @@ CHUNK = 1 << 22
 LONGEST = 1 << 26
 """Bytes of one entry, at most: what is longer is no entry of ours."""
 
-Entry = dict[str, Any]
+EventEntry = dict[str, Any]
 
 
 def files_of(path: Path) -> list[Path]:
@@ -31,7 +31,7 @@ def files_of(path: Path) -> list[Path]:
     return [each for _, each in sorted(numbered, reverse=True)] + ([path] if path.exists() else [])
 
 
-def entry_of(line: bytes) -> Entry | None:
+def entry_of(line: bytes) -> EventEntry | None:
     """The entry on a line; None if it is none, as where a full disk or a killed driver cut it short."""
     try:
         entry = json.loads(line)
@@ -59,7 +59,7 @@ class LogReader:
         if self._path.is_dir():
             raise InvalidArgument(f"{path} is a directory: give one of the event logs in it")
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[EventEntry]:
         """The entries that are new since the last call."""
         while self._open():
             assert self._file is not None
@@ -84,7 +84,7 @@ class LogReader:
                     continue
         return self._file is not None
 
-    def _split(self, chunk: bytes) -> Iterator[Entry]:
+    def _split(self, chunk: bytes) -> Iterator[EventEntry]:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) > LONGEST:
             self._rest = b""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from evenflow.dashboard.reading import Entry
-from evenflow.dashboard.workers import STALE_S, WorkerLoad, WorkerTable, rounded
+from evenflow.dashboard.reading import EventEntry
+from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded
 from evenflow.model.latency import Latencies
 
 LATENCY_S = 5.0
@@ -18,7 +18,7 @@ class RegionView:
 
     kind = "region"
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: EventEntry) -> None:
         self.name = str(entry.get("region", ""))
         self.balance = str(entry.get("balance") or entry.get("placement") or "")
         self.feeders = 0
@@ -32,7 +32,7 @@ class RegionView:
         self.step = Latencies()
         """Latencies since the last step of the history."""
 
-    def apply(self, entry: Entry, workers: WorkerTable) -> None:
+    def apply(self, entry: EventEntry, workers: WorkerTable) -> None:
         """Take in an entry of this region."""
         match entry["event"]:
             case "feeder-joined":
@@ -44,13 +44,13 @@ class RegionView:
                 self._add(entry)
                 self._workers_answered(entry, workers)
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: EventEntry) -> None:
         """Add the latencies in an entry."""
         told = Latencies.read(entry)
         self._latencies.append((entry["at"], told))
         self.step += told
 
-    def _workers_answered(self, entry: Entry, workers: WorkerTable) -> None:
+    def _workers_answered(self, entry: EventEntry, workers: WorkerTable) -> None:
         """By Little's law, rows under way to a worker are rows a second times how long each takes."""
         for each in entry["workers"]:
             load = workers.get(each["worker"]).loads.get(self.name)
@@ -111,7 +111,7 @@ class OrderedView(RegionView):
 
     kind = "ordered"
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: EventEntry) -> None:
         super().__init__(entry)
         self.splitting = str(entry.get("splitting", ""))
         self.connections: dict[int, dict[str, float]] = {}
@@ -119,7 +119,7 @@ class OrderedView(RegionView):
         self._region = Counters()
         self._sampled: float | None = None
 
-    def apply(self, entry: Entry, workers: WorkerTable) -> None:
+    def apply(self, entry: EventEntry, workers: WorkerTable) -> None:
         super().apply(entry, workers)
         if entry["event"] == "sample":
             self._sample(entry, workers)
@@ -127,7 +127,7 @@ class OrderedView(RegionView):
             for worker, weight in entry["weights"].items():
                 self.connections.setdefault(int(worker), {})["weight"] = weight
 
-    def _sample(self, entry: Entry, workers: WorkerTable) -> None:
+    def _sample(self, entry: EventEntry, workers: WorkerTable) -> None:
         now = float(entry["at"])
         grown = self._region.grown(entry, ("feeding_s", "rows_out"))
         feeding = grown["feeding_s"]
@@ -144,7 +144,7 @@ class OrderedView(RegionView):
             queue = max(0, each["rows_sent"] - each["rows_done"])
             row_s = new["busy_s"] / new["rows_done"] if new["rows_done"] else None
             rows_s, busy = new["rows_done"] / max(span, 1e-3), new["busy_s"] / max(span, 1e-3)
-            workers.get(number).loads[self.name] = WorkerLoad(now, min(1.0, busy), rows_s, row_s, queue)
+            workers.get(number).loads[self.name] = LoadShown(now, min(1.0, busy), rows_s, row_s, queue)
             blocked = new["blocked_s"] / feeding if feeding > 1e-3 else 0.0
             seen[number] = {"weight": each["weight"], "blocked": blocked, "rows_s": rows_s, "queue": queue}
         self.connections = seen

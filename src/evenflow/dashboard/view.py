@@ -13,11 +13,11 @@ from typing import Any
 from evenflow.dashboard.actions import Actions, Effect
 from evenflow.dashboard.epochs import EpochTable
 from evenflow.dashboard.graphs import GraphView
-from evenflow.dashboard.history import History
+from evenflow.dashboard.history import Chronicle
 from evenflow.dashboard.keyed import KeyedView
-from evenflow.dashboard.reading import Entry
+from evenflow.dashboard.reading import EventEntry
 from evenflow.dashboard.regions import OrderedView, RegionView
-from evenflow.dashboard.words import Seen, action_words, balance_words, bottleneck_words, relative_costs
+from evenflow.dashboard.words import Situation, action_words, balance_words, bottleneck_words, relative_costs
 from evenflow.dashboard.workers import STALE_S, WorkerTable, rounded
 from evenflow.model.latency import Latencies
 
@@ -34,11 +34,11 @@ AGAIN_S = 5.0
 """When the time since the start goes back by so much, another cluster writes to the log."""
 
 
-class View:
+class PageView:
     """All that the page shows. `stepped`, if given, is called at the end of each step with its time."""
 
     def __init__(self, stepped: Callable[[float], None] | None = None) -> None:
-        self.history = History()
+        self.history = Chronicle()
         self.workers = WorkerTable()
         self.regions: dict[str, RegionView] = {}
         self.actions, self.epochs = Actions(), EpochTable()
@@ -53,7 +53,7 @@ class View:
         self._started = 0.0
         self._step_end = 0.0
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: EventEntry) -> None:
         """Take in an entry; one that makes no sense is counted, and changes as little as possible."""
         at = float(entry["at"])
         if self.first is None:
@@ -83,7 +83,7 @@ class View:
         self.workers, self.regions = WorkerTable(), {}
         self._started = 0.0
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: EventEntry) -> None:
         self.state = "stopped" if entry["event"] in ("cluster-stopping", "worker-stopped") else "live"
         self.clusters += entry["event"] == "executors"
         self.workers.apply(entry)
@@ -96,7 +96,7 @@ class View:
             if region is not None:
                 region.apply(entry, self.workers)
 
-    def _open(self, entry: Entry) -> None:
+    def _open(self, entry: EventEntry) -> None:
         kind = GraphView if "operators" in entry else KeyedView if "units" in entry else OrderedView
         known = self.regions.get(entry["region"])
         if known is None or known.kind != kind.kind:
@@ -139,7 +139,7 @@ class View:
                 found[worker_id] = max(cost, found.get(worker_id, 0.0))
         return found
 
-    def _seen(self, now: float) -> Seen:
+    def _seen(self, now: float) -> Situation:
         live = self.workers.live
         loads = {each.id: load for each in live if (load := each.utilisation(now)) is not None}
         hot = None
@@ -150,7 +150,7 @@ class View:
                 rows_s = self.workers.get(busiest).rows_s(now)
                 if unit is not None and rows_s and (hot is None or unit[1] / rows_s > hot[2]):
                     hot = region.name, unit[0], min(1.0, unit[1] / rows_s)
-        return Seen(
+        return Situation(
             loads=loads,
             row_s=self._costs(now),
             hot=hot,
@@ -189,7 +189,7 @@ class View:
             "troubles": list(self.actions.troubles)[: -SHOWN_ACTIONS - 1 : -1],
         }
 
-    def _figures(self, now: float, seen: Seen, summary: Any) -> Mapping[str, Any]:
+    def _figures(self, now: float, seen: Situation, summary: Any) -> Mapping[str, Any]:
         regions = self.regions.values()
         return {
             "rows_s": rounded(sum(region.now_rows_s(now) for region in regions), 1),

@@ -23,7 +23,7 @@ HOT = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Situation:
     """What the headline is made from."""
 
     loads: dict[int, float]
@@ -65,7 +65,7 @@ def sentence(tone: str, text: str, title: str) -> dict[str, str]:
     return {"tone": tone, "title": title, "text": text}
 
 
-def balance_words(seen: Seen) -> dict[str, str]:
+def balance_words(seen: Situation) -> dict[str, str]:
     """Whether it is balanced."""
     score = seen.imbalance
     if score is None:
@@ -79,7 +79,7 @@ def balance_words(seen: Seen) -> dict[str, str]:
     return sentence("bad", f"worker {seen.busiest} does {score:.2f} of the mean", "Uneven")
 
 
-def bottleneck_words(seen: Seen) -> dict[str, str]:
+def bottleneck_words(seen: Situation) -> dict[str, str]:
     """What the bottleneck is now."""
     if seen.state == "stopped":
         return sentence("quiet", "the cluster has stopped", "No bottleneck")
@@ -100,7 +100,7 @@ def bottleneck_words(seen: Seen) -> dict[str, str]:
     return sentence("good", text, "Bottleneck: the input")
 
 
-def _why_busy(seen: Seen, worker: int, load: float) -> str:
+def _why_busy(seen: Situation, worker: int, load: float) -> str:
     others = [each for number, each in seen.loads.items() if number != worker]
     text = f"busy {percent(load)}" + (f", the others {percent(sum(others) / len(others))}" if others else "")
     slow = seen.row_s.get(worker, 1.0)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenflow.dashboard.reading import Entry
+from evenflow.dashboard.reading import EventEntry
 
 STALE_S = 4.0
 """Figures of a region that has told nothing for so long are no longer those of now."""
 
 
 @dataclass(slots=True)
-class WorkerLoad:
+class LoadShown:
     """What one worker did for one region, between its last two samples."""
 
     time: float
@@ -41,7 +41,7 @@ class WorkerState:
     resident: int = 0
     spilled: int = 0
     pending: int = 0
-    loads: dict[str, WorkerLoad] = field(default_factory=dict)
+    loads: dict[str, LoadShown] = field(default_factory=dict)
     """By region."""
 
     def utilisation(self, now: float) -> float | None:
@@ -74,7 +74,7 @@ class WorkerTable:
         """Those that serve."""
         return [worker for worker in self.all.values() if worker.state == "live"]
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: EventEntry) -> None:
         """Take in an entry, if it is about workers."""
         match entry["event"]:
             case "worker-joined":

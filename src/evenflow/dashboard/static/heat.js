@@ -7,6 +7,7 @@ import { make, say } from "./dom.js";
 const ROW = 16;
 const MOST = 300;
 const LABEL = 30;
+const EDGE = 4;
 
 function rgb(text) {
   const value = parseInt(text.slice(1), 16);
@@ -17,7 +18,8 @@ export class HeatMap {
   constructor(parent, label, write) {
     this.canvas = make("canvas", { role: "img", "aria-label": label });
     this.left = make("span");
-    this.middle = make("span");
+    this.most = make("span");
+    this.middle = make("span", {}, "0", make("i", { class: "ramp", "aria-hidden": "true" }), this.most);
     this.right = make("span");
     parent.replaceChildren(this.canvas, make("div", { class: "scale" }, this.left, this.middle, this.right));
     Object.assign(this, { parent, label, write, image: document.createElement("canvas"), last: null });
@@ -30,7 +32,7 @@ export class HeatMap {
     const width = this.parent.clientWidth;
     if (!width || !times.length || !rows.length) return;
     const row = Math.max(3, Math.min(ROW, Math.floor(MOST / rows.length)));
-    const height = row * rows.length;
+    const height = row * rows.length + 2 * EDGE;
     const dense = window.devicePixelRatio || 1;
     const { canvas } = this;
     if (canvas.width !== Math.round(width * dense) || canvas.height !== Math.round(height * dense)) {
@@ -43,19 +45,19 @@ export class HeatMap {
     context.setTransform(dense, 0, 0, dense, 0, 0);
     context.clearRect(0, 0, width, height);
     context.imageSmoothingEnabled = false;
-    context.drawImage(this.image, LABEL, 0, width - LABEL, height);
+    context.drawImage(this.image, LABEL, EDGE, width - LABEL, height - 2 * EDGE);
     context.fillStyle = colour("muted");
     context.font = "10px system-ui, sans-serif";
     context.textBaseline = "middle";
     const every = Math.ceil(12 / row);
-    rows.forEach(({ number }, place) => place % every === 0 && context.fillText(`w${number}`, 0, row * (place + 0.5)));
+    rows.forEach(({ number }, place) => place % every === 0 && context.fillText(`w${number}`, 0, EDGE + row * (place + 0.5)));
     if (shown !== null) {
       const x = LABEL + ((shown - times[0]) / Math.max(1e-9, times.at(-1) - times[0])) * (width - LABEL);
       context.fillStyle = colour("ink");
-      context.fillRect(x, 0, 1.5, height);
+      context.fillRect(x, EDGE, 1.5, height - 2 * EDGE);
     }
     say(this.left, clock(times[0], kind));
-    say(this.middle, `light 0 – dark ${this.write(most)}`);
+    say(this.most, this.write(most));
     say(this.right, clock(times.at(-1), kind));
   }
 

@@ -54,23 +54,23 @@ export function showWorkers(workers) {
   fillTable(get("workers"), WORKER_COLUMNS, workers, (w) => w.id, "No worker has joined yet.");
 }
 
-/** One line for what was done, such as "12 units of spending: w3 → w5". */
+/** What was done, such as "12 units of spending moved", and where, such as "w3 → w5". */
 function deed(action) {
   const routes = action.routes.map(([from, to, units]) => `w${from} → w${to}${action.routes.length > 1 ? ` (${units})` : ""}`);
   if (action.more_routes) routes.push(`and ${action.more_routes} more`);
-  const where = routes.length ? `: ${routes.join(", ")}` : "";
+  const where = routes.join(", ");
   const changes = action.changes.map(([worker, before, after]) => `w${worker} ${short(before)} → ${short(after)}`).join(", ");
   switch (action.kind) {
     case "move":
-      return `${plural(action.units, "unit")} of ${action.region}${where}`;
+      return [`${plural(action.units, "unit")} of ${action.region} ${action.done < action.units ? "on the way" : "moved"}`, where];
     case "weights":
-      return `Weights of ${action.region}: ${changes}`;
+      return [`Weights of ${action.region} changed`, changes];
     case "refused":
-      return `Refused${action.units ? ` to move ${plural(action.units, "unit")}` : ""} of ${action.region}${where}`;
+      return [`Refused${action.units ? ` to move ${plural(action.units, "unit")}` : " weights"} of ${action.region}`, where];
     case "undone":
-      return `${plural(action.units, "unit")} of ${action.region} back${where}`;
+      return [`${plural(action.units, "unit")} of ${action.region} went back`, where];
     default:
-      return `Target of ${action.region}`;
+      return [`Target of ${action.region}`, ""];
   }
 }
 
@@ -112,10 +112,11 @@ export function showActions(actions, kind) {
   fill(get("actions"), actions, (a) => `${a.time} ${a.kind} ${a.region}`, nothing, (action) => {
     const took = action.seconds ? `, ${seconds(action.seconds)} at most` : "";
     const size = action.bytes ? `${bytes(action.bytes)}${took}` : "";
+    const [what, where] = deed(action);
     return {
-      what: deed(action),
+      what,
       time: clock(action.time, kind),
-      why: [action.why, size].filter(Boolean).join(" · "),
+      why: [where, action.why, size].filter(Boolean).join(" · "),
       gain: result(action),
       tone: action.kind === "refused" || action.kind === "undone" ? "bad" : "",
     };

@@ -27,7 +27,7 @@ SEND_S = 20.0
 """A client that takes nothing for so long is dropped; its page connects again."""
 
 
-class Stream:
+class FrameStream:
     """Server-sent events: `history` whenever it has steps that the client lacks, `frame` once a second."""
 
     def __init__(self, feed: Feed) -> None:
@@ -98,7 +98,7 @@ def routes(feed: Feed) -> list[BaseRoute]:
 
     return [
         Route("/", index, methods=["GET"]),
-        Route("/api/stream", Stream(feed)),
+        Route("/api/stream", FrameStream(feed)),
         Route("/api/frame", frame, methods=["GET"]),
         Route("/api/history", history, methods=["GET"]),
         Mount("/static", StaticFiles(directory=STATIC)),

@@ -10,7 +10,7 @@ from itertools import islice
 
 import msgspec
 
-from evenflow.dashboard.view import View
+from evenflow.dashboard.view import PageView
 from evenflow.dashboard.web.sources import EntrySource
 
 PERIOD_S = 1.0
@@ -33,7 +33,7 @@ class Feed:
 
     def __init__(self, source: EntrySource) -> None:
         self.source = source
-        self.view = View(self._stepped)
+        self.view = PageView(self._stepped)
         self.number = 0
         """Of the frame that is published: whoever has another one waits for none."""
         self.frame = b"{}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from evenflow.dashboard.reading import Entry, LogReader
+from evenflow.dashboard.reading import EventEntry, LogReader
 from evenflow.dashboard.view import WALL
 
 FRESH_S = 60.0
@@ -19,7 +19,7 @@ class EntrySource(Protocol):
 
     title: str
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[EventEntry]:
         """Those that are new since the last call."""
 
     def now(self, heard: float) -> float:
@@ -37,7 +37,7 @@ class FileSource:
         self._clock = clock
         self.title = Path(path).name
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[EventEntry]:
         return self._reader.entries()
 
     def now(self, heard: float) -> float:
@@ -52,12 +52,12 @@ class FileSource:
 class MemorySource:
     """The event log that a cluster in this process keeps; `since` gives the entries from a number on, and the next."""
 
-    def __init__(self, title: str, since: Callable[[int], tuple[list[Entry], int]]) -> None:
+    def __init__(self, title: str, since: Callable[[int], tuple[list[EventEntry], int]]) -> None:
         self.title = title
         self._since = since
         self._next = 0
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[EventEntry]:
         found, self._next = self._since(self._next)
         return iter(found)
 
