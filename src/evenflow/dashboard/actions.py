@@ -14,7 +14,7 @@ KEPT = 120
 """Actions and troubles that are kept, of each."""
 SAME_S = 5.0
 """Moves, or weights, of one region that follow each other within so many seconds are one action."""
-BEFORE_S, AFTER_S, SETTLE_S = 4.0, 8.0, 1.0
+BEFORE_S, AFTER_S, SETTLE_S = 6.0, 10.0, 1.0
 """What an action brought: the figures of AFTER_S seconds, once SETTLE_S have passed after its end, against those of
 BEFORE_S seconds before its beginning and of the time that it took."""
 NOTEWORTHY = 0.02
@@ -90,11 +90,11 @@ class Action:
     def effect(self, history: Chronicle, now: float) -> Effect:
         """What it brought; nothing is known before some seconds have passed."""
         since = self.until + SETTLE_S
-        if now < since + 2.0 or self.kind not in ("move", "weights"):
+        if now < since + 3.0 or self.kind not in ("move", "weights"):
             return Effect()
         step = history.step_s
         spans = (self.time - max(BEFORE_S, step), self.until), (since, since + max(AFTER_S, 2 * step))
-        rows = [history.mean(f"rows:{self.region}", *span) for span in spans]
+        rows = [history.mean(f"rows:{self.region}", *span, only_above=0.0) for span in spans]  # between batches: none
         scores = [history.most("imbalance", *spans[0]), history.mean("imbalance", *spans[1])]
         return Effect(*rows, *scores)
 

@@ -37,9 +37,9 @@ class Chronicle:
         for name, column in self.columns.items():
             column.append(figures.get(name))
 
-    def mean(self, column: str, since: float, until: float) -> Figure:
-        """The mean of a column between two times; None if nothing is known of it."""
-        found = self._between(column, since, until)
+    def mean(self, column: str, since: float, until: float, only_above: float = -1.0) -> Figure:
+        """The mean of a column between two times, of figures above a limit; None if there are none."""
+        found = [figure for figure in self._between(column, since, until) if figure > only_above]
         return sum(found) / len(found) if found else None
 
     def most(self, column: str, since: float, until: float) -> Figure:

@@ -16,7 +16,7 @@ from evenflow.dashboard.graphs import GraphView
 from evenflow.dashboard.history import Chronicle
 from evenflow.dashboard.keyed import KeyedView
 from evenflow.dashboard.reading import EventEntry
-from evenflow.dashboard.regions import OrderedView, RegionView
+from evenflow.dashboard.regions import LATENCY_S, OrderedView, RegionView
 from evenflow.dashboard.words import Situation, action_words, balance_words, bottleneck_words, relative_costs
 from evenflow.dashboard.workers import STALE_S, WorkerTable, rounded
 from evenflow.model.latency import Latencies
@@ -30,6 +30,8 @@ WALL = 1e8
 """Times beyond it are those of a wall clock; below it, seconds of a simulation."""
 QUIET_S = 10.0
 """A log without a new entry for so long is quiet."""
+CALM_S = 5.0
+"""The headline is about so many seconds: micro-batches begin and end, and words that change every second tire."""
 AGAIN_S = 5.0
 """When the time since the start goes back by so much, another cluster writes to the log."""
 
@@ -47,7 +49,7 @@ class PageView:
         """The time of the latest entry, or of the latest tick, if that is later."""
         self.heard = 0.0
         """The time of the latest entry."""
-        self.entries = self.unread = self.clusters = 0
+        self.entries = self.unread = 0
         self.state = "empty"
         self._stepped = stepped
         self._started = 0.0
@@ -84,10 +86,12 @@ class PageView:
         self._started = 0.0
 
     def _take(self, entry: EventEntry) -> None:
-        self.state = "stopped" if entry["event"] in ("cluster-stopping", "worker-stopped") else "live"
-        self.clusters += entry["event"] == "executors"
+        event = entry["event"]
+        if self.state != "stopped" or event == "worker-joined":
+            self.state = "stopped" if event == "cluster-stopping" else "live"
         self.workers.apply(entry)
-        self.actions.apply(entry)
+        if self.state != "stopped":  # what goes wrong because the cluster stops is no trouble
+            self.actions.apply(entry)
         self.epochs.apply(entry)
         if entry["event"] == "region-opened":
             self._open(entry)
@@ -108,12 +112,13 @@ class PageView:
         """A step is over: its figures go into the history."""
         total, figures = Latencies(), {}
         for region in self.regions.values():
-            total, region.step = total + region.step, Latencies()
+            recent = region.latencies(time) if self.history.step_s <= LATENCY_S else region.step
+            total, region.step = total + recent, Latencies()
             if time - region.told <= 60:
                 figures[f"rows:{region.name}"] = rounded(region.now_rows_s(time), 1)
             figures |= region.columns(time)
         summary = total.summary
-        seen = self._seen(time)
+        seen = self._seen(time, 0.0)
         figures |= {
             "rows": rounded(sum(region.now_rows_s(time) for region in self.regions.values()), 1),
             "p50": rounded(summary.p50, 3) if summary else None,
@@ -139,9 +144,14 @@ class PageView:
                 found[worker_id] = max(cost, found.get(worker_id, 0.0))
         return found
 
-    def _seen(self, now: float) -> Situation:
-        live = self.workers.live
-        loads = {each.id: load for each in live if (load := each.utilisation(now)) is not None}
+    def _seen(self, now: float, seconds: float = CALM_S) -> Situation:
+        """The situation over the last seconds; over no time, as it was told last."""
+        live, loads = self.workers.live, {}
+        for each in live:
+            recent = self.history.mean(f"load:{each.id}", now - seconds, now) if seconds else None
+            load = each.utilisation(now) if recent is None else recent
+            if load is not None:
+                loads[each.id] = load
         hot = None
         if loads:
             busiest = max(loads, key=lambda worker: loads[worker])

@@ -37,8 +37,8 @@ export function ms(value) {
 
 export const seconds = (value) => (known(value) ? ms(1000 * value) : NONE);
 
-export function bytes(value) {
-  if (!value) return NONE;
+export function bytes(value, nothing = NONE) {
+  if (!value) return nothing;
   const units = ["B", "kB", "MB", "GB", "TB"];
   const power = Math.min(units.length - 1, Math.floor(Math.log10(value) / 3));
   const scaled = value / 1000 ** power;

@@ -45,7 +45,7 @@ const WORKER_COLUMNS = [
   { head: "Rows/s", number: true, text: (w) => (known(w.utilisation) ? count(w.rows_s) : "–") },
   { head: "Queue", number: true, about: "rows sent to it and not answered", text: (w) => count(w.queue) },
   { head: "Speed", number: true, about: "against the usual worker", text: (w) => times(w.speed) },
-  { head: "In memory", number: true, about: "state in memory", text: (w) => bytes(w.resident) + (w.memory ? ` of ${bytes(w.memory)}` : "") },
+  { head: "In memory", number: true, about: "state in memory", text: (w) => (w.memory ? `${bytes(w.resident || 0, "0")} of ${bytes(w.memory)}` : bytes(w.resident)) },
   { head: "Spilled", number: true, about: "state on disk", text: (w) => bytes(w.spilled) },
   { head: "Waiting", number: true, about: "rows that wait for state on disk", text: (w) => bytes(w.pending) },
 ];

@@ -53,18 +53,16 @@ class FrameStream:
             gone.cancel()
 
     async def _serve(self, send: Send, gone: asyncio.Task[None]) -> None:
-        feed, number, generation, place = self._feed, -1, -1, 0
+        feed, number, generation, place = self._feed, 0, -1, 0
         await _sent(send, b"retry: 1000\n\n")
         while not gone.done() and not feed.closed:
             if not await feed.changed(number, QUIET_S):
                 await _sent(send, b": here\n\n")
                 continue
-            if feed.ready:
-                number = feed.number
-                history, generation, ends = feed.history(generation, place)
-                news = b"" if ends == place else b"event: history\ndata: " + history + b"\n\n"
-                place = ends
-                await _sent(send, news + b"event: frame\ndata: " + feed.frame + b"\n\n")
+            number, before = feed.number, (generation, place)
+            history, generation, place = feed.history(*before)
+            news = b"" if (generation, place) == before else b"event: history\ndata: " + history + b"\n\n"
+            await _sent(send, news + b"event: frame\ndata: " + feed.frame + b"\n\n")
 
 
 async def _sent(send: Send, body: bytes, more: bool = True) -> None:

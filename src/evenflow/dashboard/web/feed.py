@@ -35,11 +35,9 @@ class Feed:
         self.source = source
         self.view = PageView(self._stepped)
         self.number = 0
-        """Of the frame that is published: whoever has another one waits for none."""
+        """Of the frame that is published; 0 until all that was there at the start has been taken in."""
         self.frame = b"{}"
         self.closed = False
-        self.ready = False
-        """Whether all that was there at the start has been taken in."""
         self._lock = threading.Lock()
         self._published = asyncio.Event()
         self._coming = source.entries()
@@ -53,7 +51,6 @@ class Feed:
             began = loop.time()
             while await asyncio.to_thread(self.take) and not self.closed:
                 await asyncio.sleep(0)
-            self.ready = True
             await asyncio.to_thread(self.publish)
             self._published.set()
             self._published = asyncio.Event()

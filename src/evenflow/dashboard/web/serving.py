@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from urllib.parse import quote
 
 import uvicorn
 from starlette.routing import BaseRoute
@@ -53,11 +54,11 @@ class DashboardServer(BackgroundThread):
     ) -> None:
         check_access(host, token)
         super().__init__("dashboard", self._serve, self._failed)
-        self._source, self._socket = source, listening(host, port)
+        self._source, self.feed = source, Feed(source)
+        self._socket = listening(host, port)
         self.port = int(self._socket.getsockname()[1])
-        self.feed = Feed(source)
         shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        self.link = f"http://{shown}:{self.port}/" + (f"?token={token}" if token else "")
+        self.link = f"http://{shown}:{self.port}/" + (f"?token={quote(token)}" if token else "")
         """The address of the page, with its token if it has one."""
         config = uvicorn.Config(
             make_app(self.feed, host, token, extra(self.feed) if extra is not None else None),

@@ -59,7 +59,7 @@ class MemorySource:
 
     def entries(self) -> Iterator[EventEntry]:
         found, self._next = self._since(self._next)
-        return iter(found)
+        yield from found
 
     def now(self, heard: float) -> float:
         return max(heard, time.time()) if heard > WALL else heard
