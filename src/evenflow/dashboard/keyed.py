@@ -129,7 +129,7 @@ class KeyedView(RegionView):
         queue = before.queue if before is not None and now - before.time <= STALE_S else None
         if new["seconds"] < 0.05:  # it has told nothing since
             if before is not None and now - before.time <= STALE_S:
-                self.rows_s += before.rows_s
+                self.rows_s += before.rows_s or 0.0
             return
         rows_s, row_s = new["rows"] / new["seconds"], new["busy_s"] / new["rows"] if new["rows"] else None
         worker.loads[self.name] = LoadShown(now, min(1.0, new["busy_s"] / new["seconds"]), rows_s, row_s, queue)

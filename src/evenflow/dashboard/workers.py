@@ -18,7 +18,8 @@ class LoadShown:
     time: float
     utilisation: float = 0.0
     """Share of the time that was service time."""
-    rows_s: float = 0.0
+    rows_s: float | None = None
+    """Rows a second; None if they are not counted by worker."""
     row_s: float | None = None
     """Seconds of service a row; None if there were no rows."""
     queue: float | None = None
@@ -49,9 +50,10 @@ class WorkerState:
         told = [load.utilisation for load in self.loads.values() if now - load.time <= STALE_S]
         return min(1.0, sum(told)) if told else None
 
-    def rows_s(self, now: float) -> float:
-        """Rows a second, over all regions."""
-        return sum(load.rows_s for load in self.loads.values() if now - load.time <= STALE_S)
+    def rows_s(self, now: float) -> float | None:
+        """Rows a second, over all regions that count them."""
+        told = [load.rows_s for load in self.loads.values() if now - load.time <= STALE_S and load.rows_s is not None]
+        return sum(told) if told else None
 
     def queue(self, now: float) -> float | None:
         """Rows that were sent to it and not answered."""

@@ -1,5 +1,6 @@
 // Lines over time, drawn by uPlot. All charts share the cursor, the marks of actions, and the time that is shown.
 
+import { inView, make, watch } from "./dom.js";
 import { clock, short } from "./format.js";
 import { colour } from "./theme.js";
 
@@ -43,21 +44,25 @@ function drawMarks(plot) {
 
 export class LineChart {
   /** `lines` are {label, stroke (a name of the theme's colours, or a colour), fill}; `value` writes a figure. */
-  constructor(parent, lines, { value, log = false, low = false, min = null }) {
-    Object.assign(this, { parent, lines, value, log, low, min, plot: null, data: null });
+  constructor(parent, lines, { value, log = false, min = null, nothing = "Nothing was measured yet." }) {
+    this.note = make("p", { class: "empty" }, nothing);
+    parent.append(this.note);
+    Object.assign(this, { parent, lines, value, log, min, plot: null, data: null });
     charts.add(this);
     this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(parent);
+    watch(parent, () => this.data && this.set(this.data));
   }
 
   drop() {
     charts.delete(this);
     this.observer.disconnect();
+    this.note.remove();
     this.plot?.destroy();
   }
 
   size() {
-    return { width: Math.max(120, this.parent.clientWidth), height: (this.low ? 150 : 190) - 26 };
+    return { width: Math.max(120, this.parent.clientWidth), height: 164 };
   }
 
   resize() {
@@ -65,7 +70,7 @@ export class LineChart {
   }
 
   redraw() {
-    this.plot?.redraw(false);
+    if (inView(this.parent)) this.plot?.redraw(false);
   }
 
   rebuild() {
@@ -76,7 +81,8 @@ export class LineChart {
 
   set(data) {
     this.data = data;
-    if (data[0].length < 2) return;
+    this.note.hidden = data.slice(1).some((column) => column.some((figure) => figure !== null));
+    if (data[0].length < 2 || !inView(this.parent)) return;
     if (this.plot) this.plot.setData(data);
     else this.plot = new uPlot(this.options(), data, this.parent);
   }

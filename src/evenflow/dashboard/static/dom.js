@@ -73,3 +73,21 @@ export function bar(cell, share, text, tone) {
   mark(cell.outer, "data-tone", tone ?? "");
   say(cell.words, text);
 }
+
+const watched = new WeakMap();
+const observer = new IntersectionObserver((changes) => {
+  for (const { target, isIntersecting } of changes) {
+    const known = watched.get(target);
+    if (!known) continue;
+    known.seen = isIntersecting;
+    if (isIntersecting) known.draw();
+  }
+});
+
+/** Pictures that nobody can see are not drawn: `draw` is called when the element comes into view. */
+export function watch(element, draw) {
+  watched.set(element, { seen: false, draw });
+  observer.observe(element);
+}
+
+export const inView = (element) => watched.get(element)?.seen ?? true;

@@ -2,7 +2,7 @@
 
 import { clock } from "./format.js";
 import { colour } from "./theme.js";
-import { make, say } from "./dom.js";
+import { inView, make, say, watch } from "./dom.js";
 
 const ROW = 16;
 const MOST = 300;
@@ -23,14 +23,16 @@ export class HeatMap {
     this.right = make("span");
     parent.replaceChildren(this.canvas, make("div", { class: "scale" }, this.left, this.middle, this.right));
     Object.assign(this, { parent, label, write, image: document.createElement("canvas"), last: null });
-    new ResizeObserver(() => this.last && this.draw(...this.last)).observe(parent);
+    const again = () => this.last && this.draw(...this.last);
+    new ResizeObserver(again).observe(parent);
+    watch(parent, again);
   }
 
   /** `rows` are {number, figures}; figures go from 0 to `most`. */
   draw(times, rows, most, kind, shown) {
     this.last = [times, rows, most, kind, shown];
     const width = this.parent.clientWidth;
-    if (!width || !times.length || !rows.length) return;
+    if (!width || !times.length || !rows.length || !inView(this.parent)) return;
     const row = Math.max(3, Math.min(ROW, Math.floor(MOST / rows.length)));
     const height = row * rows.length + 2 * EDGE;
     const dense = window.devicePixelRatio || 1;

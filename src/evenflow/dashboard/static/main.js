@@ -12,6 +12,7 @@ import { setUpTheme } from "./theme.js";
 
 const get = (id) => document.getElementById(id);
 const past = new Past();
+const [MANY, CALM_MS] = [30, 1900]; // once there are many steps, charts are drawn every other second
 let latest = null;
 let away = false;
 
@@ -50,11 +51,12 @@ function showState(frame, time) {
 function showHistory(frame, time) {
   const marks = frame.actions.filter((action) => action.kind === "move" || action.kind === "weights").map((action) => action.time);
   setShared(frame.clock, marks, time);
-  const version = `${past.generation} ${past.version}`;
-  if (version !== showHistory.version) {
-    showHistory.version = version;
-    for (const [chart, names] of charts) chart.set([past.times, ...names.map((name) => past.column(name))]);
-  }
+  const version = `${past.generation} ${past.version} ${time}`;
+  const waits = time === null && past.times.length > MANY && performance.now() - showHistory.drawn < CALM_MS;
+  if (version === showHistory.version || waits) return;
+  showHistory.drawn = performance.now();
+  showHistory.version = version;
+  for (const [chart, names] of charts) chart.set([past.times, ...names.map((name) => past.column(name))]);
   const numbers = past.numbered("load:");
   loads.draw(past.times, numbers.map((number) => ({ number, figures: past.column(`load:${number}`) })), 1, frame.clock, time);
 }

@@ -3,6 +3,7 @@
 import { bar, fillTable, keep, make, mark, say } from "./dom.js";
 import { bytes, clock, count, known, ms, percent, plural, ratio, seconds, times } from "./format.js";
 
+const UNEVEN = 1.25;
 const SIGNS = { good: "✓", fair: "△", bad: "▲", quiet: "○" };
 const get = (id) => document.getElementById(id);
 
@@ -35,14 +36,12 @@ export function showFigures(figures) {
   });
 }
 
-const tone = (share) => (share >= 0.9 ? "bad" : "");
-
 const WORKER_COLUMNS = [
   { head: "Worker", text: (w) => `${w.id}` },
   { head: "State", text: (w) => w.state + (w.restarts ? `, ${plural(w.restarts, "restart")}` : "") },
   { head: "Executor", text: (w) => (w.executor ? `${w.executor} · ${w.host}` : w.host || "–") },
-  { head: "Busy", about: "share of its time that is service time", cell: (cell, w) => bar(cell, w.utilisation, percent(w.utilisation), tone(w.utilisation)) },
-  { head: "Rows/s", number: true, text: (w) => (known(w.utilisation) ? count(w.rows_s) : "–") },
+  { head: "Busy", about: "share of its time that is service time", cell: (cell, w) => bar(cell, w.utilisation, percent(w.utilisation), w.tone) },
+  { head: "Rows/s", number: true, text: (w) => count(w.rows_s) },
   { head: "Queue", number: true, about: "rows sent to it and not answered", text: (w) => count(w.queue) },
   { head: "Speed", number: true, about: "against the usual worker", text: (w) => times(w.speed) },
   { head: "In memory", number: true, about: "state in memory", text: (w) => (w.memory ? `${bytes(w.resident || 0, "0")} of ${bytes(w.memory)}` : bytes(w.resident)) },
@@ -50,8 +49,15 @@ const WORKER_COLUMNS = [
   { head: "Waiting", number: true, about: "rows that wait for state on disk", text: (w) => bytes(w.pending) },
 ];
 
+/** A worker that does much more than the mean stands out. */
+function toned(workers) {
+  const loads = workers.map((w) => w.utilisation).filter(known);
+  const mean = loads.reduce((sum, load) => sum + load, 0) / (loads.length || 1);
+  return workers.map((w) => ({ ...w, tone: w.utilisation > 0.4 && w.utilisation > UNEVEN * mean ? "bad" : "" }));
+}
+
 export function showWorkers(workers) {
-  fillTable(get("workers"), WORKER_COLUMNS, workers, (w) => w.id, "No worker has joined yet.");
+  fillTable(get("workers"), WORKER_COLUMNS, toned(workers), (w) => w.id, "No worker has joined yet.");
 }
 
 /** What was done, such as "12 units of spending moved", and where, such as "w3 → w5". */
@@ -80,7 +86,7 @@ function result(action) {
   const [before, after] = action.imbalance;
   const parts = [];
   if (known(action.gain)) parts.push(`${action.gain > 0 ? "+" : ""}${Math.round(100 * action.gain)} % rows/s`);
-  if (known(before) && known(after) && before - after > 0.05) parts.push(`${ratio(before)} → ${ratio(after)}`);
+  if (known(before) && known(after) && before - after > 0.05) parts.push(`imbalance ${ratio(before)} → ${ratio(after)}`);
   return parts.join(", ");
 }
 

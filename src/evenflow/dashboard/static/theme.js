@@ -10,13 +10,17 @@ export function setUpTheme(button, changed) {
   } catch {
     chosen = "system"; // storage may be switched off
   }
+  const forget = () => {
+    known.clear();
+    changed();
+  };
   const apply = () => {
     if (!ORDER.includes(chosen)) chosen = "system";
     if (chosen === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = chosen;
     button.textContent = SIGNS[chosen];
     button.setAttribute("aria-label", `Colours: ${chosen === "system" ? "as the system" : chosen}`);
-    changed();
+    forget();
   };
   button.addEventListener("click", () => {
     chosen = ORDER[(ORDER.indexOf(chosen) + 1) % ORDER.length];
@@ -27,9 +31,14 @@ export function setUpTheme(button, changed) {
     }
     apply();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", forget);
   apply();
 }
 
-/** A colour of the theme by its name, such as "accent". */
-export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const known = new Map();
+
+/** A colour of the theme by its name, such as "accent"; asked of the browser once for each theme. */
+export function colour(name) {
+  if (!known.has(name)) known.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
+  return known.get(name);
+}

@@ -1,12 +1,14 @@
 // The map of units: a block for each worker, a square for each of its units. A unit that moves is seen to fly.
 
-import { make } from "./dom.js";
+import { inView, make, watch } from "./dom.js";
 import { colour } from "./theme.js";
 
 const FLIGHT_MS = 700;
+const FRAME_MS = 25;
 const MOST_FLIGHTS = 300;
 const HEAD = 16;
 const GAP = 8;
+const dense = () => window.devicePixelRatio || 1;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** Owners by unit, from two bytes each in base 64; 65535 is nobody. */
@@ -23,11 +25,13 @@ export class UnitMap {
   constructor(parent) {
     this.parent = parent;
     this.canvas = make("canvas", { role: "img" });
+    this.ground = document.createElement("canvas");
     parent.append(this.canvas);
     this.flights = [];
     this.text = null;
     this.observer = new ResizeObserver(() => this.owners && this.arrange(true));
     this.observer.observe(parent);
+    watch(parent, () => this.owners && this.arrange(false));
   }
 
   drop() {
@@ -108,9 +112,8 @@ export class UnitMap {
       }
       if (!best) return;
       this.layout = best;
-      const dense = window.devicePixelRatio || 1;
-      this.canvas.width = Math.round(width * dense);
-      this.canvas.height = Math.round(best.height * dense);
+      this.canvas.width = Math.round(width * dense());
+      this.canvas.height = Math.round(best.height * dense());
       this.canvas.style.height = `${best.height}px`;
     }
     this.draw();
@@ -129,22 +132,51 @@ export class UnitMap {
   }
 
   draw() {
+    this.stale = true;
+    if (inView(this.parent)) this.next();
+    else this.flights = [];
+  }
+
+  next() {
     if (this.waiting) return;
     this.waiting = true;
     requestAnimationFrame((now) => {
       this.waiting = false;
       this.paint(now);
-      if (this.flights.length) this.draw();
+      if (this.flights.length) setTimeout(() => this.next(), FRAME_MS);
     });
   }
 
+  /** What stands still is drawn once, and copied while units fly over it. */
   paint(now) {
-    const context = this.canvas.getContext("2d");
-    const dense = window.devicePixelRatio || 1;
-    const { block, deep, size, height, width } = this.layout;
-    const [unitColour, hot, accent] = [colour("unit"), colour("second"), colour("accent")];
-    context.setTransform(dense, 0, 0, dense, 0, 0);
-    context.clearRect(0, 0, width, height);
+    const { canvas, ground } = this;
+    const landed = this.flights.filter((flight) => now - flight.began >= FLIGHT_MS);
+    if (landed.length) {
+      this.flights = this.flights.filter((flight) => !landed.includes(flight));
+      this.stale = true;
+    }
+    if (this.stale) {
+      this.stale = false;
+      ground.width = canvas.width;
+      ground.height = canvas.height;
+      this.paintGround(ground.getContext("2d"));
+    }
+    const context = canvas.getContext("2d");
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(ground, 0, 0);
+    context.scale(dense(), dense());
+    for (const { unit, from, to, began } of this.flights) {
+      const part = Math.max(0, Math.min(1, (now - began) / FLIGHT_MS));
+      const eased = part < 0.5 ? 2 * part * part : 1 - (2 - 2 * part) ** 2 / 2;
+      const [[fromX, fromY], [toX, toY]] = [this.spot(from), this.spot(to)];
+      this.square(context, unit, fromX + eased * (toX - fromX), fromY + eased * (toY - fromY), 2);
+    }
+  }
+
+  paintGround(context) {
+    const { block, deep, size } = this.layout;
+    context.scale(dense(), dense());
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "top";
     for (const name of this.names) {
@@ -156,36 +188,35 @@ export class UnitMap {
       context.fillText(block > 74 ? `w${name} · ${owned}` : `w${name}`, x, y + 2);
     }
     const flying = new Set(this.flights.map((flight) => flight.unit));
-    const square = Math.max(2, size - (size > 5 ? 2 : 1));
-    context.fillStyle = unitColour;
+    const special = new Set([...this.heat.keys(), ...this.moving.keys()]);
+    const edge = this.edge();
+    context.fillStyle = colour("unit");
     for (const [unit, spot] of this.at) {
-      if (flying.has(unit) || this.heat.has(unit) || this.moving.has(unit)) continue;
+      if (flying.has(unit) || special.has(unit)) continue;
       const [x, y] = this.spot(spot);
-      context.fillRect(x, y, square, square);
+      context.fillRect(x, y, edge, edge);
     }
-    const special = (unit, x, y, grown = 0) => {
-      const heat = this.heat.get(unit);
-      context.fillStyle = heat === undefined ? (grown ? accent : unitColour) : hot;
-      context.globalAlpha = heat === undefined ? 1 : 0.45 + 0.55 * (heat / this.hottest);
-      context.fillRect(x - grown, y - grown, square + 2 * grown, square + 2 * grown);
-      context.globalAlpha = 1;
-      if (this.moving.has(unit)) {
-        context.strokeStyle = accent;
-        context.lineWidth = 1.5;
-        context.strokeRect(x - 0.5, y - 0.5, square + 1, square + 1);
-      }
-    };
-    for (const unit of new Set([...this.heat.keys(), ...this.moving.keys()])) {
+    for (const unit of special) {
       const spot = this.at.get(unit);
-      if (spot && !flying.has(unit)) special(unit, ...this.spot(spot));
+      if (spot && !flying.has(unit)) this.square(context, unit, ...this.spot(spot), 0);
     }
-    this.flights = this.flights.filter((flight) => now - flight.began < FLIGHT_MS);
-    for (const { unit, from, to, began } of this.flights) {
-      const part = Math.max(0, Math.min(1, (now - began) / FLIGHT_MS));
-      const eased = part < 0.5 ? 2 * part * part : 1 - (2 - 2 * part) ** 2 / 2;
-      const [[fromX, fromY], [toX, toY]] = [this.spot(from), this.spot(to)];
-      special(unit, fromX + eased * (toX - fromX), fromY + eased * (toY - fromY), 2);
-    }
-    if (!this.flights.length && flying.size) this.draw();
+  }
+
+  edge() {
+    const { size } = this.layout;
+    return Math.max(2, size - (size > 5 ? 2 : 1));
+  }
+
+  /** A unit that is hot, under way or flying. */
+  square(context, unit, x, y, grown) {
+    const [heat, edge] = [this.heat.get(unit), this.edge()];
+    context.fillStyle = colour(heat !== undefined ? "second" : grown ? "accent" : "unit");
+    context.globalAlpha = heat === undefined ? 1 : 0.45 + 0.55 * (heat / this.hottest);
+    context.fillRect(x - grown, y - grown, edge + 2 * grown, edge + 2 * grown);
+    context.globalAlpha = 1;
+    if (!this.moving.has(unit)) return;
+    context.strokeStyle = colour("accent");
+    context.lineWidth = 1.5;
+    context.strokeRect(x - 0.5, y - 0.5, edge + 1, edge + 1);
   }
 }
