@@ -152,7 +152,12 @@ def test_operators_of_a_graph_are_on_their_workers():
     shape = {"units": 4, "sources": ["ticks"], "operators": operators, "edges": [[-1, 0], [0, 1]]}
     log = [*[logs.joined(w) for w in range(2)], logs.entry(0.0, "region-opened", region="g", placement="dp", **shape)]
     log.append(logs.entry(0.5, "unit-owners", region="g", version=1, owners=[1, 0, 1, 0]))
-    told = {"operators": [{"name": "clean", "worker": 1, "load": 0.2}], "links": [], "moves": [], "units": []}
+    told = {
+        "operators": [{"name": "clean", "worker": 1, "load": 0.2, "pe": 7.5}],
+        "links": [],
+        "moves": [],
+        "units": [],
+    }
     hosts = [{"worker": 0, "coefficient": 1.0, "load": 0.3}, {"worker": 1, "coefficient": 2.0, "load": 0.9}]
     about = {"placement": "dp", "total_pe": 12.5, "load_std": 0.3, "level": "", "why": "costs less there"}
     log.append(logs.entry(1.0, "graph-sample", region="g", **told, hosts=hosts, **about))
@@ -163,6 +168,7 @@ def test_operators_of_a_graph_are_on_their_workers():
         ("clean", [1], 0.2),
         ("mean", [0, 1], None),
     ]
+    assert [each["energy"] for each in region["operators"]] == [7.5, None]
     assert [region["energy"], region["results"], region["rows"]] == [12.5, 30, 900]
     assert [worker["utilisation"] for worker in frame["workers"]] == [0.3, 0.9]
 

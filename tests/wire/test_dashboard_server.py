@@ -2,8 +2,12 @@
 
 import http.client
 import json
+import signal
 import socket
+import subprocess
+import sys
 import threading
+import urllib.request
 from contextlib import contextmanager
 
 import pytest
@@ -202,3 +206,22 @@ def test_the_end_does_not_wait_for_open_pages(log):
         client.until("frame")
         server.end(10)  # the page is still open
         assert not [thread for thread in threading.enumerate() if thread.name == server.name]
+
+
+def test_the_command_line_serves_a_log_until_it_is_interrupted(log):
+    command = [sys.executable, "-m", "evenflow", "dashboard", str(log), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        link = process.stdout.readline().split()[1]
+        with urllib.request.urlopen(f"{link}api/frame?at=0", timeout=30) as answer:
+            assert json.load(answer)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == ""
+
+
+def test_the_command_line_says_what_is_wrong(tmp_path):
+    command = [sys.executable, "-m", "evenflow", "dashboard", str(tmp_path / "none.jsonl")]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 1
+    assert "there is no event log" in " ".join(found.stderr.split())
+    assert "Traceback" not in found.stderr

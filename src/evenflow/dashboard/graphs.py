@@ -31,11 +31,11 @@ class GraphView(RegionView):
         self.links: list[dict[str, Any]] = []
         self.why = ""
         self.loads: dict[str, float] = {}
+        self.energies: dict[str, float] = {}
         self.on: dict[str, int] = {}
         """By whole operator, its worker, as the placement last saw it."""
         self.moved = self.results = 0
         self._noted: float | None = None
-        self._coefficients: dict[int, float] = {}
         self.sampled = self.told
 
     def apply(self, entry: EventEntry, workers: WorkerTable) -> None:
@@ -54,6 +54,7 @@ class GraphView(RegionView):
         self.energy, self.load_std, self.why = entry["total_pe"], entry["load_std"], str(entry.get("why", ""))
         self.hosts, self.links = list(entry["hosts"]), list(entry["links"])[:MOST_OPERATORS]
         self.loads = {each["name"]: each["load"] for each in entry["operators"]}
+        self.energies = {each["name"]: each["pe"] for each in entry["operators"] if "pe" in each}
         self.on = {each["name"]: int(each["worker"]) for each in entry["operators"]}
         for host in self.hosts:
             load = LoadShown(now, min(1.0, max(0.0, host["load"])), row_s=host["coefficient"])
@@ -92,6 +93,7 @@ class GraphView(RegionView):
                 "endpoint": bool(operator.get("endpoint")),
                 "workers": places,
                 "load": rounded(self.loads.get(operator["name"]), 4),
+                "energy": rounded(self.energies.get(operator["name"]), 3),
             }
             for operator, places in list(zip(self.operators, self._places(), strict=True))[:MOST_OPERATORS]
         ]

@@ -4,7 +4,7 @@ import { percent } from "./format.js";
 import { lineColour } from "./charts.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const [WIDE, HIGH, ACROSS, DOWN] = [148, 46, 52, 14];
+const [WIDE, HIGH, ACROSS, DOWN] = [176, 63, 48, 14];
 
 function shape(tag, properties, text) {
   const element = document.createElementNS(SVG, tag);
@@ -50,9 +50,10 @@ export function drawGraph(parent, region, tokens) {
     const [x, y] = spots[number];
     const tint = node.source ? tokens.muted : lineColour(node.workers[0] ?? 0);
     svg.append(shape("rect", { x, y, width: WIDE, height: HIGH, rx: 7, fill: tokens.fill, stroke: tint, "stroke-width": node.source ? 1 : 2 }));
-    const name = node.name.length > 19 ? `${node.name.slice(0, 18)}…` : node.name;
+    const name = node.name.length > 22 ? `${node.name.slice(0, 21)}…` : node.name;
     svg.append(shape("text", { x: x + 10, y: y + 19, fill: tokens.ink, "font-weight": 600 }, name));
     svg.append(shape("text", { x: x + 10, y: y + 36, fill: tokens.muted }, about(node)));
+    svg.append(shape("text", { x: x + 10, y: y + 53, fill: tokens.muted }, costs(node)));
   });
   parent.replaceChildren(svg);
 }
@@ -60,6 +61,10 @@ export function drawGraph(parent, region, tokens) {
 function about(node) {
   if (node.source) return "source";
   const where = node.workers.length > 3 ? `${node.workers.length} workers` : node.workers.map((w) => `w${w}`).join(" ");
-  const load = node.load === null ? "" : ` · load ${percent(node.load)}`;
-  return `${where || node.kind}${load}${node.endpoint ? " · out" : ""}`;
+  return `${where || node.kind}${node.endpoint ? " · endpoint" : ""}`;
+}
+
+function costs(node) {
+  if (node.source || node.load === null) return "";
+  return `load ${percent(node.load)}${node.energy === null ? "" : ` · energy ${+node.energy.toPrecision(3)}`}`;
 }
