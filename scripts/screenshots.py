@@ -121,9 +121,10 @@ def _picture(browser: Any, link: str, file: Path, at: float, how: tuple[int, int
     page.goto(link)
     page.wait_for_selector("#headline .says")
     page.locator("#slider").fill(str(at))
-    page.wait_for_function("document.getElementById('state').textContent === 'replay'")
+    page.locator("#state", has_text="replay").wait_for()
     if width > 500:  # all of it; a phone shows what fits
         page.set_viewport_size({"width": width, "height": page.evaluate("document.documentElement.scrollHeight") + 20})
+    page.locator("#slider").blur()
     page.wait_for_timeout(SETTLE_MS)
     page.screenshot(path=file)
     page.close()

@@ -123,9 +123,13 @@ def test_texts_of_users_are_texts(log, serve, open_page):
 
 def test_the_slider_shows_what_was(log, serve, open_page):
     logs.write(log, logs.keyed_run(first=8, seconds=4))
+    twice = [logs.entry(11.5, "worker-trouble", worker=1, what="x", reason="why", ends=False)] * 2
+    logs.write(log, twice)
     page = open_page(serve(log, now=12.2))
+    expect(page.locator("#troubles li")).to_have_count(2)
     page.locator("#slider").fill(str(logs.START + 3.5))
     expect(page.locator("#state")).to_have_text("replay")
+    expect(page.locator("#troubles li")).to_have_count(0)
     expect(page.locator("#figure-moved")).to_contain_text("0")
     expect(page.locator("#headline strong").first).to_have_text("Uneven")
     page.locator("#live").click()

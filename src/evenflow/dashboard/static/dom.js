@@ -25,7 +25,8 @@ export function keep(parent, items, key, create, update) {
   const after = new Map();
   let place = parent.firstElementChild;
   for (const item of items) {
-    const name = String(key(item));
+    let name = String(key(item));
+    while (after.has(name)) name += "+"; // two of the same key
     const element = before.get(name) ?? create(item);
     update(element, item);
     after.set(name, element);

@@ -151,7 +151,7 @@ class GraphPanel {
       ["results", count(region.results)],
       ["energy", region.energy === null ? "" : `${+region.energy.toPrecision(4)}`],
       ["spread of loads", region.load_std === null ? "" : ratio(region.load_std)],
-      ["operators moved", `${region.moved}`],
+      ["units moved", `${region.moved}`],
       ["decided", region.why],
     ]);
     drawGraph(this.picture, region, { ink: colour("ink"), muted: colour("muted"), fill: colour("block") });
