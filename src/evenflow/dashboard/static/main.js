@@ -12,7 +12,7 @@ import { setUpTheme } from "./theme.js";
 
 const get = (id) => document.getElementById(id);
 const past = new Past();
-const [MANY, CALM_MS] = [30, 1900]; // once there are many steps, charts are drawn every other second
+const [MANY, CALM_MS] = [30, 1900]; // charts of many steps and tables of many workers change every other second
 let latest = null;
 let away = false;
 
@@ -61,12 +61,17 @@ function showHistory(frame, time) {
   loads.draw(past.times, numbers.map((number) => ({ number, figures: past.column(`load:${number}`) })), 1, frame.clock, time);
 }
 
+showFrame.listed = showHistory.drawn = -CALM_MS;
+
 /** Show a frame; `time` is that of a replay, null for what is new. */
 function showFrame(frame, time) {
   showState(frame, time);
   showHeadline(frame.headline);
   showFigures(frame.figures);
-  showWorkers(frame.workers);
+  if (time !== null || frame.workers.length < MANY || performance.now() - showFrame.listed > CALM_MS) {
+    showFrame.listed = performance.now();
+    showWorkers(frame.workers);
+  }
   regions.show(frame, past, time);
   showActions(frame.actions, frame.clock);
   showEpochs(frame.epochs);

@@ -111,7 +111,7 @@ class Keyed {
     this.map = new UnitMap(this.holder);
   }
 
-  show(region, workers) {
+  show(region, workers, _past, _kind, shown) {
     facts(this.facts, [
       ...common(region),
       ["units", count(region.units)],
@@ -121,7 +121,8 @@ class Keyed {
     ]);
     this.holder.hidden = !region.owners;
     this.many.hidden = Boolean(region.owners);
-    if (region.owners) this.map.show(region, workers.filter((worker) => worker.state === "live" || worker.state === "stopped"));
+    const here = workers.filter((worker) => worker.state === "live" || worker.state === "stopped");
+    if (region.owners) this.map.show(region, here, shown === null);
     else say(this.many, region.per_worker.length ? region.per_worker.map(([w, units]) => `w${w} ${count(units)}`).join(" · ") : "No rows yet.");
     this.most = Math.max(1, ...region.hottest.map((unit) => unit.rows_s));
     fillTable(this.hot, this.columns, region.hottest, (u) => u.unit, "No rows yet.");

@@ -36,9 +36,15 @@ export function setUpTheme(button, changed) {
 }
 
 const known = new Map();
+const probe = document.body.appendChild(document.createElement("i"));
+probe.hidden = true;
 
-/** A colour of the theme by its name, such as "accent"; asked of the browser once for each theme. */
+/** A colour of the theme by its name, such as "accent", as #rrggbb; asked of the browser once for each theme. */
 export function colour(name) {
-  if (!known.has(name)) known.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
+  if (!known.has(name)) {
+    probe.style.color = `var(--${name})`;
+    const parts = getComputedStyle(probe).color.match(/\d+/g).slice(0, 3);
+    known.set(name, `#${parts.map((part) => Number(part).toString(16).padStart(2, "0")).join("")}`);
+  }
   return known.get(name);
 }

@@ -3,8 +3,9 @@
 import { inView, make, watch } from "./dom.js";
 import { colour } from "./theme.js";
 
-const FLIGHT_MS = 700;
-const FRAME_MS = 25;
+const FLIGHT_MS = 600;
+const FRAME_MS = 40;
+const HEAT_MS = 5000;
 const MOST_FLIGHTS = 300;
 const HEAD = 16;
 const GAP = 8;
@@ -28,7 +29,7 @@ export class UnitMap {
     this.ground = document.createElement("canvas");
     parent.append(this.canvas);
     this.flights = [];
-    this.text = null;
+    this.marked = 0;
     this.observer = new ResizeObserver(() => this.owners && this.arrange(true));
     this.observer.observe(parent);
     watch(parent, () => this.owners && this.arrange(false));
@@ -39,12 +40,15 @@ export class UnitMap {
     this.flights = [];
   }
 
-  show(region, workers) {
-    const heat = new Map(region.hottest?.map(({ unit, rows_s }) => [unit, rows_s]) ?? []);
+  /** Show where units are; while nothing moves, and it is `calm`, the hottest are marked anew every few seconds. */
+  show(region, workers, calm) {
+    const heat = new Map(region.hottest.map(({ unit, rows_s }) => [unit, rows_s]));
     const moving = new Map(region.moving);
-    const text = region.owners + workers.length + JSON.stringify([...heat.keys(), ...moving]);
-    if (text === this.text) return;
-    this.text = text;
+    const places = region.owners + workers.length + JSON.stringify([...moving]);
+    const hot = String([...heat.keys()].sort());
+    const rests = hot === this.hot || (calm && performance.now() - this.marked < HEAT_MS);
+    if (places === this.places && rests) return;
+    Object.assign(this, { places, hot, marked: performance.now() });
     const owners = decode(region.owners);
     const before = this.owners?.length === owners.length ? this.owners : null;
     Object.assign(this, { heat, moving, owners, hottest: Math.max(1, ...heat.values()) });
