@@ -41,6 +41,7 @@ demo: setup
 	@$(WITH_JAVA) $(BIN)/evenflow demo
 
 test: lint
+	@scripts/chromium.sh --install >/dev/null || true # without one, the browser tests are skipped and say why
 	$(WITH_JAVA) scripts/test.sh
 
 quick: lint

@@ -25,8 +25,9 @@ declare -A folders=(
     [drivers]="tests/drivers --ignore=tests/drivers/test_torture.py"
     [property]="tests/property ${graphs[*]/#/--ignore=}"
     [unit]="tests/unit tests/wire tests/golden"
+    [browser]="tests/browser"
 )
-parts=(spark-1 graphs spark-2 stores unit torture property drivers)
+parts=(spark-1 graphs spark-2 stores unit torture property drivers browser)
 first_on_spark=spark-1
 at_once=3
 selected=()

@@ -22,6 +22,8 @@ MAY_IMPORT = {
     "state.store": {"model"},
     "state.checkpoint": {"model", "state.store"},
     "state.paging": {"model"},
+    "dashboard": {"model", "eventlog"},
+    "dashboard.web": {"dashboard", "eventlog", "metrics", "runtime"},
     "runtime": set(),
     "runtime.wire": {"model", "state.store"},
     "runtime.feeder": {"model", "operators", "graph", "runtime", "runtime.wire"},
@@ -53,6 +55,7 @@ MAY_IMPORT = {
         "runtime.feeder",
         "runtime.worker",
         "runtime.driver",
+        "dashboard.web",
     },
     "sim": {
         "model",
@@ -101,6 +104,7 @@ MAY_IMPORT = {
         "runtime.cluster",
     },
     "cli": {
+        "dashboard.web",
         "model",
         "eventlog",
         "metrics",

@@ -20,9 +20,9 @@ DECIDING_MODULES = {"runtime.worker.events", "runtime.worker.movements", "runtim
 RUNTIME_ONLY = {"socket", "selectors", "pyspark", "py4j"}
 """Only runtime touches sockets and Spark; bench, torture and cli are users' programs, with a session like any other."""
 PROGRAMS = {"bench", "torture", "cli"}
-EXCEPT = {"postgres_link.py": {"socket"}, "compiled.py": {"time"}}
-"""The one cuts a connection of libpq's on which nothing comes, and does nothing else with it. The other sleeps while
-another process compiles what this one needs."""
+EXCEPT = {"postgres_link.py": {"socket"}, "serving.py": {"socket"}, "compiled.py": {"time"}}
+"""The one cuts a connection of libpq's on which nothing comes, and does nothing else with it. The page's server
+chooses its port. The other sleeps while another process compiles what this one needs."""
 
 
 def imports(source):

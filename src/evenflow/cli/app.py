@@ -1,4 +1,4 @@
-"""The command line: `evenflow demo | doctor | plot | metrics | simulate | bench | state | reproduce | torture`."""
+"""The command line: `evenflow demo | doctor | dashboard | plot | metrics | simulate | bench | state | ...`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from evenflow._version import __version__
 from evenflow.cli.bench import bench
+from evenflow.cli.dashboard import dashboard
 from evenflow.cli.doctor import doctor
 from evenflow.cli.reproduce import reproduce
 from evenflow.cli.simulate import simulate
@@ -48,6 +49,7 @@ def version_verb() -> None:
 
 
 app.command()(doctor)
+app.command()(dashboard)
 
 
 @app.command()

@@ -12,8 +12,11 @@ from evenflow.control.events import Record
 from evenflow.control.graph_statistics import GraphStatistics
 from evenflow.model.placement import PlacementProblem
 from evenflow.model.spread import SpreadOperator
-from evenflow.policy.graph.energy import total_energy
+from evenflow.policy.graph.energy import PartialPlacement
 from evenflow.policy.graph.levels import Decision
+
+LISTED_ENERGIES = 64
+"""Of graphs with more operators than these, only the total energy is written down."""
 
 
 def host_loads(problem: PlacementProblem) -> npt.NDArray[np.float64]:
@@ -37,6 +40,23 @@ def too_heavy(problem: PlacementProblem) -> dict[str, str]:
     }
 
 
+def energies_of(problem: PlacementProblem) -> tuple[float, list[dict[str, float]]]:
+    """The total energy as placed now, and the potential energy of each operator where it is, if they are few."""
+    if not problem.operators:
+        return 0.0, []
+    partial, energies = PartialPlacement(problem), []
+    for operator, host in enumerate(problem.placed):
+        partial.add(operator, host)
+    total = partial.total()
+    if len(problem.placed) > LISTED_ENERGIES:
+        return total, [{} for _ in problem.placed]
+    for operator, host in enumerate(problem.placed):
+        partial.remove(operator)
+        energies.append({"pe": round(float(partial.pe_of(operator)[host]), 4)})
+        partial.add(operator, host)
+    return total, energies
+
+
 def graph_sample(
     time: float,
     placement: str,
@@ -48,13 +68,13 @@ def graph_sample(
     """What the placement saw, and what is to move; in `problem`, units of spread operators are background."""
     loads = [float(np.mean(operator.series)) for operator in problem.operators]
     by_host, workers = host_loads(problem), [host.id for host in problem.hosts]
-    total = total_energy(problem, problem.placed) if problem.operators else 0.0
+    total, energies = energies_of(problem)
     summary = measured.latencies.summary
     fields: dict[str, Any] = {
         "placement": placement,
         "operators": [
-            {"name": operator.name, "worker": workers[host], "load": round(load, 6)}
-            for operator, host, load in zip(problem.operators, problem.placed, loads, strict=True)
+            {"name": operator.name, "worker": workers[host], "load": round(load, 6), **energy}
+            for operator, host, load, energy in zip(problem.operators, problem.placed, loads, energies, strict=True)
         ],
         "hosts": [
             {"worker": host.id, "coefficient": round(host.coefficient, 4), "load": round(float(load), 6)}

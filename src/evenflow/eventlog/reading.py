@@ -56,6 +56,11 @@ class LogReader:
         self._path = path
         self._place: _Place | None = None
 
+    def check(self) -> None:
+        """Refuse a log that is not there, or cannot be read."""
+        for _, file in _open_pieces(self._path):
+            file.close()
+
     def entries(self) -> Iterator[LoggedEvent]:
         """What has come since the last call; half a line at the end is left for the next one."""
         with ExitStack() as stack:

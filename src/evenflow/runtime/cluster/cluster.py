@@ -31,6 +31,7 @@ from evenflow.operators.map import Input, MapOperator
 from evenflow.policy import Balance, KeyedBalance, Placement
 from evenflow.runtime.cluster import amounts, arguments, graph_arguments
 from evenflow.runtime.cluster.bounds import bounds_of
+from evenflow.runtime.cluster.dashboard import LivePage, page_asked, shown_as_html
 from evenflow.runtime.cluster.detect import Order, Rules, plan_rules
 from evenflow.runtime.cluster.graph_call import GraphCall
 from evenflow.runtime.cluster.graph_output import GraphOutput
@@ -78,6 +79,9 @@ class Cluster:
       operators; an operator that is not named has 1. While several have rows waiting, each gets its weight's share of a
       worker's time. `evenflow.Qos(latency_ms=200)` instead of a weight is a target. A name that no operator has had
       gives a warning.
+    - `dashboard`: True serves the live page of this cluster (docs/dashboard.md) on this machine's loopback; its address
+      is printed and in `dashboard_link`. An address such as "0.0.0.0:8899" serves it to others, who need the token in
+      `dashboard_token`, at least 16 characters.
     """
 
     def __init__(
@@ -96,12 +100,15 @@ class Cluster:
         qos: Mapping[str, float | Qos] | None = None,
         memory: str | int | None = None,
         t_gap: float | Literal["read"] | None = None,
+        dashboard: bool | str = False,
+        dashboard_token: str | None = None,
     ) -> None:
         workers, period = amounts.workers_of(workers), amounts.period_of(period)
         limits = amounts.seconds_given(start_timeout=start_timeout, stall_timeout=stall_timeout)
         start_timeout, stall_timeout = limits
         arguments.check_event_log(event_log)
         log = event_log, amounts.log_size_of(event_log_size)
+        asked = page_asked(dashboard)
         arguments.check_emulated(emulate, workers)
         context = arguments.classic_context(spark)
         where, key = arguments.checkpoint_of(checkpoint, checkpoint_key)
@@ -118,6 +125,9 @@ class Cluster:
         self._regions = Regions(self._driver, self._life.checkpoint_thread)
         atexit.register(self.stop)
         try:
+            if asked:
+                self._life.page = LivePage(f"cluster {name}", self._driver, asked, dashboard_token)
+                print(f"evenflow dashboard: {self._life.page.link}", flush=True)
             self._life.finish_start(start_timeout)
         except BaseException:
             self.stop()
@@ -132,6 +142,16 @@ class Cluster:
     def __repr__(self) -> str:
         state = "stopped" if self._life.released else f"{self._driver.ask(Controller.live)} live"
         return f"<Cluster {self._settings.cluster}: {self._life.workers} workers, {state}>"
+
+    def _repr_html_(self) -> str:
+        live = 0 if self._life.released else self._driver.ask(Controller.live)
+        facts = {"workers": f"{live} of {self._life.workers} live"}
+        return shown_as_html(f"Cluster {self._settings.cluster}", facts, self.dashboard_link)
+
+    @property
+    def dashboard_link(self) -> str:
+        """The address of the live page; empty if there is none."""
+        return self._life.page.link if self._life.page is not None and not self._life.released else ""
 
     def ordered_map(
         self,

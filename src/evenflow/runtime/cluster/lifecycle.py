@@ -14,6 +14,7 @@ from evenflow._version import __version__
 from evenflow.control.controller import Controller
 from evenflow.control.events import Record, TaskEnded
 from evenflow.errors import ClusterStartError, ClusterStopped, StoreInUse
+from evenflow.runtime.cluster.dashboard import LivePage
 from evenflow.runtime.cluster.interrupts import Interrupts
 from evenflow.runtime.cluster.session import (
     cancel_stage,
@@ -59,6 +60,7 @@ class Lifecycle:
     ) -> None:
         self.context, self.workers, self._name = context, workers, settings.cluster
         self.released = self.closed = False
+        self.page: LivePage | None = None
         self.checkpoint_thread: CheckpointThread | None = None
         use_this_python(context)
         stop_progress_bar(context)
@@ -145,6 +147,8 @@ class Lifecycle:
         try:
             self._worker_jobs.stop(STOP_S)
         finally:
+            if self.page is not None:
+                self.page.close()
             self.driver.close()
             self._interrupts.close()
             give_back(self.context, self.settings.cluster)

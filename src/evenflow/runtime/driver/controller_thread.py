@@ -156,6 +156,11 @@ class ControllerThread(BackgroundThread):
         with self._lock:
             return self._log.tail()
 
+    def events_since(self, number: int) -> tuple[list[dict[str, Any]], int]:
+        """The entries of the event log from a number on, as far as they are kept, and the number of the next one."""
+        with self._lock:
+            return self._log.since(number)
+
     def note(self, event: str, fields: dict[str, Any]) -> None:
         """Write an entry into the event log, of something that the controller does not know."""
         with self._lock:

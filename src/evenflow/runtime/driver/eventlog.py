@@ -6,6 +6,7 @@ import json
 import time
 from collections import deque
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ class EventLog:
 
     def __init__(self, path: str | Path | None, total: int = TOTAL) -> None:
         self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._next = 0
+        """The number of the next entry."""
         self._standing = Standing()
         self._last = 0.0, 0.0
         self._file = RotatingFile(Path(path), total, self._head) if path is not None else None
@@ -56,15 +59,19 @@ class EventLog:
         """Append one record."""
         self._last = round(record.time, 6), round(time.time(), 3)
         entry = {"time": self._last[0], "at": self._last[1], "event": record.event, **record.fields}
-        self._kept.append(entry)
+        self._keep(entry)
         if self._file is not None:
             try:
                 self._file.write(_line(entry))
             except OSError as error:  # a full disk costs the log, not the cluster
                 self.close()
-                self._kept.append({**entry, "event": "event-log-lost", "reason": str(error)})
+                self._keep({**entry, "event": "event-log-lost", "reason": str(error)})
             else:
                 self._standing.add(entry)
+
+    def _keep(self, entry: dict[str, Any]) -> None:
+        self._kept.append(entry)
+        self._next += 1
 
     def _head(self) -> bytes:
         return _line(self._standing.entry(*self._last))
@@ -72,6 +79,11 @@ class EventLog:
     def tail(self) -> list[dict[str, Any]]:
         """The latest entries, oldest first."""
         return list(self._kept)
+
+    def since(self, number: int) -> tuple[list[dict[str, Any]], int]:
+        """The entries from a number on, as far as they are kept, and the number of the next one."""
+        missed = min(len(self._kept), max(0, self._next - number))
+        return list(islice(self._kept, len(self._kept) - missed, None)), self._next
 
     def close(self) -> None:
         """Close the file."""

@@ -1,0 +1,211 @@
+"""What Evenflow did: moves of units, new weights, what was refused or went wrong; and what it brought."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from evenflow.dashboard.history import Chronicle
+from evenflow.dashboard.workers import rounded
+from evenflow.eventlog.standing import LoggedEvent
+
+KEPT = 120
+"""Actions and troubles that are kept, of each."""
+SAME_S = 5.0
+"""Moves, or weights, of one region that follow each other within so many seconds are one action."""
+BEFORE_S, AFTER_S, SETTLE_S = 6.0, 10.0, 1.0
+"""What an action brought: the figures of AFTER_S seconds, once SETTLE_S have passed after its end, against those of
+BEFORE_S seconds before its beginning and of the time that it took."""
+NOTEWORTHY = 0.02
+"""Weights that change by less of the whole are no action of their own."""
+TEXT = 400
+"""Characters of a reason, at most."""
+
+FAILURES = {
+    "worker-lost": "lost",
+    "worker-trouble": "trouble",
+    "worker-refused": "refused",
+    "task-ended": "task ended",
+    "feeder-refused": "task refused",
+    "attempt-poisoned": "batch given up",
+    "evaluation-ended": "state dropped",
+    "store-failed": "store",
+    "checkpoint-taken": "checkpoint taken",
+    "snapshot-too-late": "snapshot too late",
+    "balance-failed": "balance failed",
+    "memory-refused": "memory refused",
+    "controller-error": "controller",
+    "controller-failed": "controller failed",
+    "peer-refused": "refused",
+    "stranger-refused": "refused",
+    "refusals-left-out": "refusals left out",
+    "event-log-lost": "event log lost",
+    "warning": "warning",
+}
+"""By event, how what went wrong is called."""
+REASONS = ("why", "reason", "error", "text")
+
+
+def reason_of(entry: LoggedEvent) -> str:
+    """Why, in an entry's own words."""
+    return next((str(entry[each])[:TEXT] for each in REASONS if entry.get(each)), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Rows a second of a region, and the imbalance of the workers, before an action and after it, as far as known."""
+
+    rows_before: float | None = None
+    rows_after: float | None = None
+    imbalance_before: float | None = None
+    imbalance_after: float | None = None
+
+    @property
+    def gain(self) -> float | None:
+        """Rows a second after over those before, less 1."""
+        return self.rows_after / self.rows_before - 1 if self.rows_before and self.rows_after else None
+
+
+@dataclass(slots=True)
+class Action:
+    """One thing that Evenflow did, or would not do."""
+
+    time: float
+    kind: str
+    """`move`, `weights`, `qos`, `refused` or `undone`."""
+    region: str
+    why: str
+    until: float
+    units: int = 0
+    done: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    """The longest that a unit was under way."""
+    routes: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By source and target, the units between them."""
+    changes: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """By worker, its weight before and after."""
+
+    def effect(self, history: Chronicle, now: float) -> Effect:
+        """What it brought; nothing is known before some seconds have passed."""
+        since = self.until + SETTLE_S
+        if now < since + 3.0 or self.kind not in ("move", "weights"):
+            return Effect()
+        step = history.step_s
+        spans = (self.time - max(BEFORE_S, step), self.until), (since, since + max(AFTER_S, 2 * step))
+        rows = [history.mean(f"rows:{self.region}", *span, only_above=0.0) for span in spans]  # between batches: none
+        scores = [history.most("imbalance", *spans[0]), history.mean("imbalance", *spans[1])]
+        return Effect(*rows, *scores)
+
+    def shown(self, history: Chronicle, now: float) -> dict[str, Any]:
+        """What the page shows of it."""
+        effect = self.effect(history, now)
+        routes = sorted(self.routes.items(), key=lambda each: -each[1])
+        changes = sorted(self.changes.items(), key=lambda each: -abs(each[1][1] - each[1][0]))
+        return {
+            "time": round(self.time, 3),
+            "until": round(self.until, 3),
+            "kind": self.kind,
+            "region": self.region,
+            "why": self.why,
+            "units": self.units,
+            "done": self.done,
+            "bytes": self.bytes,
+            "seconds": round(self.seconds, 4),
+            "routes": [[source, target, count] for (source, target), count in routes[:6]],
+            "more_routes": max(0, len(routes) - 6),
+            "changes": [[worker, before, after] for worker, (before, after) in changes[:4]],
+            "gain": rounded(effect.gain, 4),
+            "imbalance": [rounded(effect.imbalance_before, 3), rounded(effect.imbalance_after, 3)],
+        }
+
+
+class Actions:
+    """All of them, the latest last; and what went wrong."""
+
+    def __init__(self) -> None:
+        self.all: deque[Action] = deque(maxlen=KEPT)
+        self.troubles: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self.refused = self.undone = self.lost = self.restarts = 0
+        self._weights: dict[str, dict[int, float]] = {}
+
+    def apply(self, entry: LoggedEvent) -> None:
+        """Take in an entry."""
+        event, time = entry["event"], float(entry["at"])
+        match event:
+            case "move":
+                self._move(entry, time)
+            case "moved":
+                self._moved(entry, time)
+            case "move-refused" | "weights-refused":
+                self.refused += 1
+                self._note(entry, time, "refused", len(entry.get("units", ())))
+            case "move-undone":
+                self.undone += len(entry["units"])
+                self._note(entry, time, "undone", len(entry["units"]))
+            case "qos":
+                self._note(entry, time, "qos", 0)
+            case "weights":
+                self._new_weights(entry, time)
+            case "worker-joined" if entry["incarnation"] > 1:
+                self.restarts += 1
+                self._trouble(entry, time, "restarted")
+            case _ if event in FAILURES:
+                self.lost += event == "worker-lost"
+                self._trouble(entry, time, FAILURES[event])
+
+    def latest(self) -> Action | None:
+        """The latest that changed where rows go."""
+        return next((each for each in reversed(self.all) if each.kind in ("move", "weights")), None)
+
+    def _find(self, kind: str, region: str, time: float) -> Action | None:
+        for action in reversed(self.all):
+            if action.kind == kind and action.region == region:
+                return action if time - action.until <= SAME_S else None
+        return None
+
+    def _move(self, entry: LoggedEvent, time: float) -> None:
+        action = self._find("move", entry["region"], time)
+        if action is None:
+            action = self._note(entry, time, "move", 0)
+        route = int(entry["source"]), int(entry["target"])
+        action.routes[route] = action.routes.get(route, 0) + len(entry["units"])
+        action.units += len(entry["units"])
+        action.until = time
+
+    def _moved(self, entry: LoggedEvent, time: float) -> None:
+        action = self._find("move", entry["region"], time)
+        if action is not None:
+            action.done += len(entry["units"])
+            action.bytes += int(entry["bytes"])
+            action.seconds = max(action.seconds, float(entry["seconds"]))
+            action.until = time
+
+    def _new_weights(self, entry: LoggedEvent, time: float) -> None:
+        region, weights = entry["region"], {int(worker): float(w) for worker, w in entry["weights"].items()}
+        before = self._weights.get(region)
+        total = sum(weights.values()) or 1.0
+        if before is None or before.keys() != weights.keys():
+            self._weights[region] = weights
+            return
+        changes = {w: (before[w], weights[w]) for w in weights if abs(weights[w] - before[w]) > NOTEWORTHY * total}
+        if not changes:
+            return
+        self._weights[region] = weights
+        action = self._find("weights", region, time) or self._note(entry, time, "weights", 0)
+        for worker, (old, new) in changes.items():
+            action.changes[worker] = action.changes.get(worker, (old, new))[0], new
+        action.until, action.why = time, reason_of(entry)
+
+    def _note(self, entry: LoggedEvent, time: float, kind: str, units: int) -> Action:
+        action = Action(time, kind, str(entry.get("region", "")), reason_of(entry), time, units)
+        if kind in ("refused", "undone") and "source" in entry:
+            action.routes[int(entry["source"]), int(entry["target"])] = units
+        self.all.append(action)
+        return action
+
+    def _trouble(self, entry: LoggedEvent, time: float, what: str) -> None:
+        found = {"time": round(time, 3), "event": entry["event"], "what": what, "why": reason_of(entry)}
+        found |= {name: entry[name] for name in ("worker", "region", "epoch", "count") if name in entry}
+        self.troubles.append(found)

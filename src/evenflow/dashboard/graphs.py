@@ -1,0 +1,103 @@
+"""Graphs as the event log tells of them: operators on workers, their loads and energies, rows between workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenflow.dashboard.keyed import OwnedUnits
+from evenflow.dashboard.regions import RegionView
+from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded
+from evenflow.eventlog.standing import LoggedEvent
+
+MOST_OPERATORS = 200
+"""Operators that are listed."""
+
+
+class GraphView(RegionView):
+    """A graph of operators: which worker has which, and what that costs."""
+
+    kind = "graph"
+
+    def __init__(self, entry: LoggedEvent) -> None:
+        super().__init__(entry)
+        self.operators: list[dict[str, Any]] = [dict(each) for each in entry["operators"]]
+        self.edges, self.sources = list(entry["edges"]), [str(each) for each in entry.get("sources", ())]
+        self.owned = OwnedUnits(int(entry.get("units", 0)))
+        self.energy: float | None = None
+        self.load_std: float | None = None
+        self.hosts: list[dict[str, Any]] = []
+        self.links: list[dict[str, Any]] = []
+        self.why = ""
+        self.loads: dict[str, float] = {}
+        self.energies: dict[str, float] = {}
+        self.on: dict[str, int] = {}
+        """By whole operator, its worker, as the placement last saw it."""
+        self.moved = self.results = 0
+        self._noted: float | None = None
+        self.sampled = self.told
+
+    def apply(self, entry: LoggedEvent, workers: WorkerTable) -> None:
+        super().apply(entry, workers)
+        match entry["event"]:
+            case "unit-owners" | "move" | "moved" | "move-undone":
+                self.owned.apply(entry)
+                self.moved += len(entry["units"]) if entry["event"] == "moved" else 0
+            case "graph-sample":
+                self._sample(entry, workers)
+            case "graph-results":
+                self._results(entry)
+
+    def _sample(self, entry: LoggedEvent, workers: WorkerTable) -> None:
+        now = self.sampled = float(entry["at"])
+        self.energy, self.load_std, self.why = entry["total_pe"], entry["load_std"], str(entry.get("why", ""))
+        self.hosts, self.links = list(entry["hosts"]), list(entry["links"])[:MOST_OPERATORS]
+        self.loads = {each["name"]: each["load"] for each in entry["operators"]}
+        self.energies = {each["name"]: each["pe"] for each in entry["operators"] if "pe" in each}
+        self.on = {each["name"]: int(each["worker"]) for each in entry["operators"]}
+        for host in self.hosts:
+            load = LoadShown(now, min(1.0, max(0.0, host["load"])), row_s=host["coefficient"])
+            workers.get(int(host["worker"])).loads[self.name] = load
+
+    def _results(self, entry: LoggedEvent) -> None:
+        now = float(entry["at"])
+        span = min(STALE_S, now - self._noted) if self._noted is not None else 1.0
+        self._noted = self.told = now
+        self.rows += int(entry["arrived"])
+        self.results += int(entry["results"])
+        self.rows_s = entry["arrived"] / max(span, 0.1)
+        self._add(entry)
+
+    def _places(self) -> list[list[int]]:
+        """For each operator, the workers that it is on: from the owners of units, else from the last sample."""
+        places, first = [], 0
+        for operator in self.operators:
+            units = int(operator.get("units", 1))
+            mine = self.owned.owners[first : first + units]
+            first += units
+            known = self.owned.known and len(mine)
+            told = self.on.get(operator["name"])
+            places.append(np.unique(mine).tolist() if known else [] if told is None else [told])
+        return places
+
+    def columns(self, now: float) -> dict[str, float | None]:
+        return {f"energy:{self.name}": self.energy} if now - self.sampled <= 2 * STALE_S else {}
+
+    def shown(self, now: float) -> dict[str, Any]:
+        operators = [
+            {
+                "name": str(operator["name"]),
+                "kind": str(operator.get("kind", "")),
+                "units": int(operator.get("units", 1)),
+                "endpoint": bool(operator.get("endpoint")),
+                "workers": places,
+                "load": rounded(self.loads.get(operator["name"]), 4),
+                "energy": rounded(self.energies.get(operator["name"]), 3),
+            }
+            for operator, places in list(zip(self.operators, self._places(), strict=True))[:MOST_OPERATORS]
+        ]
+        figures = {"energy": rounded(self.energy, 4), "load_std": rounded(self.load_std, 4), "results": self.results}
+        parts = {"operators": operators, "edges": self.edges[: 4 * MOST_OPERATORS], "sources": self.sources}
+        links = {"hosts": self.hosts, "links": self.links, "why": self.why, "moved": self.moved}
+        return super().shown(now) | self.owned.shown() | figures | parts | links

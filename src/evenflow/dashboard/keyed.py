@@ -1,0 +1,162 @@
+"""Keyed regions as the event log tells of them: owners of units, movements under way, the hottest units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from evenflow.dashboard.regions import Counters, RegionView
+from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded
+from evenflow.eventlog.standing import LoggedEvent
+
+MOST_UNITS = 16_384
+"""Of a region with more units the page gets only how many each worker has."""
+HOTTEST = 12
+"""Units that are listed as the hottest."""
+
+
+class OwnedUnits:
+    """Who owns which unit, and which units are on their way to whom."""
+
+    def __init__(self, units: int) -> None:
+        self.count = units
+        self.owners: npt.NDArray[np.int32] = np.full(units, -1, np.int32)
+        self.moving: dict[int, int] = {}
+        """By unit under way, the worker that it goes to."""
+
+    def deal(self, workers: list[int]) -> None:
+        """Units go to workers in turn, where nothing else is known of them."""
+        if workers:
+            self.owners = np.asarray(sorted(workers), np.int32)[np.arange(self.count) % len(workers)]
+
+    @property
+    def known(self) -> bool:
+        """Whether owners are known."""
+        return bool(self.count) and int(self.owners[0]) >= 0
+
+    def apply(self, entry: LoggedEvent) -> None:
+        """Take in an entry about owners or movements."""
+        match entry["event"]:
+            case "unit-owners":
+                self._told(entry)
+            case "move":
+                self.moving.update(dict.fromkeys(entry["units"], int(entry["target"])))
+            case "moved":
+                self._set(entry["units"], int(entry["target"]))
+                self._landed(entry["units"])
+            case "move-undone":
+                self._landed(entry["units"])
+
+    def _told(self, entry: LoggedEvent) -> None:
+        if "even" in entry:
+            self.deal([int(worker) for worker in entry["even"]])
+        elif "units" in entry:
+            self.owners[np.asarray(entry["units"], np.int64)] = entry["owners"]
+        elif len(entry["owners"]) == self.count:
+            self.owners = np.asarray(entry["owners"], np.int32)
+
+    def _set(self, units: list[int], worker: int) -> None:
+        self.owners[np.asarray(units, np.int64)] = worker
+
+    def _landed(self, units: list[int]) -> None:
+        for unit in units:
+            self.moving.pop(unit, None)
+
+    def shown(self) -> dict[str, Any]:
+        """What the page shows: owners as one digit sequence in base 64 of two bytes each, -1 as the largest."""
+        found: dict[str, Any] = {"units": self.count}
+        if self.known and self.count <= MOST_UNITS:
+            found["owners"] = self.owners.astype("<u2").tobytes()
+            found["moving"] = [[unit, target] for unit, target in sorted(self.moving.items())]
+        return found
+
+
+class KeyedView(RegionView):
+    """A keyed region."""
+
+    kind = "keyed"
+
+    def __init__(self, entry: LoggedEvent) -> None:
+        super().__init__(entry)
+        self.owned = OwnedUnits(max(0, int(entry.get("units", 0))))
+        self.moved = self.bytes_moved = self.state_bytes = 0
+        self.counts: dict[str, int] = {}
+        self.per_worker: dict[int, int] = {}
+        """Units that each worker has."""
+        self.hottest: list[tuple[int, float]] = []
+        """Units with the most rows of late, and their rows a second."""
+        self._counters: dict[int, Counters] = {}
+        self._unit_rows: dict[int, int] = {}
+        self._sampled: float | None = None
+
+    def apply(self, entry: LoggedEvent, workers: WorkerTable) -> None:
+        super().apply(entry, workers)
+        match entry["event"]:
+            case "unit-owners" | "move" | "moved" | "move-undone":
+                self.owned.apply(entry)
+                if entry["event"] == "moved":
+                    self.moved += len(entry["units"])
+                    self.bytes_moved += int(entry["bytes"])
+            case "keyed-sample":
+                self._sample(entry, workers)
+            case "unit-rows":
+                seconds = max(entry["seconds"], 1e-3)
+                listed = zip(entry["units"], entry["unit_rows"], strict=True)
+                self.hottest = [(unit, rows / seconds) for unit, rows in listed][:HOTTEST]
+
+    def _sample(self, entry: LoggedEvent, workers: WorkerTable) -> None:
+        now = float(entry["at"])
+        self.state_bytes, self.counts = int(entry["state_bytes"]), dict(entry.get("counts", {}))
+        if not self.owned.known:
+            self.owned.deal([worker.id for worker in workers.live])
+        self.told, self.rows_s = now, 0.0
+        for each in entry["consumers"]:
+            self._consumer(now, each, workers)
+        self._heat(now, entry["hottest"])
+        self._sampled = now
+
+    def _consumer(self, now: float, each: dict[str, Any], workers: WorkerTable) -> None:
+        number = int(each["worker"])
+        worker, counters = workers.get(number), self._counters.setdefault(number, Counters())
+        new = counters.grown(each, ("rows", "busy_s", "seconds"))
+        self.per_worker[number] = int(each["units"])
+        self.rows += int(new["rows"])
+        worker.memory, worker.resident = int(each["memory"]), int(each["resident"])
+        worker.spilled, worker.pending = int(each["spilled"]), int(each["pending"])
+        before = worker.loads.get(self.name)
+        queue = before.queue if before is not None and now - before.time <= STALE_S else None
+        if new["seconds"] < 0.05:  # it has told nothing since
+            if before is not None and now - before.time <= STALE_S:
+                self.rows_s += before.rows_s or 0.0
+            return
+        rows_s, row_s = new["rows"] / new["seconds"], new["busy_s"] / new["rows"] if new["rows"] else None
+        worker.loads[self.name] = LoadShown(now, min(1.0, new["busy_s"] / new["seconds"]), rows_s, row_s, queue)
+        self.rows_s += rows_s
+
+    def _heat(self, now: float, listed: list[list[int]]) -> None:
+        """Rows of the hottest units since the last sample; the log lists the ten with the most rows so far."""
+        span = now - self._sampled if self._sampled is not None else 0.0
+        before, self._unit_rows = self._unit_rows, {unit: rows for unit, rows in listed}
+        rates = [(u, (rows - before[u]) / span) for u, rows in listed if u in before and span > 0 and rows >= before[u]]
+        others = [(unit, rate) for unit, rate in self.hottest if unit not in self._unit_rows]
+        if rates:
+            self.hottest = sorted([*rates, *others], key=lambda each: -each[1])[:HOTTEST]
+
+    def heaviest(self, worker: int) -> tuple[int, float] | None:
+        """The hottest unit of a worker, and its rows a second."""
+        if not self.owned.known:
+            return None
+        return next((each for each in self.hottest if self.owned.owners[each[0]] == worker), None)
+
+    def shown(self, now: float) -> dict[str, Any]:
+        owners, known = self.owned.owners, self.owned.known
+        hottest = [
+            {"unit": unit, "rows_s": rounded(rate, 1), "worker": int(owners[unit]) if known else None}
+            for unit, rate in self.hottest
+            if 0 <= unit < self.owned.count
+        ]
+        figures = {"moved": self.moved, "bytes_moved": self.bytes_moved, "state_bytes": self.state_bytes}
+        listed = {"hottest": hottest, "counts": self.counts, "per_worker": sorted(self.per_worker.items())}
+        return super().shown(now) | self.owned.shown() | figures | listed

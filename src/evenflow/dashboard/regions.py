@@ -1,0 +1,172 @@
+"""Regions as the event log tells of them: what all kinds have, and the connections of ordered ones."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded
+from evenflow.eventlog.standing import LoggedEvent
+from evenflow.model.latency import Latencies
+
+LATENCY_S = 5.0
+"""Latencies that are shown as those of now are those of the last so many seconds."""
+
+
+class RegionView:
+    """What all kinds of regions have: feeders, rows a second, latencies."""
+
+    kind = "region"
+
+    def __init__(self, entry: LoggedEvent) -> None:
+        self.name = str(entry.get("region", ""))
+        self.balance = str(entry.get("balance") or entry.get("placement") or "")
+        self.feeders = 0
+        self.rows = 0
+        """Rows that are through, of all lives of workers."""
+        self.rows_s = 0.0
+        self.shed = 0
+        self.told = float(entry["at"])
+        """When rows were last told of."""
+        self._latencies: deque[tuple[float, Latencies]] = deque(maxlen=64)
+        self.step = Latencies()
+        """Latencies since the last step of the history."""
+
+    def apply(self, entry: LoggedEvent, workers: WorkerTable) -> None:
+        """Take in an entry of this region."""
+        match entry["event"]:
+            case "feeder-joined":
+                self.feeders += 1
+            case "feeder-left":
+                self.feeders = max(0, self.feeders - 1)
+            case "performance":
+                self.shed += int(entry["shed"])
+                self._add(entry)
+                self._workers_answered(entry, workers)
+
+    def _add(self, entry: LoggedEvent) -> None:
+        """Add the latencies in an entry."""
+        told = Latencies.read(entry)
+        self._latencies.append((entry["at"], told))
+        self.step += told
+
+    def _workers_answered(self, entry: LoggedEvent, workers: WorkerTable) -> None:
+        """By Little's law, rows under way to a worker are rows a second times how long each takes."""
+        for each in entry["workers"]:
+            load = workers.get(each["worker"]).loads.get(self.name)
+            mean = each["latency_ms"].get("mean")
+            if load is not None and mean is not None:
+                load.queue = each["rows_per_s"] * mean / 1e3
+
+    def latencies(self, now: float) -> Latencies:
+        """Those of the last seconds."""
+        total = Latencies()
+        for time, told in self._latencies:
+            if now - time <= LATENCY_S:
+                total += told
+        return total
+
+    def now_rows_s(self, now: float) -> float:
+        """Rows a second, if they were told of late."""
+        return self.rows_s if now - self.told <= STALE_S else 0.0
+
+    def columns(self, now: float) -> dict[str, float | None]:
+        """Its figures for the history, by column."""
+        return {}
+
+    def shown(self, now: float) -> dict[str, Any]:
+        """What the page shows of it."""
+        summary = self.latencies(now).summary
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "balance": self.balance,
+            "feeders": self.feeders,
+            "rows": self.rows,
+            "rows_s": rounded(self.now_rows_s(now), 1),
+            "shed": self.shed,
+            "p50": rounded(summary.p50, 3) if summary else None,
+            "p99": rounded(summary.p99, 3) if summary else None,
+        }
+
+
+class Counters:
+    """Cumulative figures of one worker in one region, and how they grew. A new life of the worker begins at 0."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}
+
+    def grown(self, told: dict[str, Any], names: tuple[str, ...]) -> dict[str, float]:
+        """By name, how much a counter has grown since the last call; from 0 if it is smaller than then."""
+        found = {}
+        for name in names:
+            value, before = float(told[name]), self._last.get(name, 0.0)
+            found[name] = value - before if value >= before else value
+            self._last[name] = value
+        return found
+
+
+class OrderedView(RegionView):
+    """An ordered region: weights and blocking rates by connection."""
+
+    kind = "ordered"
+
+    def __init__(self, entry: LoggedEvent) -> None:
+        super().__init__(entry)
+        self.splitting = str(entry.get("splitting", ""))
+        self.connections: dict[int, dict[str, float]] = {}
+        self._counters: dict[int, Counters] = {}
+        self._region = Counters()
+        self._sampled: float | None = None
+
+    def apply(self, entry: LoggedEvent, workers: WorkerTable) -> None:
+        super().apply(entry, workers)
+        if entry["event"] == "sample":
+            self._sample(entry, workers)
+        elif entry["event"] == "weights":
+            for worker, weight in entry["weights"].items():
+                self.connections.setdefault(int(worker), {})["weight"] = weight
+
+    def _sample(self, entry: LoggedEvent, workers: WorkerTable) -> None:
+        now = float(entry["at"])
+        grown = self._region.grown(entry, ("feeding_s", "rows_out"))
+        feeding = grown["feeding_s"]
+        span = now - self._sampled if self._sampled is not None else feeding
+        span = feeding if span > 2 * STALE_S else max(span, 1e-3)
+        self._sampled = self.told = now
+        self.rows += int(grown["rows_out"])
+        self.rows_s = grown["rows_out"] / max(span, 1e-3)
+        seen = {}
+        for each in entry["connections"]:
+            number = int(each["worker"])
+            counters = self._counters.setdefault(number, Counters())
+            new = counters.grown(each, ("blocked_s", "rows_done", "busy_s"))
+            queue = max(0, each["rows_sent"] - each["rows_done"])
+            row_s = new["busy_s"] / new["rows_done"] if new["rows_done"] else None
+            rows_s, busy = new["rows_done"] / max(span, 1e-3), new["busy_s"] / max(span, 1e-3)
+            workers.get(number).loads[self.name] = LoadShown(now, min(1.0, busy), rows_s, row_s, queue)
+            blocked = new["blocked_s"] / feeding if feeding > 1e-3 else 0.0
+            seen[number] = {"weight": each["weight"], "blocked": blocked, "rows_s": rows_s, "queue": queue}
+        self.connections = seen
+
+    def columns(self, now: float) -> dict[str, float | None]:
+        if now - self.told > STALE_S:
+            return {}
+        found: dict[str, float | None] = {}
+        for worker, each in self.connections.items():
+            found[f"weight:{worker}:{self.name}"] = each.get("weight")
+            found[f"blocked:{worker}:{self.name}"] = rounded(each.get("blocked", 0.0), 4)
+        return found
+
+    def shown(self, now: float) -> dict[str, Any]:
+        fresh = now - self.told <= STALE_S
+        connections = [
+            {
+                "worker": worker,
+                "weight": each.get("weight"),
+                "blocked": rounded(each.get("blocked", 0.0), 4) if fresh else None,
+                "rows_s": rounded(each.get("rows_s", 0.0), 1) if fresh else None,
+            }
+            for worker, each in sorted(self.connections.items())
+        ]
+        return super().shown(now) | {"splitting": self.splitting, "connections": connections}

@@ -1,0 +1,217 @@
+"""The view: what a page shows, computed from the entries of an event log and nothing else.
+
+`apply` takes one entry after the other; `frame` gives what is shown at a time. There is no clock and no I/O here, so
+the live page, the replay of a finished log, and tests compute the same from the same entries. Memory is bounded,
+however long the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from evenflow.dashboard.actions import Actions, Effect
+from evenflow.dashboard.epochs import EpochTable
+from evenflow.dashboard.graphs import GraphView
+from evenflow.dashboard.history import Chronicle
+from evenflow.dashboard.keyed import KeyedView
+from evenflow.dashboard.regions import LATENCY_S, OrderedView, RegionView
+from evenflow.dashboard.words import Situation, action_words, balance_words, bottleneck_words, relative_costs
+from evenflow.dashboard.workers import STALE_S, WorkerTable, rounded
+from evenflow.eventlog.standing import LoggedEvent
+from evenflow.model.latency import Latencies
+
+MOST_REGIONS = 12
+"""Regions that are shown: those that had rows last."""
+KEPT_REGIONS = 200
+"""Regions that are kept."""
+SHOWN_ACTIONS = 40
+WALL = 1e8
+"""Times beyond it are those of a wall clock; below it, seconds of a simulation."""
+QUIET_S = 10.0
+"""A log without a new entry for so long is quiet."""
+CALM_S = 5.0
+"""The headline is about so many seconds: micro-batches begin and end, and words that change every second tire."""
+AGAIN_S = 5.0
+"""When the time since the start goes back by so much, another cluster writes to the log."""
+
+
+class PageView:
+    """All that the page shows. `stepped`, if given, is called at the end of each step with its time."""
+
+    def __init__(self, stepped: Callable[[float], None] | None = None) -> None:
+        self.history = Chronicle()
+        self.workers = WorkerTable()
+        self.regions: dict[str, RegionView] = {}
+        self.actions, self.epochs = Actions(), EpochTable()
+        self.first: float | None = None
+        self.now = 0.0
+        """The time of the latest entry, or of the latest tick, if that is later."""
+        self.heard = 0.0
+        """The time of the latest entry."""
+        self.entries = self.unread = 0
+        self.state = "empty"
+        self._stepped = stepped
+        self._started = 0.0
+        self._step_end = 0.0
+
+    def apply(self, entry: LoggedEvent) -> None:
+        """Take in an entry; one that makes no sense is counted, and changes as little as possible."""
+        at = float(entry["at"])
+        if self.first is None:
+            self.first, self._step_end = at, at + self.history.step_s
+        self.tick(at)
+        self.heard = max(self.heard, at)
+        self.entries += 1
+        if entry["time"] < self._started - AGAIN_S:
+            self._begin_again()
+        self._started = float(entry["time"])
+        try:
+            self._take(entry)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
+            self.unread += 1  # of another version, or damaged
+
+    def tick(self, time: float) -> None:
+        """Time has passed without an entry, or until the next."""
+        if self.first is None or time <= self.now:
+            return
+        while time > self._step_end:
+            self._close(self._step_end)
+            gap = time - self._step_end
+            self._step_end = time if gap > 60 * self.history.step_s else self._step_end + self.history.step_s
+        self.now = max(self.now, time)
+
+    def _begin_again(self) -> None:
+        self.workers, self.regions = WorkerTable(), {}
+        self._started = 0.0
+
+    def _take(self, entry: LoggedEvent) -> None:
+        event = entry["event"]
+        if self.state != "stopped" or event == "worker-joined":
+            self.state = "stopped" if event == "cluster-stopping" else "live"
+        self.workers.apply(entry)
+        if self.state != "stopped":  # what goes wrong because the cluster stops is no trouble
+            self.actions.apply(entry)
+        self.epochs.apply(entry)
+        if entry["event"] == "region-opened":
+            self._open(entry)
+        elif "region" in entry:
+            region = self.regions.get(entry["region"])
+            if region is not None:
+                region.apply(entry, self.workers)
+
+    def _open(self, entry: LoggedEvent) -> None:
+        kind = GraphView if "operators" in entry else KeyedView if "units" in entry else OrderedView
+        known = self.regions.get(entry["region"])
+        if known is None or known.kind != kind.kind:
+            self.regions[entry["region"]] = kind(entry)
+        while len(self.regions) > KEPT_REGIONS:
+            del self.regions[min(self.regions, key=lambda name: self.regions[name].told)]
+
+    def _close(self, time: float) -> None:
+        """A step is over: its figures go into the history."""
+        total, figures = Latencies(), {}
+        for region in self.regions.values():
+            recent = region.latencies(time) if self.history.step_s <= LATENCY_S else region.step
+            total, region.step = total + recent, Latencies()
+            if time - region.told <= 60:
+                figures[f"rows:{region.name}"] = rounded(region.now_rows_s(time), 1)
+            figures |= region.columns(time)
+        summary = total.summary
+        seen = self._seen(time, 0.0)
+        figures |= {
+            "rows": rounded(sum(region.now_rows_s(time) for region in self.regions.values()), 1),
+            "p50": rounded(summary.p50, 3) if summary else None,
+            "p99": rounded(summary.p99, 3) if summary else None,
+            "imbalance": rounded(seen.imbalance, 4),
+        }
+        for worker in self.workers.live:
+            figures[f"load:{worker.id}"] = rounded(worker.utilisation(time), 3)
+        self.history.add(round(time, 3), figures)
+        if self._stepped is not None:
+            self._stepped(time)
+
+    def _costs(self, now: float) -> dict[int, float]:
+        """By worker, how long a row takes there, over what is usual, in the region where that is known best."""
+        found: dict[int, float] = {}
+        for name in self.regions:
+            told = {
+                worker.id: load.row_s
+                for worker in self.workers.live
+                if (load := worker.loads.get(name)) is not None and load.row_s and now - load.time <= STALE_S
+            }
+            for worker_id, cost in relative_costs(told).items():
+                found[worker_id] = max(cost, found.get(worker_id, 0.0))
+        return found
+
+    def _seen(self, now: float, seconds: float = CALM_S) -> Situation:
+        """The situation over the last seconds; over no time, as it was told last."""
+        live, loads = self.workers.live, {}
+        for each in live:
+            recent = self.history.mean(f"load:{each.id}", now - seconds, now) if seconds else None
+            load = each.utilisation(now) if recent is None else recent
+            if load is not None:
+                loads[each.id] = load
+        hot = None
+        if loads:
+            busiest = max(loads, key=lambda worker: loads[worker])
+            for region in self.regions.values():
+                unit = region.heaviest(busiest) if isinstance(region, KeyedView) else None
+                rows_s = self.workers.get(busiest).rows_s(now)
+                if unit is not None and rows_s and (hot is None or unit[1] / rows_s > hot[2]):
+                    hot = region.name, unit[0], min(1.0, unit[1] / rows_s)
+        return Situation(
+            loads=loads,
+            row_s=self._costs(now),
+            hot=hot,
+            pending=sum(each.pending for each in live),
+            feeding=any(region.feeders for region in self.regions.values()),
+            lost=[each.id for each in self.workers.all.values() if each.state == "lost"],
+            state=self.state,
+        )
+
+    def frame(self, now: float | None = None) -> dict[str, Any]:
+        """What the page shows at a time; that of the latest entry, if none is given."""
+        now = self.now if now is None else max(now, self.now)
+        seen, latest = self._seen(now), self.actions.latest()
+        effect = latest.effect(self.history, now) if latest is not None else Effect()
+        total = Latencies()
+        for region in self.regions.values():
+            total += region.latencies(now)
+        summary = total.summary
+        shown = sorted(self.regions.values(), key=lambda region: -region.told)[:MOST_REGIONS]
+        state = "quiet" if self.state == "live" and now - self.heard > QUIET_S else self.state
+        return {
+            "time": round(now, 3),
+            "first": self.first,
+            "heard": round(self.heard, 3),
+            "clock": "wall" if (self.first or 0.0) > WALL else "virtual",
+            "state": state,
+            "entries": self.entries,
+            "unread": self.unread,
+            "headline": [balance_words(seen), bottleneck_words(seen), action_words(latest, effect, now)],
+            "figures": self._figures(now, seen, summary),
+            "workers": self.workers.shown(now, {each: 1 / cost for each, cost in seen.row_s.items() if cost}),
+            "regions": [region.shown(now) for region in shown],
+            "more_regions": len(self.regions) - len(shown),
+            "actions": [each.shown(self.history, now) for each in list(self.actions.all)[: -SHOWN_ACTIONS - 1 : -1]],
+            "epochs": self.epochs.shown(now),
+            "troubles": list(self.actions.troubles)[: -SHOWN_ACTIONS - 1 : -1],
+        }
+
+    def _figures(self, now: float, seen: Situation, summary: Any) -> Mapping[str, Any]:
+        regions = self.regions.values()
+        return {
+            "rows_s": rounded(sum(region.now_rows_s(now) for region in regions), 1),
+            "rows": sum(region.rows for region in regions),
+            "p50": rounded(summary.p50, 3) if summary else None,
+            "p99": rounded(summary.p99, 3) if summary else None,
+            "imbalance": rounded(seen.imbalance, 4),
+            "live": len(self.workers.live),
+            "workers": len(self.workers.all),
+            "moved": sum(each.done for each in self.actions.all if each.kind == "move"),
+            "refused": self.actions.refused,
+            "undone": self.actions.undone,
+            "lost": self.actions.lost,
+            "restarts": self.actions.restarts,
+        }

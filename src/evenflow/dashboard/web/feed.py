@@ -1,0 +1,122 @@
+"""What clients get: the present frame, the history, and frames of the past for the time slider."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import zlib
+from bisect import bisect_right
+from itertools import islice
+
+import msgspec
+
+from evenflow.dashboard.view import PageView
+from evenflow.dashboard.web.sources import EntrySource
+from evenflow.metrics.exposition import Metrics
+
+PERIOD_S = 1.0
+"""Seconds between two frames."""
+LOOK_S = 0.2
+"""How often it is looked whether the feed is closed."""
+AT_ONCE = 2_000
+"""Entries that are taken in before clients are looked after again."""
+KEPT_FRAMES = 720
+"""Frames of the past that are kept: when there are more, every second one goes."""
+
+encode = msgspec.json.encode
+
+
+class Feed:
+    """Follows a source and keeps what is published of it. One task runs `run`; any number of clients read.
+
+    A client that is slow misses frames, and always gets the latest: nothing is queued for it.
+    """
+
+    def __init__(self, source: EntrySource) -> None:
+        self.source = source
+        self.view = PageView(self._stepped)
+        self._metrics = Metrics()
+        self.number = 0
+        """Of the frame that is published; 0 until all that was there at the start has been taken in."""
+        self.frame = b"{}"
+        self.closed = False
+        self._lock = threading.Lock()
+        self._published = asyncio.Event()
+        self._coming = source.entries()
+        self._past: list[tuple[float, bytes]] = []
+        self._spacing_s = 0.0
+
+    async def run(self) -> None:
+        """Follow the source until `close`."""
+        loop = asyncio.get_running_loop()
+        while not self.closed:
+            began = loop.time()
+            while await asyncio.to_thread(self.take) and not self.closed:
+                await asyncio.sleep(0)
+            await asyncio.to_thread(self.publish)
+            self._published.set()
+            self._published = asyncio.Event()
+            while not self.closed and loop.time() - began < PERIOD_S:
+                await asyncio.sleep(LOOK_S)
+        self._published.set()
+
+    def close(self) -> None:
+        """Have `run` end, and clients be let go; from any thread."""
+        self.closed = True
+
+    def take(self) -> bool:
+        """Take in some entries; whether there may be more."""
+        with self._lock:
+            entries = list(islice(self._coming, AT_ONCE))
+            for entry in entries:
+                self.view.apply(entry)
+            self._metrics.add(entries)
+            if len(entries) < AT_ONCE:
+                self._coming = self.source.entries()
+        return len(entries) == AT_ONCE
+
+    def exposition(self) -> bytes:
+        """What has come in so far, as metrics for Prometheus."""
+        with self._lock:
+            return self._metrics.exposition()
+
+    def publish(self) -> None:
+        """Make a new frame of what is known."""
+        with self._lock:
+            self.view.tick(self.source.now(self.view.heard))
+            self.frame = encode(self.view.frame() | {"title": self.source.title})
+            self.number += 1
+
+    async def changed(self, number: int, seconds: float) -> bool:
+        """Wait until there is another frame than that of a number; whether there is, within `seconds`."""
+        if self.number == number:
+            try:
+                await asyncio.wait_for(self._published.wait(), seconds)
+            except TimeoutError:
+                return False
+        return self.number != number
+
+    def history(self, generation: int = -1, place: int = 0) -> tuple[bytes, int, int]:
+        """The steps of the history from a place on, all of them if it is of another generation; and where it ends."""
+        with self._lock:
+            history = self.view.history
+            start = place if generation == history.generation else 0
+            return encode(history.since(start)), history.generation, len(history.times)
+
+    def at(self, time: float) -> bytes:
+        """The last frame that was kept before a time; the first, if there is none before it."""
+        with self._lock:
+            place = bisect_right(self._past, time, key=lambda each: each[0])
+            if not self._past:
+                return self.frame
+            return zlib.decompress(self._past[max(0, place - 1)][1])
+
+    def _stepped(self, time: float) -> None:
+        """Keep a frame for the time slider; a step of the history is over."""
+        if self._past and time - self._past[-1][0] < self._spacing_s:
+            return
+        if len(self._past) >= KEPT_FRAMES:
+            self._past = self._past[::2]
+            self._spacing_s = 2 * max(self._spacing_s, self.view.history.step_s / 2)
+        frame = self.view.frame(time) | {"title": self.source.title}
+        self._past.append((time, zlib.compress(encode(frame), 1)))

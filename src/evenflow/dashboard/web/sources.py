@@ -1,0 +1,61 @@
+"""Where entries come from: the file of an event log, or a cluster in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from evenflow.dashboard.view import WALL
+from evenflow.eventlog.reading import LogReader
+from evenflow.eventlog.standing import LoggedEvent
+
+FRESH_S = 60.0
+"""A log whose last entry is older than so many seconds is shown as it was then."""
+
+
+class EntrySource(Protocol):
+    """Gives entries, each once, and says what time it is."""
+
+    title: str
+
+    def entries(self) -> Iterator[LoggedEvent]:
+        """Those that are new since the last call."""
+
+    def now(self, heard: float) -> float:
+        """The time that is to be shown, when the last entry is of `heard`."""
+
+
+class FileSource:
+    """An event log, which may still grow."""
+
+    def __init__(self, path: str | Path, clock: Callable[[], float] = time.time) -> None:
+        self._reader = LogReader(Path(path))
+        self._reader.check()
+        self._clock = clock
+        self.title = Path(path).name
+
+    def entries(self) -> Iterator[LoggedEvent]:
+        return self._reader.entries()
+
+    def now(self, heard: float) -> float:
+        """The wall clock while entries are of today; a finished log, or a simulated one, stands still at its end."""
+        now = self._clock()
+        return now if heard > WALL and 0 <= now - heard <= FRESH_S else heard
+
+
+class MemorySource:
+    """The event log that a cluster in this process keeps; `since` gives the entries from a number on, and the next."""
+
+    def __init__(self, title: str, since: Callable[[int], tuple[list[LoggedEvent], int]]) -> None:
+        self.title = title
+        self._since = since
+        self._next = 0
+
+    def entries(self) -> Iterator[LoggedEvent]:
+        found, self._next = self._since(self._next)
+        yield from found
+
+    def now(self, heard: float) -> float:
+        return max(heard, time.time()) if heard > WALL else heard

@@ -1,0 +1,229 @@
+"""The view of the live page: what it shows follows from the entries of the log, and from nothing else."""
+
+import base64
+import json
+
+import msgspec
+import numpy as np
+import pytest
+
+from evenflow.dashboard.history import MOST_STEPS, Chronicle
+from evenflow.dashboard.view import KEPT_REGIONS, MOST_REGIONS, PageView
+from tests.support import event_logs as logs
+
+
+def seen(entries, now=None):
+    view = PageView()
+    for entry in entries:
+        view.apply(entry)
+    assert not view.unread
+    frame = view.frame(now)
+    return view, json.loads(msgspec.json.encode(frame))  # as the page gets it
+
+
+def owners(region):
+    return np.frombuffer(base64.b64decode(region["owners"]), "<u2").tolist()
+
+
+def test_before_any_entry_nothing_is_known():
+    view, frame = seen([])
+    assert frame["state"] == "empty"
+    assert frame["workers"] == frame["regions"] == frame["actions"] == []
+    assert [said["title"] for said in frame["headline"]] == ["Nothing to balance", "No bottleneck", "No move so far"]
+    assert view.history.times == []
+
+
+def test_the_numbers_are_those_of_the_log():
+    _, frame = seen(logs.keyed_run(seconds=4, until_move=9))
+    workers = {worker["id"]: worker for worker in frame["workers"]}
+    assert [workers[0]["utilisation"], workers[1]["utilisation"]] == [0.95, 0.4]
+    assert workers[0]["rows_s"] == 9500
+    assert workers[2]["host"] == "host-2"
+    assert workers[0]["queue"] == 5.0  # 5,000 rows a second, each under way for a millisecond
+    assert frame["figures"]["rows_s"] == 9500 + 2 * 4000
+    assert frame["figures"]["imbalance"] == pytest.approx(0.95 / (1.75 / 3), abs=1e-3)
+    assert frame["figures"]["p50"] == pytest.approx(1.0, rel=0.1)
+    assert frame["regions"][0]["rows"] == 4 * (9500 + 2 * 4000)
+
+
+def test_the_headline_names_the_busy_worker_and_then_what_moving_brought():
+    _, before = seen(logs.keyed_run(seconds=4, until_move=9))
+    assert before["headline"][0]["title"] == "Uneven"
+    assert before["headline"][0]["text"] == "worker 0 does 1.63 of the mean"
+    assert before["headline"][1]["title"] == "Bottleneck: worker 0"
+    _, after = seen(logs.keyed_run(seconds=14, until_move=5))
+    assert [said["title"] for said in after["headline"]][:2] == ["Balanced", "Bottleneck: the input"]
+    assert after["headline"][2]["title"] == "2 units moved 9 s ago"
+    assert after["headline"][2]["text"].startswith("+3 % rows/s, busiest worker 1.63 → 1.00 of the mean")
+    assert after["actions"][0]["routes"] == [[0, 1, 2]]
+
+
+def test_a_slow_worker_is_told_from_a_hot_unit():
+    start = [*[logs.joined(w) for w in range(4)], logs.opened(units=8)]
+    slow = [logs.consumer(0, 2.0, 0.99, row_us=400.0)] + [logs.consumer(w, 2.0, 0.3) for w in (1, 2, 3)]
+    _, frame = seen([*start, logs.keyed_sample(2.0, slow)])
+    assert frame["headline"][1]["text"] == "busy 99 %, the others 30 %; a row takes 4.0 times as long there"
+    assert [round(worker["speed"], 2) for worker in frame["workers"]] == [0.25, 1, 1, 1]
+    hot = [
+        logs.keyed_sample(s, [logs.consumer(w, s, 0.9 if w == 0 else 0.3) for w in range(4)], hottest=[(4, 8100 * s)])
+        for s in (1.0, 2.0)
+    ]
+    _, frame = seen([*start, *hot])
+    assert frame["headline"][1]["text"] == "busy 90 %, the others 30 %; unit 4 has 90 % of its rows"
+    assert frame["regions"][0]["hottest"] == [{"unit": 4, "rows_s": 8100.0, "worker": 0}]
+
+
+def test_units_are_where_the_log_says_while_they_move_and_after():
+    log = [*[logs.joined(w) for w in range(3)], logs.opened(units=6)]
+    log.append(logs.entry(0.2, "unit-owners", region="orders", version=1, even=[0, 1, 2]))
+    assert owners(seen(log)[1]["regions"][0]) == [0, 1, 2, 0, 1, 2]
+    log.append(logs.move(1.0, 1, [0, 3], 0, 2))
+    region = seen(log)[1]["regions"][0]
+    assert (owners(region), region["moving"]) == ([0, 1, 2, 0, 1, 2], [[0, 2], [3, 2]])
+    region = seen([*log, logs.moved(1.5, 1, [0, 3], 0, 2)])[1]["regions"][0]
+    assert (owners(region), region["moving"]) == ([2, 1, 2, 2, 1, 2], [])
+    undone = logs.entry(1.5, "move-undone", region="orders", move=1, units=[0, 3], source=0, target=2, why="late")
+    _, frame = seen([*log, undone])
+    assert (owners(frame["regions"][0]), frame["regions"][0]["moving"]) == ([0, 1, 2, 0, 1, 2], [])
+    assert frame["figures"]["undone"] == 2
+    dealt = logs.entry(2.0, "unit-owners", region="orders", version=4, units=[1, 4], owners=[0, 2])
+    assert owners(seen([*log, dealt])[1]["regions"][0]) == [0, 0, 2, 0, 2, 2]
+
+
+def test_a_log_without_owners_has_them_in_turn():
+    log = [logs.joined(0), logs.joined(4), logs.opened(units=4), logs.keyed_sample(1.0, [logs.consumer(0, 1.0, 0.5)])]
+    assert owners(seen(log)[1]["regions"][0]) == [0, 4, 0, 4]
+
+
+def test_weights_and_blocking_of_connections():
+    log = [logs.joined(0), logs.joined(1)]
+    log.append(logs.entry(0.0, "region-opened", region="score", balance="blocking-rate", splitting="block"))
+    for second in (1.0, 2.0):
+        told = [logs.connection(0, 400, second, 1.0, blocked=0.25), logs.connection(1, 600, second, 0.5)]
+        log.append(logs.sample(second, told))
+    log.append(logs.entry(2.5, "weights", region="score", weights={"0": 400, "1": 600}, reason="", balance="b"))
+    log.append(logs.entry(3.0, "weights", region="score", weights={"0": 250, "1": 750}, reason="blocked", balance="b"))
+    view, frame = seen([*log, logs.entry(4.5, "memory-asked", worker=0, memory=1)])
+    region = frame["regions"][0]
+    assert [each["blocked"] for each in region["connections"]] == [0.25, 0.0]
+    assert [each["weight"] for each in region["connections"]] == [250, 750]
+    assert view.history.columns["blocked:0:score"][-2:] == [0.25, 0.25]
+    assert frame["actions"][0]["changes"] == [[0, 400, 250], [1, 600, 750]]
+    assert [worker["queue"] for worker in frame["workers"]] == [10, 10]
+
+
+def test_refusals_and_failures_come_with_their_reasons():
+    log = [*[logs.joined(w) for w in range(2)], logs.opened()]
+    fields = {"region": "orders", "units": [1], "source": 0, "target": 1}
+    log.append(logs.entry(1.0, "move-refused", **fields, why="worker 0 does not own unit 1"))
+    log.append(logs.entry(2.0, "worker-lost", worker=1, incarnation=1, pid=101, reason="it is gone"))
+    _, frame = seen(log)
+    assert frame["actions"][0] | fields | {"why": "worker 0 does not own unit 1", "kind": "refused"} == (
+        frame["actions"][0] | fields
+    )
+    assert [frame["workers"][1]["state"], frame["workers"][1]["why"]] == ["lost", "it is gone"]
+    assert frame["headline"][1]["title"] == "Lost: worker 1"
+    _, frame = seen([*log, logs.joined(1, 5.0, incarnation=2)])
+    assert [trouble["what"] for trouble in frame["troubles"]] == ["restarted", "lost"]
+    assert frame["workers"][1]["restarts"] == 1
+    assert frame["figures"] | {"lost": 1, "restarts": 1, "refused": 1, "live": 2} == frame["figures"]
+
+
+def test_batches_have_their_duration_and_durability():
+    feeder = {"region": "orders", "attempt": 0, "query": "q-1"}
+    log = [logs.opened()]
+    log += [logs.entry(1.0 + p / 10, "feeder-joined", **feeder, partition=p, epoch=7) for p in (0, 1)]
+    log += [logs.entry(2.0, "task-durable", region="orders", query="q-1", log_s=0.2, note_s=0.0)]
+    _, frame = seen(log, now=logs.START + 2.5)
+    assert frame["epochs"][0]["running"]
+    assert frame["epochs"][0]["seconds"] == 1.5
+    log += [logs.entry(3.0, "task-durable", region="orders", query="q-1", log_s=0.1, note_s=0.05)]
+    log += [logs.entry(3.5, "feeder-left", region="orders", partition=p, attempt=0) for p in (1, 0)]
+    _, frame = seen(log)
+    batch = {"epoch": 7, "tasks": 2, "durable": 2, "durable_s": 0.25, "seconds": 2.5, "running": False, "attempts": 1}
+    assert frame["epochs"][0] | batch == frame["epochs"][0]
+
+
+def test_operators_of_a_graph_are_on_their_workers():
+    operators = [
+        {"name": "clean", "kind": "filter", "units": 1, "endpoint": False},
+        {"name": "mean", "kind": "keyed", "units": 2, "endpoint": True},
+    ]
+    shape = {"units": 4, "sources": ["ticks"], "operators": operators, "edges": [[-1, 0], [0, 1]]}
+    log = [*[logs.joined(w) for w in range(2)], logs.entry(0.0, "region-opened", region="g", placement="dp", **shape)]
+    log.append(logs.entry(0.5, "unit-owners", region="g", version=1, owners=[1, 0, 1, 0]))
+    told = {
+        "operators": [{"name": "clean", "worker": 1, "load": 0.2, "pe": 7.5}],
+        "links": [],
+        "moves": [],
+        "units": [],
+    }
+    hosts = [{"worker": 0, "coefficient": 1.0, "load": 0.3}, {"worker": 1, "coefficient": 2.0, "load": 0.9}]
+    about = {"placement": "dp", "total_pe": 12.5, "load_std": 0.3, "level": "", "why": "costs less there"}
+    log.append(logs.entry(1.0, "graph-sample", region="g", **told, hosts=hosts, **about))
+    log.append(logs.entry(1.2, "graph-results", region="g", arrived=900, results=30, total_s=0.03, buckets={"80": 30}))
+    _, frame = seen(log)
+    region = frame["regions"][0]
+    assert [(each["name"], each["workers"], each["load"]) for each in region["operators"]] == [
+        ("clean", [1], 0.2),
+        ("mean", [0, 1], None),
+    ]
+    assert [each["energy"] for each in region["operators"]] == [7.5, None]
+    assert [region["energy"], region["results"], region["rows"]] == [12.5, 30, 900]
+    assert [worker["utilisation"] for worker in frame["workers"]] == [0.3, 0.9]
+
+
+def test_another_cluster_in_the_same_log_begins_anew():
+    first = logs.keyed_run(seconds=8)
+    again = [dict(each, at=each["at"] + 100) for each in [logs.joined(0, 1.0), logs.opened("other", time=1.5)]]
+    view, frame = seen([*first, *again])
+    assert [worker["id"] for worker in frame["workers"]] == [0]
+    assert [region["name"] for region in frame["regions"]] == ["other"]
+    assert view.history.times == sorted(view.history.times)
+
+
+def test_figures_that_nobody_has_told_for_long_are_not_those_of_now():
+    _, frame = seen(logs.keyed_run(seconds=4, until_move=9), now=logs.START + 30)
+    assert frame["state"] == "quiet"
+    assert frame["figures"]["rows_s"] == 0
+    assert frame["workers"][0]["utilisation"] is None
+
+
+def test_an_entry_of_another_version_is_counted_and_passed_over():
+    view = PageView()
+    for entry in [*logs.keyed_run(seconds=3), logs.entry(4.0, "moved", region="orders", units="x")]:
+        view.apply(entry)
+    view.apply(logs.entry(4.1, "keyed-sample", region="orders"))
+    view.apply(logs.entry(4.2, "something-new", region="nowhere", anything=[1]))
+    assert view.unread == 2
+    assert view.frame()["entries"] == view.entries
+
+
+def test_memory_is_bounded_however_long_the_log():
+    view = PageView()
+    for number in range(KEPT_REGIONS + 50):
+        view.apply(logs.opened(f"r{number}", time=float(number)))
+    for second in range(1, 2 * MOST_STEPS):
+        view.apply(logs.keyed_sample(1000.0 + second, [logs.consumer(0, float(second), 0.5)], region="r249"))
+    assert len(view.regions) == KEPT_REGIONS
+    assert len(view.frame()["regions"]) == MOST_REGIONS
+    assert len(view.history.times) <= MOST_STEPS
+    assert all(len(column) == len(view.history.times) for column in view.history.columns.values())
+
+
+def test_a_history_gets_coarser_and_keeps_its_ends():
+    history, time = Chronicle(most=8), 0.0
+    for number in range(14):
+        time += history.step_s
+        history.add(time, {"rows": float(number), "p99": float(number % 2)})
+    assert (history.generation, history.step_s) == (2, 4.0)
+    assert history.times == sorted(history.times)
+    assert (history.times[0], history.times[-1]) == (4.0, time)
+    assert history.columns["rows"][0] == 1.5  # the mean of the first four
+    assert history.columns["p99"][:2] == [1.0, 1.0]  # the worst of them
+    assert history.since(len(history.times) - 1)["times"] == [time]
+
+
+def test_the_same_entries_give_the_same_frame():
+    log = logs.keyed_run(seconds=12)
+    assert seen(log)[1] == seen(log)[1]
