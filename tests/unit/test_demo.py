@@ -19,12 +19,14 @@ def part(without=100.0, balanced=250.0, **given):
     return DemoPart(**about | {"without": runs[0], "balanced": runs[1]} | given)
 
 
-def test_the_figure_of_a_run_is_that_from_a_look_on():
-    run = run_of("x", seen(0, 10, 20, 120, 220), 2)
+def test_the_figure_of_a_run():
+    run = run_of("x", seen(0, 10, 20, 120, 220), settled=True)
     assert run.figure == 200.0
     assert run.seconds == (0.5, 1.0, 1.5, 2.0)
     assert run.values == (20.0, 20.0, 200.0, 200.0)
     assert run_of("x", seen(0, 10, 20, 120, 220)).figure == 110.0
+    stood = [*seen(0, 50), *seen(0, 50)[1:]]  # two looks while nothing was fed
+    assert run_of("x", stood, settled=True).figure == 100.0
 
 
 def test_a_run_without_rows_has_no_figure():

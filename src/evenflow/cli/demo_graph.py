@@ -11,7 +11,7 @@ from evenflow.bench.placement_events import GraphRun
 from evenflow.cli.demo_stage import DemoPart, DemoRun, Stage
 
 OPERATORS, SCHEME, LOAD, FACTOR = 12, 3, 0.45, 3.0
-LEAST_S = 9.0
+LEAST_S = 8.0
 """A placement measures for some seconds before it moves anything, and again after a worker has turned slow."""
 SLOW_AT = 0.3
 """The part of the time after which a worker turns slow."""

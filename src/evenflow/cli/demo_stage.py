@@ -108,7 +108,7 @@ def play_stream(stage: Stage, label: str, query: StreamingQuery, look: Callable[
         _await_batch(query)
     finally:
         query.stop()
-    return _told(stage, run_of(label, seen, len(seen) // 2))
+    return _told(stage, run_of(label, seen, settled=True))
 
 
 def play_rows(stage: Stage, label: str, work: Callable[[], T], look: Callable[[], Look]) -> tuple[DemoRun, T]:
@@ -127,14 +127,17 @@ def play_rows(stage: Stage, label: str, work: Callable[[], T], look: Callable[[]
     return _told(stage, run_of(label, seen)), result
 
 
-def run_of(label: str, seen: list[Look], first: int = 0) -> DemoRun:
-    """The figures of a run from looks at it: rows a second over time, and from the look `first` on to the last."""
+def run_of(label: str, seen: list[Look], settled: bool = False) -> DemoRun:
+    """The figures of a run from looks at it: rows a second over time, and in all, or once it has `settled`.
+
+    That is in the second half of the steps between looks in which its clock went on.
+    """
     steps = [(one, other) for one, other in pairwise(seen) if other.time > one.time]
-    late = seen[first:]
-    span = late[-1].time - late[0].time if late else 0.0
+    counted = steps[len(steps) // 2 :] if settled else steps
+    span = sum(other.time - one.time for one, other in counted)
     return DemoRun(
         label,
-        (late[-1].rows - late[0].rows) / span if span else float("nan"),
+        sum(other.rows - one.rows for one, other in counted) / span if span else float("nan"),
         tuple(other.time - seen[0].time for _, other in steps),
         tuple((other.rows - one.rows) / (other.time - one.time) for one, other in steps),
     )
