@@ -127,7 +127,7 @@ class Actions:
     def __init__(self) -> None:
         self.all: deque[Action] = deque(maxlen=KEPT)
         self.troubles: deque[dict[str, Any]] = deque(maxlen=KEPT)
-        self.refused = self.undone = self.lost = self.restarts = 0
+        self.moved = self.refused = self.undone = self.lost = self.restarts = 0
         self._weights: dict[str, dict[int, float]] = {}
 
     def apply(self, entry: LoggedEvent) -> None:
@@ -175,6 +175,7 @@ class Actions:
         action.until = time
 
     def _moved(self, entry: LoggedEvent, time: float) -> None:
+        self.moved += len(entry["units"])
         action = self._find("move", entry["region"], time)
         if action is not None:
             action.done += len(entry["units"])

@@ -13,6 +13,8 @@ from evenflow.eventlog.standing import LoggedEvent
 
 MOST_UNITS = 16_384
 """Of a region with more units the page gets only how many each worker has."""
+LIMIT = 2_000_000
+"""Regions have fewer units; what has more is no region of ours."""
 HOTTEST = 12
 """Units that are listed as the hottest."""
 
@@ -21,6 +23,8 @@ class OwnedUnits:
     """Who owns which unit, and which units are on their way to whom."""
 
     def __init__(self, units: int) -> None:
+        if not 0 <= units <= LIMIT:
+            raise ValueError(f"{units} units: a region has at most {LIMIT}")
         self.count = units
         self.owners: npt.NDArray[np.int32] = np.full(units, -1, np.int32)
         self.moving: dict[int, int] = {}
@@ -155,7 +159,7 @@ class KeyedView(RegionView):
         hottest = [
             {"unit": unit, "rows_s": rounded(rate, 1), "worker": int(owners[unit]) if known else None}
             for unit, rate in self.hottest
-            if 0 <= unit < self.owned.count
+            if 0 <= unit < self.owned.count and rate > 0
         ]
         figures = {"moved": self.moved, "bytes_moved": self.bytes_moved, "state_bytes": self.state_bytes}
         listed = {"hottest": hottest, "counts": self.counts, "per_worker": sorted(self.per_worker.items())}

@@ -209,7 +209,7 @@ class PageView:
             "imbalance": rounded(seen.imbalance, 4),
             "live": len(self.workers.live),
             "workers": len(self.workers.all),
-            "moved": sum(each.done for each in self.actions.all if each.kind == "move"),
+            "moved": self.actions.moved,
             "refused": self.actions.refused,
             "undone": self.actions.undone,
             "lost": self.actions.lost,

@@ -12,7 +12,7 @@ import { setUpTheme } from "./theme.js";
 
 const get = (id) => document.getElementById(id);
 const past = new Past();
-const [MANY, CALM_MS] = [30, 1900]; // charts of many steps and tables of many workers change every other second
+const [MANY, CALM_MS] = [30, 1900]; // charts of many steps, and all but the headline of many workers, every other second
 let latest = null;
 let away = false;
 
@@ -68,10 +68,9 @@ function showFrame(frame, time) {
   showState(frame, time);
   showHeadline(frame.headline);
   showFigures(frame.figures);
-  if (time !== null || frame.workers.length < MANY || performance.now() - showFrame.listed > CALM_MS) {
-    showFrame.listed = performance.now();
-    showWorkers(frame.workers);
-  }
+  if (time === null && frame.workers.length >= MANY && performance.now() - showFrame.listed < CALM_MS) return;
+  showFrame.listed = performance.now();
+  showWorkers(frame.workers);
   regions.show(frame, past, time);
   showActions(frame.actions, frame.clock);
   showEpochs(frame.epochs);

@@ -153,7 +153,7 @@ const EPOCH_COLUMNS = [
 function durable(epoch) {
   if (epoch.failed) return "given up";
   if (epoch.durable) return `after ${seconds(epoch.durable_s)}`;
-  return epoch.running ? "…" : "not kept";
+  return epoch.running ? "…" : "–";
 }
 
 export function showEpochs(epochs) {
