@@ -1,13 +1,17 @@
-"""Every example runs and prints what it should."""
+"""Every Python block of the README and of docs/ runs, and every example prints what it should."""
 
 import json
 
 import pytest
 
+from tests.support.pages import pages, program_of
 from tests.support.scripts import ROOT, Script
 
 EXAMPLES = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}
-PROGRAMS = {f"example-{name}": path.read_text() for name, path in EXAMPLES.items()}
+PROGRAMS = {
+    **{f"example-{name}": path.read_text() for name, path in EXAMPLES.items()},
+    **{f"page-{name}": program_of(path) for name, path in pages().items()},
+}
 START = "from tests.support.programs import main\n\nmain({folders!r})\n"
 
 pytestmark = pytest.mark.timeout(560)

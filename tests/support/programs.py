@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 import time
 import traceback
 import warnings
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 from pyspark.sql import SparkSession
 
@@ -32,17 +34,23 @@ def shared_cluster() -> ef.Cluster:
     return ef.Cluster(ef.local_session(workers=SHARED), workers=SHARED)
 
 
-def run(folder: Path) -> str:
-    """Run one program in its folder; "ok" or "failed"."""
+def run(spark: SparkSession, folder: Path) -> str:
+    """Run one program as the main module in its folder; "ok" or "failed"."""
     os.chdir(folder)
+    files = spark.sparkContext._jvm.org.apache.hadoop.fs
+    files.FileSystem.get(spark.sparkContext._jsc.hadoopConfiguration()).setWorkingDirectory(files.Path(str(folder)))
     file = folder / "program.py"
     code = compile(file.read_text(), str(file), "exec")
+    before, program = sys.modules["__main__"], ModuleType("__main__")
+    sys.modules["__main__"] = program  # classes of the program are looked for there when they are pickled
     with (folder / "output.txt").open("w") as output, contextlib.redirect_stdout(output):
         try:
-            exec(code, {"__name__": "__main__", "__file__": str(file)})
+            exec(code, program.__dict__)
         except BaseException:
             (folder / "error.txt").write_text(traceback.format_exc())
             return "failed"
+        finally:
+            sys.modules["__main__"] = before
     return "ok"
 
 
@@ -55,7 +63,7 @@ def main(folders: list[str]) -> None:
     SparkSession.stop = lambda _session: None  # type: ignore[method-assign]
     for folder in folders:
         began = time.monotonic()
-        print(Path(folder).name, run(Path(folder)), f"{time.monotonic() - began:.1f} s", flush=True)
+        print(Path(folder).name, run(spark, Path(folder)), f"{time.monotonic() - began:.1f} s", flush=True)
         for query in spark.streams.active:
             query.stop()
         spark.catalog.clearCache()
