@@ -3,6 +3,7 @@
 import email
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -18,7 +19,7 @@ import evenflow
 from tests.support.scripts import ROOT
 
 SEMANTIC = r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?"
-BUILT_FROM = ["pyproject.toml", "README.md", "LICENSE", "src"]
+BUILT_FROM = ["pyproject.toml", "README.md", "LICENSE"]
 NEEDED_SETUPTOOLS = 77
 """Older ones do not read our pyproject.toml; then `build` fetches one from the package registry."""
 
@@ -35,9 +36,10 @@ def built(tmp_path_factory):
     """The folder with the sdist, and the wheel that was made from it; built from a copy, so that nothing is left."""
     folder = tmp_path_factory.mktemp("package")
     source = folder / "source"
-    source.mkdir()
+    left = shutil.ignore_patterns("__pycache__", "*.egg-info")  # what an earlier build has noted would count again
+    shutil.copytree(ROOT / "src", source / "src", ignore=left)
     for name in BUILT_FROM:
-        run("cp", "-R", str(ROOT / name), str(source / name))
+        shutil.copy(ROOT / name, source)
     here = [] if int(version("setuptools").split(".")[0]) < NEEDED_SETUPTOOLS else ["--no-isolation"]
     run(sys.executable, "-m", "build", *here, "--outdir", str(folder / "dist"), str(source), cwd=folder)
     return folder / "dist"
