@@ -69,6 +69,13 @@ def test_code_blocks_have_a_known_language(page):
     assert len(fences) % 2 == 0
 
 
+@pages
+def test_paragraphs_of_list_items_are_indented_by_four(page):
+    """GitHub takes less, the site does not: there such a paragraph ends the list."""
+    text = CODE.sub("", page.read_text())
+    assert re.findall(r"\n\n {1,3}\S.*", text) == []
+
+
 def test_every_page_is_in_the_site():
     listed = set(re.findall(r"[\w-]+\.md$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     assert {page.name for page in ROOT.glob("docs/*.md")} == listed
