@@ -63,6 +63,7 @@ lock: setup
 	@$(BIN)/python scripts/lock.py >requirements.lock.new && mv requirements.lock.new requirements.lock
 
 clean:
-	rm -rf .venv build dist site src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -rf spark-warehouse metastore_db derby.log
 	find src tests benchmarks examples scripts -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf site
