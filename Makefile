@@ -4,6 +4,7 @@
 #   make quick    linters, types, unit and property tests without the slow ones: two minutes, for the inner loop
 #   make lint     linters and types only
 #   make bench    the figures the project promises, measured here
+#   make docs     the site of docs/ in site/, strict: open site/index.html
 #   make setup    .venv, its packages and Java; the others run it first
 #   make lock     requirements.lock from what .venv holds now
 #   make clean    remove all that these have made
@@ -17,7 +18,7 @@ WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)"
 BENCH ?= --workers 8 --slow 4 --factor 10 --cost-us 20 --seconds 15 --balance round-robin,credits
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick lint bench lock clean
+.PHONY: help setup demo test quick lint bench docs lock clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -56,6 +57,10 @@ bench: setup
 	$(WITH_JAVA) $(BIN)/python benchmarks/foundation.py
 	$(WITH_JAVA) $(BIN)/evenflow bench ordered $(BENCH)
 
+docs: setup
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "docs: open site/index.html"
+
 lock: setup
 	@$(BIN)/python scripts/lock.py >requirements.lock.new && mv requirements.lock.new requirements.lock
 
@@ -63,3 +68,4 @@ clean:
 	rm -rf .venv build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -rf spark-warehouse metastore_db derby.log demo-report.html
 	find src tests benchmarks examples scripts -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf site

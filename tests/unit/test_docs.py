@@ -1,7 +1,9 @@
 """The docs can be read: lines wrap, and what they point to is there."""
 
+import ast
 import importlib
 import re
+from functools import cache
 
 import pytest
 
@@ -14,6 +16,10 @@ NAMED = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(r"[\w./-]+\.(?:py|sh|lark|md|toml|lock)")
 PLACEHOLDER = "NAME"
 """Stands in a path for a name that is still to be found."""
+LANGUAGES = {"", "java", "python", "sh", "text", "toml"}
+"""Of code blocks. What is python runs in tests/drivers/test_programs.py, so there is no other word for it."""
+QUOTED = re.compile(r'"([^"]*(?:"range"[^"]*)?)"')
+"""A message, as troubleshooting.md quotes it in headings."""
 FILES = [path.relative_to(ROOT).as_posix() for top in ("src", "tests") for path in (ROOT / top).rglob("*.*")]
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
@@ -43,6 +49,8 @@ def test_files_are_there(page):
 def test_links_lead_somewhere(page):
     text = CODE.sub("", page.read_text())
     for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", text):
+        if target.startswith("https://"):
+            continue  # others' pages are theirs
         other = page.parent / target if target else page
         assert other.exists(), target
         assert not anchor or anchor in anchors(other.read_text()), f"{target}#{anchor}"
@@ -54,3 +62,46 @@ def test_modules_can_be_imported(page):
         if re.fullmatch(r"evenflow(\.[a-z_]+)+", name):
             module, _, attribute = name.rpartition(".")
             assert hasattr(importlib.import_module(module), attribute) or importlib.import_module(name)
+
+
+@pages
+def test_code_blocks_have_a_known_language(page):
+    fences = re.findall(r"^ *```(.*)$", page.read_text(), re.MULTILINE)
+    assert set(fences) - LANGUAGES == set()
+    assert len(fences) % 2 == 0
+
+
+@pages
+def test_paragraphs_of_list_items_are_indented_by_four(page):
+    """GitHub takes less, the site does not: there such a paragraph ends the list."""
+    text = CODE.sub("", page.read_text())
+    assert re.findall(r"\n\n {1,3}\S.*", text) == []
+
+
+def test_every_page_is_in_the_site():
+    listed = set(re.findall(r"[\w-]+\.md$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert {page.name for page in ROOT.glob("docs/*.md")} == listed
+
+
+@cache
+def texts_of_the_source():
+    """The texts of each file of the code; the parts of an f-string are texts of their own."""
+    trees = [ast.parse(path.read_text()) for path in (ROOT / "src").rglob("*.py")]
+    values = [[node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)] for tree in trees]
+    return ["\n".join(value for value in found if isinstance(value, str)) for found in values]
+
+
+def quoted_messages():
+    headings = re.findall(r"^### (.+)$", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+    return [message for heading in headings for message in QUOTED.findall(heading)]
+
+
+def test_there_are_messages_to_look_up():
+    assert len(quoted_messages()) > 40
+
+
+@pytest.mark.parametrize("message", quoted_messages(), ids=lambda text: text[:40])
+def test_quoted_messages_are_in_the_code(message):
+    """There is a file that has each stretch between two dots; a message that was reworded is mended here, too."""
+    parts = [part.strip(" '") for part in message.split("…") if part.strip(" ,:;.)('")]
+    assert any(all(part in texts for part in parts) for texts in texts_of_the_source()), parts

@@ -1,24 +1,4 @@
-"""Keyed operators: state per key, kept in units that can be taken out of one worker and put into another.
-
-A keyed operator is Python code with state; every worker has its own copy. A copy gets the rows of the units its worker
-owns; rows of one key from one Spark partition come in their order. The smallest useful one:
-
-    class Running(KeyedOperator):
-        def __init__(self):
-            self.totals = {}                                  # unit -> key -> total
-
-        def process(self, rows, units, keys):
-            ...                                               # a batch with many keys
-            return result
-
-        def extract(self, unit):
-            return self.totals.pop(unit, None)
-
-        def install(self, unit, state):
-            self.totals[unit] = state
-
-`evenflow.testing.check_operator` checks that extract and install fit together.
-"""
+"""Keyed operators: state per key, kept in units that can be taken out of one worker and put into another."""
 
 from __future__ import annotations
 
@@ -39,7 +19,25 @@ Result: TypeAlias = pa.RecordBatch | tuple[pa.RecordBatch, Origin]
 class KeyedOperator(ABC):
     """The base class of operators for `Cluster.keyed`; subclass it, and keep all state by unit.
 
-    `Cluster.keyed` pickles the object it is given; every worker starts each evaluation from a copy of that.
+    `Cluster.keyed` pickles the object it is given; every worker starts each evaluation from a copy of that. A copy gets
+    the rows of the units its worker owns; rows of one key from one Spark partition come in their order. The smallest
+    useful one:
+
+        class Running(KeyedOperator):
+            def __init__(self):
+                self.totals = {}  # unit -> key -> total
+
+            def process(self, rows, units, keys):  # a batch with many keys
+                ...
+                return result
+
+            def extract(self, unit):
+                return self.totals.pop(unit, None)
+
+            def install(self, unit, state):
+                self.totals[unit] = state
+
+    `evenflow.testing.check_operator` checks that extract and install fit together.
     """
 
     content_sensitive: ClassVar[bool] = True

@@ -1,0 +1,4 @@
+# The blocks of the page run here.
+import pyarrow.parquet as pq
+
+assert pq.read_table("means").num_rows == 200_000

@@ -1,0 +1,20 @@
+from types import SimpleNamespace
+
+import evenflow
+
+spark = evenflow.local_session(workers=1)
+token = "a token for this test alone"
+links = []
+
+
+def start(spark, workers, dashboard, **given):
+    """A cluster as the page has it, but of one worker, at any free port, and stopped again."""
+    where = dashboard if dashboard is True else dashboard.replace("8899", "0")
+    with evenflow.Cluster(spark, workers=1, dashboard=where, **given) as cluster:
+        links.append(cluster.dashboard_link)
+
+
+ef = SimpleNamespace(Cluster=start)
+# The blocks of the page run here.
+assert len(links) == 2
+assert all(link.startswith("http://") for link in links)
