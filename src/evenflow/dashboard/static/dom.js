@@ -1,4 +1,4 @@
-// Small helpers around the document. Text of users goes in as text, never as markup.
+// Small tools around the document. Text of users goes in as text, never as markup.
 
 /** Make an element; properties are attributes, children are elements or texts. */
 export function make(tag, properties = {}, ...children) {
