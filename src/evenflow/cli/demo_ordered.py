@@ -18,7 +18,7 @@ from evenflow.runtime.cluster.cluster import Cluster
 
 BAR = 24
 COST_US = 500.0
-MICRO_BATCH_S = 0.5
+MICRO_BATCH_S = 1.0
 """A micro-batch has the rows of this many seconds at the ideal rate."""
 FACTOR = 10.0
 WITHOUT, BALANCED = "round-robin", "credits"
