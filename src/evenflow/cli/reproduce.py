@@ -16,7 +16,7 @@ import typer
 from rich.table import Table
 
 from evenflow._version import __version__
-from evenflow.cli.terminal import FAILED, JsonFile, console, guard, progress_bars, touch, write_figures
+from evenflow.cli.terminal import JsonFile, console, guard, progress_bars, touch, write_figures
 from evenflow.experiments.runner import JudgedClaim, Watch
 
 GIT_S = 5.0
@@ -40,8 +40,8 @@ def reproduce(
 ) -> None:
     """Simulate the experiments of the papers, and put each published claim beside ours.
 
-    What is there already from the same code is not run again, so an interrupted run can be gone on with. The exit code
-    is 1 if a claim does not hold.
+    What is there already from the same code is not run again, so an interrupted run can be gone on with. That a claim
+    does not hold is a result, not a failure.
     """
 
     def work() -> None:
@@ -65,8 +65,6 @@ def reproduce(
         console.print(f"{sum(each.holds for each in found)} of {len(found)} claims hold")
         console.print(f"written: {file}, {out / 'report.html'}")
         write_figures(json_file, [asdict(each) for each in found])
-        if not all(each.holds for each in found):
-            raise typer.Exit(FAILED)
 
     guard(work)
 
