@@ -50,7 +50,7 @@ def made(tmp_path_factory):
     """A folder with a report, the experiments that were run for it, and what the command printed."""
     folder = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CepSizes, "of", classmethod(lambda cls, _: cls(24, (3.0, 6.0), 1.5, 1_500)))
+        patch.setattr(CepSizes, "of", classmethod(lambda cls, _: cls(24, (3.0, 6.0), 1.5, 1_500, 512)))
         ran, output = reproduce(patch, folder, *CLAIMS, "--quick")
     return folder, ran, output
 

@@ -37,12 +37,17 @@ def stories_with_moves(rows: StoryRows, engines: int, moves: list[Move], seconds
     return found
 
 
-def stories_by_choice(rows: StoryRows, engines: int) -> int:
-    """The first stories that engines find when each text goes to the one of two engines that has had fewer (PKG)."""
+def stories_by_choice(rows: StoryRows, engines: int, counted: npt.NDArray[np.bool_]) -> int:
+    """The first stories that engines find when each text goes to the one of two engines that has had fewer (PKG).
+
+    Only those of some rows are counted; where a row goes depends on all of them.
+    """
     given = np.zeros(engines, np.int64)
     chosen = np.empty(len(rows.keys), np.int64)
     _choose(rows.keys.astype(np.int64), given, chosen)
-    return _by_engine(rows.table(), chosen, [FirstStory(history=HISTORY) for _ in range(engines)])
+    return _by_engine(
+        rows.some(counted).table(), chosen[counted], [FirstStory(history=HISTORY) for _ in range(engines)]
+    )
 
 
 def _by_engine(table: pa.Table, engine: npt.NDArray[Any], operators: list[FirstStory]) -> int:

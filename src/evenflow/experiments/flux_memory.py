@@ -209,7 +209,15 @@ def _judge_hybrid(data: Data) -> Finding:
     alike = abs(through["flux-hybrid"] / through["flux"] - 1) <= 0.15
     gain = latency["flux"] / latency["flux-hybrid"]
     sooner = 0 < settled["flux-hybrid"] <= settled["flux"]
-    holds = best and rate["flux-memory"] < 0.97 * rate["flux-hybrid"] and sooner and alike and gain >= 1.6
+    parts = {
+        "medium: hybrid within 3 % of the best": best,
+        "medium: hybrid 3 % above memory-based": rate["flux-memory"] < 0.97 * rate["flux-hybrid"],
+        "medium: hybrid steady no later than load-balancing": sooner,
+        "heavy: throughput within 15 %": alike,
+        "heavy: latency 1.6 times shorter": gain >= 1.6,
+    }
+    holds = all(parts.values())
+    missed = "; ".join(name for name, met in parts.items() if not met)
     ours = (
         f"medium: hybrid {rate['flux-hybrid']:.3g}, load {rate['flux']:.3g}, memory {rate['flux-memory']:.3g}, auto "
         f"{rate['auto']:.3g} rows/s, steady after second {settled['flux-hybrid']}, {settled['flux']}, "
@@ -221,7 +229,7 @@ def _judge_hybrid(data: Data) -> Finding:
         f"{NAMES[name]} {run['moves']} units, the last in second {run['last_move']:.0f}" for name, run in heavy.items()
     ]
     why = (
-        f"heavy pressure was simulated for {len(heavy['flux']['throughput'])} s; moved: {'; '.join(moved)}. "
+        f"not met: {missed or 'nothing'}. Heavy pressure was simulated for {len(heavy['flux']['throughput'])} s; moved: {'; '.join(moved)}. "
         f"Units on disk of a machine then: hybrid {_spread(heavy['flux-hybrid'])}, load {_spread(heavy['flux'])}. "
         f"Rows a second {_rounded(through)}, latencies in ms {_rounded(latency)}; medium: {_rounded(rate)}"
     )

@@ -86,9 +86,8 @@ def _reason(data: Data) -> str:
     return (
         f"In the mean, {'; '.join(told)}. XZH, rebuilt from its description, takes the host with the best correlation "
         "of all that stay below the average load, while with weights of (100, 1, 0.001) correlations decide between "
-        "nearly equal loads only. So XZH fills some hosts with the few, heavy operators at the heads of chains, and "
-        f"others with up to {most[1]:.0f} light ones (PD: {most[0]:.0f}): if there is too much work, rows are turned "
-        "away at the heads, and wait in fewer queues after that"
+        f"nearly equal loads only. The host with most operators has {most[1]:.0f} of them under XZH and {most[0]:.0f} "
+        "under PD, in the mean over points"
     )
 
 

@@ -131,6 +131,8 @@ class Moves:
             return
         took = self._cost(leaving)
         charge(self._arrays.workers, leaving.target, took, now)
+        if self._setup.state_share < 1:  # beside rows, and after what came before
+            took = float(target["debt"]) / self._setup.state_share
         self._world.at(now + took, partial(self._installed, leaving))
 
     def _installed(self, leaving: UnitsLeaving, now: float) -> None:
