@@ -229,7 +229,8 @@ def _judge_hybrid(data: Data) -> Finding:
         f"{NAMES[name]} {run['moves']} units, the last in second {run['last_move']:.0f}" for name, run in heavy.items()
     ]
     why = (
-        f"not met: {missed or 'nothing'}. Heavy pressure was simulated for {len(heavy['flux']['throughput'])} s; moved: {'; '.join(moved)}. "
+        f"not met: {missed or 'nothing'}. "
+        f"Heavy pressure was simulated for {len(heavy['flux']['throughput'])} s; moved: {'; '.join(moved)}. "
         f"Units on disk of a machine then: hybrid {_spread(heavy['flux-hybrid'])}, load {_spread(heavy['flux'])}. "
         f"Rows a second {_rounded(through)}, latencies in ms {_rounded(latency)}; medium: {_rounded(rate)}"
     )

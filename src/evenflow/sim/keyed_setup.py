@@ -177,7 +177,7 @@ class KeyedSetup:
             _number(name, getattr(self, name))
         if self.full_packets and self.connection_packets < 2:
             raise InvalidArgument(
-                "full_packets with connection_packets = 1: a packet could not be filled while another is under way; give 2"
+                "full_packets with connection_packets = 1: none could be filled while another is under way; give 2"
             )
         if not 0 < self.state_share <= 1:
             raise InvalidArgument(f"state_share is {self.state_share}: give a share above 0, up to 1")
