@@ -275,7 +275,7 @@ def test_the_examples_of_the_docs(spark, cluster):
     assert len(blocks) == 6
     texts = source(spark, tweets(200).select(["id", "text"]))
     names = {"ef": ef, "cluster": cluster, "texts": texts, "sample": texts.limit(50), "ticks": source(spark, ticks(50))}
-    names["rule"] = "SELECT n FROM Tick"
+    names |= {"rule": "SELECT n FROM Tick", "ticks_stream": names["ticks"]}
     names["people"] = spark.range(30).selectExpr("id", "timestamp_seconds(id * 20) as at")
     names["auctions"] = spark.range(30).selectExpr("id", "id * 2 as item", "timestamp_seconds(id * 20 + id) as at")
     counts = {}
