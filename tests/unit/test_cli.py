@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from evenflow._version import __version__
 from evenflow.bench import cep, cep_view, keyed, keyed_view, ordered, ordered_view
 from evenflow.cli.app import app
-from evenflow.cli.terminal import guard
+from evenflow.cli.terminal import check_writable, guard, write_figures
 
 
 def run(*arguments):
@@ -142,7 +142,7 @@ def test_the_table_of_a_keyed_operator_compares_with_plain_spark_or_the_bound():
 
 
 VERBS = [
-    *("demo", "doctor", "plot", "metrics", "simulate", "reproduce", "torture", "version"),
+    *("demo", "dashboard", "doctor", "plot", "metrics", "simulate", "reproduce", "torture", "version"),
     *("bench ordered", "bench keyed", "bench cep", "bench placement", "state ls", "state show", "state verify"),
 ]
 
@@ -164,6 +164,23 @@ def test_the_list_of_verbs_is_whole():
     found = {f"{name} {each}" for name, group in groups if hasattr(group, "commands") for each in group.commands}
     found |= {name for name, command in groups if not hasattr(command, "commands")}
     assert found == set(VERBS)
+
+
+def test_figures_are_json_whatever_they_are(tmp_path):
+    file = tmp_path / "figures.json"
+    write_figures(file, {"gain": float("nan"), "parts": [{"values": (1.5, float("inf"))}], 3: "x"})
+    found = json.loads(file.read_text(), parse_constant=pytest.fail)
+    assert found == {"gain": None, "parts": [{"values": [1.5, None]}], "3": "x"}
+
+
+def test_files_are_tried_and_not_left_behind(tmp_path):
+    there, new = tmp_path / "there.json", tmp_path / "folder" / "new.html"
+    there.write_text("before")
+    check_writable(there, new, None)
+    assert there.read_text() == "before"
+    assert not new.exists()
+    with pytest.raises(IsADirectoryError):
+        check_writable(tmp_path)
 
 
 def test_the_version():

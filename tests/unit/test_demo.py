@@ -51,13 +51,6 @@ def test_the_report_is_one_page_that_needs_nothing_else():
     assert loaded == []
 
 
-def test_without_a_live_page_there_is_no_address(monkeypatch, tmp_path):
-    monkeypatch.setattr(demo.importlib.util, "find_spec", lambda name: None)
-    with demo.live_page(tmp_path / "log") as address:
-        assert address == ""
-    assert not list(tmp_path.iterdir())
-
-
 def test_every_part_is_named_in_the_help():
     text = demo_verb.__annotations__["part"]
     assert all(name in str(text) for name in demo.PARTS)

@@ -159,6 +159,20 @@ def test_a_checkpoint(tmp_path):
     assert [path for path in sorted(tmp_path.rglob("*")) if path.is_file()] == [p for p in before if p.is_file()]
 
 
+def test_a_checkpoint_below_a_directory_that_may_not_be_entered(tmp_path, monkeypatch):
+    plain = os.stat
+
+    def stat(path, **given):
+        if str(path).startswith(f"{tmp_path}/"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return plain(path, **given)
+
+    monkeypatch.setattr(os, "stat", stat)
+    monkeypatch.setattr(checks, "check_disk", lambda folder, what: checks.Diagnosis(what, "bad", f"{folder}: denied"))
+    found = checks.check_checkpoint(str(tmp_path / "state" / "here"))
+    assert (found.state, found.found) == ("bad", f"{tmp_path}: denied")
+
+
 def test_a_directory_that_is_no_checkpoint(tmp_path):
     (tmp_path / "photo.jpg").write_text("x")
     found = checks.check_checkpoint(str(tmp_path))

@@ -187,6 +187,43 @@ def test_what_holds_is_bounded(monkeypatch):
     assert [entry["region"] for entry in held.entry(1.0, 1.0)["standing"]] == ["7", "8", "9"]
 
 
+def test_a_region_in_use_and_what_is_of_none_outlast_many_regions(monkeypatch):
+    monkeypatch.setattr(standing, "MOST", 12)
+    held = Standing()
+    held.add({"event": "cluster-started"})
+    held.add({"event": "worker-joined", "worker": 0})
+    held.add({"event": "region-opened", "region": "long", "units": 4})
+    held.add({"event": "unit-owners", "region": "long", "even": [0, 1]})
+    for number in range(20):
+        held.add({"event": "region-opened", "region": f"short-{number}", "units": 4})
+        held.add({"event": "unit-owners", "region": f"short-{number}", "even": [0, 1]})
+        held.add({"event": "unit-owners", "region": "long", "units": [number % 4], "owners": [7]})
+    found = held.entry(1.0, 1.0)["standing"]
+    assert [entry["event"] for entry in found[:3]] == ["cluster-started", "worker-joined", "region-opened"]
+    assert found[2]["region"] == "long"
+    assert found[-1] == {"event": "unit-owners", "region": "long", "owners": [7] * 4}
+    assert len(found) == 12
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"units": [3], "owners": [1]},
+        {"units": [9], "owners": [1]},
+        {"units": [0, 1], "owners": [1]},
+        {"units": [-1], "owners": [1]},
+    ],
+)
+def test_a_change_of_a_table_that_is_not_known_stays_as_it_is(entry):
+    held = Standing()
+    entry |= {"event": "unit-owners", "region": "r"}
+    for known in ({}, {"even": []}, {"even": [0, 1]}, {"owners": [0, 1]}, {"units": [0], "owners": [1]}):
+        held.add({"event": "unit-owners", "region": "r", **known})
+        held.add(entry)
+        held.add(entry)
+        assert held.entry(1.0, 1.0)["standing"] == [entry]
+
+
 def test_a_long_head_does_not_fill_a_piece(path):
     file = RotatingFile(path, 800, lambda: b"h" * 5000 + b"\n")
     for number in range(20):

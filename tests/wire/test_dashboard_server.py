@@ -222,6 +222,6 @@ def test_the_command_line_serves_a_log_until_it_is_interrupted(log):
 def test_the_command_line_says_what_is_wrong(tmp_path):
     command = [sys.executable, "-m", "evenflow", "dashboard", str(tmp_path / "none.jsonl")]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert found.returncode == 1
+    assert found.returncode == 2
     assert "there is no event log" in " ".join(found.stderr.split())
     assert "Traceback" not in found.stderr

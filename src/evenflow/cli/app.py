@@ -16,7 +16,7 @@ from evenflow.cli.doctor import doctor
 from evenflow.cli.reproduce import reproduce
 from evenflow.cli.simulate import simulate
 from evenflow.cli.state import state
-from evenflow.cli.terminal import FAILED, STDOUT, JsonFile, console, guard, touch, write_figures
+from evenflow.cli.terminal import FAILED, STDOUT, JsonFile, check_writable, console, guard, write_figures
 from evenflow.errors import InvalidArgument
 
 HELP = """Keeps streaming pipelines on Apache Spark balanced while they run.
@@ -76,7 +76,7 @@ def demo(
         if unknown:
             what = f"{unknown[0]!r}: choose among {', '.join(show.PARTS)}, or all"
             raise typer.BadParameter(what, param_hint="--part")
-        touch(json_file, report)
+        check_writable(json_file, report)
         found = show.run_demo(console, names, seconds, workers, report)
         figures = [asdict(each) | {"gain": each.gain} for each in found]
         write_figures(json_file, {"workers": workers, "seconds": seconds, "parts": figures})
@@ -104,7 +104,7 @@ def plot(
         with console.status(f"reading {log}"):
             series = figures.read(log, region)
         target = out or log.with_suffix(".png")
-        touch(target)
+        check_writable(target)
         figures.draw(series).savefig(target, dpi=110)
         console.print(f"written: {target}", soft_wrap=True)
 
@@ -167,7 +167,7 @@ def torture(
         if resume and json_file is not None and json_file.exists() and json_file.stat().st_size:
             before = TortureReport.from_json(_read(json_file))
         else:
-            touch(json_file)
+            check_writable(json_file)
 
         def watch(report: TortureReport) -> None:
             view.show_outcome(console, report.outcomes[-1])

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from evenflow.cli.terminal import JsonFile, console, embedded_spark, guard, touch, write_figures
+from evenflow.cli.terminal import JsonFile, check_writable, console, embedded_spark, guard, write_figures
 from evenflow.eventlog.rotation import delete
 
 bench = typer.Typer(help="Measured runs against the ideal, plain Spark and peers.", no_args_is_help=True)
@@ -48,7 +48,7 @@ def bench_ordered(
         setting.emulate()
         for name in balances:
             setting.balance(name)
-        touch(json_file)
+        check_writable(json_file)
         results = []
         with embedded_spark(workers, 1, conf=ordered.FINE) as spark, _progress() as progress:
             ordered.warm_up(spark)
@@ -109,7 +109,7 @@ def bench_keyed(
         rooms = [room.strip() for room in skew_bytes.split(",")]
         for room in rooms:
             room_of(room)
-        touch(json_file)
+        check_writable(json_file)
         results = []
         with embedded_spark(workers, 2) as spark:
             keyed.warm_up(spark)
@@ -154,7 +154,7 @@ def bench_cep(
         runs += [(name, replace(setting, engines=engines + 1)) for name, _ in runs if name == "kg"]
         for name, _ in runs:
             keyed_choice(name)
-        touch(json_file, picture)
+        check_writable(json_file, picture)
         with embedded_spark(engines + 1, 2) as spark:
             with console.status("making texts"):
                 cep.warm_up(spark)
@@ -198,7 +198,7 @@ def bench_placement(
         names = [name.strip() for name in placement.split(",")]
         placing.check_placements(names)
         drawn = setting.drawn()
-        touch(json_file)
+        check_writable(json_file)
         results = []
         rows = sum(drawn.taken.values()) * seconds
         with embedded_spark(workers, len(drawn.rows)) as spark, placing.data(drawn) as paths, _progress() as progress:

@@ -179,8 +179,8 @@ def check_clock(folder: Path, now: Callable[[], float] = time.time) -> Diagnosis
 def check_checkpoint(where: str, key: bytes = b"", opened: Callable[..., Store] = open_store) -> Diagnosis:
     """Whether a checkpoint can be reached, listed, written to, read and deleted from; nothing is left behind in it."""
     folder = Path(where)
-    if "://" not in where and not (folder.is_dir() and any(folder.iterdir() if os.access(folder, os.R_OK) else ["?"])):
-        above = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if "://" not in where and not _holds_files(folder):
+        above = next(each for each in (folder, *folder.absolute().parents) if os.path.exists(each))
         room = check_disk(above, "checkpoint")
         text = f"{where} is made by the first cluster, and can be" if room.state != "bad" else room.found
         return Diagnosis("checkpoint", room.state, text, _store_remedy(where) if room.state == "bad" else room.remedy)
@@ -198,6 +198,11 @@ def check_checkpoint(where: str, key: bytes = b"", opened: Callable[..., Store] 
     if not same:
         return Diagnosis("checkpoint", "bad", f"{shown(where)} gives back other bytes", "use another store")
     return Diagnosis("checkpoint", "good", f"{shown(where)}: {names} blobs; written to, read and deleted from")
+
+
+def _holds_files(folder: Path) -> bool:
+    """Whether it is a directory with something in it; `os.path` says no, where `Path` raises, if it may not be seen."""
+    return os.path.isdir(folder) and any(folder.iterdir() if os.access(folder, os.R_OK) else ["?"])
 
 
 def _store_remedy(where: str) -> str:

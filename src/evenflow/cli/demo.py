@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +19,8 @@ from evenflow.cli.demo_report import report
 from evenflow.cli.demo_stage import DemoPart, Stage
 from evenflow.cli.demo_stories import run_stories
 from evenflow.cli.terminal import embedded_spark
+from evenflow.dashboard.web.serving import DashboardServer
+from evenflow.dashboard.web.sources import FileSource
 from evenflow.errors import EvenflowError
 
 SMALL_BATCHES = {"spark.sql.execution.arrow.maxRecordsPerBatch": "500"}
@@ -41,8 +41,7 @@ def run_demo(console: Console, names: list[str], seconds: float, workers: int, f
         embedded_spark(workers, 3, name="evenflow-demo", conf=SMALL_BATCHES) as spark,
         live_page(Path(folder) / "events.jsonl") as address,
     ):
-        if address:
-            console.print(f"live page: {address}", highlight=False, soft_wrap=True)
+        console.print(f"live page: {address}", highlight=False, soft_wrap=True)
         stage = Stage(console, spark, seconds, workers, Path(folder) / "events.jsonl")
         parts = []
         for number, name in enumerate(names, 1):
@@ -61,18 +60,17 @@ def run_demo(console: Console, names: list[str], seconds: float, workers: int, f
 
 @contextmanager
 def live_page(log: Path) -> Iterator[str]:
-    """The live page over an event log for as long as the context lasts; its address, empty if there is no page."""
-    if importlib.util.find_spec("evenflow.dashboard") is None:
-        yield ""
-        return
+    """The live page over an event log for as long as the context lasts; its address.
+
+    That the page has failed is logged, and does not make a demo fail that went well.
+    """
     log.touch()
-    serving = importlib.import_module("evenflow.dashboard.web.serving")
-    sources = importlib.import_module("evenflow.dashboard.web.sources")
-    server = serving.DashboardServer(sources.FileSource(log))
+    server = DashboardServer(FileSource(log))
     try:
         yield server.link
     finally:
-        server.close()
+        with suppress(EvenflowError):
+            server.close()
 
 
 def _summary(parts: list[DemoPart], workers: int) -> Table:

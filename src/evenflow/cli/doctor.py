@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from evenflow.cli.state import KeyFile, checkpoint_key
-from evenflow.cli.terminal import FAILED, JsonFile, console, guard, touch, write_figures
+from evenflow.cli.terminal import FAILED, JsonFile, check_writable, console, guard, write_figures
 
 if TYPE_CHECKING:
     from evenflow.cli.checks import Diagnosis
@@ -37,7 +37,7 @@ def doctor(
     def work() -> None:
         from evenflow.cli import checks
 
-        touch(json_file)
+        check_writable(json_file)
         folder = Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         with console.status("looking around"):

@@ -16,7 +16,7 @@ import typer
 from rich.table import Table
 
 from evenflow._version import __version__
-from evenflow.cli.terminal import JsonFile, console, guard, progress_bars, touch, write_figures
+from evenflow.cli.terminal import JsonFile, check_writable, console, guard, progress_bars, write_figures
 from evenflow.experiments.runner import JudgedClaim, Watch
 
 GIT_S = 5.0
@@ -49,7 +49,7 @@ def reproduce(
         from evenflow.experiments.base import Setting
 
         names = claims or []
-        touch(json_file)
+        check_writable(json_file)
         if redraw:
             experiments = catalogue.chosen(names)
         else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from evenflow.cli.terminal import JsonFile, console, guard, make_folder, progress_bars, touch, write_figures
+from evenflow.cli.terminal import JsonFile, check_writable, console, guard, make_folder, progress_bars, write_figures
 
 if TYPE_CHECKING:
     from evenflow.sim.runs import SimulatedRun
@@ -44,7 +44,7 @@ def simulate(
         names = list(dict.fromkeys(asked)) or list(chosen.balances)
         for name in names:
             chosen.plane(name)
-        touch(json_file)
+        check_writable(json_file)
         if event_log is not None:
             make_folder(event_log)
         results = []

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from evenflow.cli.terminal import FAILED, JsonFile, console, guard, touch, write_figures
+from evenflow.cli.terminal import FAILED, JsonFile, check_writable, console, guard, write_figures
 from evenflow.errors import InvalidArgument
 
 state = typer.Typer(help="What a checkpoint holds, and whether it is sound.", no_args_is_help=True)
@@ -44,7 +44,7 @@ def state_ls(
     def work() -> None:
         from evenflow.cli import state_view
 
-        touch(json_file)
+        check_writable(json_file)
         write_figures(json_file, state_view.show_queries(console, where, checkpoint_key(key_file)))
 
     guard(work)
@@ -62,7 +62,7 @@ def state_show(
     def work() -> None:
         from evenflow.cli import state_view
 
-        touch(json_file)
+        check_writable(json_file)
         write_figures(json_file, state_view.show_query(console, where, names, checkpoint_key(key_file)))
 
     guard(work)
@@ -79,7 +79,7 @@ def state_verify(
     def work() -> None:
         from evenflow.cli import state_view
 
-        touch(json_file)
+        check_writable(json_file)
         found = state_view.verify_all(console, where, checkpoint_key(key_file))
         write_figures(json_file, found)
         if found["bad"]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,8 +36,8 @@ JsonFile = Annotated[
 ]
 
 
-def touch(*files: Path | None) -> None:
-    """Create the files, to find out before a long run whether they can be written.
+def check_writable(*files: Path | None) -> None:
+    """Find out before a long run whether files can be written; none is left behind that was not there before.
 
     If one of them is standard output, tables and progress go to standard error from now on.
     """
@@ -44,7 +45,10 @@ def touch(*files: Path | None) -> None:
     for file in files:
         if file is not None and file != STDOUT:
             make_folder(file.parent)
+            there = file.exists() or file.is_symlink()
             file.open("a").close()
+            if not there:
+                file.unlink()
 
 
 def make_folder(folder: Path) -> None:
@@ -56,15 +60,26 @@ def make_folder(folder: Path) -> None:
 
 
 def write_figures(file: Path | None, figures: Any) -> None:
-    """Write the figures of a run as JSON, if a file is given."""
+    """Write the figures of a run as JSON, if a file is given; what is no finite number is null, as JSON has none."""
     if file is None:
         return
-    text = json.dumps(figures, indent=2, default=str) + "\n"
+    text = json.dumps(_finite(figures), indent=2, default=str, allow_nan=False) + "\n"
     if file == STDOUT:
         typer.echo(text, nl=False)
     else:
         file.write_text(text)
         console.print(f"written: {file}", soft_wrap=True)
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float():
+            return value if isfinite(value) else None
+        case dict():
+            return {name: _finite(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_finite(each) for each in value]
+    return value
 
 
 def progress_bars() -> Progress:

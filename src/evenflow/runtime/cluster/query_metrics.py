@@ -34,6 +34,7 @@ logger = logging.getLogger("evenflow")
 PROGRESS_LOG = "evenflow.progress"
 """The name of the logger, in the same log as that of Spark's own progress."""
 KEPT_QUERIES = 100
+"""Queries of which it is known what was counted already; those heard of least recently are forgotten."""
 SCHEMA = """query string, name string, batch long, at timestamp, rows long, latency_mean_ms double,
     latency_p50_ms double, latency_p99_ms double, imbalance double, moves long, units_moved long, pause_ms double,
     durable_ms double, batch_ms double, regions array<string>"""
@@ -74,8 +75,8 @@ class _Known:
     regions: set[str] = field(default_factory=set)
     totals: dict[str, tuple[int, Latencies, dict[int, float]]] = field(default_factory=dict)
     """By region: rows, latencies, and service time by worker."""
-    seen: float = -1.0
-    """The time of the last entry of the event log that was looked at."""
+    next: int = 0
+    """The number of the first entry of the event log that was not looked at."""
 
 
 class QueryMetrics(StreamingQueryListener):
@@ -109,11 +110,9 @@ class QueryMetrics(StreamingQueryListener):
         return self._spark.createDataFrame(rows, SCHEMA)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """A query begins: nothing is known of it."""
+        """A query begins, perhaps again: then what was counted of it is not counted a second time."""
         with self._lock:
-            self._known.setdefault(str(event.id), _Known())
-            for old in list(self._known)[:-KEPT_QUERIES]:
-                del self._known[old]
+            self._known_of(str(event.id))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """A micro-batch is over."""
@@ -131,25 +130,28 @@ class QueryMetrics(StreamingQueryListener):
         """A query has nothing to do."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """A query is over; what is known of it stays for `to_df`."""
-        with self._lock:
-            self._known.pop(str(event.id), None)
+        """A query is over; what is known of it stays, since it may be started again."""
+
+    def _known_of(self, query: str) -> _Known:
+        """What is known of a query, which is the last to be forgotten from now on."""
+        known = self._known[query] = self._known.pop(query, _Known())
+        for old in list(self._known)[:-KEPT_QUERIES]:
+            del self._known[old]
+        return known
 
     def _figures(self, progress: Any) -> BatchFigures | None:
         """The figures of a batch; None if no row of the query ever came to the cluster."""
         query = str(progress.id)
-        known = self._known.setdefault(query, _Known())
-        entries = [entry for entry in self._cluster.events() if entry["time"] > known.seen]
-        if entries:
-            known.seen = entries[-1]["time"]
+        known = self._known_of(query)
+        entries, known.next = self._cluster._driver.events_since(known.next)
         mine = {entry["region"] for entry in entries if entry["event"] == "feeder-joined" and entry["query"] == query}
         known.regions |= mine
         if not known.regions:
             return None
+        about = [entry for entry in entries if entry.get("region") in known.regions]
         rows, latencies, busy = self._grown(known)
         summary = latencies.summary
         mean = sum(busy.values()) / len(busy) if busy else 0.0
-        about = [entry for entry in entries if entry.get("region") in known.regions]
         moved = [entry for entry in about if entry["event"] == "moved"]
         return BatchFigures(
             query=query,
@@ -174,10 +176,18 @@ class QueryMetrics(StreamingQueryListener):
         return driver.ask(lambda _: known.snapshot(driver.now()))
 
     def _grown(self, known: _Known) -> tuple[int, Latencies, dict[int, float]]:
-        """Rows, latencies and service time by worker since the last batch, over the query's regions."""
+        """Rows, latencies and service time by worker since the last batch, over the query's regions.
+
+        Regions that the cluster has dropped meanwhile are the query's no more.
+        """
         rows, latencies, busy = 0, Latencies(), dict[int, float]()
-        for name in known.regions:
-            total = _total(self._snapshot(name))
+        for name in sorted(known.regions):
+            try:
+                total = _total(self._snapshot(name))
+            except InvalidArgument:
+                known.regions.discard(name)
+                known.totals.pop(name, None)
+                continue
             before = known.totals.get(name, (0, Latencies(), {}))
             known.totals[name] = total
             rows += max(0, total[0] - before[0])
