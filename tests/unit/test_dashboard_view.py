@@ -227,3 +227,33 @@ def test_a_history_gets_coarser_and_keeps_its_ends():
 def test_the_same_entries_give_the_same_frame():
     log = logs.keyed_run(seconds=12)
     assert seen(log)[1] == seen(log)[1]
+
+
+@pytest.mark.parametrize("at", [None, "5", [], float("nan"), 1e18, 10**400])
+def test_an_entry_without_a_time_is_left_out(at):
+    view = PageView()
+    for entry in [logs.joined(0), logs.joined(1) | {"at": at}, logs.joined(2, 1.0)]:
+        view.apply(entry)
+    view.apply({"time": 1.0, "event": "worker-joined"})
+    frame = view.frame()
+    assert (frame["unread"], [worker["id"] for worker in frame["workers"]]) == (2, [0, 2])
+    assert frame["time"] == logs.START + 1.0
+
+
+def test_another_cluster_in_the_log_begins_anew():
+    """Also when the first one lasted for less than a second."""
+    started = logs.entry(0.0, "cluster-started", cluster="b", workers=1)
+    first = [*[logs.joined(worker, 0.5) for worker in range(3)], logs.entry(0.6, "worker-lost", worker=2, reason="x")]
+    later = [dict(each, at=each["at"] + 3) for each in [started, logs.joined(0, 0.5)]]
+    _, frame = seen([*first, *later])
+    assert [worker["id"] for worker in frame["workers"]] == [0]
+    assert (frame["figures"]["lost"], frame["troubles"]) == (0, [])
+
+
+def test_a_simulated_log_that_is_written_anew_is_shown_from_its_beginning():
+    run = [dict(each, at=each["time"]) for each in logs.keyed_run(seconds=4, until_move=9)]
+    once, frame = seen(run)
+    again, shown = seen([*run, *run])
+    assert shown["workers"] == frame["workers"]
+    assert shown["time"] == frame["time"]
+    assert (again.history.times, again.history.generation) == (once.history.times, 1)

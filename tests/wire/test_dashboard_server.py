@@ -216,7 +216,7 @@ def test_the_command_line_serves_a_log_until_it_is_interrupted(log):
             assert json.load(answer)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
-        assert process.stderr.read() == ""
+        assert process.stderr.read() == "interrupted\n"
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path):

@@ -19,9 +19,9 @@ class Chronicle:
     `generation` counts the doublings: whoever holds a copy can go on from its end as long as it stays the same.
     """
 
-    def __init__(self, most: int = MOST_STEPS) -> None:
+    def __init__(self, most: int = MOST_STEPS, generation: int = 0) -> None:
         self.step_s = 1.0
-        self.generation = 0
+        self.generation = generation
         self.times: list[float] = []
         self.columns: dict[str, list[Figure]] = {}
         self._most = most
