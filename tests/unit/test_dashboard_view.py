@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from evenflow.dashboard import history
 from evenflow.dashboard.history import MOST_STEPS, Chronicle
 from evenflow.dashboard.view import KEPT_REGIONS, MOST_REGIONS, PageView
 from tests.support import event_logs as logs
@@ -257,3 +258,23 @@ def test_a_simulated_log_that_is_written_anew_is_shown_from_its_beginning():
     assert shown["workers"] == frame["workers"]
     assert shown["time"] == frame["time"]
     assert (again.history.times, again.history.generation) == (once.history.times, 1)
+
+
+def test_new_columns_take_the_place_of_those_long_unused(monkeypatch):
+    monkeypatch.setattr(history, "MOST_COLUMNS", 16)
+    past = Chronicle()
+    for step in range(40):
+        past.add(float(step), {"rows": 1.0, "load:0": 0.5, "rows:kept": 2.0, f"rows:{step}": 3.0})
+    assert len(past.columns) <= 16
+    assert {"rows", "load:0", "rows:kept", "rows:39", "rows:38", "rows:30"} <= past.columns.keys()
+    assert "rows:0" not in past.columns
+    assert {len(column) for column in past.columns.values()} == {40}
+    assert 0 < past.generation < 20
+
+
+def test_columns_in_use_are_not_given_up(monkeypatch):
+    monkeypatch.setattr(history, "MOST_COLUMNS", 4)
+    past = Chronicle()
+    for step in range(3):
+        past.add(float(step), {f"rows:{number}": 1.0 for number in range(6)})
+    assert (len(past.columns), past.generation) == (4, 0)

@@ -189,6 +189,16 @@ def test_half_a_line_of_a_killed_driver_is_cut_off(path):
     assert ticks(read_log(path)) == [5, 7]
 
 
+@pytest.mark.parametrize("whole", ['{"time": 5.0, "event": "tick", "number": 5}\n', ""])
+def test_half_a_line_is_cut_off_however_long_it_is(path, whole, monkeypatch):
+    monkeypatch.setattr(rotation, "LAST_LINE", 16)
+    path.write_text(whole + '{"time": 6.0, "event": "tick", "text": "' + "x" * 100)
+    log = EventLog(path)
+    log.write(tick(7))
+    log.close()
+    assert ticks(read_log(path)) == [5, 7][-1 - bool(whole) :]
+
+
 @pytest.mark.parametrize("first", [Record(0.0, "cluster-started", {}), Record(0.0, "tick", {"number": 0})])
 def test_of_several_runs_the_last_counts(path, first):
     for run in range(2):

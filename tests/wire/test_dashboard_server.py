@@ -121,6 +121,7 @@ def test_clients_are_bounded(log, monkeypatch):
     monkeypatch.setattr(routes, "MOST_CLIENTS", 2)
     with served(FileSource(log)) as server:
         with Client(server), Client(server):
+            assert get(server, "/api/stream", "HEAD")[0] == 200  # it takes no place
             status, headers, body = get(server, "/api/stream")
         assert (status, headers["retry-after"]) == (503, "5")
         assert b"2 pages are open already" in body
@@ -222,6 +223,6 @@ def test_the_command_line_serves_a_log_until_it_is_interrupted(log):
 def test_the_command_line_says_what_is_wrong(tmp_path):
     command = [sys.executable, "-m", "evenflow", "dashboard", str(tmp_path / "none.jsonl")]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert found.returncode == 1
+    assert found.returncode == 2
     assert "there is no event log" in " ".join(found.stderr.split())
     assert "Traceback" not in found.stderr
