@@ -23,6 +23,12 @@ def test_what_may_not(given):
         page_asked(given)
 
 
+def test_a_token_needs_a_page():
+    with pytest.raises(InvalidArgument, match="dashboard_token is given, but no dashboard"):
+        page_asked(False, "a token for readers")
+    assert page_asked(True, "a token for readers") is True
+
+
 def test_names_in_a_notebook_are_texts():
     shown = shown_as_html("<script>", {"<b>": '"><img>'}, 'http://x/?token="a"')
     assert "<script>" not in shown

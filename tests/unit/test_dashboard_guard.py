@@ -59,6 +59,9 @@ def test_elsewhere_the_token_is_asked_for():
 def test_the_token_is_given_once_and_then_kept_in_a_cookie():
     status, headers, _ = ask(host="0.0.0.0", token=TOKEN, path="/", query=f"token={TOKEN.replace(' ', '+')}&at=3")
     assert (status, headers["location"]) == (303, "/?at=3")
+    for path in ("//evil.example/x", "/\\evil.example/x", "\\\\evil.example/x"):
+        _, elsewhere, _ = ask(host="0.0.0.0", token=TOKEN, path=path, query=f"token={TOKEN.replace(' ', '+')}")
+        assert elsewhere["location"] == "/evil.example/x"
     cookie = headers["set-cookie"]
     assert TOKEN not in cookie
     assert "HttpOnly" in cookie

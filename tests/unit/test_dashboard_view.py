@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from evenflow.dashboard import history
 from evenflow.dashboard.history import MOST_STEPS, Chronicle
 from evenflow.dashboard.view import KEPT_REGIONS, MOST_REGIONS, PageView
 from tests.support import event_logs as logs
@@ -227,3 +228,53 @@ def test_a_history_gets_coarser_and_keeps_its_ends():
 def test_the_same_entries_give_the_same_frame():
     log = logs.keyed_run(seconds=12)
     assert seen(log)[1] == seen(log)[1]
+
+
+@pytest.mark.parametrize("at", [None, "5", [], float("nan"), 1e18, 10**400])
+def test_an_entry_without_a_time_is_left_out(at):
+    view = PageView()
+    for entry in [logs.joined(0), logs.joined(1) | {"at": at}, logs.joined(2, 1.0)]:
+        view.apply(entry)
+    view.apply({"time": 1.0, "event": "worker-joined"})
+    frame = view.frame()
+    assert (frame["unread"], [worker["id"] for worker in frame["workers"]]) == (2, [0, 2])
+    assert frame["time"] == logs.START + 1.0
+
+
+def test_another_cluster_in_the_log_begins_anew():
+    """Also when the first one lasted for less than a second."""
+    started = logs.entry(0.0, "cluster-started", cluster="b", workers=1)
+    first = [*[logs.joined(worker, 0.5) for worker in range(3)], logs.entry(0.6, "worker-lost", worker=2, reason="x")]
+    later = [dict(each, at=each["at"] + 3) for each in [started, logs.joined(0, 0.5)]]
+    _, frame = seen([*first, *later])
+    assert [worker["id"] for worker in frame["workers"]] == [0]
+    assert (frame["figures"]["lost"], frame["troubles"]) == (0, [])
+
+
+def test_a_simulated_log_that_is_written_anew_is_shown_from_its_beginning():
+    run = [dict(each, at=each["time"]) for each in logs.keyed_run(seconds=4, until_move=9)]
+    once, frame = seen(run)
+    again, shown = seen([*run, *run])
+    assert shown["workers"] == frame["workers"]
+    assert shown["time"] == frame["time"]
+    assert (again.history.times, again.history.generation) == (once.history.times, 1)
+
+
+def test_new_columns_take_the_place_of_those_long_unused(monkeypatch):
+    monkeypatch.setattr(history, "MOST_COLUMNS", 16)
+    past = Chronicle()
+    for step in range(40):
+        past.add(float(step), {"rows": 1.0, "load:0": 0.5, "rows:kept": 2.0, f"rows:{step}": 3.0})
+    assert len(past.columns) <= 16
+    assert {"rows", "load:0", "rows:kept", "rows:39", "rows:38", "rows:30"} <= past.columns.keys()
+    assert "rows:0" not in past.columns
+    assert {len(column) for column in past.columns.values()} == {40}
+    assert 0 < past.generation < 20
+
+
+def test_columns_in_use_are_not_given_up(monkeypatch):
+    monkeypatch.setattr(history, "MOST_COLUMNS", 4)
+    past = Chronicle()
+    for step in range(3):
+        past.add(float(step), {f"rows:{number}": 1.0 for number in range(6)})
+    assert (len(past.columns), past.generation) == (4, 0)

@@ -129,6 +129,50 @@ def test_what_is_no_entry(path, line):
         read_log(path)
 
 
+def test_who_follows_a_log_steps_over_broken_lines(path, log):
+    write(log, 0, 2)
+    broken = []
+    reader = LogReader(path, broken.append)
+    assert ticks(reader.entries()) == [0, 1]
+    with path.open("ab") as file:
+        file.write(b'{"time": 1, "ev\n{"time": 2, "event": []}\n')
+    write(log, 2, 4)
+    assert ticks(reader.entries()) == [2, 3]
+    assert ["line 3 of" in str(broken[0]), "line 4 of" in str(broken[1]), len(broken)] == [True, True, 2]
+    assert not list(reader.entries())
+
+
+def test_who_follows_a_log_waits_while_it_is_not_there(path, log, monkeypatch):
+    write(log, 0, 2)
+    reader = LogReader(path, lambda _error: None)
+    assert ticks(reader.entries()) == [0, 1]
+    whole = path.read_bytes()
+    path.unlink()
+    assert not list(reader.entries())
+    path.write_bytes(whole)
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "numbers", lambda _path: open("/"))  # noqa: SIM115 - an error of the operating system
+        assert not list(reader.entries())
+    with path.open("ab") as file:
+        file.write(b'{"time": 2, "event": "tick", "number": 2}\n')
+    assert ticks(reader.entries()) == [2]
+
+
+def test_a_log_written_anew_is_read_from_its_beginning(path):
+    head = b'{"time": 0, "event": "region-opened", "text": "%s"}\n' % (b"x" * 300)
+    reader = LogReader(path)
+    path.write_bytes(head + b'{"time": 1, "event": "tick", "number": 1}\n')
+    assert ticks(reader.entries()) == [1]
+    path.write_bytes(head + b"".join(b'{"time": 10, "event": "tick", "number": %d}\n' % each for each in range(5, 9)))
+    assert ticks(reader.entries()) == [5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("held", ["", ', "standing": 5', ', "standing": [5, {}, {"event": 1, "time": 2}]'])
+def test_a_damaged_head_tells_nothing(path, held):
+    path.write_text(f'{{"time": 0, "event": "log-continued"{held}}}\n{{"time": 5, "event": "tick", "number": 5}}\n')
+    assert [entry["event"] for entry in read_log(path)] == ["tick"]
+
+
 def test_no_log(path):
     with pytest.raises(InvalidArgument, match="there is no event log"):
         read_log(path)
@@ -143,6 +187,16 @@ def test_half_a_line_of_a_killed_driver_is_cut_off(path):
     log.write(tick(7))
     log.close()
     assert ticks(read_log(path)) == [5, 7]
+
+
+@pytest.mark.parametrize("whole", ['{"time": 5.0, "event": "tick", "number": 5}\n', ""])
+def test_half_a_line_is_cut_off_however_long_it_is(path, whole, monkeypatch):
+    monkeypatch.setattr(rotation, "LAST_LINE", 16)
+    path.write_text(whole + '{"time": 6.0, "event": "tick", "text": "' + "x" * 100)
+    log = EventLog(path)
+    log.write(tick(7))
+    log.close()
+    assert ticks(read_log(path)) == [5, 7][-1 - bool(whole) :]
 
 
 @pytest.mark.parametrize("first", [Record(0.0, "cluster-started", {}), Record(0.0, "tick", {"number": 0})])

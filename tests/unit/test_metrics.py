@@ -52,7 +52,8 @@ def log():
     hosts = [{"worker": 0, "coefficient": 1.0, "load": 0.2}, {"worker": 1, "coefficient": 1.0, "load": 0.2}]
     yield entry(2.7, "graph-sample", region="graph", hosts=hosts, total_pe=12.5)
     yield entry(2.8, "move", **move | {"region": "graph"}, why="potential: join: level 1")
-    yield entry(2.9, "graph-results", region="graph", arrived=7, results=0, total_s=0.0, buckets={})
+    yield entry(2.9, "graph-results", region="graph", arrived=7, results=100, **LATENCIES.fields())
+    yield entry(2.9, "performance", region="graph", seconds=1.0, rows_in=0, shed=0, **LATENCIES.fields())
     yield entry(3.0, "worker-lost", worker=1, incarnation=1, pid=1, reason="killed")
     yield entry(4.0, "worker-joined", worker=1, incarnation=2, host="h", pid=2)
 
@@ -86,6 +87,7 @@ def read(metrics):
         ("evenflow_row_latency_seconds_bucket", {"region": "ordered", "le": "2.5"}, 100),
         ("evenflow_row_latency_seconds_count", {"region": "ordered"}, 100),
         ("evenflow_row_latency_seconds_sum", {"region": "ordered"}, 20.4),
+        ("evenflow_row_latency_seconds_count", {"region": "graph"}, 100),
         ("evenflow_worker_weight_ratio", {"region": "ordered", "worker": "0"}, 0.75),
         ("evenflow_worker_rows_total", {"region": "ordered", "worker": "0"}, 30),
         ("evenflow_worker_busy_seconds_total", {"region": "ordered", "worker": "0"}, 0.5),
@@ -159,6 +161,51 @@ def test_another_run_begins_anew():
     metrics.add(log())
     metrics.add([entry(0.0, "cluster-started", cluster="new", version="2")])
     assert not any(key[0] == "evenflow_rows_total" for key in read(metrics))
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"event": "performance", "region": "ordered"},
+        {"event": "performance", "region": "ordered", "rows_in": 1, "shed": 0, "total_s": 0, "buckets": {"9": "x"}},
+        {"event": "move-refused"},
+        {"event": "worker-joined", "worker": 0},
+        {"event": "sample", "region": "ordered", "feeders": "x", "connections": []},
+        {"event": "keyed-sample", "region": "keyed", "feeders": 1, "state_bytes": 10**400, "consumers": []},
+        {"event": ["performance"]},
+        {},
+    ],
+    ids=str,
+)
+def test_a_damaged_entry_is_counted_as_such(samples, damaged):
+    metrics = Metrics()
+    metrics.add([*log(), {"time": 5.0, **damaged}])
+    found = read(metrics)
+    assert found["evenflow_entries_unread_total",] == 1
+    assert found["evenflow_rows_total", ("region", "ordered")] == 100
+    assert samples["evenflow_entries_unread_total",] == 0
+
+
+def test_when_feeding_ends_nobody_is_busy():
+    metrics = Metrics()
+    metrics.add(each for each in log() if each["time"] < 2.1 and each.get("region", "ordered") == "ordered")
+    assert read(metrics)["evenflow_worker_utilisation_ratio", ("worker", "0")] == 0.5
+    metrics.add([entry(3.0, "feeder-joined", region="ordered"), entry(3.0, "feeder-left", region="ordered")])
+    assert read(metrics)["evenflow_feeders", ("region", "ordered")] == 1
+    metrics.add([entry(3.1, "feeder-left", region="ordered")])
+    found = read(metrics)
+    assert found["evenflow_feeders", ("region", "ordered")] == 0
+    assert found["evenflow_worker_utilisation_ratio", ("worker", "0")] == 0
+    assert ("evenflow_imbalance_ratio", ("region", "ordered")) not in found
+
+
+def test_what_a_region_does_not_tell_of_is_left_out(samples):
+    def regions(name):
+        return {dict(key[1:])["region"] for key in samples if key[0] == name}
+
+    assert regions("evenflow_worker_rows_total") == {"ordered", "keyed"}
+    assert regions("evenflow_worker_blocked_seconds_total") == {"ordered"}
+    assert regions("evenflow_worker_resident_bytes") == {"keyed"}
 
 
 def test_nothing_told_yet():

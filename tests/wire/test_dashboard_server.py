@@ -121,6 +121,7 @@ def test_clients_are_bounded(log, monkeypatch):
     monkeypatch.setattr(routes, "MOST_CLIENTS", 2)
     with served(FileSource(log)) as server:
         with Client(server), Client(server):
+            assert get(server, "/api/stream", "HEAD")[0] == 200  # it takes no place
             status, headers, body = get(server, "/api/stream")
         assert (status, headers["retry-after"]) == (503, "5")
         assert b"2 pages are open already" in body
@@ -216,7 +217,7 @@ def test_the_command_line_serves_a_log_until_it_is_interrupted(log):
             assert json.load(answer)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
-        assert process.stderr.read() == ""
+        assert process.stderr.read() == "interrupted\n"
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path):

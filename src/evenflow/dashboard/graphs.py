@@ -66,8 +66,7 @@ class GraphView(RegionView):
         self._noted = self.told = now
         self.rows += int(entry["arrived"])
         self.results += int(entry["results"])
-        self.rows_s = entry["arrived"] / max(span, 0.1)
-        self._add(entry)
+        self.rows_s = entry["arrived"] / max(span, 0.1)  # the latencies are those of `performance`
 
     def _places(self) -> list[list[int]]:
         """For each operator, the workers that it is on: from the owners of units, else from the last sample."""

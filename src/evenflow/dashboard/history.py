@@ -8,7 +8,7 @@ from collections.abc import Mapping
 MOST_STEPS = 720
 """Steps that are kept: when there are more, two neighbours become one."""
 MOST_COLUMNS = 640
-"""Columns that are kept: 64 workers in some regions, and the totals. Others are left out."""
+"""Columns that are kept: 64 workers in some regions, and the totals. New ones take the place of the oldest."""
 
 Figure = float | None
 
@@ -16,12 +16,13 @@ Figure = float | None
 class Chronicle:
     """Figures by column and step; a step is `step_s` seconds long, which doubles whenever the history is full.
 
-    `generation` counts the doublings: whoever holds a copy can go on from its end as long as it stays the same.
+    `generation` counts the doublings, and how often columns were given up: whoever holds a copy can go on from its end
+    as long as it stays the same.
     """
 
-    def __init__(self, most: int = MOST_STEPS) -> None:
+    def __init__(self, most: int = MOST_STEPS, generation: int = 0) -> None:
         self.step_s = 1.0
-        self.generation = 0
+        self.generation = generation
         self.times: list[float] = []
         self.columns: dict[str, list[Figure]] = {}
         self._most = most
@@ -30,12 +31,23 @@ class Chronicle:
         """Append a step; columns that it does not name have no figure there."""
         if len(self.times) >= self._most:
             self._halve()
-        for name in figures.keys() - self.columns.keys():
+        new = figures.keys() - self.columns.keys()
+        if new and len(self.columns) + len(new) > MOST_COLUMNS:
+            self._give_up(len(new), figures)
+        for name in new:
             if len(self.columns) < MOST_COLUMNS:
                 self.columns[name] = [None] * len(self.times)
         self.times.append(time)
         for name, column in self.columns.items():
             column.append(figures.get(name))
+
+    def _give_up(self, needed: int, figures: Mapping[str, Figure]) -> None:
+        """Drop columns of regions, those first whose last figure is oldest; some more, so that this happens rarely."""
+        idle = [name for name in self.columns if ":" in name and not name.startswith("load:") and name not in figures]
+        idle.sort(key=lambda name: _last_figure(self.columns[name]))
+        for name in idle[: max(needed, MOST_COLUMNS // 8)]:
+            del self.columns[name]
+        self.generation += bool(idle)
 
     def mean(self, column: str, since: float, until: float, only_above: float = -1.0) -> Figure:
         """The mean of a column between two times, of figures above a limit; None if there are none."""
@@ -69,6 +81,11 @@ class Chronicle:
         for name, column in self.columns.items():
             pairs = zip(column[::2], [*column[1::2], None], strict=False)
             self.columns[name] = [_merged(pair, name == "p99") for pair in pairs]
+
+
+def _last_figure(column: list[Figure]) -> int:
+    """The place of the last figure of a column; -1 if it has none."""
+    return next((place for place in reversed(range(len(column))) if column[place] is not None), -1)
 
 
 def _merged(pair: tuple[Figure, Figure], worst: bool) -> Figure:

@@ -18,6 +18,7 @@ from evenflow.dashboard.keyed import KeyedView
 from evenflow.dashboard.regions import LATENCY_S, OrderedView, RegionView
 from evenflow.dashboard.words import Situation, action_words, balance_words, bottleneck_words, relative_costs
 from evenflow.dashboard.workers import STALE_S, WorkerTable, rounded
+from evenflow.eventlog.reading import DAMAGED, begins_run
 from evenflow.eventlog.standing import LoggedEvent
 from evenflow.model.latency import Latencies
 
@@ -32,8 +33,8 @@ QUIET_S = 10.0
 """A log without a new entry for so long is quiet."""
 CALM_S = 5.0
 """The headline is about so many seconds: micro-batches begin and end, and words that change every second tire."""
-AGAIN_S = 5.0
-"""When the time since the start goes back by so much, another cluster writes to the log."""
+LATEST = 1e11
+"""No entry is of a later time, in seconds."""
 
 
 class PageView:
@@ -52,38 +53,43 @@ class PageView:
         self.entries = self.unread = 0
         self.state = "empty"
         self._stepped = stepped
-        self._started = 0.0
+        self._last: LoggedEvent | None = None
         self._step_end = 0.0
 
     def apply(self, entry: LoggedEvent) -> None:
         """Take in an entry; one that makes no sense is counted, and changes as little as possible."""
-        at = float(entry["at"])
-        if self.first is None:
-            self.first, self._step_end = at, at + self.history.step_s
-        self.tick(at)
-        self.heard = max(self.heard, at)
         self.entries += 1
-        if entry["time"] < self._started - AGAIN_S:
-            self._begin_again()
-        self._started = float(entry["time"])
         try:
+            at, _ = _moment(entry["at"]), _moment(entry["time"])
+            if begins_run(entry, self._last):
+                self._begin_again(at)
+            self._last = entry
+            if self.first is None:
+                self.first, self._step_end = at, at + self.history.step_s
+            self.tick(at)
+            self.heard = max(self.heard, at)
             self._take(entry)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
-            self.unread += 1  # of another version, or damaged
+        except DAMAGED:
+            self.unread += 1
 
     def tick(self, time: float) -> None:
         """Time has passed without an entry, or until the next."""
         if self.first is None or time <= self.now:
             return
         while time > self._step_end:
-            self._close(self._step_end)
-            gap = time - self._step_end
-            self._step_end = time if gap > 60 * self.history.step_s else self._step_end + self.history.step_s
+            ended, gap = self._step_end, time - self._step_end
+            self._step_end = time if gap > 60 * self.history.step_s else ended + self.history.step_s
+            self._close(ended)
         self.now = max(self.now, time)
 
-    def _begin_again(self) -> None:
+    def _begin_again(self, at: float) -> None:
+        """Another run begins: of the last one only its history stays, and not even that if the clock goes back."""
         self.workers, self.regions = WorkerTable(), {}
-        self._started = 0.0
+        self.actions, self.epochs = Actions(), EpochTable()
+        self.state = "live"
+        if at < self.heard:
+            self.history = Chronicle(generation=self.history.generation + 1)
+            self.first, self.now, self.heard = None, 0.0, 0.0
 
     def _take(self, entry: LoggedEvent) -> None:
         event = entry["event"]
@@ -215,3 +221,10 @@ class PageView:
             "lost": self.actions.lost,
             "restarts": self.actions.restarts,
         }
+
+
+def _moment(told: Any) -> float:
+    """A time in an entry, in seconds."""
+    if not isinstance(told, int | float) or not -LATEST < told < LATEST:
+        raise ValueError(f"{told!r:.50} is no time")
+    return float(told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,8 @@ KNOWN_BY = 256
 """Bytes at the beginning of a piece that tell it from others; the time of day is among them."""
 EARLIER_S = 1.0
 """A time that is so much before the last one is that of another run, which was appended."""
+DAMAGED = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+"""What an entry raises that lacks a field or has another thing there: of another version, or damaged."""
 
 
 def read_log(path: Path) -> list[LoggedEvent]:
@@ -37,11 +39,12 @@ def begins_run(entry: LoggedEvent, before: LoggedEvent | None) -> bool:
 
 @dataclass(frozen=True)
 class _Place:
-    """How far a log has been read: a piece, by what it begins with, and bytes and lines of it."""
+    """How far a log has been read: a piece, by its beginning and what was read last, and bytes and lines of it."""
 
     begins: bytes
     offset: int
     lines: int
+    ends: bytes = b""
 
 
 class LogReader:
@@ -50,10 +53,13 @@ class LogReader:
     No entry is read twice or left out, however often the log is rotated meanwhile, unless pieces are deleted before
     they were read: then it goes on with the oldest there is, and first gives the entries that still held there (the
     field `standing` of its first entry). It keeps no file open.
+
+    With `broken`, it follows: a line that is no entry is handed to it as an error and stepped over, and a log that is
+    not there, or cannot be read, has no entries this time. Without, both are errors.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, broken: Callable[[InvalidArgument], object] | None = None) -> None:
+        self._path, self._broken = path, broken
         self._place: _Place | None = None
 
     def check(self) -> None:
@@ -63,6 +69,13 @@ class LogReader:
 
     def entries(self) -> Iterator[LoggedEvent]:
         """What has come since the last call; half a line at the end is left for the next one."""
+        try:
+            yield from self._entries()
+        except (InvalidArgument, OSError):
+            if self._broken is None:
+                raise
+
+    def _entries(self) -> Iterator[LoggedEvent]:
         with ExitStack() as stack:
             opened = [(name, stack.enter_context(file)) for name, file in _open_pieces(self._path)]
             begins = [file.read(KNOWN_BY) for _, file in opened]
@@ -76,11 +89,12 @@ class LogReader:
                 yield from self._read(name, file, place or _Place(begins[at], 0, 0), last, first is None and at == 0)
 
     def _is_mine(self, begin: bytes, file: BinaryIO) -> bool:
-        """Whether a piece is the one that was read last: it begins alike, and is no shorter than what was read."""
+        """Whether a piece is the one that was read last: it begins alike, and what was read last is still there."""
         place = self._place
-        known = place.begins[: place.offset] if place is not None else b""
-        size = os.fstat(file.fileno()).st_size
-        return place is not None and bool(known) and begin.startswith(known) and size >= place.offset
+        if place is None or not place.offset or not begin.startswith(place.begins[: place.offset]):
+            return False
+        file.seek(place.offset - len(place.ends))
+        return file.read(len(place.ends)) == place.ends
 
     def _read(self, name: Path, file: BinaryIO, place: _Place, last: bool, oldest: bool) -> Iterator[LoggedEvent]:
         file.seek(place.offset)
@@ -89,16 +103,19 @@ class LogReader:
             whole = line.endswith(b"\n")
             try:
                 entry = _entry(line, name, lines + 1) if line.strip() else None
-            except InvalidArgument:
-                if whole or not last:
+            except InvalidArgument as error:
+                if last and not whole:
+                    return  # half a line: it is being written, or the driver was killed
+                if self._broken is None:
                     raise
-                return  # half a line: it is being written, or the driver was killed
+                self._broken(error)
+                entry = None
             if not offset:
                 begins = line[:KNOWN_BY]
             offset, lines = offset + len(line), lines + whole
-            self._place = _Place(begins, offset, lines)
+            self._place = _Place(begins, offset, lines, line[-KNOWN_BY:])
             if entry is not None and entry["event"] == CONTINUED:
-                yield from entry["standing"] if oldest else ()
+                yield from _standing(entry) if oldest else ()
             elif entry is not None:
                 yield entry
 
@@ -108,9 +125,21 @@ def _entry(line: bytes, name: Path, number: int) -> LoggedEvent:
         found: Any = json.loads(line, parse_constant=_no_number)
     except ValueError as error:  # also bytes that are no text
         raise InvalidArgument(f"line {number} of {name} is no entry of an event log: {error}") from None
-    if not isinstance(found, dict) or "event" not in found or not isinstance(found.get("time"), int | float):
+    if not _is_entry(found):
         raise InvalidArgument(f"line {number} of {name} is no entry of an event log: it has no event and time")
-    return found
+    return found  # type: ignore[no-any-return]
+
+
+def _is_entry(found: Any) -> bool:
+    return (
+        isinstance(found, dict) and isinstance(found.get("event"), str) and isinstance(found.get("time"), int | float)
+    )
+
+
+def _standing(entry: LoggedEvent) -> list[LoggedEvent]:
+    """The entries that held when a piece was begun, as far as they are entries."""
+    told = entry.get("standing")
+    return [each for each in told if _is_entry(each)] if isinstance(told, list) else []
 
 
 def _no_number(text: str) -> None:

@@ -15,7 +15,7 @@ PIECES = 8
 TOTAL = 256 * 1024**2
 """Bytes of all pieces together, if the user names no size: about 40 hours of three workers."""
 LAST_LINE = 1 << 20
-"""How far from its end the last whole line of a file is looked for."""
+"""Bytes that are read at a time, from its end on, to find the last whole line of a file."""
 
 
 def piece(path: Path, number: int) -> Path:
@@ -94,7 +94,12 @@ class RotatingFile:
 def _whole_lines(path: Path, size: int) -> int:
     """The length of a file without half a line at its end."""
     with path.open("rb") as file:
-        start = max(0, size - LAST_LINE)
-        file.seek(start)
-        end = file.read().rfind(b"\n")
-    return start + end + 1 if end >= 0 or not start else size
+        end = size
+        while end > 0:
+            start = max(0, end - LAST_LINE)
+            file.seek(start)
+            found = file.read(end - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            end = start
+    return 0

@@ -16,6 +16,8 @@ from evenflow.model.latency import Latencies
 
 MOST_REGIONS = 100
 """Regions with metrics: those that were told of last."""
+MOST_COUNT = 1 << 63
+"""Larger counts are no counts of ours; those within the range of floats are counted all the same."""
 IDLE_RATIO = 0.02
 """Where workers are less busy than this in the mean, imbalance says nothing."""
 TROUBLES = (
@@ -44,16 +46,19 @@ def reason_of(why: str, placed: bool) -> str:
 
 @dataclass(slots=True)
 class WorkerShare:
-    """One worker's part of one region: counters since the worker or the region began, and the latest figures."""
+    """One worker's part of one region: counters since the worker or the region began, and the latest figures.
 
-    rows: int = 0
-    busy_s: float = 0.0
-    blocked_s: float = 0.0
+    What its kind of region does not tell of is None.
+    """
+
+    rows: int | None = None
+    busy_s: float | None = None
+    blocked_s: float | None = None
     weight: float | None = None
     """Of 1, in an ordered region."""
     units: int | None = None
-    resident: int = 0
-    spilled: int = 0
+    resident: int | None = None
+    spilled: int | None = None
     busy_ratio: float | None = None
     """Between the last two samples; None before the second."""
 
@@ -115,6 +120,8 @@ class RunCounts:
         self.troubles: Counter[str] = Counter(dict.fromkeys(TROUBLES, 0))
         self._handlers: dict[str, Callable[[RegionCounts, LoggedEvent], None]] = {
             "region-opened": _opened,
+            "feeder-joined": _feeder_joined,
+            "feeder-left": _feeder_left,
             "performance": _performance,
             "graph-results": _graph_results,
             "sample": _sample,
@@ -160,61 +167,86 @@ class RunCounts:
             return
         worker = self.workers.setdefault(int(entry["worker"]), WorkerCounts())
         if kind == "worker-joined":
-            worker.live, worker.restarts = True, int(entry["incarnation"]) - 1
+            worker.live, worker.restarts = True, _whole(entry["incarnation"]) - 1
         elif kind.startswith("memory"):
-            worker.memory = int(entry["memory"])
+            worker.memory = _whole(entry["memory"])
         else:
             worker.live = False
             for region in self.regions.values():
                 region.shares.pop(int(entry["worker"]), None)
 
 
+def _whole(told: Any) -> int:
+    """A count in an entry: one that metrics can be made of."""
+    return int(float(told)) if not isinstance(told, int) or abs(told) >= MOST_COUNT else told
+
+
 def _opened(region: RegionCounts, entry: LoggedEvent) -> None:
     region.kind = "graph" if "operators" in entry else "keyed" if "units" in entry else "ordered"
 
 
+def _feeder_joined(region: RegionCounts, entry: LoggedEvent) -> None:
+    region.feeders += 1
+
+
+def _feeder_left(region: RegionCounts, entry: LoggedEvent) -> None:
+    region.feeders = max(0, region.feeders - 1)
+    _rest(region)
+
+
+def _rest(region: RegionCounts) -> None:
+    """Without feeders nobody is busy: no later sample would say so."""
+    for share in region.shares.values():
+        if not region.feeders and share.busy_ratio is not None:
+            share.busy_ratio = 0.0
+
+
 def _performance(region: RegionCounts, entry: LoggedEvent) -> None:
-    region.rows += entry["rows_in"]
-    region.shed += entry["shed"]
-    region.latencies += Latencies.read(entry)
+    latencies = Latencies.read(entry)
+    region.rows += _whole(entry["rows_in"])
+    region.shed += _whole(entry["shed"])
+    region.latencies += latencies
 
 
 def _graph_results(region: RegionCounts, entry: LoggedEvent) -> None:
-    region.rows += entry["arrived"]
-    region.latencies += Latencies.read(entry)
+    region.rows += _whole(entry["arrived"])  # the latencies are those of `performance`
 
 
 def _shares(region: RegionCounts, entry: LoggedEvent, members: list[Any], rows: str) -> None:
     """Take in a sample: counters as they are, and how busy workers were since the last one."""
-    seconds = entry["time"] - region.sampled if region.sampled is not None else 0.0
-    before, region.shares, region.sampled = region.shares, {}, entry["time"]
+    time = float(entry["time"])
+    seconds = time - region.sampled if region.sampled is not None else 0.0
+    before, region.shares, region.sampled = region.shares, {}, time
     for told in members:
-        last, worker = before.get(told["worker"]), told["worker"]
-        share = region.shares[worker] = WorkerShare(told[rows], told["busy_s"])
-        if last is not None and seconds > 0:
-            share.busy_ratio = min(1.0, max(0.0, share.busy_s - last.busy_s) / seconds)
+        worker, busy_s = _whole(told["worker"]), float(told["busy_s"])
+        last = before.get(worker)
+        share = region.shares[worker] = WorkerShare(_whole(told[rows]), busy_s)
+        if last is not None and last.busy_s is not None and seconds > 0:
+            share.busy_ratio = min(1.0, max(0.0, busy_s - last.busy_s) / seconds)
+    _rest(region)
 
 
 def _sample(region: RegionCounts, entry: LoggedEvent) -> None:
-    region.kind, region.feeders = "ordered", entry["feeders"]
+    region.kind, region.feeders = "ordered", _whole(entry["feeders"])
     _shares(region, entry, entry["connections"], "rows_done")
     for told in entry["connections"]:
-        share = region.shares[told["worker"]]
-        share.blocked_s, share.weight = told["blocked_s"], told["weight"] / 1000
+        share = region.shares[_whole(told["worker"])]
+        share.blocked_s, share.weight = float(told["blocked_s"]), told["weight"] / 1000
 
 
 def _keyed_sample(region: RegionCounts, entry: LoggedEvent) -> None:
     region.kind = region.kind or "keyed"
-    region.feeders, region.state_bytes = entry["feeders"], entry["state_bytes"]
+    region.feeders, region.state_bytes = _whole(entry["feeders"]), _whole(entry["state_bytes"])
     _shares(region, entry, entry["consumers"], "rows")
     for told in entry["consumers"]:
-        share = region.shares[told["worker"]]
-        share.units, share.resident, share.spilled = told["units"], told["resident"], told["spilled"]
+        share = region.shares[_whole(told["worker"])]
+        share.units, share.resident, share.spilled = (_whole(told[each]) for each in ("units", "resident", "spilled"))
 
 
 def _graph_sample(region: RegionCounts, entry: LoggedEvent) -> None:
-    region.kind, region.energy = "graph", entry["total_pe"]
-    region.shares = {told["worker"]: WorkerShare(busy_ratio=min(1.0, told["load"])) for told in entry["hosts"]}
+    region.kind, region.energy = "graph", float(entry["total_pe"])
+    loads = {_whole(told["worker"]): float(told["load"]) for told in entry["hosts"]}
+    region.shares = {worker: WorkerShare(busy_ratio=min(1.0, load)) for worker, load in loads.items()}
 
 
 def _weights(region: RegionCounts, entry: LoggedEvent) -> None:
@@ -228,8 +260,8 @@ def _move(region: RegionCounts, entry: LoggedEvent) -> None:
 def _moved(region: RegionCounts, entry: LoggedEvent) -> None:
     region.movements += 1
     region.units_moved += len(entry["units"])
-    region.bytes_moved += entry["bytes"]
-    region.pause_s += entry["seconds"]
+    region.bytes_moved += _whole(entry["bytes"])
+    region.pause_s += float(entry["seconds"])
 
 
 def _move_refused(region: RegionCounts, entry: LoggedEvent) -> None:
@@ -242,4 +274,4 @@ def _move_undone(region: RegionCounts, entry: LoggedEvent) -> None:
 
 def _task_durable(region: RegionCounts, entry: LoggedEvent) -> None:
     region.durable += 1
-    region.durable_s += entry["log_s"] + entry["note_s"]
+    region.durable_s += float(entry["log_s"] + entry["note_s"])

@@ -16,6 +16,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from evenflow.eventlog.reading import DAMAGED
 from evenflow.eventlog.standing import LoggedEvent
 from evenflow.metrics.counts import RegionCounts, RunCounts, WorkerShare
 from evenflow.model.latency import Latencies, middle_ms
@@ -57,17 +58,22 @@ SHARE: tuple[tuple[Family, str, str, OfShare], ...] = (
 
 
 class Metrics(Collector):
-    """RunCounts entries of an event log; a collector for a registry of one's own, or `exposition` for a page."""
+    """Counts entries of an event log; a collector for a registry of one's own, or `exposition` for a page."""
 
     def __init__(self) -> None:
         self.counts = RunCounts()
+        self.unread = 0
+        """Entries that could not be counted."""
 
     def add(self, entries: Iterable[LoggedEvent]) -> None:
-        """Count entries, each once and in their order."""
+        """Count entries, each once and in their order; of one that makes no sense, only that there was one."""
         for entry in entries:
-            if entry["event"] == "cluster-started":  # another run: nothing of the last one holds
-                self.counts = RunCounts()
-            self.counts.add(entry)
+            try:
+                if entry["event"] == "cluster-started":  # another run: nothing of the last one holds
+                    self.counts = RunCounts()
+                self.counts.add(entry)
+            except DAMAGED:
+                self.unread += 1
 
     def exposition(self) -> bytes:
         """What is served at /metrics, with CONTENT_TYPE."""
@@ -76,6 +82,8 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """All metrics as they are now."""
         yield from _cluster(self.counts)
+        about = "Entries that are damaged or of another version."
+        yield CounterMetricFamily("evenflow_entries_unread", about, value=self.unread)
         regions = list(self.counts.regions.items())
         for family, name, about, of in REGION:
             yield _family(family, name, about, ["region"], (([each], of(told)) for each, told in regions))
@@ -108,7 +116,7 @@ def _cluster(counts: RunCounts) -> Iterator[Metric]:
         (
             GaugeMetricFamily,
             "evenflow_worker_utilisation_ratio",
-            "WorkerShare of its time that a worker is busy, with all regions.",
+            "Share of its time that a worker is busy, with all regions.",
             counts.utilisation,
         ),
         (

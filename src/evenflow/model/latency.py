@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import log2
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, ValidationError, convert
 
 STEPS = 8
 """Buckets for each doubling."""
@@ -87,9 +87,13 @@ class Latencies(Struct, frozen=True, forbid_unknown_fields=True):
     def read(cls, entry: Mapping[str, object]) -> Latencies:
         """The histogram in an entry of the event log."""
         buckets, total_s = entry["buckets"], entry["total_s"]
-        assert isinstance(buckets, Mapping)
-        assert isinstance(total_s, int | float)
-        return cls({int(bucket): rows for bucket, rows in buckets.items()}, float(total_s))
+        if not isinstance(buckets, Mapping) or not isinstance(total_s, int | float):
+            raise TypeError(f"no histogram of latencies: buckets {buckets!r:.50}, total_s {total_s!r:.50}")
+        told = {"rows": {int(bucket): rows for bucket, rows in buckets.items()}, "total_s": float(total_s)}
+        try:
+            return convert(told, cls)
+        except ValidationError as error:
+            raise ValueError(f"no histogram of latencies: {error}") from None
 
 
 def summarised(rows: Mapping[int, int], total_s: float) -> LatencySummary | None:

@@ -37,6 +37,9 @@ class FrameStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one client until it goes, or the server closes."""
+        if scope["method"] != "GET":  # HEAD: an answer without a stream, which takes no place
+            await Response(media_type="text/event-stream")(scope, receive, send)
+            return
         if self.clients >= MOST_CLIENTS:
             text = f"{MOST_CLIENTS} pages are open already: close one"
             await PlainTextResponse(text, 503, {"retry-after": "5"})(scope, receive, send)
@@ -101,7 +104,7 @@ def routes(feed: Feed) -> list[BaseRoute]:
     return [
         Route("/", index, methods=["GET"]),
         Route("/metrics", metrics, methods=["GET"]),
-        Route("/api/stream", FrameStream(feed)),
+        Route("/api/stream", FrameStream(feed), methods=["GET"]),
         Route("/api/frame", frame, methods=["GET"]),
         Route("/api/history", history, methods=["GET"]),
         Mount("/static", StaticFiles(directory=STATIC)),

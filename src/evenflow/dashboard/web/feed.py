@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import zlib
 from bisect import bisect_right
@@ -23,6 +24,7 @@ AT_ONCE = 2_000
 KEPT_FRAMES = 720
 """Frames of the past that are kept: when there are more, every second one goes."""
 
+logger = logging.getLogger("evenflow")
 encode = msgspec.json.encode
 
 
@@ -38,13 +40,14 @@ class Feed:
         self._metrics = Metrics()
         self.number = 0
         """Of the frame that is published; 0 until all that was there at the start has been taken in."""
-        self.frame = b"{}"
         self.closed = False
         self._lock = threading.Lock()
         self._published = asyncio.Event()
         self._coming = source.entries()
         self._past: list[tuple[float, bytes]] = []
         self._spacing_s = 0.0
+        self._troubled = False
+        self.frame = self._made()
 
     async def run(self) -> None:
         """Follow the source until `close`."""
@@ -81,11 +84,25 @@ class Feed:
             return self._metrics.exposition()
 
     def publish(self) -> None:
-        """Make a new frame of what is known."""
+        """Make a new frame of what is known; if something in the log prevents it, the last one stays."""
         with self._lock:
-            self.view.tick(self.source.now(self.view.heard))
-            self.frame = encode(self.view.frame() | {"title": self.source.title})
+            try:
+                self.view.tick(self.source.now(self.view.heard))
+                self.frame = self._made()
+            except Exception:  # whatever stands in a log, the page and the cluster that serves it go on
+                self._trouble()
             self.number += 1
+
+    def _made(self, time: float | None = None) -> bytes:
+        frame = self.view.frame(time)
+        return encode(frame | {"title": self.source.title, "unread": frame["unread"] + self.source.unread})
+
+    def _trouble(self) -> None:
+        """Log the error at hand: the first as an error, since others would follow each second."""
+        logger.log(
+            logging.DEBUG if self._troubled else logging.ERROR, "the live page leaves a frame out", exc_info=True
+        )
+        self._troubled = True
 
     async def changed(self, number: int, seconds: float) -> bool:
         """Wait until there is another frame than that of a number; whether there is, within `seconds`."""
@@ -113,10 +130,14 @@ class Feed:
 
     def _stepped(self, time: float) -> None:
         """Keep a frame for the time slider; a step of the history is over."""
+        if self._past and time < self._past[-1][0]:  # the log was written anew, and its time with it
+            self._past.clear()
         if self._past and time - self._past[-1][0] < self._spacing_s:
             return
         if len(self._past) >= KEPT_FRAMES:
             self._past = self._past[::2]
             self._spacing_s = 2 * max(self._spacing_s, self.view.history.step_s / 2)
-        frame = self.view.frame(time) | {"title": self.source.title}
-        self._past.append((time, zlib.compress(encode(frame), 1)))
+        try:
+            self._past.append((time, zlib.compress(self._made(time), 1)))
+        except Exception:  # as in publish
+            self._trouble()

@@ -92,7 +92,7 @@ class Guard:
         if not self._same(given, self._token):
             return PlainTextResponse("the token is missing or wrong: open the address that was printed", 401)
         rest = urlencode([(name, value) for name, value in query if name != "token"])
-        answer = RedirectResponse(scope["path"] + (f"?{rest}" if rest else ""), 303)
+        answer = RedirectResponse("/" + scope["path"].lstrip("/\\") + (f"?{rest}" if rest else ""), 303)
         answer.set_cookie(self._cookie, self._proof, httponly=True, samesite="strict")
         return answer
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 from evenflow.dashboard.view import WALL
+from evenflow.errors import InvalidArgument
 from evenflow.eventlog.reading import LogReader
 from evenflow.eventlog.standing import LoggedEvent
+
+logger = logging.getLogger("evenflow")
 
 FRESH_S = 60.0
 """A log whose last entry is older than so many seconds is shown as it was then."""
@@ -19,6 +23,8 @@ class EntrySource(Protocol):
     """Gives entries, each once, and says what time it is."""
 
     title: str
+    unread: int
+    """Lines that were no entries, and were stepped over."""
 
     def entries(self) -> Iterator[LoggedEvent]:
         """Those that are new since the last call."""
@@ -31,13 +37,18 @@ class FileSource:
     """An event log, which may still grow."""
 
     def __init__(self, path: str | Path, clock: Callable[[], float] = time.time) -> None:
-        self._reader = LogReader(Path(path))
+        self.unread = 0
+        self._reader = LogReader(Path(path), self._broken)
         self._reader.check()
         self._clock = clock
         self.title = Path(path).name
 
     def entries(self) -> Iterator[LoggedEvent]:
         return self._reader.entries()
+
+    def _broken(self, error: InvalidArgument) -> None:
+        self.unread += 1
+        logger.warning("%s; it is left out", error)
 
     def now(self, heard: float) -> float:
         """The wall clock while entries are of today; a finished log, or a simulated one, stands still at its end."""
@@ -49,7 +60,7 @@ class MemorySource:
     """The event log that a cluster in this process keeps; `since` gives the entries from a number on, and the next."""
 
     def __init__(self, title: str, since: Callable[[int], tuple[list[LoggedEvent], int]]) -> None:
-        self.title = title
+        self.title, self.unread = title, 0
         self._since = since
         self._next = 0
 

@@ -108,7 +108,7 @@ class Cluster:
         start_timeout, stall_timeout = limits
         arguments.check_event_log(event_log)
         log = event_log, amounts.log_size_of(event_log_size)
-        asked = page_asked(dashboard)
+        asked = page_asked(dashboard, dashboard_token)
         arguments.check_emulated(emulate, workers)
         context = arguments.classic_context(spark)
         where, key = arguments.checkpoint_of(checkpoint, checkpoint_key)

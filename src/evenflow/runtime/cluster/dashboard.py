@@ -16,8 +16,10 @@ if TYPE_CHECKING:  # starlette and uvicorn are imported when there is a page
 logger = logging.getLogger("evenflow")
 
 
-def page_asked(dashboard: Any) -> bool | str:
-    """Whether there is to be a page, or at which `host:port`."""
+def page_asked(dashboard: Any, token: str | None = None) -> bool | str:
+    """Whether there is to be a page, or at which `host:port`; a token without a page is refused."""
+    if dashboard is False and token is not None:
+        raise InvalidArgument('dashboard_token is given, but no dashboard: give dashboard=True or "host:port" as well')
     if isinstance(dashboard, bool):
         return dashboard
     if isinstance(dashboard, str) and dashboard.rpartition(":")[2].isdecimal() and ":" in dashboard:
