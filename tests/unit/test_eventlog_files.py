@@ -122,7 +122,11 @@ def test_a_broken_line_in_the_middle_is_named(path, log):
         read_log(path)
 
 
-@pytest.mark.parametrize("line", [b"5\n", b'{"event": "x"}\n', b'{"time": "1", "event": "x"}\n', b'\xff{"time": 1}\n'])
+@pytest.mark.parametrize(
+    "line",
+    [b"5\n", b'{"event": "x"}\n', b'{"time": "1", "event": "x"}\n', b'\xff{"time": 1}\n', b"[" * 99_999 + b"\n"],
+    ids=lambda line: str(line[:20]),
+)
 def test_what_is_no_entry(path, line):
     path.write_bytes(b'{"time": 0, "event": "a"}\n' + line)
     with pytest.raises(InvalidArgument, match=re.escape(f"line 2 of {path} is no entry")):

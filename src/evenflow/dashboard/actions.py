@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evenflow.dashboard.history import Chronicle
-from evenflow.dashboard.workers import rounded
+from evenflow.dashboard.workers import rounded, whole
 from evenflow.eventlog.standing import LoggedEvent
 
 KEPT = 120
@@ -179,7 +179,7 @@ class Actions:
         action = self._find("move", entry["region"], time)
         if action is not None:
             action.done += len(entry["units"])
-            action.bytes += int(entry["bytes"])
+            action.bytes += whole(entry["bytes"])
             action.seconds = max(action.seconds, float(entry["seconds"]))
             action.until = time
 

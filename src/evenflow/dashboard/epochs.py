@@ -84,7 +84,8 @@ class EpochTable:
         return [each.shown(now) for each in list(self._all)[: -SHOWN - 1 : -1]]
 
     def _joined(self, entry: LoggedEvent) -> None:
-        region, query, epoch, at = entry["region"], entry["query"], int(entry["epoch"]), float(entry["at"])
+        region, query = str(entry["region"]), str(entry["query"])
+        epoch, at = int(entry["epoch"]), float(entry["at"])
         known = self._latest.get((region, query))
         if known is None or known.epoch != epoch:
             known = self._latest[region, query] = EpochState(region, query, epoch, at)

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenflow.dashboard.keyed import OwnedUnits
 from evenflow.dashboard.regions import RegionView
-from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded
+from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded, whole
 from evenflow.eventlog.standing import LoggedEvent
 
 MOST_OPERATORS = 200
@@ -22,7 +22,15 @@ class GraphView(RegionView):
 
     def __init__(self, entry: LoggedEvent) -> None:
         super().__init__(entry)
-        self.operators: list[dict[str, Any]] = [dict(each) for each in entry["operators"]]
+        self.operators: list[dict[str, Any]] = [
+            {
+                "name": str(each["name"]),
+                "kind": str(each.get("kind", "")),
+                "units": max(0, whole(each.get("units", 1))),
+                "endpoint": bool(each.get("endpoint")),
+            }
+            for each in entry["operators"]
+        ]
         self.edges, self.sources = list(entry["edges"]), [str(each) for each in entry.get("sources", ())]
         self.owned = OwnedUnits(int(entry.get("units", 0)))
         self.energy: float | None = None
@@ -51,28 +59,29 @@ class GraphView(RegionView):
 
     def _sample(self, entry: LoggedEvent, workers: WorkerTable) -> None:
         now = self.sampled = float(entry["at"])
-        self.energy, self.load_std, self.why = entry["total_pe"], entry["load_std"], str(entry.get("why", ""))
+        self.energy, self.load_std = float(entry["total_pe"]), float(entry["load_std"])
+        self.why = str(entry.get("why", ""))
         self.hosts, self.links = list(entry["hosts"]), list(entry["links"])[:MOST_OPERATORS]
-        self.loads = {each["name"]: each["load"] for each in entry["operators"]}
-        self.energies = {each["name"]: each["pe"] for each in entry["operators"] if "pe" in each}
-        self.on = {each["name"]: int(each["worker"]) for each in entry["operators"]}
+        self.loads = {str(each["name"]): float(each["load"]) for each in entry["operators"]}
+        self.energies = {str(each["name"]): float(each["pe"]) for each in entry["operators"] if "pe" in each}
+        self.on = {str(each["name"]): int(each["worker"]) for each in entry["operators"]}
         for host in self.hosts:
-            load = LoadShown(now, min(1.0, max(0.0, host["load"])), row_s=host["coefficient"])
+            load = LoadShown(now, min(1.0, max(0.0, float(host["load"]))), row_s=float(host["coefficient"]))
             workers.get(int(host["worker"])).loads[self.name] = load
 
     def _results(self, entry: LoggedEvent) -> None:
         now = float(entry["at"])
         span = min(STALE_S, now - self._noted) if self._noted is not None else 1.0
         self._noted = self.told = now
-        self.rows += int(entry["arrived"])
-        self.results += int(entry["results"])
+        self.rows += whole(entry["arrived"])
+        self.results += whole(entry["results"])
         self.rows_s = entry["arrived"] / max(span, 0.1)  # the latencies are those of `performance`
 
     def _places(self) -> list[list[int]]:
         """For each operator, the workers that it is on: from the owners of units, else from the last sample."""
         places, first = [], 0
         for operator in self.operators:
-            units = int(operator.get("units", 1))
+            units = operator["units"]
             mine = self.owned.owners[first : first + units]
             first += units
             known = self.owned.known and len(mine)
@@ -85,11 +94,8 @@ class GraphView(RegionView):
 
     def shown(self, now: float) -> dict[str, Any]:
         operators = [
-            {
-                "name": str(operator["name"]),
-                "kind": str(operator.get("kind", "")),
-                "units": int(operator.get("units", 1)),
-                "endpoint": bool(operator.get("endpoint")),
+            operator
+            | {
                 "workers": places,
                 "load": rounded(self.loads.get(operator["name"]), 4),
                 "energy": rounded(self.energies.get(operator["name"]), 3),

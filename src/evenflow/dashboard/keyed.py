@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from evenflow.dashboard.regions import Counters, RegionView
-from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded
+from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded, whole
 from evenflow.eventlog.standing import LoggedEvent
 
 MOST_UNITS = 16_384
@@ -46,7 +48,7 @@ class OwnedUnits:
             case "unit-owners":
                 self._told(entry)
             case "move":
-                self.moving.update(dict.fromkeys(entry["units"], int(entry["target"])))
+                self.moving.update(dict.fromkeys(map(int, entry["units"]), int(entry["target"])))
             case "moved":
                 self._set(entry["units"], int(entry["target"]))
                 self._landed(entry["units"])
@@ -59,7 +61,7 @@ class OwnedUnits:
         elif "units" in entry:
             self.owners[np.asarray(entry["units"], np.int64)] = entry["owners"]
         elif len(entry["owners"]) == self.count:
-            self.owners = np.asarray(entry["owners"], np.int32)
+            self.owners = np.asarray(entry["owners"], np.int32).reshape(self.count)
 
     def _set(self, units: list[int], worker: int) -> None:
         self.owners[np.asarray(units, np.int64)] = worker
@@ -102,17 +104,18 @@ class KeyedView(RegionView):
                 self.owned.apply(entry)
                 if entry["event"] == "moved":
                     self.moved += len(entry["units"])
-                    self.bytes_moved += int(entry["bytes"])
+                    self.bytes_moved += whole(entry["bytes"])
             case "keyed-sample":
                 self._sample(entry, workers)
             case "unit-rows":
                 seconds = max(entry["seconds"], 1e-3)
                 listed = zip(entry["units"], entry["unit_rows"], strict=True)
-                self.hottest = [(unit, rows / seconds) for unit, rows in listed][:HOTTEST]
+                self.hottest = self._known_units((unit, rows / seconds) for unit, rows in listed)
 
     def _sample(self, entry: LoggedEvent, workers: WorkerTable) -> None:
         now = float(entry["at"])
-        self.state_bytes, self.counts = int(entry["state_bytes"]), dict(entry.get("counts", {}))
+        self.state_bytes = whole(entry["state_bytes"])
+        self.counts = {str(name): whole(count) for name, count in entry.get("counts", {}).items()}
         if not self.owned.known:
             self.owned.deal([worker.id for worker in workers.live])
         self.told, self.rows_s = now, 0.0
@@ -125,10 +128,10 @@ class KeyedView(RegionView):
         number = int(each["worker"])
         worker, counters = workers.get(number), self._counters.setdefault(number, Counters())
         new = counters.grown(each, ("rows", "busy_s", "seconds"))
-        self.per_worker[number] = int(each["units"])
-        self.rows += int(new["rows"])
-        worker.memory, worker.resident = int(each["memory"]), int(each["resident"])
-        worker.spilled, worker.pending = int(each["spilled"]), int(each["pending"])
+        self.per_worker[number] = whole(each["units"])
+        self.rows += whole(new["rows"])
+        worker.memory, worker.resident = whole(each["memory"]), whole(each["resident"])
+        worker.spilled, worker.pending = whole(each["spilled"]), whole(each["pending"])
         before = worker.loads.get(self.name)
         queue = before.queue if before is not None and now - before.time <= STALE_S else None
         if new["seconds"] < 0.05:  # it has told nothing since
@@ -146,7 +149,12 @@ class KeyedView(RegionView):
         rates = [(u, (rows - before[u]) / span) for u, rows in listed if u in before and span > 0 and rows >= before[u]]
         others = [(unit, rate) for unit, rate in self.hottest if unit not in self._unit_rows]
         if rates:
-            self.hottest = sorted([*rates, *others], key=lambda each: -each[1])[:HOTTEST]
+            self.hottest = self._known_units(sorted([*rates, *others], key=lambda each: -each[1]))
+
+    def _known_units(self, listed: Iterable[tuple[Any, float]]) -> list[tuple[int, float]]:
+        """The first of them that are units of this region."""
+        known = ((unit, float(rate)) for unit, rate in listed if isinstance(unit, int) and 0 <= unit < self.owned.count)
+        return list(islice(known, HOTTEST))
 
     def heaviest(self, worker: int) -> tuple[int, float] | None:
         """The hottest unit of a worker, and its rows a second."""
@@ -159,7 +167,7 @@ class KeyedView(RegionView):
         hottest = [
             {"unit": unit, "rows_s": rounded(rate, 1), "worker": int(owners[unit]) if known else None}
             for unit, rate in self.hottest
-            if 0 <= unit < self.owned.count and rate > 0
+            if rate > 0
         ]
         figures = {"moved": self.moved, "bytes_moved": self.bytes_moved, "state_bytes": self.state_bytes}
         listed = {"hottest": hottest, "counts": self.counts, "per_worker": sorted(self.per_worker.items())}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded
+from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded, whole
 from evenflow.eventlog.standing import LoggedEvent
 from evenflow.model.latency import Latencies
 
@@ -40,7 +40,7 @@ class RegionView:
             case "feeder-left":
                 self.feeders = max(0, self.feeders - 1)
             case "performance":
-                self.shed += int(entry["shed"])
+                self.shed += whole(entry["shed"])
                 self._add(entry)
                 self._workers_answered(entry, workers)
 
@@ -53,10 +53,10 @@ class RegionView:
     def _workers_answered(self, entry: LoggedEvent, workers: WorkerTable) -> None:
         """By Little's law, rows under way to a worker are rows a second times how long each takes."""
         for each in entry["workers"]:
-            load = workers.get(each["worker"]).loads.get(self.name)
+            load = workers.get(int(each["worker"])).loads.get(self.name)
             mean = each["latency_ms"].get("mean")
             if load is not None and mean is not None:
-                load.queue = each["rows_per_s"] * mean / 1e3
+                load.queue = float(each["rows_per_s"]) * float(mean) / 1e3
 
     def latencies(self, now: float) -> Latencies:
         """Those of the last seconds."""
@@ -125,7 +125,7 @@ class OrderedView(RegionView):
             self._sample(entry, workers)
         elif entry["event"] == "weights":
             for worker, weight in entry["weights"].items():
-                self.connections.setdefault(int(worker), {})["weight"] = weight
+                self.connections.setdefault(int(worker), {})["weight"] = float(weight)
 
     def _sample(self, entry: LoggedEvent, workers: WorkerTable) -> None:
         now = float(entry["at"])
@@ -134,19 +134,19 @@ class OrderedView(RegionView):
         span = now - self._sampled if self._sampled is not None else feeding
         span = feeding if span > 2 * STALE_S else max(span, 1e-3)
         self._sampled = self.told = now
-        self.rows += int(grown["rows_out"])
+        self.rows += whole(grown["rows_out"])
         self.rows_s = grown["rows_out"] / max(span, 1e-3)
         seen = {}
         for each in entry["connections"]:
             number = int(each["worker"])
             counters = self._counters.setdefault(number, Counters())
             new = counters.grown(each, ("blocked_s", "rows_done", "busy_s"))
-            queue = max(0, each["rows_sent"] - each["rows_done"])
+            queue = max(0.0, float(each["rows_sent"]) - float(each["rows_done"]))
             row_s = new["busy_s"] / new["rows_done"] if new["rows_done"] else None
             rows_s, busy = new["rows_done"] / max(span, 1e-3), new["busy_s"] / max(span, 1e-3)
             workers.get(number).loads[self.name] = LoadShown(now, min(1.0, busy), rows_s, row_s, queue)
             blocked = new["blocked_s"] / feeding if feeding > 1e-3 else 0.0
-            seen[number] = {"weight": each["weight"], "blocked": blocked, "rows_s": rows_s, "queue": queue}
+            seen[number] = {"weight": float(each["weight"]), "blocked": blocked, "rows_s": rows_s, "queue": queue}
         self.connections = seen
 
     def columns(self, now: float) -> dict[str, float | None]:

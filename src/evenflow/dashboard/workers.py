@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from evenflow.eventlog.standing import LoggedEvent
 
+MOST = 1 << 62
+"""Counts are smaller."""
 STALE_S = 4.0
 """Figures of a region that has told nothing for so long are no longer those of now."""
 
@@ -96,7 +99,8 @@ class WorkerTable:
                 worker.loads.clear()
             case "memory-set":
                 worker = self.get(int(entry["worker"]))
-                worker.memory, worker.resident, worker.spilled = entry["memory"], entry["resident"], entry["spilled"]
+                worker.memory, worker.resident = whole(entry["memory"]), whole(entry["resident"])
+                worker.spilled = whole(entry["spilled"])
 
     def shown(self, now: float, speeds: dict[int, float]) -> list[dict[str, Any]]:
         """What the page shows of them; `speeds` are relative to the usual worker."""
@@ -122,6 +126,14 @@ class WorkerTable:
         ]
 
 
+def whole(told: Any) -> int:
+    """A count in an entry; what is too large to be one is refused."""
+    found = int(told)
+    if not -MOST < found < MOST:
+        raise OverflowError(f"a count of {found:.3e} is none of ours")
+    return found
+
+
 def rounded(figure: float | None, digits: int) -> float | None:
-    """A figure for the page."""
-    return None if figure is None else round(figure, digits) if digits else float(round(figure))
+    """A figure for the page; one that is no number is not known."""
+    return None if figure is None or not isfinite(figure) else round(figure, digits) if digits else float(round(figure))

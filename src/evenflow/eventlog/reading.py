@@ -18,7 +18,7 @@ KNOWN_BY = 256
 """Bytes at the beginning of a piece that tell it from others; the time of day is among them."""
 EARLIER_S = 1.0
 """A time that is so much before the last one is that of another run, which was appended."""
-DAMAGED = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+DAMAGED = (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError)
 """What an entry raises that lacks a field or has another thing there: of another version, or damaged."""
 
 
@@ -123,7 +123,7 @@ class LogReader:
 def _entry(line: bytes, name: Path, number: int) -> LoggedEvent:
     try:
         found: Any = json.loads(line, parse_constant=_no_number)
-    except ValueError as error:  # also bytes that are no text
+    except (ValueError, RecursionError) as error:  # also bytes that are no text, and brackets without end
         raise InvalidArgument(f"line {number} of {name} is no entry of an event log: {error}") from None
     if not _is_entry(found):
         raise InvalidArgument(f"line {number} of {name} is no entry of an event log: it has no event and time")
