@@ -110,8 +110,9 @@ def test_the_page_has_claims_and_pictures_and_escapes_what_they_say(tmp_path):
     assert "rates &lt;rise&gt;" in text
     assert "it falls at &lt;the&gt; end" in text
     assert "evenflow &lt;x&gt;" in text
+    assert "It holds if: no rate is below" in text
     assert 'alt="rates &amp; time" src="data:image/png;base64,iVBOR' in text
-    assert "| X-1 | rates <rise> | [1.0, 2.0, 0.0] it falls at <the> end | no |\n" in report.markdown(claims)
+    assert "| X-1 | rates <rise> | [1.0, 2.0, 0.0]<br>it falls at <the> end | no |\n" in report.markdown(claims)
 
 
 def test_an_experiment_that_fails_leaves_no_data(tmp_path, monkeypatch):
@@ -137,6 +138,17 @@ def test_redrawing_needs_data(tmp_path):
     result = CliRunner().invoke(app, ["reproduce", "--out", str(tmp_path), "--redraw"])
     assert result.exit_code == 2
     assert "has no data of rising" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("taken", ["report", "report/data"])
+def test_a_folder_that_cannot_be_is_refused_before_anything_is_run(tmp_path, taken):
+    file = tmp_path / taken
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("of somebody")
+    result = CliRunner().invoke(app, ["reproduce", "--out", str(tmp_path / "report"), "--jobs", "1"])
+    assert result.exit_code == 2
+    assert "cannot be a directory" in " ".join(result.output.split())
+    assert RUNS == []
 
 
 def redraw(folder, *more):

@@ -16,7 +16,7 @@ import typer
 from rich.table import Table
 
 from evenflow._version import __version__
-from evenflow.cli.terminal import JsonFile, console, guard, progress_bars, touch, write_figures
+from evenflow.cli.terminal import JsonFile, console, guard, make_folder, progress_bars, touch, write_figures
 from evenflow.experiments.runner import JudgedClaim, Watch
 
 GIT_S = 5.0
@@ -26,7 +26,8 @@ def reproduce(
     claims: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ID]...", help="Claims (F-f7), experiments or groups (O, F, C, P); all if none is given."
+            metavar="[ID]...",
+            help="Claims (F-f7), experiments or groups (O, F, C, P), which alone are reported; all if none is given.",
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Directory for data, claims.json, pictures and report.html.")] = Path(
@@ -55,6 +56,8 @@ def reproduce(
             if missing:
                 console.print(f"no data, left out: {', '.join(each.name for each in missing)}")
         else:
+            for part in ("data", "figures"):
+                make_folder(out / part)
             with _bars() as watch:
                 setting = Setting(quick, seed)
                 experiments = runner.run_all(out, names, setting, jobs or os.cpu_count() or 1, watch)

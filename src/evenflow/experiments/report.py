@@ -96,7 +96,7 @@ def _card(claim: JudgedClaim) -> str:
     return f"""<article id="{escape(claim.id, quote=True)}"><h3>{escape(claim.id)}: {_mark(claim)}</h3>
 <p class="source">{escape(claim.source)}</p><p><b>The paper:</b> {escape(claim.paper)}</p>
 <p><b>Ours:</b> {escape(claim.ours)}</p>{why}
-<p class="criterion">It holds if {escape(claim.criterion)}</p></article>
+<p class="criterion">It holds if: {escape(claim.criterion)}</p></article>
 """
 
 
@@ -109,7 +109,7 @@ def _figure(folder: Path, name: str, caption: str) -> str:
 def markdown(claims: Sequence[JudgedClaim]) -> str:
     """The claims as a table for docs/reproduction.md."""
     cells = [
-        [claim.id, claim.paper, claim.ours + (f" {claim.why}" if claim.why else ""), "yes" if claim.holds else "no"]
+        [claim.id, claim.paper, claim.ours + (f"<br>{claim.why}" if claim.why else ""), "yes" if claim.holds else "no"]
         for claim in claims
     ]
     lines = [["claim", "the paper", "ours", "holds"], ["---"] * 4, *cells]
