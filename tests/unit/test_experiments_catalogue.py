@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from evenflow.errors import InvalidArgument
 from evenflow.experiments.catalogue import chosen, experiments
 
 CLAIMS = {
@@ -40,3 +41,13 @@ def test_a_claim_says_where_it_is_from_and_when_it_holds(claim):
 def test_a_group_is_found_by_its_letter(group):
     found = {claim.id for each in chosen([group]) for claim in each.claims}
     assert found == set(CLAIMS[group])
+
+
+@pytest.mark.parametrize("name", ["F-f13", "f-f14", "F-f13/14"])
+def test_a_claim_about_two_figures_is_found_by_each(name):
+    assert [claim.id for each in chosen([name]) for claim in each.claims] == ["F-f13/14"]
+
+
+def test_an_unknown_claim_is_told_as_claims_are_written():
+    with pytest.raises(InvalidArgument, match=r"experiment 'F-f133'; did you mean .*'F-f13'"):
+        chosen(["F-f133"])

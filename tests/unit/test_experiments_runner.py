@@ -110,8 +110,9 @@ def test_the_page_has_claims_and_pictures_and_escapes_what_they_say(tmp_path):
     assert "rates &lt;rise&gt;" in text
     assert "it falls at &lt;the&gt; end" in text
     assert "evenflow &lt;x&gt;" in text
+    assert "It holds if: no rate is below" in text
     assert 'alt="rates &amp; time" src="data:image/png;base64,iVBOR' in text
-    assert "| X-1 | rates <rise> | [1.0, 2.0, 0.0] it falls at <the> end | no |\n" in report.markdown(claims)
+    assert "| X-1 | rates <rise> | [1.0, 2.0, 0.0]<br>it falls at <the> end | no |\n" in report.markdown(claims)
 
 
 def test_an_experiment_that_fails_leaves_no_data(tmp_path, monkeypatch):
@@ -137,6 +138,69 @@ def test_redrawing_needs_data(tmp_path):
     result = CliRunner().invoke(app, ["reproduce", "--out", str(tmp_path), "--redraw"])
     assert result.exit_code == 2
     assert "has no data of rising" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("taken", ["report", "report/data"])
+def test_a_folder_that_cannot_be_is_refused_before_anything_is_run(tmp_path, taken):
+    file = tmp_path / taken
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("of somebody")
+    result = CliRunner().invoke(app, ["reproduce", "--out", str(tmp_path / "report"), "--jobs", "1"])
+    assert result.exit_code == 2
+    assert "cannot be a directory" in " ".join(result.output.split())
+    assert RUNS == []
+
+
+def redraw(folder, *more):
+    result = CliRunner().invoke(app, ["reproduce", "--out", str(folder), "--redraw", *more], env={"COLUMNS": "200"})
+    return result.exit_code, " ".join(result.output.split())
+
+
+def test_a_page_drawn_again_says_what_its_data_was_made_by(tmp_path, monkeypatch):
+    monkeypatch.setattr("evenflow.cli.reproduce._commit", lambda: "abc")
+    falling = Experiment("falling", rises)
+    monkeypatch.setattr(catalogue, "experiments", lambda: (RISING, falling))
+    go(tmp_path, quick=True, seed=7)
+    ours = results.fingerprint()
+    code, output = redraw(tmp_path)
+    assert code == 0
+    assert "run at: reduced size, seed 7" in output
+    assert "not the code" not in output
+    go(tmp_path, "falling", seed=3)
+    monkeypatch.setattr(results, "fingerprint", lambda: "another")
+    redraw(tmp_path, "--seed", "5")
+    text = (tmp_path / "report.html").read_text()
+    assert "run at: reduced size, seed 7: rising; full size, seed 3: falling" in text
+    assert f"engine {ours} (not the code that judges it" in text
+
+
+def test_redrawing_leaves_out_what_has_no_data_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("evenflow.cli.reproduce._commit", lambda: "abc")
+    go(tmp_path)
+    monkeypatch.setattr(catalogue, "experiments", lambda: (Experiment("absent", fails), RISING))
+    code, output = redraw(tmp_path)
+    assert code == 0
+    assert "no data, left out: absent" in output
+    assert "1 of 1 claims hold" in output
+
+
+@pytest.mark.parametrize("text", ["garbage", "{}", "[]", '{"data": 1}'])
+def test_damaged_data_is_refused_with_the_remedy(tmp_path, text):
+    go(tmp_path)
+    (tmp_path / "data" / "rising.json").write_text(text)
+    code, output = redraw(tmp_path)
+    assert code == 2
+    assert "rising.json is damaged" in output
+    assert "delete it, and run rising again" in output
+
+
+def test_data_of_another_shape_is_refused_with_the_remedy(tmp_path):
+    go(tmp_path)
+    file = tmp_path / "data" / "rising.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"data": {}}))
+    code, output = redraw(tmp_path)
+    assert code == 2
+    assert "of another version (KeyError: 'rates'): delete its file" in output
 
 
 def test_failures_of_processes_are_told_with_their_names(tmp_path, monkeypatch):

@@ -16,7 +16,15 @@ import typer
 from rich.table import Table
 
 from evenflow._version import __version__
-from evenflow.cli.terminal import JsonFile, check_writable, console, guard, progress_bars, write_figures
+from evenflow.cli.terminal import (
+    JsonFile,
+    check_writable,
+    console,
+    guard,
+    make_folder,
+    progress_bars,
+    write_figures,
+)
 from evenflow.experiments.runner import JudgedClaim, Watch
 
 GIT_S = 5.0
@@ -26,7 +34,8 @@ def reproduce(
     claims: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ID]...", help="Claims (F-f7), experiments or groups (O, F, C, P); all if none is given."
+            metavar="[ID]...",
+            help="Claims (F-f7), experiments or groups (O, F, C, P), which alone are reported; all if none is given.",
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Directory for data, claims.json, pictures and report.html.")] = Path(
@@ -45,14 +54,18 @@ def reproduce(
     """
 
     def work() -> None:
-        from evenflow.experiments import catalogue, report, runner
+        from evenflow.experiments import report, runner
         from evenflow.experiments.base import Setting
 
         names = claims or []
         check_writable(json_file)
         if redraw:
-            experiments = catalogue.chosen(names)
+            experiments, missing = runner.with_data(out, names)
+            if missing:
+                console.print(f"no data, left out: {', '.join(each.name for each in missing)}")
         else:
+            for part in ("data", "figures"):
+                make_folder(out / part)
             with _bars() as watch:
                 setting = Setting(quick, seed)
                 experiments = runner.run_all(out, names, setting, jobs or os.cpu_count() or 1, watch)
@@ -60,8 +73,11 @@ def reproduce(
         runner.draw(out, experiments)
         file = runner.write_claims(out, found)
         (out / "claims.md").write_text(report.markdown(found))
-        (out / "report.html").write_text(report.page(out, experiments, found, _about(quick, seed)))
+        made = report.made_by(out, experiments)
+        (out / "report.html").write_text(report.page(out, experiments, found, _about() | made))
         console.print(_table(found))
+        for name, text in made.items():
+            console.print(f"{name}: {text}", highlight=False, soft_wrap=True)
         console.print(f"{sum(each.holds for each in found)} of {len(found)} claims hold")
         console.print(f"written: {file}, {out / 'report.html'}")
         write_figures(json_file, [asdict(each) for each in found])
@@ -69,14 +85,11 @@ def reproduce(
     guard(work)
 
 
-def _about(quick: bool, seed: int) -> dict[str, str]:
-    """What the page says of its own making."""
-    size = "reduced size" if quick else "full size"
-    command = shlex.join(["evenflow", *sys.argv[1:]])
+def _about() -> dict[str, str]:
+    """What the page says of its own making; of that of its data `report.made_by` does."""
     return {
-        "made by": f"evenflow {__version__}, commit {_commit()}",
-        "command": command,
-        "run at": f"{size}, seed {seed}",
+        "judged and drawn by": f"evenflow {__version__}, commit {_commit()}",
+        "command": shlex.join(["evenflow", *sys.argv[1:]]),
     }
 
 

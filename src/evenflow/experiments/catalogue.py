@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
@@ -26,16 +27,25 @@ def experiments() -> tuple[Experiment, ...]:
 
 
 def _names(each: Experiment) -> set[str]:
-    """Everything that an experiment is called."""
-    own = {each.name, *(claim.id for claim in each.claims), *each.aspects}
-    return {name.lower() for name in own} | {claim.id.partition("-")[0].lower() for claim in each.claims}
+    """Everything that an experiment is called, as it is written."""
+    ids = {name for claim in each.claims for name in (claim.id, claim.id.partition("-")[0], *_figures(claim.id))}
+    return {each.name, *each.aspects} | ids
+
+
+def _figures(claim: str) -> set[str]:
+    """The names of a claim about several figures by one of them: F-f13 and F-f14 of F-f13/14."""
+    first, *more = claim.split("/")
+    return {first, *(re.sub(r"\d+$", number, first) for number in more)}
 
 
 def chosen(names: Iterable[str]) -> list[Experiment]:
     """The experiments that are meant: by claims (`F-f7`), names (`flux-figure-7`) or groups (`F`); all by nothing."""
-    wanted = [name.lower() for name in names]
-    known = {name for each in experiments() for name in _names(each)}
-    for name in wanted:
-        if name not in known:
+    names = list(names)
+    wanted = {name.lower() for name in names}
+    called = [(each, _names(each)) for each in experiments()]
+    known = {name for _, own in called for name in own}
+    lower = {name.lower() for name in known}
+    for name in names:
+        if name.lower() not in lower:
             raise InvalidArgument(f"there is no claim or experiment {name!r}; {nearest(name, known)}")
-    return [each for each in experiments() if not wanted or _names(each) & set(wanted)]
+    return [each for each, own in called if not wanted or wanted & {name.lower() for name in own}]

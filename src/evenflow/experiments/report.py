@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from evenflow.experiments.base import Experiment
-from evenflow.experiments.results import seconds_of
+from evenflow.experiments.results import is_ours, needed
 from evenflow.experiments.runner import JudgedClaim
 
 STYLE = """
@@ -53,6 +53,26 @@ def page(
 """
 
 
+def made_by(folder: Path, experiments: Sequence[Experiment]) -> dict[str, str]:
+    """What the data says of its own making: by whom, and at which size."""
+    makers, sizes = {}, {}
+    for each in experiments:
+        found = needed(folder, each)
+        makers[each.name] = f"evenflow {found.evenflow}, engine {found.about['engine']}"
+        if not is_ours(found, each):
+            makers[each.name] += " (not the code that judges it)"
+        sizes[each.name] = f"{'reduced' if found.about['quick'] else 'full'} size, seed {found.about['seed']}"
+    return {"data made by": _gathered(makers), "run at": _gathered(sizes)}
+
+
+def _gathered(said: Mapping[str, str]) -> str:
+    """What all experiments say; where they differ, each text with those that say it."""
+    texts = list(dict.fromkeys(said.values()))
+    if len(texts) == 1:
+        return texts[0]
+    return "; ".join(f"{text}: {', '.join(name for name in said if said[name] == text)}" for text in texts)
+
+
 def _mark(claim: JudgedClaim) -> str:
     return '<span class="yes">yes</span>' if claim.holds else '<span class="no">no</span>'
 
@@ -67,7 +87,7 @@ def _row(claim: JudgedClaim) -> str:
 def _section(folder: Path, experiment: Experiment, claims: Mapping[str, JudgedClaim]) -> str:
     cards = "".join(_card(claims[claim.id]) for claim in experiment.claims)
     figures = "".join(_figure(folder, picture.name, picture.caption) for picture in experiment.pictures)
-    took = f'<p class="about">simulated in {seconds_of(folder, experiment):.1f} s</p>'
+    took = f'<p class="about">simulated in {needed(folder, experiment).seconds:.1f} s</p>'
     return f"<section><h2>{escape(experiment.name)}</h2>{took}{cards}{figures}</section>\n"
 
 
@@ -76,7 +96,7 @@ def _card(claim: JudgedClaim) -> str:
     return f"""<article id="{escape(claim.id, quote=True)}"><h3>{escape(claim.id)}: {_mark(claim)}</h3>
 <p class="source">{escape(claim.source)}</p><p><b>The paper:</b> {escape(claim.paper)}</p>
 <p><b>Ours:</b> {escape(claim.ours)}</p>{why}
-<p class="criterion">It holds if {escape(claim.criterion)}</p></article>
+<p class="criterion">It holds if: {escape(claim.criterion)}</p></article>
 """
 
 
@@ -89,7 +109,7 @@ def _figure(folder: Path, name: str, caption: str) -> str:
 def markdown(claims: Sequence[JudgedClaim]) -> str:
     """The claims as a table for docs/reproduction.md."""
     cells = [
-        [claim.id, claim.paper, claim.ours + (f" {claim.why}" if claim.why else ""), "yes" if claim.holds else "no"]
+        [claim.id, claim.paper, claim.ours + (f"<br>{claim.why}" if claim.why else ""), "yes" if claim.holds else "no"]
         for claim in claims
     ]
     lines = [["claim", "the paper", "ours", "holds"], ["---"] * 4, *cells]

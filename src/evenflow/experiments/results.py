@@ -6,11 +6,13 @@ import hashlib
 import json
 import os
 import time
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from evenflow._version import __version__
+from evenflow.errors import InvalidArgument, described
 from evenflow.experiments.base import Data, Experiment, Setting
 
 ENGINE = ("model", "policy", "control", "graph", "stories", "workloads", "sim")
@@ -25,6 +27,19 @@ def fingerprint() -> str:
         for file in sorted((root / name).rglob("*.py")):
             digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A file of data, as it lies there."""
+
+    data: Data
+    about: dict[str, Any]
+    """What it was made by, see `_made_by`."""
+    evenflow: str
+    """The version of Evenflow that made it."""
+    seconds: float
+    """How long it took to run."""
 
 
 def _made_by(experiment: Experiment, setting: Setting) -> dict[str, Any]:
@@ -42,16 +57,38 @@ def _path(folder: Path, experiment: Experiment) -> Path:
     return folder / "data" / f"{experiment.name}.json"
 
 
-def stored(folder: Path, experiment: Experiment, setting: Setting | None) -> Data | None:
-    """The data that there is, if it was made by this engine in this setting; whatever there is if `setting` is None."""
+def kept(folder: Path, experiment: Experiment) -> Kept | None:
+    """Whatever data there is, whoever made it; a file that no run can have written is refused."""
     file = _path(folder, experiment)
     if not file.exists():
         return None
-    kept = json.loads(file.read_text())
-    if setting is not None and any(kept[name] != value for name, value in _made_by(experiment, setting).items()):
-        return None
-    data: Data = kept["data"]
-    return data
+    try:
+        found = json.loads(file.read_text())
+        about = {name: found[name] for name in _made_by(experiment, Setting())}
+        return Kept(dict(found["data"]), about, str(found["evenflow"]), float(found["seconds"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidArgument(
+            f"{file} is damaged ({described(error)}): delete it, and run {experiment.name} again"
+        ) from error
+
+
+def needed(folder: Path, experiment: Experiment) -> Kept:
+    """The data that there is; there must be some."""
+    found = kept(folder, experiment)
+    if found is None:
+        raise InvalidArgument(f"{folder} has no data of {experiment.name}: run it without --redraw first")
+    return found
+
+
+def is_ours(found: Kept, experiment: Experiment) -> bool:
+    """Whether the engine and the experiment of this source made the data."""
+    return (found.about["engine"], found.about["version"]) == (fingerprint(), experiment.version)
+
+
+def stored(folder: Path, experiment: Experiment, setting: Setting) -> Data | None:
+    """The data that there is, if it was made by this engine in this setting."""
+    found = kept(folder, experiment)
+    return found.data if found is not None and found.about == _made_by(experiment, setting) else None
 
 
 def run_and_store(folder: Path, experiment: Experiment, setting: Setting) -> None:
@@ -66,8 +103,3 @@ def run_and_store(folder: Path, experiment: Experiment, setting: Setting) -> Non
     beside = file.with_name(f"{file.name}.{os.getpid()}")
     beside.write_text(json.dumps(about | {"data": data}, allow_nan=False) + "\n")
     beside.replace(file)
-
-
-def seconds_of(folder: Path, experiment: Experiment) -> float:
-    """How long it took to run."""
-    return float(json.loads(_path(folder, experiment).read_text())["seconds"])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from multiprocessing import active_children, get_context
@@ -14,8 +15,8 @@ from typing import Any
 
 from evenflow.errors import InvalidArgument, SimulationError, described
 from evenflow.experiments import catalogue
-from evenflow.experiments.base import Experiment, Setting
-from evenflow.experiments.results import run_and_store, stored
+from evenflow.experiments.base import Data, Experiment, Setting
+from evenflow.experiments.results import kept, needed, run_and_store, stored
 
 Watch = Callable[[str, float], None]
 """Told the name of an experiment, and how much of it is done."""
@@ -42,15 +43,34 @@ def judged(folder: Path, experiments: Sequence[Experiment]) -> list[JudgedClaim]
     """The claims of the experiments, judged by the data that is there."""
     rows = []
     for experiment in experiments:
-        data = stored(folder, experiment, None)
-        if data is None:
-            raise InvalidArgument(f"{folder} has no data of {experiment.name}: run it without --redraw first")
         for claim in experiment.claims:
-            found = claim.judge(data)
+            with _data(folder, experiment) as data:
+                found = claim.judge(data)
             rows.append(
                 JudgedClaim(claim.id, claim.source, claim.paper, found.ours, claim.criterion, found.holds, found.why)
             )
     return rows
+
+
+@contextmanager
+def _data(folder: Path, experiment: Experiment) -> Iterator[Data]:
+    """The data of an experiment, for something that may find out that it is not what the experiment gives."""
+    try:
+        yield needed(folder, experiment).data
+    except (LookupError, TypeError, AttributeError) as error:
+        raise InvalidArgument(
+            f"the data of {experiment.name} in {folder / 'data'} is damaged or of another version "
+            f"({described(error)}): delete its file, and run it again"
+        ) from error
+
+
+def with_data(folder: Path, names: Sequence[str]) -> tuple[list[Experiment], list[Experiment]]:
+    """Of the experiments that are meant, those whose data is there, and those whose data is not; refused if none is."""
+    meant = catalogue.chosen(names)
+    there = [each for each in meant if kept(folder, each) is not None]
+    if not there:
+        needed(folder, meant[0])
+    return there, [each for each in meant if each not in there]
 
 
 def write_claims(folder: Path, claims: Sequence[JudgedClaim]) -> Path:
@@ -66,10 +86,10 @@ def draw(folder: Path, experiments: Sequence[Experiment]) -> list[Path]:
 
     files = []
     for experiment in experiments:
-        data = stored(folder, experiment, None)
-        for picture in experiment.pictures if data is not None else ():
+        for picture in experiment.pictures:
             figure = Figure(figsize=(7.0, 4.2), layout="constrained")
-            picture.draw(data or {}, figure)
+            with _data(folder, experiment) as data:
+                picture.draw(data, figure)
             files.append(folder / "figures" / f"{picture.name}.png")
             files[-1].parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(files[-1], dpi=120)
