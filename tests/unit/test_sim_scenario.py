@@ -129,6 +129,27 @@ def test_a_rate_is_that_of_the_time_that_was_sampled(tmp_path):
         assert run.rows_per_s == pytest.approx(2000, rel=0.05)
 
 
+@pytest.mark.parametrize("rows", [300, 3000])
+def test_the_last_rows_of_a_source_that_ends_are_counted(rows):
+    setup = sim.KeyedSetup(workers=4, units=64, feeders=2, rows=rows, row_us=1000.0, unit_bytes=1000)
+    run = sim.simulate(sim.Scenario(8.0, keyed=setup), "hash")
+    assert run.rows == rows
+    assert run.series[-1][0] <= 3.0  # the time after its end counts for no rate
+    assert run.rows_per_s * run.series[-1][0] == pytest.approx(rows)
+    assert run.late_rows_per_s > 0
+
+
+@pytest.mark.parametrize(("seconds", "period_s"), [(0.5, 1.0), (2.5, 1.0), (5.0, 100.0)])
+def test_rows_are_counted_up_to_the_end_of_a_run(seconds, period_s):
+    keyed = sim.KeyedSetup(workers=2, units=16, feeders=1, row_us=1000.0, unit_bytes=1000)
+    ordered = sim.OrderedScene(2, row_s=1e-3)
+    for given, balance in (({"keyed": keyed}, "hash"), ({"ordered": ordered}, "credits")):
+        run = sim.simulate(sim.Scenario(seconds, period_s=period_s, **given), balance)
+        assert run.rows == pytest.approx(2000 * seconds, rel=0.06)
+        assert run.series[-1][0] == seconds
+        assert run.late_rows_per_s == pytest.approx(2000, rel=0.06)
+
+
 def test_a_balance_that_is_named_twice_runs_once(tmp_path):
     read = scenario(tmp_path, ORDERED.replace("seconds", "balance = ['credits', 'credits', 'reroute']\nseconds"))
     assert read.balances == ("credits", "reroute")
