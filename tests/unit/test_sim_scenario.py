@@ -66,8 +66,34 @@ def test_slowdowns_of_one_time_are_multiplied(tmp_path):
     ]  # fmt: skip
 
 
+def test_slowdowns_and_steps_of_one_time_are_multiplied():
+    setup = sim.KeyedSetup(workers=2, speeds=(2.0, 1.0), steps=(sim.SpeedStep(1, 7.0, 3.0), sim.SpeedStep(0, 5.0, 1.0)))
+    slow = (sim.SlowWorkers("0", 2.0, 2.0, 10.0),)
+    assert sim.Scenario(12.0, keyed=setup, slow=slow).plane("hash").setup.steps == (
+        sim.SpeedStep(1, 7.0, 3.0), sim.SpeedStep(0, 2.0, 1.0), sim.SpeedStep(0, 5.0, 0.5), sim.SpeedStep(0, 10.0, 1.0),
+    )  # fmt: skip
+    hosts = (sim.SimulatedHost(changes=((20.0, 2.0),)),)
+    about = (sim.SimulatedSource("s", 10.0),), (sim.SimulatedOperator("f", ("s",)),)
+    graph = sim.SimulatedGraph(*about, hosts)
+    slowed = sim.Scenario(40.0, graph=graph, slow=(sim.SlowWorkers("0", 4.0, 10.0, 30.0),)).plane("greedy").graph
+    assert slowed.hosts[0].changes == ((10.0, 4.0), (20.0, 8.0), (30.0, 2.0))
+
+
+def test_slow_workers_of_an_ordered_region_are_slow_in_all_they_do():
+    scene = sim.OrderedScene(2, row_s=1e-6, row_overhead_s=1e-3)
+    slow = sim.Scenario(4.0, ordered=scene, slow=(sim.SlowWorkers("0", 10.0),))
+    slower = sim.Scenario(4.0, ordered=replace(scene, speeds=(0.1, 1.0)))
+    assert sim.simulate(slow).rows == pytest.approx(sim.simulate(slower).rows, rel=0.02)
+
+
+@pytest.mark.parametrize("memory", [{"memory_bytes": 1}, {"memory_bytes": 900, "memory": (sim.MemoryStep(1, 0, 700),)}])
+def test_memory_that_no_unit_fits_in_is_refused(memory):
+    with pytest.raises(InvalidArgument, match=r"no unit would fit.*give at least unit_bytes, 800"):
+        sim.KeyedSetup(unit_bytes=800, **memory)
+
+
 def test_slow_workers_of_the_others(tmp_path):
-    assert scenario(tmp_path, ORDERED).plane("credits").scene.loads == (sim.WorkerLoad(1, 5.0),)
+    assert scenario(tmp_path, ORDERED).plane("credits").scene.loads == (sim.WorkerLoad(1, 5.0, whole=True),)
     assert scenario(tmp_path, GRAPH).plane("greedy").graph.hosts[0].changes == ((2.0, 2.0),)
 
 

@@ -26,7 +26,8 @@ class SimulatedSource:
     name: str
     high: float
     low: float = 0.0
-    """0: the rate is stable, and rows come at equal distances; otherwise the time between two is exponential."""
+    """0, or as `high`: the rate is stable, and rows come at equal distances; otherwise the time between two is
+    exponential."""
     phase_s: float = PHASE_S
     """How long a rate lasts in the mean."""
     deviation_s: float = PHASE_DEVIATION_S

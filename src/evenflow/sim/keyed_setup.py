@@ -210,11 +210,21 @@ class KeyedSetup:
             _number("second of memory", memory.second)
             if memory.bytes < 1 or not self.memory_bytes:
                 raise InvalidArgument(f"{memory}: give at least 1 byte, and memory_bytes for the start")
+            self._check_room("bytes of memory", memory.bytes)
+        if self.memory_bytes:
+            self._check_room("memory_bytes", self.memory_bytes)
         seconds = [second for second, _ in self.rates]
         if not seconds or seconds[0] != 0 or any(b <= a for a, b in pairwise(seconds)):
             raise InvalidArgument(f"rates is {self.rates}: give (second, rows a second), from second 0 on, rising")
         if any(not rate >= 0 for _, rate in self.rates):
             raise InvalidArgument(f"rates is {self.rates}: rows a second are at least 0")
+
+    def _check_room(self, name: str, given: int) -> None:
+        if given < self.unit_bytes:
+            raise InvalidArgument(
+                f"{name} is {given}: no unit would fit, so no row be served; give at least unit_bytes, "
+                f"{self.unit_bytes}, or smaller units"
+            )
 
     def _check_keys(self) -> None:
         if not self.phases:

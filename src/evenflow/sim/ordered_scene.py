@@ -16,7 +16,7 @@ MOST_MERGING = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class WorkerLoad:
-    """External load on a worker: rows take `factor` times as long.
+    """Load on a worker: rows take `factor` times as long.
 
     It lasts from second `begin_s` to second `end_s`, and only for the rows before row `end_row` of each feeder, if that
     is not 0. A frame that has begun is finished at the speed at which it began. Several loads are multiplied.
@@ -27,6 +27,8 @@ class WorkerLoad:
     begin_s: float = 0.0
     end_s: float = inf
     end_row: int = 0
+    whole: bool = False
+    """Whether all work of the worker takes longer, as on a slower machine; else only `row_s`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class OrderedScene:
     row_s: float = 1e-4
     """Seconds of work in a row, on a worker of speed 1 without load."""
     row_overhead_s: float = 0.0
-    """Seconds that a row takes beside that, and which no load makes longer: to receive it and to send its result."""
+    """Seconds that a row takes beside that, and which no load makes longer that is not whole: to receive it and to send
+    its result."""
     call_s: float = 0.0
     """Seconds that a worker takes for a frame beside its rows."""
     jitter: float = 0.02

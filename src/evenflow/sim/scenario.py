@@ -37,6 +37,8 @@ from evenflow.sim.simulation import DataPlane
 DEFAULTS = {"ordered": "credits", "keyed": "auto", "graph": "potential"}
 """The balance or placement that live clusters use, too, if nothing else is said."""
 KINDS = tuple(DEFAULTS)
+Course = list[tuple[float, float]]
+"""Seconds, and the speed of a worker from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,35 +153,44 @@ class Scenario:
 
     def _slow_scene(self, scene: OrderedScene) -> OrderedScene:
         loads = tuple(
-            WorkerLoad(worker, each.factor, each.since, each.until)
+            WorkerLoad(worker, each.factor, each.since, each.until, whole=True)
             for each in self.slow
             for worker in each.numbers(self.workers)
         )
         return replace(scene, loads=scene.loads + loads)
 
     def _slow_setup(self, setup: KeyedSetup) -> KeyedSetup:
-        steps = [(second, worker, speed) for worker, second, speed in self._speeds(setup.speeds)]
-        return replace(setup, steps=setup.steps + tuple(SpeedStep(w, s, speed) for s, w, speed in sorted(steps)))
+        own: dict[int, Course] = {worker: [(0.0, speed)] for worker, speed in enumerate(setup.speeds)}
+        for step in sorted(setup.steps, key=lambda step: step.second):
+            own.setdefault(step.worker, [(0.0, 1.0)]).append((step.second, step.speed))
+        slowed = {worker: self._slowed(worker, own.get(worker, [(0.0, 1.0)])) for worker in self._slow_numbers()}
+        steps = [SpeedStep(worker, second, speed) for worker, course in slowed.items() for second, speed in course]
+        others = tuple(step for step in setup.steps if step.worker not in slowed)
+        return replace(setup, steps=others + tuple(sorted(steps, key=lambda step: (step.second, step.worker))))
 
     def _slow_graph(self, graph: SimulatedGraph) -> SimulatedGraph:
         hosts = list(graph.hosts)
-        for worker, second, speed in self._speeds(tuple(1 / host.coefficient for host in hosts)):
-            changes = (*hosts[worker].changes, (second, 1 / speed))
-            hosts[worker] = replace(hosts[worker], changes=tuple(sorted(changes)))
+        for worker in self._slow_numbers():
+            own = [(0.0, hosts[worker].coefficient), *sorted(hosts[worker].changes, key=lambda change: change[0])]
+            course = self._slowed(worker, [(second, 1 / value) for second, value in own])
+            hosts[worker] = replace(hosts[worker], changes=tuple((second, 1 / speed) for second, speed in course))
         return replace(graph, hosts=tuple(hosts))
 
-    def _speeds(self, speeds: tuple[float, ...]) -> list[tuple[int, float, float]]:
-        """(worker, second, speed from then on) of all slow workers; loads of one time are multiplied."""
-        edges: dict[int, set[float]] = {}
-        for each in self.slow:
-            for worker in each.numbers(self.workers):
-                edges.setdefault(worker, set()).update(second for second in (each.since, each.until) if second < inf)
+    def _slow_numbers(self) -> list[int]:
+        return sorted({worker for each in self.slow for worker in each.numbers(self.workers)})
+
+    def _slowed(self, worker: int, own: Course) -> Course:
+        """(second, speed from then on) of a worker with its own speeds, by second; what is of one time is multiplied.
+
+        The second 0 is in it only if the worker is slow from then on, or has a step there.
+        """
+        mine = [each for each in self.slow if worker in each.numbers(self.workers)]
+        edges = {edge for each in mine for edge in (each.since, each.until) if edge < inf}
         found = []
-        for worker, seconds in edges.items():
-            for second in sorted(seconds):
-                speed = speeds[worker] if speeds else 1.0
-                for each in self.slow:
-                    if each.since <= second < each.until and worker in each.numbers(self.workers):
-                        speed /= each.factor
-                found.append((worker, second, speed))
+        for second in sorted(edges | {second for second, _ in own[1:]}):
+            speed = [speed for since, speed in own if since <= second][-1]
+            for each in mine:
+                if each.since <= second < each.until:
+                    speed /= each.factor
+            found.append((second, speed))
         return found
