@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -90,6 +91,46 @@ def test_slow_workers_of_an_ordered_region_are_slow_in_all_they_do():
 def test_memory_that_no_unit_fits_in_is_refused(memory):
     with pytest.raises(InvalidArgument, match=r"no unit would fit.*give at least unit_bytes, 800"):
         sim.KeyedSetup(unit_bytes=800, **memory)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: sim.OrderedScene(2.5), "workers is 2.5: give at least 1"),
+        (lambda: sim.OrderedScene("4"), "workers is 4: give at least 1"),
+        (lambda: sim.OrderedScene(4, row_s="1"), "row_s is 1: give the seconds"),
+        (lambda: sim.OrderedScene(4, row_s=1e-300), "row_s is 1e-300: give the seconds"),
+        (lambda: sim.OrderedScene(4, rows=10**23), "rows is 1000.*: give a whole number"),
+        (lambda: sim.OrderedScene(4, feeders=10**9), "feeders is 1000000000: give at least 1, and at most"),
+        (lambda: sim.OrderedScene(4, feeders=50_000), "feeders is 50000: give at most 2"),
+        (lambda: sim.KeyedSetup(row_us=1e-300), "row_us is 1e-300: give at least 0.001"),
+        (lambda: sim.KeyedSetup(row_us="1"), "row_us is 1: give a number above 0"),
+        (lambda: sim.KeyedSetup(rates=((0, 5), (float("nan"), 6))), "rates is .* rising"),
+        (lambda: sim.KeyedSetup(rates=((0, 5), (float("inf"), 6))), "rates is .* rising"),
+        (lambda: sim.SimulatedSource("s", 1e300), r"high=1e\+300 .* up to 1e\+09"),
+        (lambda: sim.SimulatedOperator("f", ("s",), selectivity=1e18), "selectivity=1e.* too many at once"),
+        (lambda: graph_with(queue_rows=10**11), "queue_rows of a simulated graph is 100000000000, .* give at most"),
+        (
+            lambda: graph_with(links=(sim.SimulatedLink(0, 1, 1.0), sim.SimulatedLink(0, 1, 2.0))),
+            "links has two from one host",
+        ),
+        (lambda: sim.Scenario("3", ordered=sim.OrderedScene(4)), "seconds is 3: give seconds"),
+        (lambda: sim.Scenario(3, 7, ordered=sim.OrderedScene(4)), "balance is 7: give the name"),
+        (lambda: sim.Scenario(3, ordered=sim.OrderedScene(4), slow=sim.SlowWorkers("0", 2)), "slow is .* a tuple of"),
+    ],
+)
+def test_values_from_python_that_make_no_sense_are_named(make, said):
+    with pytest.raises(InvalidArgument, match=said):
+        make()
+
+
+def graph_with(**fields):
+    about = (sim.SimulatedSource("s", 10.0),), (sim.SimulatedOperator("f", ("s",)),)
+    return sim.SimulatedGraph(*about, (sim.SimulatedHost(),) * 2, **fields)
+
+
+def test_a_trace_may_be_an_array():
+    assert sim.KeyedSetup(trace=np.array([1, 2])).trace == (1, 2)
 
 
 def test_slow_workers_of_the_others(tmp_path):

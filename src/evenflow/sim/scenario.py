@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import number_of
 from evenflow.policy import balance_named, keyed_balance_named, placement_named
 from evenflow.policy.spelling import spelled
 from evenflow.sim.filling import filled
@@ -97,10 +98,14 @@ class Scenario:
             told = f"there are {' and '.join(given)}" if given else "there is none"
             raise InvalidArgument(f"a scenario has one table [ordered], [keyed] or [graph]: {told}")
         for name in ("seconds", "period_s"):
-            if not 0 < getattr(self, name) < inf:
+            if not 0 < number_of(getattr(self, name)) < inf:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}: give seconds above 0")
-        if not 0 <= self.delay_s < self.period_s:
+        if not 0 <= number_of(self.delay_s) < self.period_s:
             raise InvalidArgument(f"delay_s is {self.delay_s}: give seconds from 0 to below period_s")
+        if not all(isinstance(name, str) for name in _several(self.balance)):
+            raise InvalidArgument(f"balance is {self.balance!r:.100}: give the name of a balance, or a tuple of names")
+        if not isinstance(self.slow, tuple | list):
+            raise InvalidArgument(f"slow is {self.slow!r:.100}: give a tuple of SlowWorkers, (SlowWorkers(...),)")
         for each in self.slow:
             each.numbers(self.workers)
 
@@ -136,8 +141,7 @@ class Scenario:
     @property
     def balances(self) -> tuple[str, ...]:
         """The balances that are to be compared."""
-        given = (self.balance,) if isinstance(self.balance, str) else self.balance
-        return tuple(dict.fromkeys(given)) or (DEFAULTS[self.kind],)
+        return tuple(dict.fromkeys(_several(self.balance))) or (DEFAULTS[self.kind],)
 
     def plane(self, balance: str) -> DataPlane:
         """The data plane under a balance, which a text names."""
@@ -194,3 +198,8 @@ class Scenario:
                     speed /= each.factor
             found.append((second, speed))
         return found
+
+
+def _several(names: object) -> tuple[Any, ...]:
+    """Names, or one name or anything else by itself."""
+    return tuple(names) if isinstance(names, tuple | list) else (names,)
