@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -66,8 +67,74 @@ def test_slowdowns_of_one_time_are_multiplied(tmp_path):
     ]  # fmt: skip
 
 
+def test_slowdowns_and_steps_of_one_time_are_multiplied():
+    setup = sim.KeyedSetup(workers=2, speeds=(2.0, 1.0), steps=(sim.SpeedStep(1, 7.0, 3.0), sim.SpeedStep(0, 5.0, 1.0)))
+    slow = (sim.SlowWorkers("0", 2.0, 2.0, 10.0),)
+    assert sim.Scenario(12.0, keyed=setup, slow=slow).plane("hash").setup.steps == (
+        sim.SpeedStep(1, 7.0, 3.0), sim.SpeedStep(0, 2.0, 1.0), sim.SpeedStep(0, 5.0, 0.5), sim.SpeedStep(0, 10.0, 1.0),
+    )  # fmt: skip
+    hosts = (sim.SimulatedHost(changes=((20.0, 2.0),)),)
+    about = (sim.SimulatedSource("s", 10.0),), (sim.SimulatedOperator("f", ("s",)),)
+    graph = sim.SimulatedGraph(*about, hosts)
+    slowed = sim.Scenario(40.0, graph=graph, slow=(sim.SlowWorkers("0", 4.0, 10.0, 30.0),)).plane("greedy").graph
+    assert slowed.hosts[0].changes == ((10.0, 4.0), (20.0, 8.0), (30.0, 2.0))
+
+
+def test_slow_workers_of_an_ordered_region_are_slow_in_all_they_do():
+    scene = sim.OrderedScene(2, row_s=1e-6, row_overhead_s=1e-3)
+    slow = sim.Scenario(4.0, ordered=scene, slow=(sim.SlowWorkers("0", 10.0),))
+    slower = sim.Scenario(4.0, ordered=replace(scene, speeds=(0.1, 1.0)))
+    assert sim.simulate(slow).rows == pytest.approx(sim.simulate(slower).rows, rel=0.02)
+
+
+@pytest.mark.parametrize("memory", [{"memory_bytes": 1}, {"memory_bytes": 900, "memory": (sim.MemoryStep(1, 0, 700),)}])
+def test_memory_that_no_unit_fits_in_is_refused(memory):
+    with pytest.raises(InvalidArgument, match=r"no unit would fit.*give at least unit_bytes, 800"):
+        sim.KeyedSetup(unit_bytes=800, **memory)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: sim.OrderedScene(2.5), "workers is 2.5: give at least 1"),
+        (lambda: sim.OrderedScene("4"), "workers is 4: give at least 1"),
+        (lambda: sim.OrderedScene(4, row_s="1"), "row_s is 1: give the seconds"),
+        (lambda: sim.OrderedScene(4, row_s=1e-300), "row_s is 1e-300: give the seconds"),
+        (lambda: sim.OrderedScene(4, rows=10**23), "rows is 1000.*: give a whole number"),
+        (lambda: sim.OrderedScene(4, feeders=10**9), "feeders is 1000000000: give at least 1, and at most"),
+        (lambda: sim.OrderedScene(4, feeders=50_000), "feeders is 50000: give at most 2"),
+        (lambda: sim.KeyedSetup(row_us=1e-300), "row_us is 1e-300: give at least 0.001"),
+        (lambda: sim.KeyedSetup(row_us="1"), "row_us is 1: give a number above 0"),
+        (lambda: sim.KeyedSetup(rates=((0, 5), (float("nan"), 6))), "rates is .* rising"),
+        (lambda: sim.KeyedSetup(rates=((0, 5), (float("inf"), 6))), "rates is .* rising"),
+        (lambda: sim.SimulatedSource("s", 1e300), r"high=1e\+300 .* up to 1e\+09"),
+        (lambda: sim.SimulatedOperator("f", ("s",), selectivity=1e18), "selectivity=1e.* too many at once"),
+        (lambda: graph_with(queue_rows=10**11), "queue_rows of a simulated graph is 100000000000, .* give at most"),
+        (
+            lambda: graph_with(links=(sim.SimulatedLink(0, 1, 1.0), sim.SimulatedLink(0, 1, 2.0))),
+            "links has two from one host",
+        ),
+        (lambda: sim.Scenario("3", ordered=sim.OrderedScene(4)), "seconds is 3: give seconds"),
+        (lambda: sim.Scenario(3, 7, ordered=sim.OrderedScene(4)), "balance is 7: give the name"),
+        (lambda: sim.Scenario(3, ordered=sim.OrderedScene(4), slow=sim.SlowWorkers("0", 2)), "slow is .* a tuple of"),
+    ],
+)
+def test_values_from_python_that_make_no_sense_are_named(make, said):
+    with pytest.raises(InvalidArgument, match=said):
+        make()
+
+
+def graph_with(**fields):
+    about = (sim.SimulatedSource("s", 10.0),), (sim.SimulatedOperator("f", ("s",)),)
+    return sim.SimulatedGraph(*about, (sim.SimulatedHost(),) * 2, **fields)
+
+
+def test_a_trace_may_be_an_array():
+    assert sim.KeyedSetup(trace=np.array([1, 2])).trace == (1, 2)
+
+
 def test_slow_workers_of_the_others(tmp_path):
-    assert scenario(tmp_path, ORDERED).plane("credits").scene.loads == (sim.WorkerLoad(1, 5.0),)
+    assert scenario(tmp_path, ORDERED).plane("credits").scene.loads == (sim.WorkerLoad(1, 5.0, whole=True),)
     assert scenario(tmp_path, GRAPH).plane("greedy").graph.hosts[0].changes == ((2.0, 2.0),)
 
 
@@ -127,6 +194,27 @@ def test_a_rate_is_that_of_the_time_that_was_sampled(tmp_path):
     for seconds in (1.0, 3.0, 3.7):
         run = sim.simulate(sim.Scenario(seconds, keyed=setup), "hash")
         assert run.rows_per_s == pytest.approx(2000, rel=0.05)
+
+
+@pytest.mark.parametrize("rows", [300, 3000])
+def test_the_last_rows_of_a_source_that_ends_are_counted(rows):
+    setup = sim.KeyedSetup(workers=4, units=64, feeders=2, rows=rows, row_us=1000.0, unit_bytes=1000)
+    run = sim.simulate(sim.Scenario(8.0, keyed=setup), "hash")
+    assert run.rows == rows
+    assert run.series[-1][0] <= 3.0  # the time after its end counts for no rate
+    assert run.rows_per_s * run.series[-1][0] == pytest.approx(rows)
+    assert run.late_rows_per_s > 0
+
+
+@pytest.mark.parametrize(("seconds", "period_s"), [(0.5, 1.0), (2.5, 1.0), (5.0, 100.0)])
+def test_rows_are_counted_up_to_the_end_of_a_run(seconds, period_s):
+    keyed = sim.KeyedSetup(workers=2, units=16, feeders=1, row_us=1000.0, unit_bytes=1000)
+    ordered = sim.OrderedScene(2, row_s=1e-3)
+    for given, balance in (({"keyed": keyed}, "hash"), ({"ordered": ordered}, "credits")):
+        run = sim.simulate(sim.Scenario(seconds, period_s=period_s, **given), balance)
+        assert run.rows == pytest.approx(2000 * seconds, rel=0.06)
+        assert run.series[-1][0] == seconds
+        assert run.late_rows_per_s == pytest.approx(2000, rel=0.06)
 
 
 def test_a_balance_that_is_named_twice_runs_once(tmp_path):

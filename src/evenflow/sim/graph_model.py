@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from typing import Literal
 
 from evenflow.errors import InvalidArgument
@@ -18,6 +18,11 @@ from evenflow.workloads.arrivals import PHASE_DEVIATION_S, PHASE_S
 MOST_READERS = 62
 """Of one operator: which of them a row on a link is for is kept in the bits of a number."""
 
+MOST_RATE = 1e9
+"""Rows a second of a source: the virtual clock would hardly go on between two of more."""
+MOST_PLACES = 1 << 24
+"""Rows that all queues, or all windows, have room for, and that one row may give."""
+
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSource:
@@ -26,7 +31,8 @@ class SimulatedSource:
     name: str
     high: float
     low: float = 0.0
-    """0: the rate is stable, and rows come at equal distances; otherwise the time between two is exponential."""
+    """0, or as `high`: the rate is stable, and rows come at equal distances; otherwise the time between two is
+    exponential."""
     phase_s: float = PHASE_S
     """How long a rate lasts in the mean."""
     deviation_s: float = PHASE_DEVIATION_S
@@ -34,10 +40,10 @@ class SimulatedSource:
     """How far into its first gap, or into its two phases, it is at second 0; None: drawn from the seed."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.high < inf or not 0 <= self.low <= self.high:
+        if not 0 < self.high <= MOST_RATE or not 0 <= self.low <= self.high:
             raise InvalidArgument(
                 f"source {self.name!r} has rates high={self.high} and low={self.low}: give rows a second, "
-                "high above 0 and low at most as large (0: stable)"
+                f"high above 0, up to {MOST_RATE:g}, and low at most as large (0: stable)"
             )
         if not 0 < self.phase_s < inf or not 0 <= self.deviation_s < inf:
             raise InvalidArgument(
@@ -70,6 +76,11 @@ class SimulatedOperator:
         for what in ("cost_ms", "selectivity"):
             if not 0 <= getattr(self, what) < inf:
                 raise InvalidArgument(f"{what} of operator {self.name!r} is {getattr(self, what)}: give 0 or more")
+        if max(self.window, 1) * ceil(self.selectivity) > MOST_PLACES:
+            raise InvalidArgument(
+                f"operator {self.name!r} has selectivity={self.selectivity} and window={self.window}: a row would give "
+                f"too many at once; give less, so that it gives at most {MOST_PLACES}"
+            )
         if (self.window > 0) != (len(self.inputs) == 2) or self.window < 0:
             raise InvalidArgument(
                 f"operator {self.name!r} has window={self.window} and {len(self.inputs)} inputs: a join has two "
@@ -162,7 +173,15 @@ class SimulatedGraph:
         for what in ("delay_ms", "move_ms"):
             if not 0 <= getattr(self, what) < inf:
                 raise InvalidArgument(f"{what} of a simulated graph is {getattr(self, what)}: give ms, 0 or more")
+        longest = max(self.queue_rows, *(max(each.window, 1) for each in self.operators))
+        if 2 * len(self.operators) * longest > MOST_PLACES:
+            raise InvalidArgument(
+                f"queue_rows of a simulated graph is {self.queue_rows}, and its longest queue or window {longest}: "
+                f"give at most {MOST_PLACES // (2 * len(self.operators))}, for {len(self.operators)} operators"
+            )
         _check_names(self.sources, self.operators)
+        if len({(link.source, link.target) for link in self.links}) < len(self.links):
+            raise InvalidArgument(f"links has two from one host to the same other: give one; there are {self.links}")
         for link in self.links:
             if link.source == link.target or not {link.source, link.target} <= set(range(len(self.hosts))):
                 raise InvalidArgument(

@@ -150,6 +150,16 @@ class GraphPlane:
         return [int(host) for host in self.arrays.host_of]
 
     @property
+    def served(self) -> int:
+        """Rows that have come to endpoints, reported or not."""
+        return self.results + int(self.arrays.results.sum())
+
+    @property
+    def ended(self) -> bool:
+        """Never: sources have no end."""
+        return False
+
+    @property
     def results(self) -> int:
         """Rows that have come to endpoints, as reported."""
         return self._totals["results"]

@@ -120,6 +120,11 @@ class KeyedPlane:
         return "" if goes_on else waits(self.arrays)
 
     @property
+    def served(self) -> int:
+        """Rows that workers are through with."""
+        return int(self.arrays.total["served"][0])
+
+    @property
     def rows(self) -> dict[str, int]:
         """Where all rows are that were ever made."""
         return places_of_rows(self.arrays)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf, isfinite
+from math import inf
 from typing import Literal
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import number_of, whole_of
 from evenflow.model.routing import MOST_UNITS
 
 MOST_WORKERS = 1024
+LEAST_ROW_US = 1e-3
+"""Below that, the virtual clock would hardly go on."""
 KeyKind = Literal["uniform", "self-similar", "zipf"]
 
 
@@ -135,6 +138,7 @@ class KeyedSetup:
     seed: int = 1
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "trace", tuple(map(whole_of, self.trace)))  # arrays of numpy, too
         self._check_sizes()
         self._check_costs()
         self._check_times()
@@ -169,7 +173,10 @@ class KeyedSetup:
             raise InvalidArgument("region is empty: give the region a name")
 
     def _check_costs(self) -> None:
-        for name in ("row_us", "link_mbit", "network_mbit", "disk_mb"):
+        _number("row_us", self.row_us, above=True)
+        if self.row_us < LEAST_ROW_US:
+            raise InvalidArgument(f"row_us is {self.row_us}: give at least {LEAST_ROW_US:g} microseconds a row")
+        for name in ("link_mbit", "network_mbit", "disk_mb"):
             _number(name, getattr(self, name), above=True)
         for name in ("row_jitter_us", "feeder_us", "packet_us", "growth_bytes", "state_row_us", "seek_ms"):
             _number(name, getattr(self, name))
@@ -210,11 +217,21 @@ class KeyedSetup:
             _number("second of memory", memory.second)
             if memory.bytes < 1 or not self.memory_bytes:
                 raise InvalidArgument(f"{memory}: give at least 1 byte, and memory_bytes for the start")
+            self._check_room("bytes of memory", memory.bytes)
+        if self.memory_bytes:
+            self._check_room("memory_bytes", self.memory_bytes)
         seconds = [second for second, _ in self.rates]
-        if not seconds or seconds[0] != 0 or any(b <= a for a, b in pairwise(seconds)):
+        if not seconds or seconds[0] != 0 or any(not a < b < inf for a, b in pairwise(seconds)):
             raise InvalidArgument(f"rates is {self.rates}: give (second, rows a second), from second 0 on, rising")
         if any(not rate >= 0 for _, rate in self.rates):
             raise InvalidArgument(f"rates is {self.rates}: rows a second are at least 0")
+
+    def _check_room(self, name: str, given: int) -> None:
+        if given < self.unit_bytes:
+            raise InvalidArgument(
+                f"{name} is {given}: no unit would fit, so no row be served; give at least unit_bytes, "
+                f"{self.unit_bytes}, or smaller units"
+            )
 
     def _check_keys(self) -> None:
         if not self.phases:
@@ -239,5 +256,5 @@ class KeyedSetup:
 
 
 def _number(name: str, value: float, above: bool = False) -> None:
-    if not isfinite(value) or value < 0 or (above and value == 0):
+    if not 0 <= number_of(value) < inf or (above and value == 0):
         raise InvalidArgument(f"{name} is {value}: give a number {'above' if above else 'of at least'} 0")

@@ -163,12 +163,12 @@ def arrived(state: Any, place: Any, now: Any) -> None:
 
 
 @compiled_in_place
-def slowdown(state: Any, worker: Any, row: Any, now: Any) -> Any:
-    """How many times as long a row takes on a worker now, because of external load."""
+def slowdown(state: Any, worker: Any, row: Any, now: Any, whole: Any) -> Any:
+    """How many times as long a row, or else the whole frame, takes on a worker now, because of load of that kind."""
     factor = 1.0
     for place in range(state.servers[worker].load_from, state.servers[worker].load_to):
         load = state.loads[place]
-        if load.begin_s <= now < load.end_s and (load.end_row == 0 or row < load.end_row):
+        if load.whole == whole and load.begin_s <= now < load.end_s and (load.end_row == 0 or row < load.end_row):
             factor *= load.factor
     return factor
 
@@ -187,8 +187,9 @@ def begin(state: Any, worker: Any, now: Any) -> None:
     state.links[feeder, worker].queued -= rows
     if costs.buffer > 0:
         wake(state, feeder, worker)
-    row_s = costs.row_s * slowdown(state, worker, frames[place].first, now) + costs.row_overhead_s
+    row_s = costs.row_s * slowdown(state, worker, frames[place].first, now, False) + costs.row_overhead_s
     work = (costs.call_s + rows * row_s) / servers[worker].speed
+    work *= slowdown(state, worker, frames[place].first, now, True)
     work *= 1.0 + costs.jitter * (2.0 * draw(state.random) - 1.0)
     servers[worker].at, servers[worker].began = place, now
     host = servers[worker].host

@@ -42,6 +42,16 @@ class OrderedPlane:
         return int(self.state.splitters["rows_out"].sum())
 
     @property
+    def served(self) -> int:
+        """Rows that have left the mergers."""
+        return self.rows_out
+
+    @property
+    def ended(self) -> bool:
+        """Whether all feeders have finished and left."""
+        return not self.peers
+
+    @property
     def rerouted(self) -> int:
         """Frames that did not go to the worker whose turn it was."""
         return int(self.state.splitters["rerouted"].sum())

@@ -6,17 +6,24 @@ from dataclasses import dataclass
 from math import inf, isfinite
 
 from evenflow.errors import InvalidArgument
-from evenflow.model.given import check_wholes
+from evenflow.model.given import check_wholes, number_of, whole_of
 
 MOST_FRAMES = 1 << 20
 """Frames that one feeder may have under way and in its merger."""
+MOST_IN_ALL = 1 << 24
+"""Frames that all feeders may have so together: each takes some 50 bytes of the simulator's memory."""
+MOST_WORKERS = 1 << 16
+"""Workers, and feeders."""
+MOST_ROWS = 1 << 62
+LEAST_ROW_S = 1e-9
+"""Below that, the virtual clock would hardly go on."""
 MOST_MERGING = 1 << 16
 """Frames in a merger; a splitter waits when there are as many."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLoad:
-    """External load on a worker: rows take `factor` times as long.
+    """Load on a worker: rows take `factor` times as long.
 
     It lasts from second `begin_s` to second `end_s`, and only for the rows before row `end_row` of each feeder, if that
     is not 0. A frame that has begun is finished at the speed at which it began. Several loads are multiplied.
@@ -27,6 +34,8 @@ class WorkerLoad:
     begin_s: float = 0.0
     end_s: float = inf
     end_row: int = 0
+    whole: bool = False
+    """Whether all work of the worker takes longer, as on a slower machine; else only `row_s`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +50,8 @@ class OrderedScene:
     row_s: float = 1e-4
     """Seconds of work in a row, on a worker of speed 1 without load."""
     row_overhead_s: float = 0.0
-    """Seconds that a row takes beside that, and which no load makes longer: to receive it and to send its result."""
+    """Seconds that a row takes beside that, and which no load makes longer that is not whole: to receive it and to send
+    its result."""
     call_s: float = 0.0
     """Seconds that a worker takes for a frame beside its rows."""
     jitter: float = 0.02
@@ -91,6 +101,9 @@ class OrderedScene:
         if self.frames_at_once > MOST_FRAMES:
             what = f"would let {self.frames_at_once} frames be under way at once, over {MOST_FRAMES}"
             raise InvalidArgument(f"the buffers of {self.workers} workers {what}: make them smaller, or frames larger")
+        if self.frames_at_once * self.feeders > MOST_IN_ALL:
+            most = MOST_IN_ALL // self.frames_at_once
+            self._refuse("feeders", self.feeders, f"give at most {most}, or smaller buffers and reorder_rows")
 
     @property
     def buffer(self) -> int:
@@ -108,18 +121,22 @@ class OrderedScene:
         raise InvalidArgument(f"{field} is {value}: {remedy}")
 
     def _check_numbers(self) -> None:
-        for field in ("workers", "feeders", "most_rows"):
-            if getattr(self, field) < 1:
-                self._refuse(field, getattr(self, field), "give at least 1")
+        most = {"workers": MOST_WORKERS, "feeders": MOST_WORKERS, "most_rows": MOST_ROWS}
+        for field, bound in most.items():
+            if not 1 <= whole_of(getattr(self, field)) <= bound:
+                self._refuse(field, getattr(self, field), f"give at least 1, and at most {bound}, as a whole number")
         counts = ("rows", "frame_rows", "window", "send_buffer", "receive_buffer", "result_buffer", "reorder_rows")
         times = ("row_overhead_s", "call_s", "send_s", "send_row_s", "delay_s", "rate")
-        for field in (*counts, *times):
-            if not 0 <= getattr(self, field) < inf:
+        for field in counts:
+            if not 0 <= whole_of(getattr(self, field)) <= MOST_ROWS:
+                self._refuse(field, getattr(self, field), f"give a whole number of at least 0, at most {MOST_ROWS}")
+        for field in times:
+            if not 0 <= number_of(getattr(self, field)) < inf:
                 self._refuse(field, getattr(self, field), "give a number of at least 0")
-        if not 0 < self.row_s < inf:
-            self._refuse("row_s", self.row_s, "give the seconds a row takes, above 0")
+        if not LEAST_ROW_S <= number_of(self.row_s) < inf:
+            self._refuse("row_s", self.row_s, f"give the seconds a row takes, above 0 (at least {LEAST_ROW_S:g})")
         check_wholes(self, seed=(0, 2**62))
-        if not 0 <= self.jitter < 1:
+        if not 0 <= number_of(self.jitter) < 1:
             self._refuse("jitter", self.jitter, "give a share from 0 to below 1")
 
     def _check_places(self) -> None:

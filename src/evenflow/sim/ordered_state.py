@@ -88,7 +88,7 @@ SERVER = [
     ("load_from", WHOLE),  # its loads, places in `loads`
     ("load_to", WHOLE),
 ]
-LOAD = [("factor", REAL), ("begin_s", REAL), ("end_s", REAL), ("end_row", WHOLE)]
+LOAD = [("factor", REAL), ("begin_s", REAL), ("end_s", REAL), ("end_row", WHOLE), ("whole", FLAG)]
 HOST = [
     ("threads", WHOLE),
     ("shared", FLAG),  # whether it has more workers than threads

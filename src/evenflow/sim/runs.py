@@ -27,7 +27,7 @@ class SimulatedRun:
     rows: int
     """Rows served; of a graph, results."""
     series: list[tuple[float, float]]
-    """Seconds, and rows a second until then."""
+    """Seconds, and rows a second until then since the second before; to the end of the run or of its rows."""
     decisions: int
     """How often the balance wanted something changed."""
     units_moved: int
@@ -39,14 +39,15 @@ class SimulatedRun:
 
     @property
     def rows_per_s(self) -> float:
-        """Over the whole run, up to its last sample."""
-        return self.rows / (self.series[-1][0] if self.series else self.seconds)
+        """Over the whole run, or until its rows had ended."""
+        return self.rows / self.series[-1][0]
 
     @property
     def late_rows_per_s(self) -> float:
-        """In the second half of the run, when a balance has had time."""
-        late = [rate for second, rate in self.series if second > self.seconds / 2]
-        return sum(late) / len(late) if late else 0.0
+        """In the second half of that time, when a balance has had time: in the steps that end there."""
+        steps = zip([0.0, *(second for second, _ in self.series)], self.series, strict=False)
+        late = [(end - begin, rate) for begin, (end, rate) in steps if end > self.series[-1][0] / 2]
+        return sum(length * rate for length, rate in late) / sum(length for length, _ in late)
 
     def figures(self) -> dict[str, Any]:
         """For JSON: all but the event log."""
@@ -75,23 +76,25 @@ def simulate(
     plane, log = scenario.plane(name), SimulatedLog(event_log)
     world = Simulation(plane, scenario.workers, period_s=scenario.period_s, delay_s=scenario.delay_s, log=log)
     try:
-        second = 0.0
+        second, ended, counts = 0.0, False, [(0.0, 0)]
         while second < scenario.seconds:
             second = min(second + scenario.period_s, scenario.seconds)
             world.run(second)
             watch(second)
+            if not ended:
+                counts.append((second, plane.served))
+            ended = plane.ended
             stuck = plane.stuck()
             if stuck:
                 raise SimulationError(f"nothing moves any more at second {second:g} of the simulation: {stuck}")
         world.run(scenario.seconds + 2 * scenario.delay_s)  # what was said at the end is heard, too
     finally:
         log.close()
-    series = _series(log.entries)
     return SimulatedRun(
         balance=name,
         seconds=scenario.seconds,
-        rows=_rows(log.entries),
-        series=series,
+        rows=counts[-1][1],
+        series=_series(counts),
         decisions=sum(entry["event"] in ("weights", "rebalance") or bool(entry.get("moves")) for entry in log.entries),
         units_moved=sum(len(entry["units"]) for entry in log.of("moved")),
         latency_ms=_latency(log.entries),
@@ -100,29 +103,9 @@ def simulate(
     )
 
 
-def _counts(entries: list[dict[str, Any]]) -> list[tuple[float, int]]:
-    """Seconds, and rows until then, as samples of the event log have them."""
-    found, results = [(0.0, 0)], 0
-    for entry in entries:
-        match entry["event"]:
-            case "sample":
-                found.append((entry["time"], entry["rows_out"]))
-            case "keyed-sample":
-                found.append((entry["time"], sum(consumer["rows"] for consumer in entry["consumers"])))
-            case "graph-results":
-                results += entry["results"]
-                found.append((entry["time"], results))
-    return found
-
-
-def _rows(entries: list[dict[str, Any]]) -> int:
-    return max(rows for _, rows in _counts(entries))
-
-
-def _series(entries: list[dict[str, Any]]) -> list[tuple[float, float]]:
-    counts = _counts(entries)
-    steps = pairwise(counts)
-    return [(then, (after - before) / (then - now)) for (now, before), (then, after) in steps if then > now]
+def _series(counts: list[tuple[float, int]]) -> list[tuple[float, float]]:
+    """Rows a second, from seconds and the rows until then."""
+    return [(then, (after - before) / (then - now)) for (now, before), (then, after) in pairwise(counts)]
 
 
 def _latency(entries: list[dict[str, Any]]) -> dict[str, float]:

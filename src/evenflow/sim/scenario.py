@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from evenflow.errors import InvalidArgument
+from evenflow.model.given import number_of
 from evenflow.policy import balance_named, keyed_balance_named, placement_named
 from evenflow.policy.spelling import spelled
 from evenflow.sim.filling import filled
@@ -37,6 +38,8 @@ from evenflow.sim.simulation import DataPlane
 DEFAULTS = {"ordered": "credits", "keyed": "auto", "graph": "potential"}
 """The balance or placement that live clusters use, too, if nothing else is said."""
 KINDS = tuple(DEFAULTS)
+Course = list[tuple[float, float]]
+"""Seconds, and the speed of a worker from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +98,14 @@ class Scenario:
             told = f"there are {' and '.join(given)}" if given else "there is none"
             raise InvalidArgument(f"a scenario has one table [ordered], [keyed] or [graph]: {told}")
         for name in ("seconds", "period_s"):
-            if not 0 < getattr(self, name) < inf:
+            if not 0 < number_of(getattr(self, name)) < inf:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}: give seconds above 0")
-        if not 0 <= self.delay_s < self.period_s:
+        if not 0 <= number_of(self.delay_s) < self.period_s:
             raise InvalidArgument(f"delay_s is {self.delay_s}: give seconds from 0 to below period_s")
+        if not all(isinstance(name, str) for name in _several(self.balance)):
+            raise InvalidArgument(f"balance is {self.balance!r:.100}: give the name of a balance, or a tuple of names")
+        if not isinstance(self.slow, tuple | list):
+            raise InvalidArgument(f"slow is {self.slow!r:.100}: give a tuple of SlowWorkers, (SlowWorkers(...),)")
         for each in self.slow:
             each.numbers(self.workers)
 
@@ -134,8 +141,7 @@ class Scenario:
     @property
     def balances(self) -> tuple[str, ...]:
         """The balances that are to be compared."""
-        given = (self.balance,) if isinstance(self.balance, str) else self.balance
-        return tuple(dict.fromkeys(given)) or (DEFAULTS[self.kind],)
+        return tuple(dict.fromkeys(_several(self.balance))) or (DEFAULTS[self.kind],)
 
     def plane(self, balance: str) -> DataPlane:
         """The data plane under a balance, which a text names."""
@@ -151,35 +157,49 @@ class Scenario:
 
     def _slow_scene(self, scene: OrderedScene) -> OrderedScene:
         loads = tuple(
-            WorkerLoad(worker, each.factor, each.since, each.until)
+            WorkerLoad(worker, each.factor, each.since, each.until, whole=True)
             for each in self.slow
             for worker in each.numbers(self.workers)
         )
         return replace(scene, loads=scene.loads + loads)
 
     def _slow_setup(self, setup: KeyedSetup) -> KeyedSetup:
-        steps = [(second, worker, speed) for worker, second, speed in self._speeds(setup.speeds)]
-        return replace(setup, steps=setup.steps + tuple(SpeedStep(w, s, speed) for s, w, speed in sorted(steps)))
+        own: dict[int, Course] = {worker: [(0.0, speed)] for worker, speed in enumerate(setup.speeds)}
+        for step in sorted(setup.steps, key=lambda step: step.second):
+            own.setdefault(step.worker, [(0.0, 1.0)]).append((step.second, step.speed))
+        slowed = {worker: self._slowed(worker, own.get(worker, [(0.0, 1.0)])) for worker in self._slow_numbers()}
+        steps = [SpeedStep(worker, second, speed) for worker, course in slowed.items() for second, speed in course]
+        others = tuple(step for step in setup.steps if step.worker not in slowed)
+        return replace(setup, steps=others + tuple(sorted(steps, key=lambda step: (step.second, step.worker))))
 
     def _slow_graph(self, graph: SimulatedGraph) -> SimulatedGraph:
         hosts = list(graph.hosts)
-        for worker, second, speed in self._speeds(tuple(1 / host.coefficient for host in hosts)):
-            changes = (*hosts[worker].changes, (second, 1 / speed))
-            hosts[worker] = replace(hosts[worker], changes=tuple(sorted(changes)))
+        for worker in self._slow_numbers():
+            own = [(0.0, hosts[worker].coefficient), *sorted(hosts[worker].changes, key=lambda change: change[0])]
+            course = self._slowed(worker, [(second, 1 / value) for second, value in own])
+            hosts[worker] = replace(hosts[worker], changes=tuple((second, 1 / speed) for second, speed in course))
         return replace(graph, hosts=tuple(hosts))
 
-    def _speeds(self, speeds: tuple[float, ...]) -> list[tuple[int, float, float]]:
-        """(worker, second, speed from then on) of all slow workers; loads of one time are multiplied."""
-        edges: dict[int, set[float]] = {}
-        for each in self.slow:
-            for worker in each.numbers(self.workers):
-                edges.setdefault(worker, set()).update(second for second in (each.since, each.until) if second < inf)
+    def _slow_numbers(self) -> list[int]:
+        return sorted({worker for each in self.slow for worker in each.numbers(self.workers)})
+
+    def _slowed(self, worker: int, own: Course) -> Course:
+        """(second, speed from then on) of a worker with its own speeds, by second; what is of one time is multiplied.
+
+        The second 0 is in it only if the worker is slow from then on, or has a step there.
+        """
+        mine = [each for each in self.slow if worker in each.numbers(self.workers)]
+        edges = {edge for each in mine for edge in (each.since, each.until) if edge < inf}
         found = []
-        for worker, seconds in edges.items():
-            for second in sorted(seconds):
-                speed = speeds[worker] if speeds else 1.0
-                for each in self.slow:
-                    if each.since <= second < each.until and worker in each.numbers(self.workers):
-                        speed /= each.factor
-                found.append((worker, second, speed))
+        for second in sorted(edges | {second for second, _ in own[1:]}):
+            speed = [speed for since, speed in own if since <= second][-1]
+            for each in mine:
+                if each.since <= second < each.until:
+                    speed /= each.factor
+            found.append((second, speed))
         return found
+
+
+def _several(names: object) -> tuple[Any, ...]:
+    """Names, or one name or anything else by itself."""
+    return tuple(names) if isinstance(names, tuple | list) else (names,)

@@ -45,6 +45,16 @@ class DataPlane(Protocol):
         """The controller's message has come to a worker or feeder; messages that do not matter here are ignored."""
         ...
 
+    @property
+    def served(self) -> int:
+        """Rows served so far; of a graph, results."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether all rows that there will be are served."""
+        ...
+
     def stuck(self) -> str:
         """Which queues wait for whom, in words; empty if rows can still move or none are left."""
         ...
