@@ -206,7 +206,7 @@ def test_the_version():
         (("state", "verify", "broken.jsonl"), 1, "broken.jsonl"),
         (("bench", "ordered", "--json", "/proc/no/such"), 2, "/proc/no"),
         (("demo", "--part", "none"), 2, "none"),
-        (("reproduce", "Z-9"), 2, "z-9"),
+        (("reproduce", "Z-9"), 2, "Z-9"),
         (("torture", "--job", "none"), 2, "none"),
         (("torture", "--resume", "--json", "broken.jsonl"), 2, "is not what --json writes"),
         (("nonsense",), 2, "No such command"),

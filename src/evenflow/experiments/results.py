@@ -30,7 +30,7 @@ def fingerprint() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredData:
     """A file of data, as it lies there."""
 
     data: Data
@@ -57,7 +57,7 @@ def _path(folder: Path, experiment: Experiment) -> Path:
     return folder / "data" / f"{experiment.name}.json"
 
 
-def kept(folder: Path, experiment: Experiment) -> Kept | None:
+def kept(folder: Path, experiment: Experiment) -> StoredData | None:
     """Whatever data there is, whoever made it; a file that no run can have written is refused."""
     file = _path(folder, experiment)
     if not file.exists():
@@ -65,14 +65,14 @@ def kept(folder: Path, experiment: Experiment) -> Kept | None:
     try:
         found = json.loads(file.read_text())
         about = {name: found[name] for name in _made_by(experiment, Setting())}
-        return Kept(dict(found["data"]), about, str(found["evenflow"]), float(found["seconds"]))
+        return StoredData(dict(found["data"]), about, str(found["evenflow"]), float(found["seconds"]))
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidArgument(
             f"{file} is damaged ({described(error)}): delete it, and run {experiment.name} again"
         ) from error
 
 
-def needed(folder: Path, experiment: Experiment) -> Kept:
+def needed(folder: Path, experiment: Experiment) -> StoredData:
     """The data that there is; there must be some."""
     found = kept(folder, experiment)
     if found is None:
@@ -80,7 +80,7 @@ def needed(folder: Path, experiment: Experiment) -> Kept:
     return found
 
 
-def is_ours(found: Kept, experiment: Experiment) -> bool:
+def is_ours(found: StoredData, experiment: Experiment) -> bool:
     """Whether the engine and the experiment of this source made the data."""
     return (found.about["engine"], found.about["version"]) == (fingerprint(), experiment.version)
 
