@@ -21,7 +21,7 @@ def test_a_cluster_has_its_page(spark, capsys, eventually):
         assert f"evenflow dashboard: {link}" in capsys.readouterr().out
         assert f'<a href="{link}">' in cluster._repr_html_()
         assert "2 of 2 live" in cluster._repr_html_()
-        rows = spark.range(0, 20_000, 1, 1).selectExpr("id", "id % 50 as k", "cast(id as double) x")
+        rows = spark.range(0, 4_000_000, 1, 1).selectExpr("id", "id % 50 as k", "cast(id as double) x")
         cluster.keyed(rows, "k", ef.RollingMean("x", rows=5), units=8, name="<b>means</b>").count()
         frame = eventually(lambda: (now := frame_of(link))["regions"] and now, what="the region on the page")
         assert [worker["state"] for worker in frame["workers"]] == ["live", "live"]

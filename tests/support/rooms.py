@@ -115,6 +115,7 @@ MAY_IMPORT = {
         "workloads",
         "state.store",
         "state.checkpoint",
+        "runtime",
         "runtime.cluster",
         "bench",
         "torture",

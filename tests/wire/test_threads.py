@@ -45,6 +45,8 @@ THREADS = {
     "runtime/driver/checkpoint.py": "checkpoint",
     "torture/inject.py": "torture",
     "torture/job.py": "torture parent",
+    "cli/chatter.py": "stderr",
+    "dashboard/web/serving.py": "dashboard",
 }
 """The owners of all threads of ours. Whoever adds one adds a test in which it fails, and who hears of it."""
 MADE = re.compile(r'(?:\bBackgroundThread|\bJobThread|super\(\)\.__init__)\(\s*f?"([^"]+)"')

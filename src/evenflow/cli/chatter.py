@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+
+from evenflow.runtime.threads import BackgroundThread
+
+logger = logging.getLogger("evenflow")
 
 CHATTER = (b"WARNING: Using incubator modules: ",)
 """How the lines begin that are left out: Spark's launcher asks for the module, and Java warns of it each time."""
@@ -27,11 +32,15 @@ def less_chatter() -> Iterator[None]:
     shown = os.dup(2)
     os.dup2(into, 2)
     os.close(into)
-    threading.Thread(target=_pass_on, args=(out, shown), name="evenflow stderr", daemon=True).start()
+    BackgroundThread("stderr", partial(_pass_on, out, shown), _failed).begin()
     try:
         yield
     finally:
         os.dup2(shown, 2)
+
+
+def _failed(error: BaseException) -> None:
+    logger.warning("what Spark says on standard error is not passed on any more: %r", error)
 
 
 def _pass_on(out: int, shown: int) -> None:
