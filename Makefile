@@ -1,5 +1,5 @@
 # From a fresh clone to a running demo with nothing but make and Python 3.11 or newer:
-#   make demo     what balancing brings to four streams, live, in 90 seconds; leaves demo-report.html behind
+#   make demo     what balancing brings to four streams, live, in under two minutes; leaves demo-report.html behind
 #   make test     linters, types and all tests
 #   make quick    linters, types, unit and property tests without the slow ones: two minutes, for the inner loop
 #   make lint     linters and types only

@@ -21,7 +21,7 @@ from evenflow.errors import InvalidArgument
 
 HELP = """Keeps streaming pipelines on Apache Spark balanced while they run.
 
-New here? `evenflow doctor` checks this machine, `evenflow demo` shows in a minute and a half what balancing brings.
+New here? `evenflow doctor` checks this machine, `evenflow demo` shows in under two minutes what balancing brings.
 """
 CODES = "Exit codes: 0 fine; 1 failed, or a check does not hold; 2 wrong usage; 130 interrupted."
 app = typer.Typer(help=HELP, epilog=CODES, no_args_is_help=True, pretty_exceptions_show_locals=False)
@@ -62,7 +62,7 @@ def demo(
     ),
     json_file: JsonFile = None,
 ) -> None:
-    """Show what balancing brings: four streams, each without and with it, in about 90 seconds.
+    """Show what balancing brings: four streams, each without and with it, in under two minutes.
 
     A slow worker in an ordered region, a hot key, First Story Detection, and a graph that is placed anew. The speed of
     workers is emulated, so two cores are enough. Ends with a table of what was gained, and a page with pictures.
