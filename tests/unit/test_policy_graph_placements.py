@@ -8,7 +8,9 @@ import pytest
 from evenflow.errors import InvalidArgument
 from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights, Host, Links, OperatorLoad, PlacementProblem
 from evenflow.policy import PLACEMENTS, placement_named
+from evenflow.policy.graph.latency import compile_model
 from evenflow.policy.graph.periodic import settled
+from evenflow.policy.graph.queueing import backlog, waiting
 from tests.support.placement_model import energies, every_placement, latencies, random_problem
 
 
@@ -194,3 +196,14 @@ def test_distance_to_the_true_optimum():
 def test_options_that_cannot_work_are_refused(name, options, message):
     with pytest.raises(InvalidArgument, match=message):
         placement_named(name, **options)
+
+
+def test_decisions_find_compiled_what_was_compiled_before_a_graph_is_opened():
+    """Whatever the numbers of hosts, operators and periods: the controller must not compile while all wait for it."""
+    compile_model()
+    before = waiting.signatures, backlog.signatures
+    for hosts, periods in ((1, 1), (2, 10), (5, 3)):
+        given = problem([[0.3] * periods] * 4, hosts=hosts, placed=(0,) * 4, readers={0: [1], 1: [2]})
+        placement_named("potential").moves(given)
+    assert (waiting.signatures, backlog.signatures) == before
+    assert len(waiting.signatures) == len(backlog.signatures) == 1

@@ -125,6 +125,13 @@ def placement_named(name: str, **options: Any) -> Placement:
     return _named(PLACEMENTS, name, options, "placement")
 
 
+def compile_estimates() -> None:
+    """Compile what placements estimate latency by, or load it: the controller, which all wait for, must not have to."""
+    from evenflow.policy.graph.latency import compile_model
+
+    compile_model()
+
+
 def _named(choice: Mapping[str, type[T]], name: str, options: dict[str, Any], what: str = "balance") -> T:
     """A new balance or placement; one clear error if the name or a parameter is unknown, or a parameter is missing."""
     if name not in choice:
@@ -198,6 +205,7 @@ __all__ = [
     "StaticWeights",
     "XzhPlacement",
     "balance_named",
+    "compile_estimates",
     "keyed_balance_named",
     "placement_named",
 ]

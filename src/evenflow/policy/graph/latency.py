@@ -65,6 +65,13 @@ class LatencyModel:
         return delay + self.overload(use)
 
 
+def compile_model() -> None:
+    """Compile what a model estimates by, or load what was compiled before."""
+    model, nothing = LatencyModel(), np.zeros((1, 1))
+    model.waiting(nothing, nothing)
+    model.backlog(nothing)
+
+
 @dataclass(frozen=True, slots=True)
 class ResultShares:
     """The weights that the energies give themselves: which part of all results passes through operators and streams."""

@@ -14,7 +14,7 @@ from evenflow.graph.builder import Graph
 from evenflow.graph.plan import GraphPlan
 from evenflow.graph.routers import routing_plan
 from evenflow.model.qos import qos_of
-from evenflow.policy import Placement
+from evenflow.policy import Placement, compile_estimates
 from evenflow.runtime.cluster.graph_arguments import KnownOfWorkers, placement_of
 from evenflow.runtime.cluster.graph_output import GraphOutput
 from evenflow.runtime.cluster.graph_plan import bound, endpoint_schema, joined_inputs, together_schema
@@ -70,6 +70,7 @@ class GraphCall:
         region = self.title if together else f"{self.title}.{endpoint}"
         refuse_shedding(qos_of(self.settings.targets, region), region)
         chosen = placement_of(self.placement, self.options)
+        compile_estimates()
         about = region, chosen, self.known, self.transfer, self.streaming
         opened = self.regions.open_graph(plan, *about, self.settings)
         self.named.use(region)
