@@ -1,6 +1,7 @@
 """Experiments are run once, judged by their data, drawn, and put on one page."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -112,7 +113,17 @@ def test_the_page_has_claims_and_pictures_and_escapes_what_they_say(tmp_path):
     assert "evenflow &lt;x&gt;" in text
     assert "It holds if: no rate is below" in text
     assert 'alt="rates &amp; time" src="data:image/png;base64,iVBOR' in text
+    assert re.search(r"simulated in [\d.]+ s, with [\d.]+ s of processor time and at most [\d,]+ MB<", text)
     assert "| X-1 | rates <rise> | [1.0, 2.0, 0.0]<br>it falls at <the> end | no |\n" in report.markdown(claims)
+
+
+def test_data_from_before_processor_time_was_written_down_is_drawn_again(tmp_path):
+    experiments, _ = go(tmp_path)
+    (file,) = (tmp_path / "data").iterdir()
+    found = json.loads(file.read_text())
+    file.write_text(json.dumps({name: value for name, value in found.items() if name not in ("cpu_s", "peak_mb")}))
+    runner.draw(tmp_path, experiments)
+    assert " s</p>" in report.page(tmp_path, experiments, runner.judged(tmp_path, experiments), {})
 
 
 def test_an_experiment_that_fails_leaves_no_data(tmp_path, monkeypatch):

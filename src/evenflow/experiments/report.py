@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from evenflow.experiments.base import Experiment
-from evenflow.experiments.results import is_ours, needed
+from evenflow.experiments.results import StoredData, is_ours, needed
 from evenflow.experiments.runner import JudgedClaim
 
 STYLE = """
@@ -87,8 +87,14 @@ def _row(claim: JudgedClaim) -> str:
 def _section(folder: Path, experiment: Experiment, claims: Mapping[str, JudgedClaim]) -> str:
     cards = "".join(_card(claims[claim.id]) for claim in experiment.claims)
     figures = "".join(_figure(folder, picture.name, picture.caption) for picture in experiment.pictures)
-    took = f'<p class="about">simulated in {needed(folder, experiment).seconds:.1f} s</p>'
+    took = f'<p class="about">{_took(needed(folder, experiment))}</p>'
     return f"<section><h2>{escape(experiment.name)}</h2>{took}{cards}{figures}</section>\n"
+
+
+def _took(found: StoredData) -> str:
+    known = found.cpu_s is not None and found.peak_mb is not None
+    more = f", with {found.cpu_s:.1f} s of processor time and at most {found.peak_mb:,.0f} MB" if known else ""
+    return f"simulated in {found.seconds:.1f} s{more}"
 
 
 def _card(claim: JudgedClaim) -> str:

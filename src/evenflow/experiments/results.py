@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 from evenflow._version import __version__
@@ -40,6 +42,10 @@ class StoredData:
     """The version of Evenflow that made it."""
     seconds: float
     """How long it took to run."""
+    cpu_s: float | None
+    """How much processor time that was, which says more where others use the cores; None if it was not written down."""
+    peak_mb: float | None
+    """The most memory that its process had by then."""
 
 
 def _made_by(experiment: Experiment, setting: Setting) -> dict[str, Any]:
@@ -65,7 +71,8 @@ def kept(folder: Path, experiment: Experiment) -> StoredData | None:
     try:
         found = json.loads(file.read_text())
         about = {name: found[name] for name in _made_by(experiment, Setting())}
-        return StoredData(dict(found["data"]), about, str(found["evenflow"]), float(found["seconds"]))
+        took = float(found["seconds"]), *(found.get(name) for name in ("cpu_s", "peak_mb"))
+        return StoredData(dict(found["data"]), about, str(found["evenflow"]), *took)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidArgument(
             f"{file} is damaged ({described(error)}): delete it, and run {experiment.name} again"
@@ -93,11 +100,13 @@ def stored(folder: Path, experiment: Experiment, setting: Setting) -> Data | Non
 
 def run_and_store(folder: Path, experiment: Experiment, setting: Setting) -> None:
     """Run an experiment and keep its data; a run that is ended in the middle leaves nothing."""
-    file, began = _path(folder, experiment), time.perf_counter()
+    file, began, cpu = _path(folder, experiment), time.perf_counter(), time.process_time()
     data = experiment.run(setting)
     about = _made_by(experiment, setting) | {
         "evenflow": __version__,
         "seconds": round(time.perf_counter() - began, 1),
+        "cpu_s": round(time.process_time() - cpu, 1),
+        "peak_mb": round(getrusage(RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)),
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_name(f"{file.name}.{os.getpid()}")
