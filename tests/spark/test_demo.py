@@ -8,7 +8,7 @@ from evenflow.cli.demo_stage import Stage
 from evenflow.eventlog.reading import LogReader
 
 
-@pytest.mark.parametrize("name", ["ordered", "keyed"])
+@pytest.mark.parametrize("name", ["ordered", "keyed", "graph"])
 def test_a_part(spark, tmp_path, name):
     log = tmp_path / "events.jsonl"
     stage = Stage(Console(quiet=True), spark, seconds=4.0, workers=2, log=log)

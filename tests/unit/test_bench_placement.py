@@ -38,7 +38,10 @@ def moved(second, *units):
 
 
 def run(*events):
-    return GraphRun([{"time": 100.0, "at": 1000.0, "event": "feeder-joined"}, *events], "bench", 1025.0)
+    """A run that joined a cluster on which another one was before."""
+    before, joined = ({"event": "feeder-joined", "region": region} for region in ("other", "bench"))
+    first = [before | {"time": 50.0, "at": 950.0}, joined | {"time": 100.0, "at": 1000.0}]
+    return GraphRun([*first, *events], "bench", 1025.0)
 
 
 def test_latency_is_that_of_the_results_between_two_seconds():

@@ -154,11 +154,26 @@ def observe(
     event_log: Path | None,
     watch: Watch,
 ) -> GraphRun:
-    """Run a placement once; what was seen of it."""
+    """Run a placement once, on a cluster of its own; what was seen of it."""
     about: dict[str, Any] = {"period": setting.period, "event_log": event_log, "emulate": emulate}
-    with Cluster(spark, setting.workers, **about) as cluster, TemporaryDirectory(prefix="evenflow-bench-") as notes:
+    with Cluster(spark, setting.workers, **about) as cluster:
+        return observe_on(spark, cluster, REGION, setting.period, placement, drawn, paths, watch)
+
+
+def observe_on(
+    spark: SparkSession,
+    cluster: Cluster,
+    region: str,
+    period: float,
+    placement: str,
+    drawn: Scheme,
+    paths: Mapping[str, str],
+    watch: Watch,
+) -> GraphRun:
+    """Run a placement once, on a cluster that is there and has that period; what was seen of it."""
+    with TemporaryDirectory(prefix="evenflow-bench-") as notes:
         inputs = {name: spark.readStream.schema(COLUMNS).parquet(path) for name, path in paths.items()}
-        out = cluster.run(drawn.graph, inputs, placement=placement, name=REGION)
+        out = cluster.run(drawn.graph, inputs, placement=placement, name=region)
         writer = out.writeStream(lambda batch, endpoint: None).option("checkpointLocation", notes)
         query = writer.trigger(availableNow=True).start()
         try:
@@ -166,8 +181,8 @@ def observe(
         finally:
             query.stop()
         ended = time.time()
-        time.sleep(setting.period)  # the last results are written down
-        return GraphRun(cluster.events(), REGION, ended)
+        time.sleep(period)  # the last results are written down
+        return GraphRun(cluster.events(), region, ended)
 
 
 def result(

@@ -13,7 +13,10 @@ NOTHING = LatencySummary(0, float("nan"), float("nan"), float("nan"))
 
 @dataclass(frozen=True)
 class GraphRun:
-    """The events of a run. Seconds count from when the first feeder joined, as those of emulated workers do."""
+    """The events of a run. Seconds count from when its first feeder joined.
+
+    Those of emulated workers count from the first feeder of the cluster, which is the same if there was no other run.
+    """
 
     events: list[dict[str, Any]]
     region: str
@@ -22,7 +25,8 @@ class GraphRun:
 
     @property
     def _joined(self) -> dict[str, Any]:
-        return next(event for event in self.events if event["event"] == "feeder-joined")
+        joined = (event for event in self.events if event["event"] == "feeder-joined")
+        return next(event for event in joined if event.get("region") == self.region)
 
     @property
     def seconds(self) -> float:
