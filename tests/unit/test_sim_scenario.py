@@ -109,6 +109,14 @@ def test_memory_that_no_unit_fits_in_is_refused(memory):
         (lambda: sim.KeyedSetup(rates=((0, 5), (float("inf"), 6))), "rates is .* rising"),
         (lambda: sim.SimulatedSource("s", 1e300), r"high=1e\+300 .* up to 1e\+09"),
         (lambda: sim.SimulatedOperator("f", ("s",), selectivity=1e18), "selectivity=1e.* too many at once"),
+        (
+            lambda: sim.SimulatedGraph(
+                (sim.SimulatedSource("s", 10.0), sim.SimulatedSource("t", 10.0)),
+                (sim.SimulatedOperator("f", ("s",)),),
+                (sim.SimulatedHost(),),
+            ),
+            "no operator reads the source 't': name it in the inputs of one, or leave",
+        ),
         (lambda: graph_with(queue_rows=10**11), "queue_rows of a simulated graph is 100000000000, .* give at most"),
         (
             lambda: graph_with(links=(sim.SimulatedLink(0, 1, 1.0), sim.SimulatedLink(0, 1, 2.0))),
@@ -131,6 +139,11 @@ def graph_with(**fields):
 
 def test_a_trace_may_be_an_array():
     assert sim.KeyedSetup(trace=np.array([1, 2])).trace == (1, 2)
+
+
+def test_a_file_of_an_editor_that_begins_it_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "marked.toml").write_bytes(b"\xef\xbb\xbf" + ORDERED.encode())
+    assert sim.Scenario.read(tmp_path / "marked.toml") == scenario(tmp_path, ORDERED)
 
 
 def test_slow_workers_of_the_others(tmp_path):

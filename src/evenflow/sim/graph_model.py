@@ -5,7 +5,7 @@ Scenario files fill these; `graph_plane` runs them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Literal
@@ -203,8 +203,8 @@ class SimulatedGraph:
         return GraphShape(tuple(source.name for source in self.sources), tuple(nodes))
 
 
-def _check_names(sources: Iterable[SimulatedSource], operators: Iterable[SimulatedOperator]) -> None:
-    """Refuse names that are there twice, and inputs that do not come before."""
+def _check_names(sources: Sequence[SimulatedSource], operators: Iterable[SimulatedOperator]) -> None:
+    """Refuse names that are there twice, inputs that do not come before, and sources that nobody reads."""
     known: dict[str, int] = {}
     for source in sources:
         if source.name in known:
@@ -223,3 +223,8 @@ def _check_names(sources: Iterable[SimulatedSource], operators: Iterable[Simulat
         if operator.name in known:
             raise InvalidArgument(f"two are called {operator.name!r}: give each operator its own name")
         known[operator.name] = 0
+    unread = [source.name for source in sources if not known[source.name]]
+    if unread:
+        raise InvalidArgument(
+            f"no operator reads the source {unread[0]!r}: name it in the inputs of one, or leave the source out"
+        )

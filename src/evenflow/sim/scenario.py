@@ -114,7 +114,7 @@ class Scenario:
         """The scenario in a TOML file."""
         file = Path(path)
         try:
-            table = tomllib.loads(file.read_text(encoding="utf-8"))
+            table = tomllib.loads(file.read_text(encoding="utf-8-sig"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InvalidArgument(f"{file} is not TOML: {error}") from None
         return cls.of(table, str(file))
