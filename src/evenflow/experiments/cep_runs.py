@@ -10,10 +10,9 @@ behind held back the others, that would be 40 %. So texts come at a rate, whatev
   9 x 677,886 x 1 ms on texts that engines fetch from the database when keys move (step iii), the rest on 2,042,201
   texts: 2.9 ms a text. That more texts of a key to compare with would take longer is not to be seen in Figure 3.
 - The engine that gets a key fetches its texts, 1 ms each, beside the texts of other keys (step iv); the other one only
-  forgets them (step i). With Zipf keys LPTF rebalances 12 times, with more than 600,000 texts each time: for each of
-  five engines 1,440 s of fetching. No rebalance is called for in the first 300 s, and one window of the others is over
-  before the first, so an engine gives at least 1,440 / 1,950 of its time to fetching while there is something to fetch:
-  three quarters here.
+  forgets them (step i). With Zipf keys LPTF rebalances 12 times, with more than 600,000 texts each time: 120 s of
+  fetching for each of five engines. The first 300 s call for none, and eleven are over before the last begins, so an
+  engine gives at least 1,320 of 2,100 s to fetching while there is something to fetch: three quarters of its time here.
 - Windows of loads go on while keys move: fetching takes LPTF's engines ten times as long as those of DLB-H (677,886
   texts, at most 70,400), and yet LPTF rebalances more often.
 - They are 200 s long. §4 says how often there was a rebalance: in the default order 7, 7 and 9 times with DLB-L, DLB-H
