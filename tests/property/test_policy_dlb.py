@@ -197,6 +197,16 @@ class TestPace:
         assert policy.decide(self.shown(0.2, 99)) == []
         assert len(policy.decide(self.shown(0.3, 100))) == 1
 
+    def test_windows_go_on_while_keys_move_if_asked_to(self, balance):
+        policy = balance(window=2.0, least_rows=0, through_moves=True)
+        assert policy.decide(self.shown(0.0, 0)) == []
+        assert policy.decide(self.shown(1.0, 100, moving=1)) == []
+        (move,) = policy.decide(self.shown(2.0, 200))
+        assert (move.detail["window_s"], move.detail["window_rows"]) == (2.0, 400)
+        assert policy.decide(self.shown(4.5, 300, moving=1)) == []  # not before they are done
+        (move,) = policy.decide(self.shown(5.0, 300))
+        assert (move.detail["window_s"], move.detail["window_rows"]) == (3.0, 200)
+
     def test_a_window_of_rows_is_waited_for_however_long_that_takes(self, balance):
         policy = balance(window_rows=200, least_rows=1000)
         assert policy.decide(self.shown(1.0, 0)) == []
@@ -274,6 +284,7 @@ class TestPace:
         ("window_rows", True),
         ("least_rows", -1),
         ("least_gain", np.nan),
+        ("through_moves", 1),
     ],
 )
 def test_parameters_that_mean_nothing(option, value):

@@ -78,6 +78,25 @@ def test_other_figures_do_not(judge, given, why):
     assert re.search(why, found.why), found.why
 
 
+def test_the_first_window_of_an_exponent_is_told_apart():
+    """Three windows of 200 s in 900 s: one of 0.2, one in which it changes, and two or three of 1.5."""
+    given = data()
+    given["window"] = 200.0
+    for name, high in (("kg", 77.0), ("dlb-h", 45.0), ("dlb-l", 42.0)):
+        rstd = [3.0, 50.0, 90.0, high, 50.0, 3.0, 120.0, high, high]
+        given["zipf"][f"{name} on 5"] |= {"rstd": rstd, "rstd_times": [200.001 + 200 * place for place in range(9)]}
+    found = cep_claims.judge_zipf(given)
+    assert found.holds, found
+    assert "KG 3.0 % at 0.2 and 77 % at 1.5; dlb-h 45 %, dlb-l 42 %" in found.ours
+    assert "seen 1.5: dlb-h 69 %, dlb-l 67 %" in found.ours
+
+
+def test_rows_may_begin_later_in_the_stream():
+    later, all_of_them = StoryRows.draw(500, first=2_500), StoryRows.draw(3_000)
+    assert len(later.keys) == 500
+    assert set(later.keys) & set(all_of_them.keys[2_500:])
+
+
 def test_engines_find_the_same_stories_however_keys_move():
     rows = StoryRows.draw(3_000)
     alone = len(first_stories(rows.table()))

@@ -59,6 +59,13 @@ def test_copies_and_common_words():
     assert not any(text.startswith("RT") for text in Tweets(copies=0).rows(np.arange(500))["text"].to_pylist())
 
 
+def test_how_many_texts_of_a_topic_are_copied():
+    for hits in (1, 3):
+        made = Tweets(copies=1.0, about=1.0, hits=hits, spacing=100_000, words=2000).rows(np.arange(1_000))
+        assert len({text.split(":")[0] for text in made["text"].to_pylist()}) == hits
+    assert Tweets(hits=16).rows(np.arange(50)) == Tweets().rows(np.arange(50))
+
+
 def test_keys_by_zipf_in_phases():
     made = ZipfKeys(keys=100, exponents=(0.2, 1.5), rows=(10_000, 20_000), seed=5)
     ids = np.arange(60_000)
@@ -114,6 +121,7 @@ def test_what_holds_no_stories(tmp_path):
     ("make", "message"),
     [
         (lambda: Tweets(words=0), "words=0"),
+        (lambda: Tweets(hits=0), "hits=0"),
         (lambda: Tweets(about=1.5), "about=1.5: give a share"),
         (lambda: ZipfKeys(keys=0), "keys=0"),
         (lambda: ZipfKeys(exponents=(1.0,)), r"exponents=\(1.0,\) for rows"),

@@ -40,9 +40,13 @@ class StoryRows:
         exponents: tuple[float, ...] = (0.2, 1.5),
         seed: int = 1,
         tweets: Tweets = TWEETS,
+        first: int = 0,
     ) -> StoryRows:
-        """Texts in the order they came in or, with zipf, with keys by Zipf's law, one exponent after the other."""
-        texts = replace(tweets, seed=seed).rows(np.arange(rows)).column("text")
+        """Texts in the order they came in or, with zipf, with keys by Zipf's law, one exponent after the other.
+
+        `first` is the number of the first text: with 0 there are no topics from before, so the first one has all texts.
+        """
+        texts = replace(tweets, seed=seed).rows(np.arange(first, first + rows)).column("text")
         vectors = Vectors.fit(texts[: min(len(texts), 50_000)]).of(texts)
         keys, column = Fingerprints().of(vectors), vectors.to_arrow()
         if order == "default":

@@ -31,8 +31,8 @@ BEGIN_US = 1_451_606_400_000_000
 """The first row's time: 2016-01-01, in microseconds."""
 QUANTILES = 1 << 20
 TOPIC_WORDS = 24
-MEMES, HITS = 4096, 16
-"""The number of rows that get copied: about no topic, and about each topic."""
+MEMES = 4096
+"""The number of rows about no topic that get copied."""
 MOST_BYTES = 320
 """Bytes of a text, at most."""
 LEAST_WORDS, MORE_WORDS = 6, 12
@@ -53,11 +53,13 @@ class Tweets:
     """The share of rows that are about a topic."""
     copies: float = 0.6
     """The share of rows that are copies."""
+    hits: int = 16
+    """The number of rows about each topic that get copied; the first of them has hits ** -0.25 of the copies."""
     rate: float = 1_000.0
     """Rows per second of event time."""
 
     def __post_init__(self) -> None:
-        for name in ("words", "spacing", "life", "rate"):
+        for name in ("words", "spacing", "life", "rate", "hits"):
             if not getattr(self, name) > 0:
                 raise InvalidArgument(f"{name}={getattr(self, name)!r}: give a number above 0")
         for name in ("about", "copies"):
@@ -70,7 +72,7 @@ class Tweets:
         letters, ends, ranks = _vocabulary(self.seed, self.words, self.zipf)
         data, offsets = np.empty(MOST_BYTES * len(numbers), np.uint8), np.zeros(len(numbers) + 1, np.int32)
         topics = np.empty(len(numbers), np.int32)
-        shape = np.uint64(self.seed), self.spacing, self.life, self.about, self.copies
+        shape = np.uint64(self.seed), self.spacing, self.life, self.about, self.copies, self.hits
         _write(numbers, *shape, letters, ends, ranks, topics, data, offsets)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[: offsets[-1]].copy())]
         text = pa.Array.from_buffers(pa.string(), len(numbers), buffers)
@@ -125,12 +127,12 @@ def _topic_of(row, seed, spacing, life, about):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _source_of(row, topic, seed, copies):  # type: ignore[no-untyped-def]
+def _source_of(row, topic, seed, copies, hits):  # type: ignore[no-untyped-def]
     """The number that a row's words are drawn by: its own, or that of the row it copies (negative)."""
     if uniform(seed, row, 5) >= copies:
         return row
     far = uniform(seed, row, 11)
-    which = np.int64(far**3 * MEMES) if topic < 0 else np.int64(far**4 * HITS)
+    which = np.int64(far**3 * MEMES) if topic < 0 else np.int64(far**4 * hits)
     return -1 - ((topic + 1) * MEMES + which)
 
 
@@ -162,13 +164,13 @@ def _number(value, data, at):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _write(rows, seed, spacing, life, about, copies, letters, ends, ranks, topics, data, offsets):  # type: ignore[no-untyped-def]
+def _write(rows, seed, spacing, life, about, copies, hits, letters, ends, ranks, topics, data, offsets):  # type: ignore[no-untyped-def]
     """Write texts to `data`, their ends to `offsets`, and the topics of rows to `topics`."""
     at, count = 0, len(ends) - 1
     for which in range(len(rows)):
         row = rows[which]
         topic = _topic_of(row, seed, spacing, life, about)
-        source = _source_of(row, topic, seed, copies)
+        source = _source_of(row, topic, seed, copies, hits)
         if source != row:
             at = _put(b"RT @", data, at)
             at = _number(np.int64(drawn(seed, source, 6) % np.uint64(100_000)), data, at)

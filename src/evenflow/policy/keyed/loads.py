@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import KeyedSnapshot, MoveUnits
-from evenflow.model.given import number_of, whole_of
+from evenflow.model.given import check_flag, number_of, whole_of
 from evenflow.policy.keyed.owners import moves_between, places
 
 Longs = npt.NDArray[np.int64]
@@ -34,11 +34,13 @@ class Windowed(ABC):
         imbScore      100 * std(eng_load) / mean(eng_load), with the standard deviation of a population
 
     Windows follow each other without a gap. A window begins only when all moves are done, and begins anew when workers
-    join, leave or restart. It ends with a report, so one of length may have the rows of a report more. A window of time
-    with fewer than `least_rows` rows a worker on average goes on until it has them: by chance alone, n rows a worker
-    have a score of 100 / sqrt(n), which is 5 % for 400 rows. The first window of time ends as soon as it has them:
-    until then keys are where they were dealt, which nobody chose by their loads, and their states are small. With
-    `least_rows=0` all windows of time, the first as well, are as long as `window`, whatever they have (§2.2).
+    join, leave or restart. With `through_moves` it goes on while keys move, since a key's rows count for the key
+    wherever it is, as in §2.2; one that would end meanwhile ends with the moves. A window ends with a report, so one of
+    length may have the rows of a report more. A window of time with fewer than `least_rows` rows a worker on average
+    goes on until it has them: by chance alone, n rows a worker have a score of 100 / sqrt(n), which is 5 % for 400
+    rows. The first window of time ends as soon as it has them: until then keys are where they were dealt, which nobody
+    chose by their loads, and their states are small. With `least_rows=0` all windows of time, the first as well, are as
+    long as `window`, whatever they have (§2.2).
 
     Where one key has more rows than a worker's share, no placement reaches theta, and every window would ask for moves
     that only follow chance. So a rebalance that does not reach theta must lower the score by `least_gain` points.
@@ -52,6 +54,7 @@ class Windowed(ABC):
     least_rows: int = 400
     least_gain: float = 1.0
     window_rows: int | None = None
+    through_moves: bool = False
 
     def __post_init__(self) -> None:
         if self.window is None and self.window_rows is None:
@@ -75,6 +78,7 @@ class Windowed(ABC):
             raise InvalidArgument(
                 f"least_gain is {self.least_gain!r}: give points of the score, in percent, 0 or above"
             )
+        check_flag("through_moves", self.through_moves)
         self._began: KeyedSnapshot | None = None
         self._first = True
         """Whether no window has ended yet."""
@@ -83,7 +87,8 @@ class Windowed(ABC):
     def decide(self, snapshot: KeyedSnapshot) -> list[MoveUnits]:
         """The moves of a rebalance, at the end of a window; nothing at other times."""
         if snapshot.moving:
-            self._began = None
+            if not self.through_moves:
+                self._began = None
             return []
         if self._began is None or not _continues(self._began, snapshot):
             self._began = snapshot
