@@ -124,6 +124,22 @@ def test_caps_balances_compute_and_sends_little():
     assert placed[0] == placed[1] != placed[2] == placed[3]
 
 
+@pytest.mark.parametrize(
+    ("loads", "quotas", "fullest"),
+    [
+        ((0.7, 0.7, 0.3), (1.0, 1.0), 1.0),
+        ((0.5, 0.4, 0.4), (0.9, 0.9), 0.8),
+        ((0.9, 0.9, 0.9), (1.0, 1.0), 1.8),  # more than all can do
+        ((0.2, 0.2, 0.1), (1.0, 1.0), 0.5),  # together on one host, which sends nothing
+    ],
+)
+def test_caps_sends_rather_than_ask_a_host_for_more_than_it_can_do(loads, quotas, fullest):
+    """A chain of three; on one host it would send nothing."""
+    hosts = tuple(Host(number, quota=quota) for number, quota in enumerate(quotas))
+    placed = placement_named("caps").place(problem([[load] for load in loads], {0: (1,), 1: (2,)}, hosts))
+    assert np.bincount(placed, loads, 2).max() == pytest.approx(fullest)
+
+
 def test_round_robin_and_random():
     given = problem([[0.1]] * 5, hosts=2)
     assert placement_named("round-robin").place(given) == (0, 1, 0, 1, 0)
