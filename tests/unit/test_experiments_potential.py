@@ -49,7 +49,9 @@ def quotas(loads, filled=0.5):
 
 
 def against(*ratios):
-    about = {"xzh": 1.0, "original": 2.0, "pd_most": 10.0, "xzh_most": 20.0, "pd_waiting": 9.0, "xzh_waiting": 8.0}
+    measured = ("load_std", "peak", "waiting")
+    about = {"xzh": 1.0, "alone": 3.0, "original": 2.0}
+    about |= {f"{name}_{what}": 0.1 for name in ("pd", "xzh", "alone") for what in measured}
     points = [{"at": n, "pd": ratio, "load": 0.8 + 0.1 * n} | about for n, ratio in enumerate(ratios)]
     return {"lengths": points, "arrivals": points}
 

@@ -81,22 +81,65 @@ def test_xzh_separates_what_rises_together():
     assert placed[1] != placed[3]
 
 
-def test_xzh_exchanges_what_correlates_too_much():
-    """Operator 1 goes up with 0, and is pinned to nothing: it leaves for the host where it fills the gaps."""
+def test_xzh_lets_the_host_with_least_load_choose_the_operator():
+    """o0 has most load. o2, which rises with it, has the highest score for host 1; then host 0 takes o3, 1 the rest."""
+    falling, rising, still = [0.3, 0.1], [0.1, 0.2], [0.1, 0.1]
+    assert placement_named("xzh").place(problem([falling, still, falling, rising])) == (0, 1, 1, 0)
+
+
+def test_xzh_places_small_operators_last():
+    """Both go to the host with least load, though they rise and fall in different periods."""
+    placed = placement_named("xzh").place(problem([[0.001, 0.003], [0.2, 0.1], [0.1, 0.25], [0.003, 0.001]]))
+    assert placed == (1, 1, 0, 1)
+
+
+def test_xzh_evens_out_what_correlations_have_left_uneven():
+    """The heavy one rises with what is on hosts 0 and 1, so it comes last; then host 0 gives all else to host 1."""
     operators = (
-        OperatorLoad("a", (0.1, 0.9), pinned=0),
-        OperatorLoad("b", (0.1, 0.2), pinned=0),
-        OperatorLoad("c", (0.05, 0.10)),
-        OperatorLoad("d", (0.3, 0.0), pinned=1),
+        OperatorLoad("a", (0.1, 0.2), pinned=0),
+        OperatorLoad("b", (0.1, 0.2), pinned=1),
+        OperatorLoad("c", (0.9, 0.9), pinned=2),
+        *(OperatorLoad(f"s{number}", (0.1, 0.1)) for number in range(6)),
+        OperatorLoad("heavy", (0.5, 0.9)),
     )
-    placed = placement_named("xzh").place(PlacementProblem(operators, (Host(0), Host(1))))
-    assert placed == (0, 0, 1, 1)
+    placed = placement_named("xzh").place(PlacementProblem(operators, tuple(map(Host, range(3)))))
+    assert placed == (0, 1, 2, *(1,) * 6, 0)
+
+
+def test_xzh_shares_out_hosts_anew_that_are_not_busy_at_the_same_times():
+    """Loads of twelve operators are drawn 40 times: three hosts correlate more for it in the mean."""
+    random, gains = np.random.default_rng(1), []
+    for _ in range(40):
+        loads, together = random.uniform(0.0, 0.2, (12, 6)), []
+        for threshold in (0.0, 1.0):
+            placed = np.array(placement_named("xzh", threshold=threshold).place(problem(loads.tolist(), hosts=3)))
+            series = [loads[placed == host].sum(axis=0) for host in range(3)]
+            together.append(np.corrcoef(series)[np.triu_indices(3, 1)].mean())
+        gains.append(together[1] - together[0])
+    assert np.mean(gains) > 0.0
+    assert sum(gain > 0 for gain in gains) > sum(gain < 0 for gain in gains)
 
 
 def test_caps_balances_compute_and_sends_little():
     """Two chains of two: each on a host of its own is balanced and sends nothing."""
     placed = placement_named("caps").place(problem([[0.2]] * 4, {0: (1,), 2: (3,)}))
     assert placed[0] == placed[1] != placed[2] == placed[3]
+
+
+@pytest.mark.parametrize(
+    ("loads", "quotas", "fullest"),
+    [
+        ((0.7, 0.7, 0.3), (1.0, 1.0), 1.0),
+        ((0.5, 0.4, 0.4), (0.9, 0.9), 0.8),
+        ((0.9, 0.9, 0.9), (1.0, 1.0), 1.8),  # more than all can do
+        ((0.2, 0.2, 0.1), (1.0, 1.0), 0.5),  # together on one host, which sends nothing
+    ],
+)
+def test_caps_sends_rather_than_ask_a_host_for_more_than_it_can_do(loads, quotas, fullest):
+    """A chain of three; on one host it would send nothing."""
+    hosts = tuple(Host(number, quota=quota) for number, quota in enumerate(quotas))
+    placed = placement_named("caps").place(problem([[load] for load in loads], {0: (1,), 1: (2,)}, hosts))
+    assert np.bincount(placed, loads, 2).max() == pytest.approx(fullest)
 
 
 def test_round_robin_and_random():

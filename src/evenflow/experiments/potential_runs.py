@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,8 +10,8 @@ import numpy as np
 
 from evenflow.experiments.base import Setting
 from evenflow.experiments.potential_schemes import SAMPLE_S, WARM_S
-from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights
-from evenflow.policy.graph.energy import total_energy
+from evenflow.model.placement import PAPER_WEIGHTS, EnergyWeights, PlacementProblem
+from evenflow.policy.graph.energy import HostLoads, total_energy
 from evenflow.policy.graph.greedy import GreedyPlacement
 from evenflow.policy.graph.placement import Placement
 from evenflow.policy.graph.potential import PotentialPlacement
@@ -62,8 +61,8 @@ class Outcome:
     """The same with operators at random."""
     loads: tuple[float, ...]
     """By host, the part of its time that it was busy."""
-    most: int
-    """Operators on the host that has most of them."""
+    peak: float
+    """The load of the fullest host in its fullest period, of those last measured, as operators are now placed."""
     waiting: int
     """Rows in all queues at the end."""
     moved: int
@@ -91,11 +90,19 @@ def outcome(graph: SimulatedGraph, placement: Placement, seed: int) -> Outcome:
         even_pe=total_energy(problem, problem.placed, EVEN),
         before_pe=total_energy(problem, original, EVEN),
         loads=tuple(np.round(loads, 4).tolist()),
-        most=max(Counter(problem.placed).values()),
+        peak=peak_load(problem),
         waiting=int(plane.arrays.waiting.sum()),
         moved=len(world.log.of("moved")),
         undone=len(world.log.of("move-undone")),
     )
+
+
+def peak_load(problem: PlacementProblem) -> float:
+    """The highest load that any host has in any of the periods measured: above 1, it falls behind then (§2.2.2)."""
+    loads = HostLoads(problem)
+    for operator, host in enumerate(problem.placed):
+        loads.add(operator, host)
+    return float((loads.coefficient[:, None] * loads.series).max())
 
 
 class PlacementRuns:

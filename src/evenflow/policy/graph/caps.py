@@ -27,8 +27,10 @@ class CapsPlacement:
 
     The search goes through the operators by falling load, tries hosts by rising compute load, and turns back where a
     host exceeds a threshold. Thresholds tune themselves: the least feasible one of each dimension alone is found by
-    bisection, then all are relaxed together by `relax` until there is a placement. CAPS counts seconds; as nothing
-    here reads a clock, a search gives up after `visits` steps, or 4 for each operator.
+    bisection, then all are relaxed together by `relax` until there is a placement. The one of compute is relaxed no
+    further than to where a host is full, or not at all if that is not enough for the least: a host that is asked for
+    more than it can do falls behind for good, while one that sends more only sends more. CAPS counts seconds; as
+    nothing here reads a clock, a search gives up after `visits` steps, or 4 for each operator.
     """
 
     name: ClassVar[str] = "caps"
@@ -45,11 +47,11 @@ class CapsPlacement:
         """The index of the host of each operator."""
         search = _Search(problem, max(self.visits, 4 * len(problem.operators)))
         thresholds = np.array([self._least(search, dimension) for dimension in range(DIMENSIONS)])
-        while True:
-            found = search.run(thresholds)
-            if found is not None or (thresholds >= 1).all():
-                break
-            thresholds = np.minimum(1.0, np.maximum(thresholds, self.granularity) * (1 + self.relax))
+        most = np.array([max(thresholds[0], search.full), 1.0, 1.0])
+        while (found := search.run(thresholds)) is None and (thresholds < most).any():
+            thresholds = np.minimum(most, np.maximum(thresholds, self.granularity) * (1 + self.relax))
+        if found is None:  # in so many steps
+            found = search.run(np.ones(DIMENSIONS))
         assert found is not None, "everything on any host is within thresholds of 1"
         return found
 
@@ -82,6 +84,12 @@ class _Search:
         pinned = pins(problem)
         self._pinned = pinned
         self._order = sorted(by_load(problem).tolist(), key=lambda operator: pinned[operator] < 0)
+
+    @property
+    def full(self) -> float:
+        """The threshold of compute that allows a load of 1, its whole quota, on a host; 0 if that is not enough."""
+        room = float(1 - self._ideal[0])
+        return min(1.0, max(0.0, room) / max(float(self._worst[0] - self._ideal[0]), room, 1e-9))
 
     def run(self, thresholds: Floats) -> tuple[int, ...] | None:
         """The first placement within the thresholds; None if there is none, or it takes too long."""
