@@ -44,7 +44,7 @@ def flat(moves):
     return [(unit, move.source, move.target) for move in moves for unit in move.units]
 
 
-def section_6_2(owners, sizes, memory, resident, th_mem):
+def section_6_2(owners, sizes, memory, resident, th_imb):
     """§6.2, sentence by sentence; sites are 0, 1, 2, ..."""
     sites = range(len(memory))
     free = [memory[j] - sum(s for s, owner in zip(sizes, owners, strict=True) if owner == j) for j in sites]
@@ -52,7 +52,8 @@ def section_6_2(owners, sizes, memory, resident, th_mem):
     moves = []
     for k in range(len(order) // 2):
         d, r = order[k], order[-1 - k]
-        if free[d] * len(free) >= sum(free) or (free[d] >= 0 and free[r] - free[d] < th_mem * max(memory)):
+        used = [1 - Fraction(free[j], memory[j]) for j in (d, r)]
+        if free[d] * len(free) >= sum(free) or (free[d] >= 0 and used[0] < th_imb * used[1]):
             break
         mine = sorted((u for u, o in enumerate(owners) if o == d), key=lambda u: (not resident[u], -sizes[u], u))
         for unit in mine:
@@ -63,11 +64,11 @@ def section_6_2(owners, sizes, memory, resident, th_mem):
 
 
 @settings(max_examples=300)
-@given(case=memories(), th_mem=st.sampled_from([0.0, 0.125, 0.5]))
-def test_flux_memory_is_section_6_2(case, th_mem):
-    balance = FluxMemory(th_mem=th_mem)
+@given(case=memories(), th_imb=st.sampled_from([Fraction(1), Fraction(6, 5), Fraction(2)]))
+def test_flux_memory_is_section_6_2(case, th_imb):
+    balance = FluxMemory(th_imb=float(th_imb))
     assert balance.decide(seen(0, *case)) == []
-    assert flat(balance.decide(seen(1, *case))) == section_6_2(*case, th_mem)
+    assert flat(balance.decide(seen(1, *case))) == section_6_2(*case, th_imb)
 
 
 @settings(max_examples=400)
@@ -85,7 +86,7 @@ def test_flux_hybrid_is_section_6_4(data, case, ample):
     assert balance.decide(seen(0, *case, idle=[0.0] * len(memory))) == []
     now = seen(1, *case, rows, [float(i) for i in idle])
     if any(consumer.spilled for consumer in now.consumers):
-        expected = section_6_2(*case, 0.02)
+        expected = section_6_2(*case, Fraction(6, 5))
     else:
         room = excess(now)
         try:

@@ -25,7 +25,7 @@ class Slow(Nth):
 
 @pytest.mark.parametrize("kind", ["keyed", "graph"])
 def test_a_move_of_an_operator_in_a_long_call(spark, cluster, tmp_path, monkeypatch, eventually, kind):
-    for patience in ("MARKERS_S", "FLUSH_S", "PATIENCE_S"):  # the call takes longer than all of them
+    for patience in ("MARKERS_S", "MOST_MARKERS_S", "FLUSH_S", "PATIENCE_S"):  # the call takes longer than all
         monkeypatch.setattr(movement, patience, 0.2)
     holding, name = Holding(tmp_path), region("slow")
     df, operator = spark.range(0, ROWS, 1, 1).selectExpr("id", "id % 5 as k"), Slow(holding.function())

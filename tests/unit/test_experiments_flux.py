@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from evenflow.experiments import flux_load, flux_memory, flux_skew
+from evenflow.experiments import flux_hybrid, flux_load, flux_memory, flux_skew
 from evenflow.experiments.base import Setting
 from evenflow.experiments.flux_runs import cluster, first_below, loaded, mean_latency, run_flux, steady_since
 
-EXPERIMENTS = (*flux_load.EXPERIMENTS, *flux_skew.EXPERIMENTS, *flux_memory.EXPERIMENTS)
+MODULES = (flux_load, flux_skew, flux_memory, flux_hybrid)
+EXPERIMENTS = tuple(each for module in MODULES for each in module.EXPERIMENTS)
 CLAIMS = {claim.id: claim for experiment in EXPERIMENTS for claim in experiment.claims}
 
 
@@ -53,12 +54,15 @@ def memory_degradation(static=0.33, slower=1000.0, held=1.0, at_half=0.3):
     return {"machines": 32, "perturbed": [0, 1, 16], "runs": {"hash": frozen, "flux-memory": flux, "auto": flux}}
 
 
-def hybrid(memory=80.0, best=100.0, steady=55, gain=2.0, through=100.0):
+def hybrid(memory=80.0, best=100.0, steady=55, gain=2.0, through=100.0, last_move=2.5, free=True):
     settling = [50.0] * (steady - 1) + [best] * (101 - steady)
     medium = {"flux": run([50.0] * 62 + [100.0] * 38), "flux-memory": run([memory] * 100)}
     medium |= {"flux-hybrid": run(settling), "auto": run([100.0] * 100)}
     heavy = {"flux": run([100.0] * 100, 1000.0), "flux-hybrid": run([through] * 100, 1000.0 / gain)}
-    return {"machines": 32, "medium": medium, "heavy": heavy | {"auto": run([100.0] * 100, 400.0)}}
+    heavy |= {"auto": run([100.0] * 100, 400.0)}
+    heavy["flux-hybrid"]["last_move"] = last_move
+    levels = {"medium": medium, "heavy": heavy}
+    return {"machines": 32, "limited": levels, "unlimited": levels if free else {"medium": {}, "heavy": {}}}
 
 
 def transient(none=0.5, most=0.98, ahead=1.3):
@@ -104,6 +108,8 @@ def transient(none=0.5, most=0.98, ahead=1.3):
         ("F-f15", hybrid(steady=75), False),
         ("F-f15", hybrid(gain=1.1), False),
         ("F-f15", hybrid(through=50.0), False),
+        ("F-f15", hybrid(last_move=80.0, free=False), True),
+        ("F-f15", hybrid(last_move=80.1), False),
     ],
 )
 def test_claims_are_judged_by_their_data(claim, data, holds):

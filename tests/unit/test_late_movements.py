@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenflow.control.movement import FLUSH_S, MARKERS_S, PATIENCE_S
+from evenflow.control.movement import FLUSH_S, MARKERS_S, MOST_MARKERS_S, PATIENCE_S
 from tests.support.movements import FEEDERS, ask, brief, movements
 
 STALL_S = 600.0
@@ -33,6 +33,35 @@ def test_feeders_that_send_no_marker_are_not_waited_for_long(graph, patience):
     undone = list(moves.restored(patience, 1, 0, []))
     assert undone[-1].fields["why"] == f"some of feeders [21, 22] did not answer within {patience:g} s"
     assert moves.moving == 0
+
+
+@pytest.mark.parametrize(("wait", "patience"), [(0.5, MARKERS_S), (1.75, 3.5), (60.0, MOST_MARKERS_S)])
+def test_markers_are_waited_for_as_long_as_rows_take(wait, patience):
+    """Twice what rows take from feeder to source, within limits: markers come behind rows that wait there."""
+    moves = begun()
+    moves.wait_s = {0: wait}.get
+    assert brief(moves.tick(patience - 0.1)) == []
+    assert brief(moves.tick(patience)) == [(10, "RecallUnits", 1)]
+    undone = list(moves.restored(patience, 1, 0, []))
+    assert undone[-1].fields["why"] == f"some of feeders [21, 22] did not answer within {patience:g} s"
+
+
+def test_patience_for_markers_follows_what_is_reported_meanwhile():
+    moves, wait = begun(), {0: 0.1}
+    moves.wait_s = wait.get
+    assert brief(moves.tick(MARKERS_S - 0.1)) == []
+    wait[0] = 3.0
+    assert ticks(moves, 2, 6) == []
+    wait[0] = 1.0
+    assert ticks(moves, 6, 7) == [(10, "RecallUnits", 1)]
+
+
+def test_patience_for_markers_ends_when_they_are_there():
+    moves = begun()
+    moves.wait_s = {0: 60.0}.get
+    moves.quiet(5.0, 1, 0)
+    assert ticks(moves, 5, 5 + PATIENCE_S) == []
+    assert ticks(moves, 5 + PATIENCE_S, 5 + 2 * PATIENCE_S) == [("move-late", 1)]
 
 
 @pytest.mark.parametrize("graph", [False, True], ids=["keyed", "graph"])

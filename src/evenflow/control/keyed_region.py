@@ -75,7 +75,7 @@ class KeyedRegion:
         self.evaluations = Evaluations(self.units if event.durable else 0)
         table = RoutingTable(0, np.zeros(self.units, np.int32))
         about = (self.name, table, lambda: self.evaluations.stateful, event.transfer, stall_timeout)
-        self.movements = Movements(*about, numbers=numbers)
+        self.movements = Movements(*about, wait_s=self.costs.wait_s, numbers=numbers)
         self.stored = StoredQueries(self.name, self.operator, self.evaluations, self.movements)
         self._sharing = sharing
         self.performance = PerformanceLog(self.name)

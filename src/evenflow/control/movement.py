@@ -59,7 +59,12 @@ from evenflow.model.messages import (
 from evenflow.model.tickets import ticket
 
 MARKERS_S = 2.0
-"""How long to wait for the markers of feeders. A feeder that waits for Spark sends none, and others' rows wait."""
+"""How long to wait for the markers of feeders, at least. A feeder that waits for Spark sends none, and others' rows
+wait."""
+MOST_MARKERS_S = 10.0
+"""The same, at most, however long rows take to get through what waits at the source."""
+MARKERS_WAITS = 2.0
+"""In between, so many times what half of the rows for the source took at most: markers come behind such rows."""
 FLUSH_S = 10.0
 """As MARKERS_S, for units of a graph: before they leave, what they gave has to be where it goes."""
 PATIENCE_S = 30.0
@@ -82,7 +87,7 @@ class Movement:
     began: float
     feeders: frozenset[Peer]
     deadline: float
-    """When it is taken back; once that has begun, when it is given up."""
+    """When it is taken back, while markers are on their way not sooner; once that has begun, when it is given up."""
     heard: float
     """Since when its next answer is waited for."""
     phase: str = "moving"
@@ -110,6 +115,8 @@ class Movements:
     """Whether units go from worker to worker, or by way of the store."""
     stall_s: float = inf
     """How long a worker that answers nothing is waited for: at least PATIENCE_S."""
+    wait_s: Callable[[int], float] = lambda worker: 0.0
+    """Seconds that a row takes from its feeder until its worker is through with it, as last reported."""
     sites: dict[int, Site] = field(default_factory=dict)
     under_way: dict[int, Movement] = field(default_factory=dict)
     latest: int = 0
@@ -320,8 +327,8 @@ class Movements:
             if movement.phase == "moving" and time >= movement.deadline:
                 if movement.quiet is not None:
                     yield from self._take_back(time, movement, f"not done within {time - movement.heard:.0f} s")
-                else:
-                    late = f"some of feeders {sorted(movement.feeders)} did not answer within {self._markers_s:g} s"
+                elif time >= movement.began + (patience := self._markers_s(movement.source)):
+                    late = f"some of feeders {sorted(movement.feeders)} did not answer within {patience:.3g} s"
                     yield from self._recall(time, movement, late)
             elif movement.awaited >= 0 and not movement.late and time >= movement.heard + PATIENCE_S:
                 movement.late = True
@@ -332,9 +339,11 @@ class Movements:
                 }
                 yield Record(time, "move-late", _fields(self.region, movement) | waits)
 
-    @property
-    def _markers_s(self) -> float:
-        return FLUSH_S if self.graph else MARKERS_S
+    def _markers_s(self, source: int) -> float:
+        """How long markers to this source are waited for, as things are now."""
+        if self.graph:
+            return FLUSH_S
+        return min(MOST_MARKERS_S, max(MARKERS_S, MARKERS_WAITS * self.wait_s(source)))
 
     def overdue(self, time: float) -> Movement | None:
         """A movement that could not be taken back in time, because a worker does not answer; None if there is none."""
@@ -360,7 +369,8 @@ class Movements:
             self._queued -= set(move.units)
             number = self.latest = next(self.numbers)
             about = (number, move.units, move.source, move.target, time, told)
-            movement = Movement(*about, deadline=time + self._markers_s, heard=time, size=size)
+            deadline = time + (FLUSH_S if self.graph else MARKERS_S)
+            movement = Movement(*about, deadline=deadline, heard=time, size=size)
             self.under_way[number] = movement
             yield Record(time, "move", _fields(self.region, movement) | {"why": move.reason})
             for peer in sorted(told):

@@ -12,7 +12,7 @@ from evenflow.experiments.base import Experiment
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "O": ("ordered_depth", "ordered_halves", "ordered_classes"),
-    "F": ("flux_skew", "flux_load", "flux_memory"),
+    "F": ("flux_skew", "flux_load", "flux_memory", "flux_hybrid"),
     "C": ("cep_claims",),
     "P": ("potential_energy", "potential_weights", "potential_limits", "potential_xzh"),
 }

@@ -1,9 +1,8 @@
-"""Flux §6: workers that lose memory, spill units to disk and move them (figures 11 to 15).
+"""Flux §6: workers that lose memory, spill units to disk and move them (figures 11 to 14).
 
 Each machine has 128 units of 6 MB and 1 GB of memory, of which an external process may take 512 MB. Sizes are powers of
 two, since then memory is exhausted at half of the machines, as in the paper. Input that waits for a unit on disk is
-written in pieces of 64 KB, which the paper does not say. Medium pressure is simulated for 160 s instead of 100, so that
-all policies become steady. Quick size has 4 machines.
+written in pieces of 64 KB, which the paper does not say. Quick size has 4 machines.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from evenflow.experiments.flux_runs import (
     run_flux,
     steady_since,
 )
-from evenflow.sim.keyed_setup import ExternalLoad, KeyedSetup, MemoryStep
+from evenflow.sim.keyed_setup import KeyedSetup, MemoryStep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MB = 1 << 20
-UNIT, FULL, HALF, SCANT = 6 * MB, 1024 * MB, 512 * MB, (1024 - 262) * MB
+UNIT, FULL, HALF = 6 * MB, 1024 * MB, 512 * MB
 NAMES = {
     "hash": "static",
     "flux": "load-balancing",
@@ -39,13 +38,14 @@ NAMES = {
 }
 
 
-def _machines(setting: Setting) -> int:
+def paging_machines(setting: Setting) -> int:
+    """How many machines there are."""
     return 4 if setting.quick else MACHINES
 
 
-def _setup(setting: Setting, memory: dict[int, int], second: float = 0.0, **changes: Any) -> KeyedSetup:
+def squeezed(setting: Setting, memory: dict[int, int], second: float = 0.0, **changes: Any) -> KeyedSetup:
     """The cluster; some workers get another budget at a second."""
-    count = _machines(setting)
+    count = paging_machines(setting)
     steps = tuple(MemoryStep(second, worker, size) for worker, size in memory.items())
     return KeyedSetup(
         workers=count,
@@ -61,15 +61,16 @@ def _setup(setting: Setting, memory: dict[int, int], second: float = 0.0, **chan
     )
 
 
-def _drawn(setting: Setting, count: int) -> list[int]:
-    drawn: list[int] = np.random.RandomState(setting.seed).permutation(_machines(setting))[:count].tolist()
+def drawn_machines(setting: Setting, count: int) -> list[int]:
+    """So many machines, drawn by the seed; for more, the same ones and others."""
+    drawn: list[int] = np.random.RandomState(setting.seed).permutation(paging_machines(setting))[:count].tolist()
     return drawn
 
 
 def _run_reaction(setting: Setting) -> Data:
-    setup = _setup(setting, {0: HALF}, 1.0)
+    setup = squeezed(setting, {0: HALF}, 1.0)
     until = {"hash": 22, "flux-memory": 75, "auto": 26} if setting.quick else dict.fromkeys(NAMES, 80)
-    data: Data = {"machines": _machines(setting), "runs": {}}
+    data: Data = {"machines": paging_machines(setting), "runs": {}}
     for done, balance in enumerate(("hash", "flux-memory", "auto")):
         data["runs"][balance] = run_flux(setup, balance, until[balance]).data()
         setting.progress((done + 1) / 3)
@@ -122,11 +123,11 @@ def _draw_reaction(data: Data, figure: Figure) -> None:
 
 def _run_degradation(setting: Setting) -> Data:
     counts = [0, 1, 2] if setting.quick else [0, 1, 4, 8, 12, 16, 20]
-    data: Data = {"machines": _machines(setting), "perturbed": counts, "runs": {}}
+    data: Data = {"machines": paging_machines(setting), "perturbed": counts, "runs": {}}
     for balance in ("hash", "flux-memory", "auto"):
         data["runs"][balance] = {"throughput": [], "latency_ms": [], "on_disk": []}
         for done, count in enumerate(counts):
-            setup = _setup(setting, dict.fromkeys(_drawn(setting, count), HALF))
+            setup = squeezed(setting, dict.fromkeys(drawn_machines(setting, count), HALF))
             run = run_flux(setup, balance, _seconds(setting, balance, count)).data()
             data["runs"][balance]["throughput"].append(round(last(run["throughput"], 10)))
             data["runs"][balance]["latency_ms"].append(round(mean_latency(run, 10), 3))
@@ -179,88 +180,6 @@ def _draw_degradation(data: Data, figure: Figure) -> None:
     rows.legend()
 
 
-def _run_hybrid(setting: Setting) -> Data:
-    count = _machines(setting)
-    seconds = {"medium": 115 if setting.quick else 160, "heavy": 50 if setting.quick else 100}
-    some = _drawn(setting, count // 4)
-    half = {worker: HALF if at < count // 2 else SCANT for at, worker in enumerate(_drawn(setting, count))}
-    setups = {
-        "medium": _setup(setting, dict.fromkeys(some, HALF), loads=tuple(map(ExternalLoad, some))),
-        "heavy": _setup(setting, half, loads=tuple(map(ExternalLoad, range(count)))),
-    }
-    policies = {"medium": ("flux", "flux-memory", "flux-hybrid", "auto"), "heavy": ("flux", "flux-hybrid", "auto")}
-    data: Data = {"machines": count, "medium": {}, "heavy": {}}
-    for level, setup in setups.items():
-        for balance in policies[level]:
-            data[level][balance] = run_flux(setup, balance, seconds[level]).data()
-            setting.progress(sum(len(data[name]) for name in policies) / 7)
-    return data
-
-
-def _judge_hybrid(data: Data) -> Finding:
-    medium, heavy = data["medium"], data["heavy"]
-    rate = {name: last(run["throughput"], 15) for name, run in medium.items()}
-    settled = {
-        name: steady_since(run["throughput"], 0.95 * last(run["throughput"], 15)) for name, run in medium.items()
-    }
-    through = {name: last(run["throughput"], 20) for name, run in heavy.items()}
-    latency = {name: mean_latency(run, 20) for name, run in heavy.items()}
-    best = rate["flux-hybrid"] >= 0.97 * max(rate["flux"], rate["flux-memory"])
-    alike = abs(through["flux-hybrid"] / through["flux"] - 1) <= 0.15
-    gain = latency["flux"] / latency["flux-hybrid"]
-    sooner = 0 < settled["flux-hybrid"] <= settled["flux"]
-    parts = {
-        "medium: hybrid within 3 % of the best": best,
-        "medium: hybrid 3 % above memory-based": rate["flux-memory"] < 0.97 * rate["flux-hybrid"],
-        "medium: hybrid steady no later than load-balancing": sooner,
-        "heavy: throughput within 15 %": alike,
-        "heavy: latency 1.6 times shorter": gain >= 1.6,
-    }
-    holds = all(parts.values())
-    missed = "; ".join(name for name, met in parts.items() if not met)
-    ours = (
-        f"medium: hybrid {rate['flux-hybrid']:.3g}, load {rate['flux']:.3g}, memory {rate['flux-memory']:.3g}, auto "
-        f"{rate['auto']:.3g} rows/s, steady after second {settled['flux-hybrid']}, {settled['flux']}, "
-        f"{settled['flux-memory']}, {settled['auto']}; heavy: hybrid has "
-        f"{through['flux-hybrid'] / through['flux']:.2f} of load's throughput, its latency is {gain:.1f} times "
-        f"shorter; auto's {latency['flux'] / latency['auto']:.1f} times"
-    )
-    moved = [
-        f"{NAMES[name]} {run['moves']} units, the last in second {run['last_move']:.0f}" for name, run in heavy.items()
-    ]
-    why = (
-        f"not met: {missed or 'nothing'}. "
-        f"Heavy pressure was simulated for {len(heavy['flux']['throughput'])} s; moved: {'; '.join(moved)}. "
-        f"Units on disk of a machine then: hybrid {_spread(heavy['flux-hybrid'])}, load {_spread(heavy['flux'])}. "
-        f"Rows a second {_rounded(through)}, latencies in ms {_rounded(latency)}; medium: {_rounded(rate)}"
-    )
-    return Finding(ours, holds, why)
-
-
-def _spread(run: dict[str, Any]) -> str:
-    return f"{min(run['on_disk'])} to {max(run['on_disk'])}"
-
-
-def _rounded(values: dict[str, float]) -> dict[str, int]:
-    return {name: round(value) for name, value in values.items()}
-
-
-def _draw_hybrid(data: Data, figure: Figure) -> None:
-    figure.set_layout_engine("constrained")
-    over_time, bars, latency = figure.subplots(1, 3)
-    for name, run in data["medium"].items():
-        over_time.plot(range(1, len(run["throughput"]) + 1), run["throughput"], label=NAMES[name])
-    over_time.set(title="medium pressure", xlabel="second", ylabel="rows a second", ylim=(0, None))
-    figure.legend(*over_time.get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize="small")
-    names = list(data["heavy"])
-    bars.bar([NAMES[name] for name in names], [last(data["heavy"][name]["throughput"], 20) for name in names])
-    bars.set(title="heavy: rows a second")
-    latency.bar([NAMES[name] for name in names], [mean_latency(data["heavy"][name], 20) / 1e3 for name in names])
-    latency.set(title="heavy: latency, s")
-    for axes in (bars, latency):
-        axes.tick_params(axis="x", rotation=90)
-
-
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         "flux-memory-reaction",
@@ -294,23 +213,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
             ),
         ),
         (Picture("flux-figures-13-14", "Throughput and latency by machines with half the memory", _draw_degradation),),
-        aspects=("paging",),
-    ),
-    Experiment(
-        "flux-hybrid",
-        _run_hybrid,
-        (
-            PaperClaim(
-                "F-f15",
-                SOURCE + "§6.4, figure 15",
-                "medium pressure: hybrid and load-balancing beat memory-based, hybrid is steady sooner (55 s, 63 s); "
-                "heavy pressure: as much throughput, half the latency",
-                "medium: hybrid within 3 % of the best and 3 % above memory-based, steady no later than load-balancing"
-                "; heavy: throughput within 15 %, latency at least 1.6 times shorter",
-                _judge_hybrid,
-            ),
-        ),
-        (Picture("flux-figure-15", "Policies under external load and memory pressure", _draw_hybrid),),
         aspects=("paging",),
     ),
 )

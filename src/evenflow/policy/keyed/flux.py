@@ -52,10 +52,15 @@ class Flux(Rounds):
 
 def check_thresholds(th_imb: float, th_util: float) -> None:
     """Refuse thresholds that mean nothing."""
-    if not 1 <= number_of(th_imb) < inf:
-        raise InvalidArgument(f"th_imb is {th_imb!r:.100}: give a ratio of two utilisations, at least 1")
+    check_imbalance(th_imb)
     if not 0 < number_of(th_util) <= 1:
         raise InvalidArgument(f"th_util is {th_util!r:.100}: give a utilisation above 0, at most 1")
+
+
+def check_imbalance(th_imb: float) -> None:
+    """Refuse a threshold of imbalance that means nothing."""
+    if not 1 <= number_of(th_imb) < inf:
+        raise InvalidArgument(f"th_imb is {th_imb!r:.100}: give a ratio of two utilisations, at least 1")
 
 
 def balance_load(

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from evenflow.model import KeyedSnapshot, MoveUnits
 from evenflow.policy.keyed.flux import balance_load, check_thresholds
-from evenflow.policy.keyed.flux_memory import balance_memory, check_threshold, excess
+from evenflow.policy.keyed.flux_memory import balance_memory, excess
 from evenflow.policy.keyed.rounds import Rounds
 
 
@@ -19,21 +19,20 @@ class FluxHybrid(Rounds):
     state is in memory it is one of `Flux` (§5.3), "subject to the constraint that a partition is moved only if
     sufficient memory exists at the destination": units with s_p > E_r are passed over.
 
-    When the state does not fit into the memory of all workers together, only memory is balanced, as in the paper.
+    `th_imb` is the least ratio of two utilisations, of memory or of time. When the state does not fit into the memory
+    of all workers together, only memory is balanced, as in the paper.
     """
 
     name: ClassVar[str] = "flux-hybrid"
 
     th_imb: float = 1.2
     th_util: float = 0.9
-    th_mem: float = 0.02
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_thresholds(self.th_imb, self.th_util)
-        check_threshold(self.th_mem)
 
     def _round(self, before: KeyedSnapshot, now: KeyedSnapshot) -> list[MoveUnits]:
         if any(consumer.spilled > 0 for consumer in now.consumers):
-            return balance_memory(now, self.th_mem)
+            return balance_memory(now, self.th_imb)
         return balance_load(before, now, self.th_imb, self.th_util, excess(now))
