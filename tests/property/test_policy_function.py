@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenflow.policy.ordered.function import BlockingFunction, pool
+from evenflow.policy.ordered.function import BlockingFunction, mean_curve
 
 RATE = st.floats(0, 1)
 STEPS = st.lists(
@@ -29,10 +29,14 @@ def build(steps):
 
 def check(f, delta):
     for values in (f.values(delta), f.seen(delta)):
-        assert values.shape == (1001,)
-        assert values[0] == 0
-        assert np.all(np.isfinite(values))
-        assert np.diff(values).min() >= delta - 1e-9
+        check_curve(values, delta)
+
+
+def check_curve(values, delta):
+    assert values.shape == (1001,)
+    assert values[0] == 0
+    assert np.all(np.isfinite(values))
+    assert np.diff(values).min() >= delta - 1e-9
 
 
 @given(STEPS, st.sampled_from([0.0, 1e-6, 1e-3]))
@@ -41,17 +45,19 @@ def test_monotone_from_the_origin_in_steps_of_delta(steps, delta):
 
 
 @given(st.lists(STEPS, min_size=1, max_size=4))
-def test_pooled_functions_are_functions(several):
+def test_the_curve_of_a_cluster_lies_between_those_of_its_members(several):
     functions = [build(steps) for steps in several]
-    pooled = pool(functions)
-    check(pooled, 1e-6)
-    assert sum(p.data for p in pooled.points) <= sum(p.data for f in functions for p in f.points) + 1e-9
+    curve = mean_curve(functions, 1e-6)
+    check_curve(curve, 1e-6)
+    members = [f.values(1e-6) for f in functions]
+    assert np.all(curve >= np.min(members, axis=0) - 1e-2)
+    assert np.all(curve <= np.max(members, axis=0) + 1e-9)
 
 
 @given(STEPS)
-def test_pooling_one_changes_nothing(steps):
+def test_a_cluster_of_one_is_its_member(steps):
     f = build(steps)
-    assert np.allclose(pool([f]).values(1e-6), f.values(1e-6))
+    assert np.allclose(mean_curve([f], 1e-6), f.values(1e-6))
 
 
 @given(STEPS, st.integers(0, 1000))

@@ -19,8 +19,8 @@ def rates(*leading, other=0.0):
 
 def rerouted(low, high):
     cells = [dict(zip(("rerouted", "gain"), cell, strict=True)) for cell in (low, high)]
-    names = ("deep-1000", "deep-10000", "shallow-1000", "shallow-10000")
-    return dict(zip(names, cells * 2, strict=True))
+    names = [f"{kind}-{cost}" for kind in ("deep", "shallow", "roomy") for cost in (1000, 10_000)]
+    return dict(zip(names, cells * 3, strict=True))
 
 
 def depth(weights, rate=(0.9, 0.0, 0.0)):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenflow.policy.ordered.function import BlockingFunction, pool
+from evenflow.policy.ordered.function import BlockingFunction, mean_curve
 
 
 def function(*samples, memory=4):
@@ -93,9 +93,9 @@ def test_what_is_tried_again_is_known_by_its_data():
     assert f.observe(600, 0.8, 4).values(0)[[300, 450, 600, 900]] == pytest.approx([0.5, 0.65, 0.8, 0.8])
 
 
-def test_a_pool_decays_as_its_members_do():
+def test_a_cluster_decays_as_its_members_do():
     member = function((300, 0.5)).decay(300, 0.1)
-    assert pool([member, member]).values(0) == pytest.approx(member.values(0))
+    assert mean_curve([member, member], 0) == pytest.approx(member.values(0))
 
 
 def test_knots_are_the_corners():
@@ -104,7 +104,7 @@ def test_knots_are_the_corners():
     assert BlockingFunction().knots() == [(0, 0.0), (1000, 0.0)]
 
 
-def test_pooling_weighs_by_data():
-    pooled = pool([function((100, 0.9)), function((100, 0.0), (100, 0.0)), function((50, 0.3))])
-    assert [(p.weight, p.data) for p in pooled.points] == [(50, 1), (100, 3)]
-    assert pooled.points[1].value == pytest.approx(0.3)
+def test_a_cluster_expects_the_mean_of_what_its_members_expect():
+    """§5.3, step 4.3: the functions are averaged, so a member counts once however much data it has."""
+    curve = mean_curve([function((100, 0.9)), function((100, 0.0), (100, 0.0)), function((50, 0.3))], 0)
+    assert curve[[50, 100, 200]] == pytest.approx([(0.45 + 0 + 0.3) / 3, (0.9 + 0 + 0.6) / 3, (1.8 + 0 + 1.2) / 3])

@@ -9,9 +9,14 @@ What it leaves out, and what is chosen here:
 - A PE takes 1 us beside that to receive a tuple and send its result; no load makes that longer. It is why 10 times the
   multiplies is 5.5 times the time at a base cost of 1,000, and round-robin no more than 4 times worse there (§6.3).
 - The splitter takes 0.25 us a tuple, since 8 PEs are said to be the most that a base cost of 1,000 keeps busy (§6.3).
-- Kernel buffers of 64 kB on each side of a connection hold 2,048 tuples of 32 bytes; the connections to the merger
-  likewise. The merger's queues (Figure 3) hold 4 million tuples. They have to be that large: a splitter can only block
-  on the slow connection if what the others have done meanwhile has a place, and at 100x that is 100 times as much.
+- Kernel buffers of 64 kB on each side of a connection hold 1,024 tuples of 64 bytes; the connections to the merger
+  likewise. How deep they are shows in Figure 10, load that stays, 2 PEs, where LB takes at least 1.3 times as long as
+  Oracle* and being adaptive costs little (§6.4): with 2,048 tuples a side LB-static takes 1.12 and LB-adaptive 1.27
+  times as long, with 1,024 it is 1.48 and 1.54, with 512 it is 1.66 and 1.76.
+- The merger's queues (Figure 3) hold 32 million tuples, which the 15 GB of its host (§6) have room for, and which is
+  never the limit. Connections alone hold a splitter back (§4.3), so no room in the merger may run out first: at a
+  weight of a thousandth, 1,000 tuples wait in the merger for each in the buffers of the slow PE, and more come while
+  these are worked off. A splitter that waits for the merger has no connection to blame, and nothing is learned then.
 - A run has as many tuples as the PEs can do in 1,000 s, none of them ever idle: the load of Figure 8 goes after about
   125 s, an eighth of that. `quick`: in 100, 200 and 400 s at base costs of 1,000, 10,000 and 60,000.
 - Tuples move in lumps of about 1 to 2 ms of work, or 4 times that (`quick`, and at 60,000): a run takes seconds.
@@ -37,9 +42,9 @@ from evenflow.sim.simulation import Simulation
 MULTIPLY_S = 1e-9
 OVERHEAD_S = 1e-6
 SPLIT_S = 2.5e-7
-SIDE = 2048
+SIDE = 1024
 """Tuples in the kernel buffer of one side of a connection."""
-MERGER = 4_000_000
+MERGER = 32_000_000
 """Tuples in the queues of the merger, at most."""
 LUMP_S = 1.5e-3
 """Seconds of work in a lump, about."""

@@ -18,7 +18,7 @@ MOST_ROWS = 1 << 62
 LEAST_ROW_S = 1e-9
 """Below that, the virtual clock would hardly go on."""
 MOST_MERGING = 1 << 16
-"""Frames in a merger; a splitter waits when there are as many."""
+"""Frames in a merger where their size is not given; a splitter waits when there are as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,8 @@ class OrderedScene:
         """Frames that a feeder can have sent and not handed on yet, at most."""
         least = max(1, self.frame_rows)
         each = self.window or self.buffer // least + self.result_buffer // least + 4
-        return self.workers * each + min(self.reorder_rows // least + 1, MOST_MERGING)
+        merging = MOST_FRAMES // 2 if self.frame_rows else MOST_MERGING
+        return self.workers * each + min(self.reorder_rows // least + 1, merging)
 
     def _refuse(self, field: str, value: object, remedy: str) -> None:
         raise InvalidArgument(f"{field} is {value}: {remedy}")

@@ -91,23 +91,9 @@ class BlockingFunction:
         return [point.data for point in self.points]
 
 
-def pool(functions: Iterable[BlockingFunction]) -> BlockingFunction:
-    """One function from the data of several: at each weight the mean of their points, weighted by their counts.
-
-    Its ceiling is the mean of theirs, since F of the cluster is the mean of its functions.
-    """
-    members = list(functions)
-    if len(members) == 1:
-        return members[0]
-    sums: dict[int, list[float]] = {}
-    for function in members:
-        for weight, value, seen, count in function.points:
-            entry = sums.setdefault(weight, [0.0, 0.0, 0.0])
-            entry[0] += value * count
-            entry[1] += seen * count
-            entry[2] += count
-    points = tuple(Point(weight, value / n, seen / n, n) for weight, (value, seen, n) in sorted(sums.items()))
-    return BlockingFunction(points, np.mean([function._ceiling for function in members], axis=0))
+def mean_curve(functions: Iterable[BlockingFunction], delta: float) -> Vector:
+    """F of a cluster at 0..RESOLUTION: at each weight the mean of what its members expect there (§5.3, step 4.3)."""
+    return _rising(np.mean([function.values(0.0) for function in functions], axis=0), delta)
 
 
 def _monotone(values: list[float], counts: list[float]) -> Vector:

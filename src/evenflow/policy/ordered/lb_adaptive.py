@@ -11,7 +11,7 @@ from evenflow.model.given import check_flag, check_numbers, check_wholes
 from evenflow.model.routing import Splitting
 from evenflow.policy.ordered.allocation import allocate
 from evenflow.policy.ordered.clustering import clusters, traits
-from evenflow.policy.ordered.function import BlockingFunction, Vector, pool
+from evenflow.policy.ordered.function import BlockingFunction, Vector, mean_curve
 from evenflow.policy.ordered.sampling import (
     IDLE,
     Key,
@@ -40,14 +40,16 @@ class LbAdaptive:
     2. r_j is smoothed into the raw data of F_j at the present weight w'_j; from it, by monotone regression and linear
        interpolation, F_j on 0..R (§5.1).
     3. Every `every` samples, the weights become those that minimise max_j F_j(w_j) with sum w_j = R and
-       |w_j - w'_j| <= `step` (§5.2). From `cluster_from` connections on, with functions pooled in clusters (§5.3).
+       |w_j - w'_j| <= `step` (§5.2). From `cluster_from` connections on, each with the mean of the functions of its
+       cluster (§5.3, step 4.3).
     4. With every decision, F_j(w) loses `decay` of itself for all w > w'_j (§5.4); not with `explore=False`.
 
     Where the text is silent: a connection that did not block has a sample of 0, for only that shows that more is
-    possible. A splitter that does not block leaves the weights as they are, and so do equal functions. Clusters compare
-    the functions as they were seen, without what exploration took off: else a slow connection without weight, whose
-    function decays to nothing, ends in one cluster with those that never block, and Figure 12 has pure ones. Where
-    blocking begins, and how far apart the functions of a cluster may be, is in `clustering.py`.
+    possible, and Figure 7 has functions that are 0 up to a knee. A splitter that does not block leaves the weights as
+    they are, and so do equal functions. Clusters compare the functions as they were seen, without what exploration took
+    off: else a slow connection without weight, whose function decays to nothing, ends in one cluster with those that
+    never block, and Figure 12 has pure ones. Where blocking begins, and how far apart the functions of a cluster may
+    be, is in `clustering.py`.
     """
 
     name: ClassVar[str] = "lb-adaptive"
@@ -65,7 +67,7 @@ class LbAdaptive:
     step: int = RESOLUTION
     """The most units by which a weight may rise or fall in one decision."""
     cluster_from: int = 32
-    """The number of connections from which on functions are pooled in clusters."""
+    """The number of connections from which on they share the functions of clusters."""
 
     def __post_init__(self) -> None:
         check_flag("explore", self.explore)
@@ -119,7 +121,7 @@ class LbAdaptive:
         links = list(self._links.values())
         curves: dict[int, Vector] = {}
         for group in groups:
-            curves |= dict.fromkeys(group, pool(links[place].function for place in group).values(self.delta))
+            curves |= dict.fromkeys(group, mean_curve([links[place].function for place in group], self.delta))
         current = [link.weight for link in links]
         lower = [max(0, weight - self.step) for weight in current]
         upper = [min(RESOLUTION, weight + self.step) for weight in current]
