@@ -139,6 +139,27 @@ def test_driver_killed(tmp_path):
         script.gone()
 
 
+def test_reproduce_killed(tmp_path):
+    """Experiments take minutes; without the command, nobody waits for them."""
+    source = """
+    from pathlib import Path
+    from evenflow.experiments import runner
+    from evenflow.experiments.base import Setting
+
+    def watch(name, part):
+        if part:
+            print("ready", flush=True)
+
+    if __name__ == "__main__":
+        runner.run_all(Path("report"), ["O-f9", "O-f10"], Setting(), 2, watch)
+    """
+    with Script(textwrap.dedent(source), tmp_path) as script:
+        script.wait_for("ready")
+        script.process.kill()
+        script.ended()
+        script.gone()
+
+
 def test_small_sessions_and_stopped_ones(tmp_path):
     """Too few slots, no slot left, a session stopped under its cluster: errors that say what to do.
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from queue import Empty
+from threading import Thread
 from typing import Any
 
 from evenflow.errors import InvalidArgument, SimulationError, described
@@ -149,6 +151,15 @@ def _pass_on(news: Any, watch: Watch) -> None:
 def _begin(news: Any) -> None:
     global _news
     _news = news
+    Thread(target=_end_with_parent, name="evenflow-parent", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when the command is gone, however it ended: an experiment may take minutes, for nobody."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _one(folder: Path, name: str, quick: bool, seed: int) -> None:
