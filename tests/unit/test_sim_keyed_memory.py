@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from evenflow.control.events import MoveAsked
+from evenflow.errors import SimulationError
 from evenflow.model import MoveUnits
 from evenflow.policy import keyed_balance_named
 from evenflow.sim.keyed_plane import KeyedPlane
@@ -40,6 +41,19 @@ def test_a_budget_that_is_too_small_from_the_start_is_kept():
     world.run(1.0)
     assert plane.memory.told(0)["resident"] <= 4 * MB
     assert plane.rows["pending"] > 0
+
+
+@pytest.mark.parametrize("bound", [0, 3 * MB])
+def test_a_unit_that_outgrows_its_workers_memory_is_told(bound):
+    """It could never be read again, and its rows would wait for ever; with a bound that fits, all goes on."""
+    growing = replace(SMALL, unit_bytes=1_000, growth_bytes=10_000.0, most_unit_bytes=bound, memory_bytes=4 * MB)
+    plane, world = simulated(growing)
+    if bound:
+        world.run(3.0)
+        assert plane.memory.told(0)["spilled"] > 0
+        return
+    with pytest.raises(SimulationError, match=r"unit \d+ has \d{7} bytes at second .* give more memory_bytes"):
+        world.run(10.0)
 
 
 def test_units_take_turns_in_memory():

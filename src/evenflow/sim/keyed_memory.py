@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from evenflow.errors import SimulationError
 from evenflow.model.messages import MemorySet
 from evenflow.sim.draws import random_state, spread
 from evenflow.sim.keyed_arrays import IDLE, PlaneArrays
@@ -96,6 +97,13 @@ class WorkerMemory:
             "resident": resident,
             "spilled": spilled,
         }
+
+    def grown(self, now: float) -> None:
+        """Units may have grown beyond budgets since the last time: have workers look after that."""
+        if self._setup.growth_bytes:
+            for worker, room in enumerate(self._rooms):
+                if room.budget:
+                    self._attend(now, worker)
 
     def set(self, now: float, worker: int, budget: int) -> None:
         """The worker is given another budget."""
@@ -217,10 +225,20 @@ class WorkerMemory:
     def _write(self, now: float, worker: int) -> None:
         room = self._rooms[worker]
         unit = room.inside.popleft()
+        self._check_fits(now, worker, unit)
         room.outside.append(unit)
         room.known = None
         self._arrays.units["away"][unit] = True
         self._stall(now, worker, unit)
+
+    def _check_fits(self, now: float, worker: int, unit: int) -> None:
+        """Refuse a unit that has grown larger than its worker's memory: it could never be read again."""
+        size, budget = int(self._arrays.units["size"][unit]), self._rooms[worker].budget
+        if size > budget:
+            raise SimulationError(
+                f"unit {unit} has {size} bytes at second {now:.3g}, more than worker {worker} has memory, {budget}: no "
+                "row of it could be served any more; give more memory_bytes, more units, or most_unit_bytes"
+            )
 
     def _read(self, now: float, worker: int, unit: int, then: Then | None) -> None:
         room = self._rooms[worker]

@@ -256,6 +256,7 @@ class KeyedPlane:
     def _report(self, time: float) -> None:
         if self.ended:
             return
+        self.memory.grown(time)
         stalled = self._state == STALLED
         account(self.arrays.workers, time)
         idle, busy, rows = (self.arrays.workers[name].tolist() for name in ("idle", "busy", "rows"))
