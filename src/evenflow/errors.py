@@ -36,6 +36,9 @@ class RegionStalled(EvenflowError):
 class FunctionError(EvenflowError):
     """The user's function raised, or returned something that does not fit the declared schema."""
 
+    worker: int | None = None
+    """Where it ran, if that is known."""
+
 
 class ProtocolError(EvenflowError):
     """A peer sent bytes against the protocol; only its own connection is closed."""

@@ -147,6 +147,7 @@ def test_a_feeder_whose_evaluation_ended_while_it_waited_for_workers_hears_no_mo
     scene.feeder(100)
     scene.feeder(101, partition=1)
     scene.do(Heard(0.0, 101, FeederFailed("on purpose")))
+    assert [e.fields["error"] for e in scene.events if e.event == "feeder-failed"] == ["on purpose"]
     scene.join(0)
     scene.do(Tick(1.0))
     assert [type(each.message) for each in scene.told if each.peer == 100] == [EvaluationLost]

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import inf
-from typing import cast
+from typing import Any, cast
 
 from evenflow.control.events import (
     Cancel,
@@ -44,6 +44,7 @@ from evenflow.model import WorkerStatus
 from evenflow.model.messages import (
     FeederBegan,
     FeederEnded,
+    FeederFailed,
     FeederMessage,
     FeederRefused,
     MemorySet,
@@ -65,6 +66,8 @@ from evenflow.policy.ordered.balance import Balance
 
 KEPT_REGIONS = 1000
 """If there are more regions, the oldest without feeders are closed: a query may open one in each micro-batch."""
+MOST_ERROR = 4_000
+"""Characters of a task's error that the event log has, at most: the error itself, and where it was raised."""
 STOPPING = "the cluster is stopping"
 
 
@@ -377,7 +380,17 @@ class Controller:
             feeder = self._feeders[peer] = replace(feeder, partition=message.partition)
         elif isinstance(message, FeederEnded):
             self._ended.add(peer)
+        elif isinstance(message, FeederFailed):
+            return self._feeder_failed(time, feeder, region, message)
         return region.hear(time, feeder, message)
+
+    def _feeder_failed(
+        self, time: float, feeder: FeederJoined, region: OrderedRegion | KeyedRegion, message: FeederFailed
+    ) -> Iterator[Instruction]:
+        fields: dict[str, Any] = {"region": feeder.region, "partition": feeder.partition, "attempt": feeder.attempt}
+        where = {} if message.worker is None else {"worker": message.worker}
+        yield Record(time, "feeder-failed", fields | where | {"error": message.reason[:MOST_ERROR]})
+        yield from region.hear(time, feeder, message)
 
     def _peer_left(self, event: PeerLeft) -> Iterator[Instruction]:
         feeder = self._feeders.pop(event.peer, None)
