@@ -115,7 +115,7 @@ class Controller:
                 keyed = (self._keyed(name) for name in self._regions)
                 return (told for region in keyed if region is not None for told in region.unpersisted(event))
             case Tick():
-                return self._tick(event.time)
+                return self._tick(event.time) if not self._stopping else ()
             case Stop():
                 return self._stop(event)
 
@@ -381,6 +381,8 @@ class Controller:
         elif isinstance(message, FeederEnded):
             self._ended.add(peer)
         elif isinstance(message, FeederFailed):
+            if self._stopping:
+                return ()  # that is why
             return self._feeder_failed(time, feeder, region, message)
         return region.hear(time, feeder, message)
 
@@ -398,16 +400,18 @@ class Controller:
             fields = {"region": feeder.region, "partition": feeder.partition, "attempt": feeder.attempt}
             yield Record(event.time, "feeder-left", fields)
             region = self._regions.get(feeder.region)
-            if region is not None:
+            if region is not None and not self._stopping:
                 yield from region.leave(feeder, event, event.peer in self._ended)
         self._ended.discard(event.peer)
         worker = self._workers.leave(event.peer, "stopped" if self._stopping else "lost")
         if worker is not None:
             fields = {"worker": worker.id, "incarnation": worker.site.incarnation, "pid": worker.site.pid}
             yield Record(event.time, f"worker-{worker.state}", fields | {"reason": event.reason})
-            yield from self._membership_changed(event.time)
+            if not self._stopping:
+                yield from self._membership_changed(event.time)
 
     def _stop(self, event: Stop) -> Iterator[Instruction]:
+        """Tell everybody. Regions hear of nobody who leaves from now on: what they lose is lost on purpose."""
         self._stopping = True
         for region in self._regions.values():
             yield from region.performance.note(event.time, final=True)
