@@ -252,7 +252,11 @@ class OrderedTask:
     """Whether results have the order of the rows they come from."""
     shed: int | None = None
     """The place of the column with the value of each row, if rows may be dropped."""
+    names: tuple[str, ...] = ()
+    """What the function knows the columns by, if Spark's rows have other names."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one feeder over one task's rows."""
+        if self.names:
+            batches = (batch.rename_columns(list(self.names)) for batch in batches)
         return OrderedFeeder(self).serve(batches)
