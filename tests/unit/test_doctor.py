@@ -90,13 +90,35 @@ def versions(**known):
         ({"pyspark": "4.3.0", "pyarrow": "20"}, {}, "good", ""),
         ({"pyspark": "3.5.1", "pyarrow": "20"}, {}, "bad", "pip install 'pyspark>=4.3,<4.4'"),
         ({"pyarrow": "20"}, {}, "bad", "pip install evenflow"),
-        ({"pyspark": "4.3.0", "pyarrow": "20"}, {"SPARK_HOME": "/opt/spark"}, "poor", "make sure"),
+        ({"pyspark": "4.3.0", "pyarrow": "20"}, {"SPARK_HOME": "/no/such/spark"}, "bad", "unset SPARK_HOME"),
     ],
 )
 def test_packages(known, environ, state, said):
     found = checks.check_packages(environ, versions(**known))
     assert found.state == state
     assert said in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("jar", "state", "said"),
+    [
+        ("spark-core_2.13-4.3.1.jar", "good", "Spark 4.3.1"),
+        ("spark-core_2.12-3.5.1.jar", "bad", "Spark 3.5.1"),
+        ("other.jar", "poor", "SPARK_HOME="),
+        ("", "bad", "no bin/spark-submit"),
+    ],
+)
+def test_another_spark_in_the_way(tmp_path, jar, state, said):
+    if jar:
+        submit = tmp_path / "bin" / "spark-submit"
+        for file in (submit, tmp_path / "jars" / jar):
+            file.parent.mkdir()
+            file.write_text("")
+        submit.chmod(0o755)
+    environ = {"SPARK_HOME": str(tmp_path)}
+    found = checks.check_packages(environ, versions(pyspark="4.3.0", pyarrow="20"))
+    assert found.state == state
+    assert said in found.found
 
 
 @pytest.mark.parametrize(
