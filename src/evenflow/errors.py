@@ -60,6 +60,10 @@ class StoreError(EvenflowError):
     """An operation of a store failed; the caller decides whether to try again."""
 
 
+class StoreMissing(StoreError):
+    """There is no checkpoint at the place that was given."""
+
+
 class StoreInUse(StoreError):
     """Another cluster uses the checkpoint."""
 

@@ -201,9 +201,12 @@ def test_the_version():
         (("simulate", "broken.jsonl"), 2, "broken.jsonl"),
         (("simulate", "--from", "empty.jsonl"), 2, "has no samples"),
         (("simulate", "--from", "broken.jsonl"), 2, "line 1 of broken.jsonl"),
-        (("state", "ls", "nowhere"), 1, "nowhere"),
-        (("state", "ls", "ftp://x"), 1, "ftp"),
-        (("state", "verify", "broken.jsonl"), 1, "broken.jsonl"),
+        (("state", "ls", "nowhere"), 2, "nowhere"),
+        (("state", "ls", "."), 2, "it is not a checkpoint of Evenflow"),
+        (("state", "show", "nowhere", "counts"), 2, "nowhere"),
+        (("state", "show", "new", "counts"), 2, "new is empty: there is no state here"),
+        (("state", "ls", "ftp://x"), 2, "ftp"),
+        (("state", "verify", "broken.jsonl"), 2, "broken.jsonl"),
         (("bench", "ordered", "--json", "/proc/no/such"), 2, "/proc/no"),
         (("demo", "--part", "none"), 2, "none"),
         (("reproduce", "Z-9"), 2, "Z-9"),
@@ -216,6 +219,7 @@ def test_the_version():
 )
 def test_a_mistake_is_told_in_a_line_and_has_its_code(tmp_path, monkeypatch, arguments, code, said):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "new").mkdir()
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "broken.jsonl").write_text("[nonsense\n")
     (tmp_path / "sound.jsonl").write_text('{"time": 0.0, "event": "x"}\n')

@@ -120,7 +120,7 @@ def test_verify_tells_how_far_it_is(where):
 @pytest.mark.parametrize("command", ["ls", "verify"])
 def test_no_store_at_all(tmp_path, command):
     code, said = run(command, tmp_path / "nowhere")
-    assert code == 1
+    assert code == 2
     assert "does not exist" in said
     assert not (tmp_path / "nowhere").exists()
 

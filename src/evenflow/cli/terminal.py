@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from evenflow.errors import EvenflowError, InvalidArgument, first_line
+from evenflow.errors import EvenflowError, InvalidArgument, StoreMissing, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 console = Console()
 errors = Console(stderr=True)
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
-MISTAKES = InvalidArgument, FileNotFoundError, IsADirectoryError, NotADirectoryError
+MISTAKES = InvalidArgument, StoreMissing, FileNotFoundError, IsADirectoryError, NotADirectoryError
 """Errors that mean: the command was given something that cannot be."""
 STDOUT = Path("-")
 JsonFile = Annotated[
