@@ -13,6 +13,7 @@ from evenflow._version import __version__
 from evenflow.bench import cep, cep_view, keyed, keyed_view, ordered, ordered_view
 from evenflow.cli.app import app
 from evenflow.cli.terminal import check_writable, guard, write_figures
+from evenflow.errors import InvalidArgument
 
 
 def run(*arguments):
@@ -174,13 +175,37 @@ def test_figures_are_json_whatever_they_are(tmp_path):
 
 
 def test_files_are_tried_and_not_left_behind(tmp_path):
-    there, new = tmp_path / "there.json", tmp_path / "folder" / "new.html"
+    there, new = tmp_path / "there.json", tmp_path / "new.html"
     there.write_text("before")
     check_writable(there, new, None)
     assert there.read_text() == "before"
     assert not new.exists()
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(InvalidArgument, match="is a directory: give the path of a file"):
         check_writable(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plot", "run.jsonl", "--out", "no/such/file.png"),
+        ("metrics", "run.jsonl", "--out", "no/such/file"),
+        ("doctor", "--json", "no/such/file.json"),
+        ("demo", "--report", "no/such/page.html"),
+        ("simulate", "s.toml", "--json", "no/such/file.json"),
+        ("bench", "cep", "--plot", "no/such/file.png"),
+        ("torture", "--table", "no/such/file.md"),
+        ("state", "ls", "nowhere", "--json", "no/such/file.json"),
+    ],
+    ids=" ".join,
+)
+def test_no_directory_is_made_for_a_file(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text('balance = "hash"\nseconds = 2\n[keyed]\nworkers = 2\nunits = 8\n')
+    assert run("simulate", "s.toml", "--event-log", "made")[0] == 0, "a directory of results is made"
+    (tmp_path / "made" / "hash.jsonl").rename("run.jsonl")
+    code, output = run(*arguments)
+    assert (code, (tmp_path / "no").exists()) == (2, False)
+    assert "error: there is no directory no/such for " in output
 
 
 def test_the_version():
@@ -197,7 +222,9 @@ def test_the_version():
         (("plot", "sound.jsonl", "--out", "picture.xyz"), 2, "end it in .png"),
         (("metrics", "none.jsonl"), 2, "there is no event log none.jsonl"),
         (("metrics", "broken.jsonl"), 2, "line 1 of broken.jsonl"),
-        (("metrics", "sound.jsonl", "--out", "no/such/file"), 2, "No such file"),
+        (("metrics", "sound.jsonl", "--out", "."), 2, ". is a directory"),
+        (("simulate", "none.toml"), 2, "there is no scenario none.toml: docs/simulator.md"),
+        (("state", "ls", "new", "--key-file", "none.key"), 2, "there is no key file none.key"),
         (("simulate", "broken.jsonl"), 2, "broken.jsonl"),
         (("simulate", "--from", "empty.jsonl"), 2, "has no samples"),
         (("simulate", "--from", "broken.jsonl"), 2, "line 1 of broken.jsonl"),

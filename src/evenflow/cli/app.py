@@ -124,6 +124,7 @@ def metrics(
 
         found = Metrics()
         found.add(read_log(log))
+        check_writable(out)
         if out == STDOUT:
             typer.echo(found.exposition(), nl=False)
             return
@@ -167,7 +168,7 @@ def torture(
         if resume and json_file is not None and json_file.exists() and json_file.stat().st_size:
             before = TortureReport.from_json(_read(json_file))
         else:
-            check_writable(json_file)
+            check_writable(json_file, table)
 
         def watch(report: TortureReport) -> None:
             view.show_outcome(console, report.outcomes[-1])

@@ -29,8 +29,10 @@ def checkpoint_key(file: Path | None) -> bytes:
         return key_of(os.environ.get(KEY_VARIABLE) or None)
     try:
         return key_of(file.read_bytes().rstrip(b"\r\n"))
+    except FileNotFoundError:
+        raise InvalidArgument(f"there is no key file {file}: give the path of one to --key-file") from None
     except OSError as error:
-        raise InvalidArgument(f"cannot read --key-file {file}: {error.strerror}") from None
+        raise InvalidArgument(f"cannot read the key file {file}: {error.strerror}") from None
 
 
 @state.command("ls")

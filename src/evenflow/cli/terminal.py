@@ -39,12 +39,16 @@ JsonFile = Annotated[
 def check_writable(*files: Path | None) -> None:
     """Find out before a long run whether files can be written; none is left behind that was not there before.
 
-    If one of them is standard output, tables and progress go to standard error from now on.
+    Their directories are not made: a wrong path is told, not followed. If one of them is standard output, tables and
+    progress go to standard error from now on.
     """
     console.stderr = STDOUT in files
     for file in files:
         if file is not None and file != STDOUT:
-            make_folder(file.parent)
+            if not file.parent.is_dir():
+                raise InvalidArgument(f"there is no directory {file.parent} for {file.name}: make it, or give another")
+            if file.is_dir():
+                raise InvalidArgument(f"{file} is a directory: give the path of a file")
             there = file.exists() or file.is_symlink()
             file.open("a").close()
             if not there:
