@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import sys
 from dataclasses import replace
 
 import pytest
@@ -86,6 +88,48 @@ def test_a_placement_that_cannot_be_measured_is_one_line(arguments, said):
     assert code == 2
     assert output.startswith("error: ")
     assert said in output
+
+
+@pytest.mark.parametrize(
+    ("verb", "usage"),
+    [
+        ("plot", "[OPTIONS] LOG Draw"),
+        ("simulate", "[OPTIONS] [SCENARIO] Ask"),
+        ("state show", "[OPTIONS] DIR NAME... Show"),
+        ("reproduce", "[OPTIONS] [ID]... Simulate"),
+    ],
+)
+def test_the_usage_has_no_marks_of_the_library(verb, usage):
+    said = run(*verb.split(), "--help")[1]
+    assert f"{verb} {usage}" in said
+    assert "<bool>" not in said
+    assert "<bool>" not in run("--help")[1]
+
+
+def test_paragraphs_of_help_are_broken_by_the_terminal_alone():
+    result = CliRunner().invoke(app, ["plot", "--help"], env={"COLUMNS": "400", "TERM": "dumb"})
+    assert "units and moves; of a graph" in result.output
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plot", "--help"], ["metrics", "log"], ["version"]])
+def test_nobody_reads_on(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log").write_text('{"time": 0.0, "at": 1.0, "event": "x"}\n')
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w", buffering=1) as closed, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", closed)
+        patch.setattr(sys, "stderr", sys.stderr)  # both are wrapped at the end
+        with pytest.raises(SystemExit) as exit:
+            app(arguments)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), write)
+    assert exit.value.code == 141
+
+
+def test_an_unknown_claim_is_refused_before_anything_is_begun(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, output = run("reproduce", "Z-9")
+    assert (code, output[:6], list(tmp_path.iterdir())) == (2, "error:", [])
 
 
 @pytest.mark.parametrize("arguments", [(), ("bench",), ("bench", "ordered"), ("state", "ls"), ("torture",)])

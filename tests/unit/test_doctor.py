@@ -195,6 +195,20 @@ def test_a_checkpoint_below_a_directory_that_may_not_be_entered(tmp_path, monkey
     assert (found.state, found.found) == ("bad", f"{tmp_path}: denied")
 
 
+@pytest.mark.parametrize(
+    ("where", "found", "remedy"),
+    [
+        ("hdfs://host/x", "hdfs://host/x: HDFS is not supported for checkpoints", "give a directory that all hosts"),
+        ("ftp://host/x", "cannot open ftp://host/x: Unrecognized filesystem type", "give a path, a URI"),
+    ],
+)
+def test_an_address_of_no_checkpoint(where, found, remedy):
+    told = checks.check_checkpoint(where)
+    assert told.state == "bad"
+    assert told.found.startswith(found)
+    assert told.remedy.startswith(remedy)
+
+
 def test_a_directory_that_is_no_checkpoint(tmp_path):
     (tmp_path / "photo.jpg").write_text("x")
     found = checks.check_checkpoint(str(tmp_path))

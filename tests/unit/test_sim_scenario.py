@@ -260,6 +260,7 @@ def test_the_command_compares_balances(tmp_path):
     ("arguments", "code", "said"),
     [
         ((), 2, "give a scenario or --from LOG"),
+        (("s.toml", "--region", "r"), 2, "it is for --from LOG"),
         (("nothing.toml",), 2, "there is no scenario nothing.toml"),
         (("s.toml", "--policy", "fairness"), 2, "there is no balance 'fairness': choose one of"),
         (("s.toml", "--policy", "fluxauto"), 2, "there is no balance 'fluxauto': did you mean 'flux-auto'"),

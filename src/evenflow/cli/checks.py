@@ -207,10 +207,17 @@ def check_checkpoint(where: str, key: bytes = b"", opened: Callable[..., Store] 
             finally:
                 store.delete([probe])
     except (EvenflowError, OSError) as error:
-        return Diagnosis("checkpoint", "bad", f"{shown(where)}: {first_line(error)}", _store_remedy(where))
+        return _store_refused(where, first_line(error))
     if not same:
         return Diagnosis("checkpoint", "bad", f"{shown(where)} gives back other bytes", "use another store")
     return Diagnosis("checkpoint", "good", f"{shown(where)}: {names} blobs; written to, read and deleted from")
+
+
+def _store_refused(where: str, text: str) -> Diagnosis:
+    """What an error says of a checkpoint, and the remedy that it has itself, if it has one."""
+    told, *remedy = re.split("[;:] (?=give )", text, maxsplit=1)
+    told = told if shown(where) in told else f"{shown(where)}: {told}"
+    return Diagnosis("checkpoint", "bad", told, remedy[0] if remedy else _store_remedy(where))
 
 
 def _holds_files(folder: Path) -> bool:

@@ -1,7 +1,7 @@
 """The common part of the commands: consoles, files, a Spark session, and errors as one line.
 
 Exit codes: 0 all went well; 1 it failed, or what was checked does not hold; 2 the command was used wrongly, or a file
-that it was given is not what it should be; 130 it was interrupted.
+that it was given is not what it should be; 130 it was interrupted; 141 nobody reads on what it prints.
 """
 
 from __future__ import annotations
@@ -115,6 +115,8 @@ def guard(work: Callable[[], None]) -> None:
     """Run a command: errors that we raise on purpose, and Ctrl-C, are printed as one line, without a traceback."""
     try:
         work()
+    except BrokenPipeError:
+        raise  # nobody reads on what is printed, which `Verbs` knows how to end
     except (EvenflowError, OSError) as error:
         errors.print(f"[red]error:[/red] {_escaped(error)}", highlight=False, soft_wrap=True)
         raise typer.Exit(MISUSED if isinstance(error, MISTAKES) else FAILED) from None
