@@ -36,6 +36,9 @@ class RegionStalled(EvenflowError):
 class FunctionError(EvenflowError):
     """The user's function raised, or returned something that does not fit the declared schema."""
 
+    worker: int | None = None
+    """Where it ran, if that is known."""
+
 
 class ProtocolError(EvenflowError):
     """A peer sent bytes against the protocol; only its own connection is closed."""
@@ -55,6 +58,10 @@ class StateLost(EvenflowError):
 
 class StoreError(EvenflowError):
     """An operation of a store failed; the caller decides whether to try again."""
+
+
+class StoreMissing(StoreError):
+    """There is no checkpoint at the place that was given."""
 
 
 class StoreInUse(StoreError):

@@ -6,6 +6,7 @@ import decimal
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 
 import evenflow as ef
 from evenflow.errors import InvalidArgument
@@ -243,3 +244,37 @@ def test_columns_that_spark_cannot_give_to_python(spark, cluster):
     for call in calls:
         with pytest.raises(InvalidArgument, match=r"column '.*m' is interval year to month, .*: leave it out, or cast"):
             call()
+
+
+ODD = ["a.b", "id", "`t`.x", "*", "n"]
+"""Names that `mapInArrow` itself does not find, and some that it does."""
+
+
+@pytest.mark.parametrize("input", ["arrow", "pandas"])
+def test_names_that_spark_would_take_for_paths(spark, cluster, input):
+    chosen = ["id * 2", "id", "id * 3", "id * 5", "named_struct('x.y', id)"]
+    df = spark.range(0, ROWS, 1, 2).selectExpr(*chosen).toDF(*ODD)
+    seen = ODD[:4]  # pandas has no structs
+
+    def function(rows):
+        if input == "pandas":
+            assert list(rows.columns) == seen
+            return rows.rename(columns={"a.b": "c.d"})
+        assert rows.schema.names == ODD
+        return rows.rename_columns(["c.d", *ODD[1:]])
+
+    rows = df if input == "arrow" else df.drop("n")
+    schema = rows.withColumnRenamed("a.b", "c.d").schema
+    found = cluster.ordered_map(rows, function, schema, input=input)
+    assert found.columns == ["c.d", *rows.columns[1:]]
+    plain = rows.toDF(*(f"c{place}" for place in range(len(rows.columns))))
+    same = plain_map(plain, lambda batch: batch, plain.schema)
+    assert found.collect() == [tuple(row) for row in same.collect()]
+
+
+def test_a_call_that_spark_refuses_leaves_no_region(spark, cluster):
+    twice = spark.range(3).selectExpr("id", "id as ID")
+    before = len(cluster.events())
+    with pytest.raises(AnalysisException, match="AMBIGUOUS_REFERENCE"):
+        cluster.ordered_map(twice, rebuilt, "id long")
+    assert "region-opened" not in [event["event"] for event in cluster.events()[before:]]

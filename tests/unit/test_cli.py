@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import sys
 from dataclasses import replace
 
 import pytest
@@ -13,6 +15,7 @@ from evenflow._version import __version__
 from evenflow.bench import cep, cep_view, keyed, keyed_view, ordered, ordered_view
 from evenflow.cli.app import app
 from evenflow.cli.terminal import check_writable, guard, write_figures
+from evenflow.errors import InvalidArgument
 
 
 def run(*arguments):
@@ -85,6 +88,48 @@ def test_a_placement_that_cannot_be_measured_is_one_line(arguments, said):
     assert code == 2
     assert output.startswith("error: ")
     assert said in output
+
+
+@pytest.mark.parametrize(
+    ("verb", "usage"),
+    [
+        ("plot", "[OPTIONS] LOG Draw"),
+        ("simulate", "[OPTIONS] [SCENARIO] Ask"),
+        ("state show", "[OPTIONS] DIR NAME... Show"),
+        ("reproduce", "[OPTIONS] [ID]... Simulate"),
+    ],
+)
+def test_the_usage_has_no_marks_of_the_library(verb, usage):
+    said = run(*verb.split(), "--help")[1]
+    assert f"{verb} {usage}" in said
+    assert "<bool>" not in said
+    assert "<bool>" not in run("--help")[1]
+
+
+def test_paragraphs_of_help_are_broken_by_the_terminal_alone():
+    result = CliRunner().invoke(app, ["plot", "--help"], env={"COLUMNS": "400", "TERM": "dumb"})
+    assert "units and moves; of a graph" in result.output
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plot", "--help"], ["metrics", "log"], ["version"]])
+def test_nobody_reads_on(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log").write_text('{"time": 0.0, "at": 1.0, "event": "x"}\n')
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w", buffering=1) as closed, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", closed)
+        patch.setattr(sys, "stderr", sys.stderr)  # both are wrapped at the end
+        with pytest.raises(SystemExit) as exit:
+            app(arguments)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), write)
+    assert exit.value.code == 141
+
+
+def test_an_unknown_claim_is_refused_before_anything_is_begun(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, output = run("reproduce", "Z-9")
+    assert (code, output[:6], list(tmp_path.iterdir())) == (2, "error:", [])
 
 
 @pytest.mark.parametrize("arguments", [(), ("bench",), ("bench", "ordered"), ("state", "ls"), ("torture",)])
@@ -174,13 +219,37 @@ def test_figures_are_json_whatever_they_are(tmp_path):
 
 
 def test_files_are_tried_and_not_left_behind(tmp_path):
-    there, new = tmp_path / "there.json", tmp_path / "folder" / "new.html"
+    there, new = tmp_path / "there.json", tmp_path / "new.html"
     there.write_text("before")
     check_writable(there, new, None)
     assert there.read_text() == "before"
     assert not new.exists()
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(InvalidArgument, match="is a directory: give the path of a file"):
         check_writable(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plot", "run.jsonl", "--out", "no/such/file.png"),
+        ("metrics", "run.jsonl", "--out", "no/such/file"),
+        ("doctor", "--json", "no/such/file.json"),
+        ("demo", "--report", "no/such/page.html"),
+        ("simulate", "s.toml", "--json", "no/such/file.json"),
+        ("bench", "cep", "--plot", "no/such/file.png"),
+        ("torture", "--table", "no/such/file.md"),
+        ("state", "ls", "nowhere", "--json", "no/such/file.json"),
+    ],
+    ids=" ".join,
+)
+def test_no_directory_is_made_for_a_file(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text('balance = "hash"\nseconds = 2\n[keyed]\nworkers = 2\nunits = 8\n')
+    assert run("simulate", "s.toml", "--event-log", "made")[0] == 0, "a directory of results is made"
+    (tmp_path / "made" / "hash.jsonl").rename("run.jsonl")
+    code, output = run(*arguments)
+    assert (code, (tmp_path / "no").exists()) == (2, False)
+    assert "error: there is no directory no/such for " in output
 
 
 def test_the_version():
@@ -197,13 +266,18 @@ def test_the_version():
         (("plot", "sound.jsonl", "--out", "picture.xyz"), 2, "end it in .png"),
         (("metrics", "none.jsonl"), 2, "there is no event log none.jsonl"),
         (("metrics", "broken.jsonl"), 2, "line 1 of broken.jsonl"),
-        (("metrics", "sound.jsonl", "--out", "no/such/file"), 2, "No such file"),
+        (("metrics", "sound.jsonl", "--out", "."), 2, ". is a directory"),
+        (("simulate", "none.toml"), 2, "there is no scenario none.toml: docs/simulator.md"),
+        (("state", "ls", "new", "--key-file", "none.key"), 2, "there is no key file none.key"),
         (("simulate", "broken.jsonl"), 2, "broken.jsonl"),
         (("simulate", "--from", "empty.jsonl"), 2, "has no samples"),
         (("simulate", "--from", "broken.jsonl"), 2, "line 1 of broken.jsonl"),
-        (("state", "ls", "nowhere"), 1, "nowhere"),
-        (("state", "ls", "ftp://x"), 1, "ftp"),
-        (("state", "verify", "broken.jsonl"), 1, "broken.jsonl"),
+        (("state", "ls", "nowhere"), 2, "nowhere"),
+        (("state", "ls", "."), 2, "it is not a checkpoint of Evenflow"),
+        (("state", "show", "nowhere", "counts"), 2, "nowhere"),
+        (("state", "show", "new", "counts"), 2, "new is empty: there is no state here"),
+        (("state", "ls", "ftp://x"), 2, "ftp"),
+        (("state", "verify", "broken.jsonl"), 2, "broken.jsonl"),
         (("bench", "ordered", "--json", "/proc/no/such"), 2, "/proc/no"),
         (("demo", "--part", "none"), 2, "none"),
         (("reproduce", "Z-9"), 2, "Z-9"),
@@ -216,6 +290,7 @@ def test_the_version():
 )
 def test_a_mistake_is_told_in_a_line_and_has_its_code(tmp_path, monkeypatch, arguments, code, said):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "new").mkdir()
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "broken.jsonl").write_text("[nonsense\n")
     (tmp_path / "sound.jsonl").write_text('{"time": 0.0, "event": "x"}\n')

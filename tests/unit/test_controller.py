@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenflow.control.controller import Controller
+from evenflow.control.controller import MOST_ERROR, Controller
 from evenflow.control.events import (
     FeederJoined,
     Heard,
@@ -20,6 +20,7 @@ from evenflow.model import SetWeights
 from evenflow.model.messages import (
     ConnectionCounts,
     Directory,
+    FeederFailed,
     FeederRefused,
     FeederReport,
     MemorySet,
@@ -261,6 +262,16 @@ def test_feeder_joins():
         Record(8.0, "feeder-left", {"region": "r", "partition": 3, "attempt": 1}),
     ]
     assert made.region("r").snapshot(9.0).feeders == 1
+
+
+@pytest.mark.parametrize(("worker_id", "where"), [(1, {"worker": 1}), (None, {})])
+def test_a_task_that_fails_is_written_down_with_its_error(worker_id, where):
+    made = controller(worker(0.0, 11, 0), feeder(5.0, 21))
+    task = {"region": "r", "partition": 3, "attempt": 1}
+    said = Heard(6.0, 21, FeederFailed("ValueError: boom", worker_id))
+    assert made.handle(said) == [Record(6.0, "feeder-failed", task | where | {"error": "ValueError: boom"})]
+    (long,) = made.handle(Heard(6.0, 21, FeederFailed("x" * 100_000)))
+    assert len(long.fields["error"]) == MOST_ERROR
 
 
 @pytest.mark.parametrize(

@@ -124,8 +124,11 @@ def test_refusals_and_failures_come_with_their_reasons():
     )
     assert [frame["workers"][1]["state"], frame["workers"][1]["why"]] == ["lost", "it is gone"]
     assert frame["headline"][1]["title"] == "Lost: worker 1"
+    failed = {"region": "orders", "partition": 0, "attempt": 0, "worker": 0, "error": "ValueError: boom"}
+    log.append(logs.entry(3.0, "feeder-failed", **failed))
     _, frame = seen([*log, logs.joined(1, 5.0, incarnation=2)])
-    assert [trouble["what"] for trouble in frame["troubles"]] == ["restarted", "lost"]
+    assert [trouble["what"] for trouble in frame["troubles"]] == ["restarted", "task failed", "lost"]
+    assert frame["troubles"][1]["why"] == "ValueError: boom"
     assert frame["workers"][1]["restarts"] == 1
     assert frame["figures"] | {"lost": 1, "restarts": 1, "refused": 1, "live": 2} == frame["figures"]
 

@@ -90,13 +90,35 @@ def versions(**known):
         ({"pyspark": "4.3.0", "pyarrow": "20"}, {}, "good", ""),
         ({"pyspark": "3.5.1", "pyarrow": "20"}, {}, "bad", "pip install 'pyspark>=4.3,<4.4'"),
         ({"pyarrow": "20"}, {}, "bad", "pip install evenflow"),
-        ({"pyspark": "4.3.0", "pyarrow": "20"}, {"SPARK_HOME": "/opt/spark"}, "poor", "make sure"),
+        ({"pyspark": "4.3.0", "pyarrow": "20"}, {"SPARK_HOME": "/no/such/spark"}, "bad", "unset SPARK_HOME"),
     ],
 )
 def test_packages(known, environ, state, said):
     found = checks.check_packages(environ, versions(**known))
     assert found.state == state
     assert said in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("jar", "state", "said"),
+    [
+        ("spark-core_2.13-4.3.1.jar", "good", "Spark 4.3.1"),
+        ("spark-core_2.12-3.5.1.jar", "bad", "Spark 3.5.1"),
+        ("other.jar", "poor", "SPARK_HOME="),
+        ("", "bad", "no bin/spark-submit"),
+    ],
+)
+def test_another_spark_in_the_way(tmp_path, jar, state, said):
+    if jar:
+        submit = tmp_path / "bin" / "spark-submit"
+        for file in (submit, tmp_path / "jars" / jar):
+            file.parent.mkdir()
+            file.write_text("")
+        submit.chmod(0o755)
+    environ = {"SPARK_HOME": str(tmp_path)}
+    found = checks.check_packages(environ, versions(pyspark="4.3.0", pyarrow="20"))
+    assert found.state == state
+    assert said in found.found
 
 
 @pytest.mark.parametrize(
@@ -171,6 +193,20 @@ def test_a_checkpoint_below_a_directory_that_may_not_be_entered(tmp_path, monkey
     monkeypatch.setattr(checks, "check_disk", lambda folder, what: checks.Diagnosis(what, "bad", f"{folder}: denied"))
     found = checks.check_checkpoint(str(tmp_path / "state" / "here"))
     assert (found.state, found.found) == ("bad", f"{tmp_path}: denied")
+
+
+@pytest.mark.parametrize(
+    ("where", "found", "remedy"),
+    [
+        ("hdfs://host/x", "hdfs://host/x: HDFS is not supported for checkpoints", "give a directory that all hosts"),
+        ("ftp://host/x", "cannot open ftp://host/x: Unrecognized filesystem type", "give a path, a URI"),
+    ],
+)
+def test_an_address_of_no_checkpoint(where, found, remedy):
+    told = checks.check_checkpoint(where)
+    assert told.state == "bad"
+    assert told.found.startswith(found)
+    assert told.remedy.startswith(remedy)
 
 
 def test_a_directory_that_is_no_checkpoint(tmp_path):

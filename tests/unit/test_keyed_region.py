@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenflow.control.controller import Controller
-from evenflow.control.events import FeederJoined, Heard, MoveAsked, PeerLeft, RegionOpened, Tell, Tick, Warn
+from evenflow.control.events import FeederJoined, Heard, MoveAsked, PeerLeft, RegionOpened, Stop, Tell, Tick, Warn
 from evenflow.control.movement import MARKERS_S, PATIENCE_S
 from evenflow.model import MoveUnits
 from evenflow.model.messages import (
@@ -147,6 +147,7 @@ def test_a_feeder_whose_evaluation_ended_while_it_waited_for_workers_hears_no_mo
     scene.feeder(100)
     scene.feeder(101, partition=1)
     scene.do(Heard(0.0, 101, FeederFailed("on purpose")))
+    assert [e.fields["error"] for e in scene.events if e.event == "feeder-failed"] == ["on purpose"]
     scene.join(0)
     scene.do(Tick(1.0))
     assert [type(each.message) for each in scene.told if each.peer == 100] == [EvaluationLost]
@@ -160,6 +161,21 @@ def test_losing_a_worker_costs_every_evaluation():
     assert [len(scene.heard(peer, EvaluationLost)) for peer in (100, 101)] == [1, 1]
     assert [message.evaluation for message in scene.heard(10, ForgetEvaluation)] == ["stage 1", "stage 2"]
     assert set(scene.owners) == {0, 2}
+
+
+def test_stopping_is_no_loss():
+    scene = Scene()
+    scene.feeder(100)
+    scene.feeder(101, partition=1)
+    scene.move([0], 0, 1)
+    scene.events.clear()
+    scene.do(Stop(1.0))
+    scene.do(Heard(1.1, 100, FeederFailed("the cluster is stopping")))
+    for peer in (100, 101, 10, 11, 12):
+        scene.lose(peer)
+    scene.do(Tick(1e6))
+    told = ["cluster-stopping", "feeder-left", "feeder-left", *["worker-stopped"] * 3]
+    assert [each.event for each in scene.events] == told
 
 
 @pytest.mark.parametrize(("silent", "told"), [("target", ["quiet"]), ("source", [])])

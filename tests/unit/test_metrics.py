@@ -55,6 +55,7 @@ def log():
     yield entry(2.9, "graph-results", region="graph", arrived=7, results=100, **LATENCIES.fields())
     yield entry(2.9, "performance", region="graph", seconds=1.0, rows_in=0, shed=0, **LATENCIES.fields())
     yield entry(3.0, "worker-lost", worker=1, incarnation=1, pid=1, reason="killed")
+    yield entry(3.0, "feeder-failed", region="ordered", partition=0, attempt=0, worker=0, error="ValueError: boom")
     yield entry(4.0, "worker-joined", worker=1, incarnation=2, host="h", pid=2)
 
 
@@ -112,6 +113,7 @@ def read(metrics):
         ("evenflow_task_durable_seconds_sum", {"region": "keyed"}, 0.3),
         ("evenflow_graph_energy", {"region": "graph"}, 12.5),
         ("evenflow_troubles_total", {"event": "worker-lost"}, 1),
+        ("evenflow_troubles_total", {"event": "feeder-failed"}, 1),
         ("evenflow_troubles_total", {"event": "store-failed"}, 0),
         ("evenflow_last_event_timestamp_seconds", {}, 1_700_000_004.0),
     ],

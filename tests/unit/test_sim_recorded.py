@@ -102,6 +102,17 @@ def test_a_region_that_is_not_there_is_told_with_those_that_are(tmp_path):
         sim.recorded_scenario(write(tmp_path / "log", ordered()), "x")
 
 
+def test_of_several_regions_one_is_chosen(tmp_path):
+    graph = {"time": 1.0, "event": "graph-sample", "region": "g"}
+    one, other = ordered(), [entry | {"region": "s"} for entry in ordered() if "region" in entry]
+    read = sim.recorded_scenario(write(tmp_path / "one", one))
+    assert sim.recorded_scenario(write(tmp_path / "graph", [graph, *one])) == read
+    log = write(tmp_path / "both", [*one, *other])
+    with pytest.raises(InvalidArgument, match=r"several regions: choose one of 'r', 's' \(--region NAME\)"):
+        sim.recorded_scenario(log)
+    assert sim.recorded_scenario(log, "r") == read
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

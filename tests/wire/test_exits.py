@@ -53,6 +53,8 @@ def test_in_process(rig, error):
     keyed = Keyed(rig, Leaving(error=error))
     with pytest.raises(FunctionError, match=rf"(?s)failed on worker \d \(unit 7, key hash 7\).*{error.__name__}"):
         keyed.run(rows(1000))
+    (told,) = until(lambda: rig.events("feeder-failed"), "that the task has failed")
+    assert f"failed on worker {told['worker']} (unit 7, key hash 7)" in told["error"]
     assert live(rig)
     assert sum(batch.num_rows for batch in Keyed(rig).run(rows(1000))) == 1000
 

@@ -88,7 +88,24 @@ def test_function_that_raises(rig, balance):
     assert int(found[2]) <= 1234 <= int(found[3])
     assert "Traceback (most recent call last):" in message
     assert "raise error" in message
+    (told,) = until(lambda: cluster.events("feeder-failed"), "that the task has failed")
+    assert told["region"] == "r1"
+    assert (told["partition"], told["attempt"], told["worker"]) == (0, 0, int(found[1]))
+    assert told["error"] == message
     assert serves(cluster)
+
+
+def test_input_that_fails_is_not_told_as_a_failure_of_the_region(rig):
+    cluster = rig(2)
+
+    def rows():
+        yield ROWS[0]
+        raise OSError("the source is gone")
+
+    with pytest.raises(OSError, match="the source is gone"):
+        cluster.map(identity, rows())
+    until(lambda: cluster.events("feeder-left"), "that the task is over")
+    assert not cluster.events("feeder-failed")
 
 
 @pytest.mark.parametrize(

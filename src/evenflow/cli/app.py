@@ -17,6 +17,7 @@ from evenflow.cli.reproduce import reproduce
 from evenflow.cli.simulate import simulate
 from evenflow.cli.state import state
 from evenflow.cli.terminal import FAILED, STDOUT, JsonFile, check_writable, console, guard, write_figures
+from evenflow.cli.verbs import Verbs
 from evenflow.errors import InvalidArgument
 
 HELP = """Keeps streaming pipelines on Apache Spark balanced while they run.
@@ -24,7 +25,7 @@ HELP = """Keeps streaming pipelines on Apache Spark balanced while they run.
 New here? `evenflow doctor` checks this machine, `evenflow demo` shows in under two minutes what balancing brings.
 """
 CODES = "Exit codes: 0 fine; 1 failed, or a check does not hold; 2 wrong usage; 130 interrupted."
-app = typer.Typer(help=HELP, epilog=CODES, no_args_is_help=True, pretty_exceptions_show_locals=False)
+app = Verbs(help=HELP, epilog=CODES, pretty_exceptions_show_locals=False)
 
 
 def _version(asked: bool) -> None:
@@ -86,7 +87,7 @@ def demo(
 
 @app.command()
 def plot(
-    log: Annotated[Path, typer.Argument(help="An event log, as written by Cluster(event_log=...).")],
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="An event log, as written by Cluster(event_log=...).")],
     out: Annotated[Path | None, typer.Option(help="The picture to write; beside the log if not given.")] = None,
     region: Annotated[str | None, typer.Option(help="The region to draw; the first if not given.")] = None,
 ) -> None:
@@ -113,7 +114,7 @@ def plot(
 
 @app.command()
 def metrics(
-    log: Annotated[Path, typer.Argument(help="An event log, as written by Cluster(event_log=...).")],
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="An event log, as written by Cluster(event_log=...).")],
     out: Annotated[Path, typer.Option(help="The file to write, as for node_exporter's textfile collector.")] = STDOUT,
 ) -> None:
     """Print what an event log comes to as metrics for Prometheus; docs/metrics.md lists them."""
@@ -124,6 +125,7 @@ def metrics(
 
         found = Metrics()
         found.add(read_log(log))
+        check_writable(out)
         if out == STDOUT:
             typer.echo(found.exposition(), nl=False)
             return
@@ -167,7 +169,7 @@ def torture(
         if resume and json_file is not None and json_file.exists() and json_file.stat().st_size:
             before = TortureReport.from_json(_read(json_file))
         else:
-            check_writable(json_file)
+            check_writable(json_file, table)
 
         def watch(report: TortureReport) -> None:
             view.show_outcome(console, report.outcomes[-1])

@@ -12,9 +12,10 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from evenflow.cli.terminal import JsonFile, check_writable, console, embedded_spark, guard, write_figures
+from evenflow.cli.verbs import Verbs
 from evenflow.eventlog.rotation import delete
 
-bench = typer.Typer(help="Measured runs against the ideal, plain Spark and peers.", no_args_is_help=True)
+bench = Verbs(help="Measured runs against the ideal, plain Spark and peers.")
 
 
 @bench.command("ordered")

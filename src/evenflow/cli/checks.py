@@ -102,8 +102,21 @@ def check_packages(environ: Mapping[str, str] = os.environ, found: Callable[[str
     if not versions["pyspark"].startswith(SPARK):
         return Diagnosis("packages", "bad", text, f"evenflow runs on Spark {SPARK}x: pip install 'pyspark>=4.3,<4.4'")
     home = environ.get("SPARK_HOME", "")
-    if home:
-        return Diagnosis("packages", "poor", f"{text}; SPARK_HOME={home}", f"make sure that it is Spark {SPARK}x, too")
+    return _check_home(Path(home), f"{text}; SPARK_HOME={home}") if home else Diagnosis("packages", "good", text)
+
+
+def _check_home(home: Path, text: str) -> Diagnosis:
+    """The Spark that PySpark would start instead of its own."""
+    remedy = f"unset SPARK_HOME, or set it to the home of a Spark {SPARK}x"
+    if not os.access(home / "bin" / "spark-submit", os.X_OK):
+        return Diagnosis("packages", "bad", f"{text}, which has no bin/spark-submit", remedy)
+    jars = [jar.name for jar in sorted(home.glob("jars/spark-core_*.jar"))]
+    match = re.search(r"spark-core_[^-]+-([0-9][^ ]*)\.jar", " ".join(jars))
+    if match is None:
+        return Diagnosis("packages", "poor", text, f"make sure that it is Spark {SPARK}x, too")
+    text = f"{text}, Spark {match[1]}"
+    if not match[1].startswith(SPARK):
+        return Diagnosis("packages", "bad", text, remedy)
     return Diagnosis("packages", "good", text)
 
 
@@ -194,10 +207,17 @@ def check_checkpoint(where: str, key: bytes = b"", opened: Callable[..., Store] 
             finally:
                 store.delete([probe])
     except (EvenflowError, OSError) as error:
-        return Diagnosis("checkpoint", "bad", f"{shown(where)}: {first_line(error)}", _store_remedy(where))
+        return _store_refused(where, first_line(error))
     if not same:
         return Diagnosis("checkpoint", "bad", f"{shown(where)} gives back other bytes", "use another store")
     return Diagnosis("checkpoint", "good", f"{shown(where)}: {names} blobs; written to, read and deleted from")
+
+
+def _store_refused(where: str, text: str) -> Diagnosis:
+    """What an error says of a checkpoint, and the remedy that it has itself, if it has one."""
+    told, *remedy = re.split("[;:] (?=give )", text, maxsplit=1)
+    told = told if shown(where) in told else f"{shown(where)}: {told}"
+    return Diagnosis("checkpoint", "bad", told, remedy[0] if remedy else _store_remedy(where))
 
 
 def _holds_files(folder: Path) -> bool:

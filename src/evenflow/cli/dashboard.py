@@ -17,7 +17,9 @@ LOOK_S = 0.2
 
 
 def dashboard(
-    log: Annotated[Path, typer.Argument(help="An event log, as written by Cluster(event_log=...) or simulate.")],
+    log: Annotated[
+        Path, typer.Argument(metavar="LOG", help="An event log, as written by Cluster(event_log=...) or simulate.")
+    ],
     host: Annotated[
         str, typer.Option(help=f"The address to listen on; any but loopback needs a token in {TOKEN_VARIABLE}.")
     ] = "127.0.0.1",

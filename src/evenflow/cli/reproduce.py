@@ -34,7 +34,7 @@ def reproduce(
     claims: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ID]...",
+            metavar="ID",
             help="Claims (F-f7), experiments or groups (O, F, C, P), which alone are reported; all if none is given.",
         ),
     ] = None,
@@ -54,10 +54,11 @@ def reproduce(
     """
 
     def work() -> None:
-        from evenflow.experiments import report, runner
+        from evenflow.experiments import catalogue, report, runner
         from evenflow.experiments.base import Setting
 
         names = claims or []
+        catalogue.chosen(names)
         check_writable(json_file)
         if redraw:
             experiments, missing = runner.with_data(out, names)

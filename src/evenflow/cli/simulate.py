@@ -23,7 +23,9 @@ COLUMNS = (
 
 
 def simulate(
-    scenario: Annotated[Path | None, typer.Argument(help="A scenario, a TOML file (docs/simulator.md).")] = None,
+    scenario: Annotated[
+        Path | None, typer.Argument(metavar="SCENARIO", help="A scenario, a TOML file (docs/simulator.md).")
+    ] = None,
     balance: Annotated[
         list[str] | None,
         typer.Option("--balance", "--policy", help="Balances to compare; of a graph, placements. May be repeated."),
@@ -31,6 +33,9 @@ def simulate(
     recorded: Annotated[
         Path | None,
         typer.Option("--from", help="Instead of a scenario: the event log of a live run, whose load is simulated."),
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option(help="With --from: the region to simulate; needed if the log has several.")
     ] = None,
     seconds: Annotated[float, typer.Option(help="Virtual seconds; 0: as the scenario says.", min=0)] = 0.0,
     event_log: Annotated[Path | None, typer.Option(help="Directory for one event log a balance.")] = None,
@@ -45,7 +50,7 @@ def simulate(
     def work() -> None:
         from evenflow.sim import runs
 
-        chosen = _scenario(scenario, recorded, seconds)
+        chosen = _scenario(scenario, recorded, region, seconds)
         asked = [name.strip() for given in balance or [] for name in given.split(",")]
         names = list(dict.fromkeys(asked)) or list(chosen.balances)
         for name in names:
@@ -67,15 +72,17 @@ def simulate(
     guard(work)
 
 
-def _scenario(file: Path | None, recorded: Path | None, seconds: float) -> Scenario:
+def _scenario(file: Path | None, recorded: Path | None, region: str | None, seconds: float) -> Scenario:
     """The scenario of a file, or of a recorded run."""
     from evenflow.sim.recorded import recorded_scenario
     from evenflow.sim.scenario import Scenario
 
+    if region is not None and recorded is None:
+        raise typer.BadParameter("a scenario has one region: it is for --from LOG", param_hint="--region")
     if file is not None and recorded is None:
         chosen = Scenario.read(file)
     elif recorded is not None and file is None:
-        chosen = recorded_scenario(recorded)
+        chosen = recorded_scenario(recorded, region)
     else:
         raise typer.BadParameter("give a scenario or --from LOG, one of them", param_hint="SCENARIO")
     return replace(chosen, seconds=seconds) if seconds else chosen

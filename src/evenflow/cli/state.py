@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from evenflow.cli.terminal import FAILED, JsonFile, check_writable, console, guard, write_figures
+from evenflow.cli.verbs import Verbs
 from evenflow.errors import InvalidArgument
 
-state = typer.Typer(help="What a checkpoint holds, and whether it is sound.", no_args_is_help=True)
+state = Verbs(help="What a checkpoint holds, and whether it is sound.")
 
 Where = Annotated[str, typer.Argument(metavar="DIR", help="A checkpoint: a path or a URI.")]
 KEY_VARIABLE = "EVENFLOW_CHECKPOINT_KEY"
@@ -29,8 +30,10 @@ def checkpoint_key(file: Path | None) -> bytes:
         return key_of(os.environ.get(KEY_VARIABLE) or None)
     try:
         return key_of(file.read_bytes().rstrip(b"\r\n"))
+    except FileNotFoundError:
+        raise InvalidArgument(f"there is no key file {file}: give the path of one to --key-file") from None
     except OSError as error:
-        raise InvalidArgument(f"cannot read --key-file {file}: {error.strerror}") from None
+        raise InvalidArgument(f"cannot read the key file {file}: {error.strerror}") from None
 
 
 @state.command("ls")
@@ -53,7 +56,7 @@ def state_ls(
 @state.command("show")
 def state_show(
     where: Where,
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The operator; its query, if it has several.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="The operator; its query, if it has several.")],
     key_file: KeyFile = None,
     json_file: JsonFile = None,
 ) -> None:

@@ -1,7 +1,7 @@
 """The common part of the commands: consoles, files, a Spark session, and errors as one line.
 
 Exit codes: 0 all went well; 1 it failed, or what was checked does not hold; 2 the command was used wrongly, or a file
-that it was given is not what it should be; 130 it was interrupted.
+that it was given is not what it should be; 130 it was interrupted; 141 nobody reads on what it prints.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from evenflow.errors import EvenflowError, InvalidArgument, first_line
+from evenflow.errors import EvenflowError, InvalidArgument, StoreMissing, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 console = Console()
 errors = Console(stderr=True)
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
-MISTAKES = InvalidArgument, FileNotFoundError, IsADirectoryError, NotADirectoryError
+MISTAKES = InvalidArgument, StoreMissing, FileNotFoundError, IsADirectoryError, NotADirectoryError
 """Errors that mean: the command was given something that cannot be."""
 STDOUT = Path("-")
 JsonFile = Annotated[
@@ -39,12 +39,16 @@ JsonFile = Annotated[
 def check_writable(*files: Path | None) -> None:
     """Find out before a long run whether files can be written; none is left behind that was not there before.
 
-    If one of them is standard output, tables and progress go to standard error from now on.
+    Their directories are not made: a wrong path is told, not followed. If one of them is standard output, tables and
+    progress go to standard error from now on.
     """
     console.stderr = STDOUT in files
     for file in files:
         if file is not None and file != STDOUT:
-            make_folder(file.parent)
+            if not file.parent.is_dir():
+                raise InvalidArgument(f"there is no directory {file.parent} for {file.name}: make it, or give another")
+            if file.is_dir():
+                raise InvalidArgument(f"{file} is a directory: give the path of a file")
             there = file.exists() or file.is_symlink()
             file.open("a").close()
             if not there:
@@ -111,6 +115,8 @@ def guard(work: Callable[[], None]) -> None:
     """Run a command: errors that we raise on purpose, and Ctrl-C, are printed as one line, without a traceback."""
     try:
         work()
+    except BrokenPipeError:
+        raise  # nobody reads on what is printed, which `Verbs` knows how to end
     except (EvenflowError, OSError) as error:
         errors.print(f"[red]error:[/red] {_escaped(error)}", highlight=False, soft_wrap=True)
         raise typer.Exit(MISUSED if isinstance(error, MISTAKES) else FAILED) from None

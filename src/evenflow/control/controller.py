@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import inf
-from typing import cast
+from typing import Any, cast
 
 from evenflow.control.events import (
     Cancel,
@@ -44,6 +44,7 @@ from evenflow.model import WorkerStatus
 from evenflow.model.messages import (
     FeederBegan,
     FeederEnded,
+    FeederFailed,
     FeederMessage,
     FeederRefused,
     MemorySet,
@@ -65,6 +66,8 @@ from evenflow.policy.ordered.balance import Balance
 
 KEPT_REGIONS = 1000
 """If there are more regions, the oldest without feeders are closed: a query may open one in each micro-batch."""
+MOST_ERROR = 4_000
+"""Characters of a task's error that the event log has, at most: the error itself, and where it was raised."""
 STOPPING = "the cluster is stopping"
 
 
@@ -112,7 +115,7 @@ class Controller:
                 keyed = (self._keyed(name) for name in self._regions)
                 return (told for region in keyed if region is not None for told in region.unpersisted(event))
             case Tick():
-                return self._tick(event.time)
+                return self._tick(event.time) if not self._stopping else ()
             case Stop():
                 return self._stop(event)
 
@@ -377,7 +380,19 @@ class Controller:
             feeder = self._feeders[peer] = replace(feeder, partition=message.partition)
         elif isinstance(message, FeederEnded):
             self._ended.add(peer)
+        elif isinstance(message, FeederFailed):
+            if self._stopping:
+                return ()  # that is why
+            return self._feeder_failed(time, feeder, region, message)
         return region.hear(time, feeder, message)
+
+    def _feeder_failed(
+        self, time: float, feeder: FeederJoined, region: OrderedRegion | KeyedRegion, message: FeederFailed
+    ) -> Iterator[Instruction]:
+        fields: dict[str, Any] = {"region": feeder.region, "partition": feeder.partition, "attempt": feeder.attempt}
+        where = {} if message.worker is None else {"worker": message.worker}
+        yield Record(time, "feeder-failed", fields | where | {"error": message.reason[:MOST_ERROR]})
+        yield from region.hear(time, feeder, message)
 
     def _peer_left(self, event: PeerLeft) -> Iterator[Instruction]:
         feeder = self._feeders.pop(event.peer, None)
@@ -385,16 +400,18 @@ class Controller:
             fields = {"region": feeder.region, "partition": feeder.partition, "attempt": feeder.attempt}
             yield Record(event.time, "feeder-left", fields)
             region = self._regions.get(feeder.region)
-            if region is not None:
+            if region is not None and not self._stopping:
                 yield from region.leave(feeder, event, event.peer in self._ended)
         self._ended.discard(event.peer)
         worker = self._workers.leave(event.peer, "stopped" if self._stopping else "lost")
         if worker is not None:
             fields = {"worker": worker.id, "incarnation": worker.site.incarnation, "pid": worker.site.pid}
             yield Record(event.time, f"worker-{worker.state}", fields | {"reason": event.reason})
-            yield from self._membership_changed(event.time)
+            if not self._stopping:
+                yield from self._membership_changed(event.time)
 
     def _stop(self, event: Stop) -> Iterator[Instruction]:
+        """Tell everybody. Regions hear of nobody who leaves from now on: what they lose is lost on purpose."""
         self._stopping = True
         for region in self._regions.values():
             yield from region.performance.note(event.time, final=True)

@@ -27,6 +27,7 @@ FAILURES = {
     "worker-trouble": "trouble",
     "worker-refused": "refused",
     "task-ended": "task ended",
+    "feeder-failed": "task failed",
     "feeder-refused": "task refused",
     "attempt-poisoned": "batch given up",
     "evaluation-ended": "state dropped",

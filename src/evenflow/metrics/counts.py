@@ -23,6 +23,7 @@ IDLE_RATIO = 0.02
 TROUBLES = (
     "worker-lost",
     "worker-trouble",
+    "feeder-failed",
     "attempt-poisoned",
     "evaluation-ended",
     "balance-failed",

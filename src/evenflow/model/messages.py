@@ -327,9 +327,11 @@ class FeederUnread(Message, frozen=True):
 
 
 class FeederFailed(Message, frozen=True):
-    """Feeder of a keyed operator to controller: its rows made the operator fail, so the evaluation is over."""
+    """Feeder to controller, before it leaves: its task fails, and with it the evaluation of a keyed operator."""
 
     reason: str
+    worker: Whole | None = None
+    """Where the operator failed, if it did."""
 
 
 class ConnectionCounts(MessagePart, frozen=True):

@@ -52,7 +52,7 @@ class WorkerCosts:
 
 
 def recorded_scenario(path: str | Path, region: str | None = None, seed: int = 1) -> Scenario:
-    """The scenario of one region of an event log; of the first if none is named."""
+    """The scenario of one region of an event log, which is named if there are several; graphs do not count."""
     entries = read_log(Path(path))
     try:
         return _of_region(entries, path, region, seed)
@@ -69,7 +69,11 @@ def _of_region(entries: list[LoggedEvent], path: str | Path, region: str | None,
         raise InvalidArgument(f"{path} has no samples: was anything fed while it was written?")
     if region is not None and region not in kinds:
         raise InvalidArgument(f"{path} has no region {region!r}; {nearest(region, kinds)}")
-    name = region or next(iter(kinds))
+    able = [name for name, kind in kinds.items() if kind != "graph-sample"]
+    if region is None and len(able) > 1:
+        names = ", ".join(map(repr, able))
+        raise InvalidArgument(f"{path} has several regions: choose one of {names} (--region NAME)")
+    name = region or next(iter(able or kinds))
     if kinds[name] == "graph-sample":
         raise InvalidArgument(
             f"region {name} of {path} is a graph, and an event log does not have what rows cost its operators: "

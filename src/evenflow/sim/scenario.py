@@ -115,6 +115,10 @@ class Scenario:
         file = Path(path)
         try:
             table = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        except FileNotFoundError:
+            raise InvalidArgument(f"there is no scenario {file}: docs/simulator.md tells how to write one") from None
+        except OSError as error:
+            raise InvalidArgument(f"cannot read the scenario {file}: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InvalidArgument(f"{file} is not TOML: {error}") from None
         return cls.of(table, str(file))

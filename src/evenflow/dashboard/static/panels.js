@@ -131,8 +131,8 @@ export function showActions(actions, kind) {
 
 export function showTroubles(troubles, kind) {
   const key = (t) => `${t.time} ${t.event} ${t.worker ?? ""} ${t.region ?? ""}`;
-  fill(get("troubles"), troubles, key, "None. Workers that are lost or started again appear here.", (trouble) => {
-    const who = known(trouble.worker) ? `Worker ${trouble.worker}` : (trouble.region ?? "Cluster");
+  fill(get("troubles"), troubles, key, "None. Tasks that fail, and workers that are lost or started again, appear here.", (trouble) => {
+    const who = trouble.region ?? (known(trouble.worker) ? `Worker ${trouble.worker}` : "Cluster");
     const more = known(trouble.count) ? ` (${trouble.count})` : known(trouble.epoch) ? ` (batch ${trouble.epoch})` : "";
     return {
       what: `${who}: ${trouble.what}${more}`,

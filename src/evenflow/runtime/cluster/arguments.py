@@ -209,6 +209,13 @@ def check_columns(schema: StructType) -> None:
             ) from None
 
 
+def resolvable(df: DataFrame) -> DataFrame:
+    """The rows for `mapInArrow`, which looks columns up by name: those that it would not find have other names."""
+    odd = [place for place, name in enumerate(df.columns) if name == "*" or "." in name or "`" in name]
+    names = {place: f"evenflow column {place}" for place in odd}
+    return df.toDF(*(names.get(place, name) for place, name in enumerate(df.columns))) if odd else df
+
+
 def arrow_schema(spark: SparkSession, schema: StructType) -> Any:
     """The Arrow schema with which Spark gives these columns to Python."""
     from pyspark.sql.pandas.types import to_arrow_schema

@@ -187,13 +187,16 @@ class Cluster:
         arguments.check_columns(df.schema)
         arrow = arguments.arrow_schema(self._spark, declared)
         shed = shed_place(qos_of(self._settings.targets, name or "region"), name or "region", df)
+        rows = arguments.resolvable(df)
+        rows.mapInArrow(lambda batches: batches, declared)  # what Spark refuses, it refuses before there is a region
         region, operator = self._regions.open(
             arguments.pickled(MapOperator(function, arrow, input)), name or "region", chosen
         )
         self._named.use(name or "region")
         encoded = arrow.serialize().to_pybytes()
-        feed = OrderedTask(self._settings, region, operator, encoded, chosen.splitting, ordered, shed)
-        return df.mapInArrow(feed, declared)
+        names = () if rows is df else tuple(df.columns)
+        feed = OrderedTask(self._settings, region, operator, encoded, chosen.splitting, ordered, shed, names)
+        return rows.mapInArrow(feed, declared)
 
     def keyed(
         self,

@@ -11,9 +11,10 @@ from typing import NamedTuple, Protocol, Required, TypedDict
 
 import pyarrow as pa
 
-from evenflow.errors import ClusterStopped, EvenflowError, RegionStalled
+from evenflow.errors import ClusterStopped, EvenflowError, FunctionError, RegionStalled, described
 from evenflow.model.latency import Latencies
 from evenflow.model.messages import (
+    FeederFailed,
     FeederHello,
     FeederMessage,
     FeederRefused,
@@ -239,6 +240,12 @@ class Connections:
         controller = self._controller
         while controller is not None and (controller.unsent or not controller.open) and self._clock() < deadline:
             self.poll(0.1)
+
+    def fail(self, error: Exception, news: FeederFigures | None) -> None:
+        """Tell the controller why the task fails, and leave."""
+        reason = str(error) if isinstance(error, EvenflowError) else described(error)
+        self.tell(FeederFailed(reason, error.worker if isinstance(error, FunctionError) else None))
+        self.leave(news)
 
     def _hear(self, frame: Frame) -> None:
         message = TO_FEEDER.read(frame)

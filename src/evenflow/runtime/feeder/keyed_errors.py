@@ -22,10 +22,12 @@ def query_unknown(region: str) -> StateLost:
 def operator_failed(region: str, partition: int, report: OperatorFailed) -> FunctionError:
     """A worker could not process rows of a partition."""
     where = f" ({report.where})" if report.where else ""
-    return FunctionError(
+    error = FunctionError(
         f"{FAILED} {region} failed on worker {report.worker}{where}, in partition {partition}: "
         f"{report.error}\n{report.traceback}"
     )
+    error.worker = report.worker
+    return error
 
 
 def evaluation_lost(region: str, reason: str) -> EvenflowError:

@@ -9,6 +9,7 @@ while the splitter cannot send, and once the reorder buffer is full only workers
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -48,18 +49,25 @@ class OrderedFeeder:
         self._merge = OrderedMerge(task.ordered)
         self._shedder = Shedder(task.shed)
         self._draining = self._throttled = False
+        self._input_failed = False
+        """Whether the task fails because of an error before this region."""
 
     def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results of a task's rows; afterwards every connection is closed."""
         try:
             yield from self._run(batches)
-        except FunctionError as error:  # it says all there is to say: none of our own frames around the user's
-            raise error.with_traceback(None) from None
+        except Exception as error:
+            if self._connections.registered and not self._input_failed:
+                with suppress(Exception):  # what went wrong first is what counts
+                    self._connections.fail(error, self._news())
+            if isinstance(error, FunctionError):  # it says all there is to say: none of our frames around the user's
+                raise error.with_traceback(None) from None
+            raise
         finally:
             self._connections.close()
 
     def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in self._exchange.pulled(batches, self._settle):
+        for batch in self._exchange.pulled(batches, self._settle, self._no_input):
             if batch.num_rows:
                 self._join(batch.schema)
                 yield from self._split(self._shedder.kept(batch))
@@ -68,6 +76,9 @@ class OrderedFeeder:
             self._wait()
             yield from self._merged()
         self._connections.leave(self._news())
+
+    def _no_input(self) -> None:
+        self._input_failed = True
 
     def _join(self, schema: pa.Schema) -> None:
         """On the first row: register with the controller, learn who the workers are, and connect."""
@@ -216,10 +227,12 @@ class OrderedFeeder:
 
     def _function_error(self, frame: Frame, span: Span) -> FunctionError:
         report = FAILURE.read(frame)
-        return FunctionError(
+        error = FunctionError(
             f"the function of region {self._task.region} failed on worker {report.worker}, on "
             f"{self._rows_of(span)}: {report.error}\n{report.traceback}"
         )
+        error.worker = report.worker
+        return error
 
     def _rows_of(self, span: Span) -> str:
         return f"{span} of partition {self._identity['partition']}"
@@ -239,7 +252,11 @@ class OrderedTask:
     """Whether results have the order of the rows they come from."""
     shed: int | None = None
     """The place of the column with the value of each row, if rows may be dropped."""
+    names: tuple[str, ...] = ()
+    """What the function knows the columns by, if Spark's rows have other names."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one feeder over one task's rows."""
+        if self.names:
+            batches = (batch.rename_columns(list(self.names)) for batch in batches)
         return OrderedFeeder(self).serve(batches)

@@ -208,9 +208,7 @@ class StatefulFeeder(ABC):
     def _failed(self, error: Failure) -> Failure:
         """Tell the controller what went wrong, so that Spark's retries, which are refused, say the same."""
         self._told_why = True
-        reason = str(error) if isinstance(error, EvenflowError) else f"{type(error).__name__}: {error}"
-        self._connections.tell(messages.FeederFailed(reason))
-        self._leave()
+        self._connections.fail(error, self._news())
         return error
 
     def lost(self, link: Link, reason: str) -> None:

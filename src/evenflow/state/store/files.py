@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from evenflow.errors import BlobMissing, StoreError
+from evenflow.errors import BlobMissing, StoreError, StoreMissing
 from evenflow.state.store.base import FORMAT_FILE, Part, Store, check_range, checked, is_name, shown
 from evenflow.state.store.layout import TEMPORARY, check_format, check_scheme, explained, format_bytes, needs_format
 
@@ -137,7 +137,8 @@ def resolve(uri: str) -> tuple[fs.FileSystem, str]:
     try:
         filesystem, path = fs.FileSystem.from_uri(uri)
     except (pa.ArrowException, OSError, ImportError, ValueError) as error:
-        raise StoreError(
+        kind = StoreMissing if isinstance(error, ValueError) else StoreError  # no such scheme; else the server says no
+        raise kind(
             f"cannot open {shown(uri)}: {error}; give a path, a URI that pyarrow.fs.FileSystem.from_uri takes, "
             "or a pyarrow file system and a directory in it"
         ) from error

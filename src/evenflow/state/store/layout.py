@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 
 from evenflow._version import __version__
-from evenflow.errors import InvalidArgument, StoreError
+from evenflow.errors import InvalidArgument, StoreError, StoreMissing
 from evenflow.state.store.base import FORMAT_FILE, shown
 
 FORMAT = 2
@@ -24,12 +24,12 @@ def needs_format(entries: Iterable[str], where: str, create: bool) -> bool:
     if FORMAT_FILE in seen:
         return False
     if foreign := sorted(entry for entry in seen if not entry.startswith(".")):
-        raise StoreError(
+        raise StoreMissing(
             f"{where} holds {foreign[0]!r} and no {FORMAT_FILE}: it is not a checkpoint of Evenflow; "
             "give a directory of its own"
         )
     if not create:
-        raise StoreError(f"{where} is empty: there is no state here")
+        raise StoreMissing(f"{where} is empty: there is no state here")
     return True
 
 
@@ -78,7 +78,8 @@ def explained(error: OSError, doing: str, path: str) -> StoreError:
             why = "too many files are open: raise `ulimit -n`"
         case _:
             why = f"{type(error).__name__}: {error}"
-    return StoreError(f"cannot {doing} {path}: {why}")
+    missing = doing == "open" and isinstance(error, FileNotFoundError | NotADirectoryError)
+    return (StoreMissing if missing else StoreError)(f"cannot {doing} {path}: {why}")
 
 
 def check_scheme(where: str) -> None:

@@ -30,7 +30,7 @@ import numpy as np
 from psycopg.errors import UndefinedTable
 from psycopg.sql import SQL, Composable, Composed, Identifier
 
-from evenflow.errors import BlobMissing, StoreError
+from evenflow.errors import BlobMissing, StoreError, StoreMissing
 from evenflow.state.store.base import Part, Store, check_range, checked
 from evenflow.state.store.blob_names import parse
 from evenflow.state.store.layout import check_format, format_bytes
@@ -135,12 +135,12 @@ class PostgresStore(Store):
 
     def _check_empty(self, found: set[str], create: bool) -> None:
         if found:
-            raise StoreError(
+            raise StoreMissing(
                 f"{self.where} holds table {min(found)!r} and no {ABOUT}: it is not a checkpoint of Evenflow; give a "
                 "schema of its own (?schema=name)"
             )
         if not create:
-            raise StoreError(f"{self.where} is empty: there is no state here")
+            raise StoreMissing(f"{self.where} is empty: there is no state here")
 
     def _create(self, connection: PostgresConnection) -> None:
         """Create the tables; one process at a time does, the others find them."""
