@@ -40,7 +40,7 @@ def test_the_numbers_are_those_of_the_log():
     assert [workers[0]["utilisation"], workers[1]["utilisation"]] == [0.95, 0.4]
     assert workers[0]["rows_s"] == 9500
     assert workers[2]["host"] == "host-2"
-    assert workers[0]["queue"] == 5.0  # 5,000 rows a second, each under way for a millisecond
+    assert workers[0]["queue"] == 10.0  # 9,500 rows a second, each under way for a millisecond
     assert frame["figures"]["rows_s"] == 9500 + 2 * 4000
     assert frame["figures"]["imbalance"] == pytest.approx(0.95 / (1.75 / 3), abs=1e-3)
     assert frame["figures"]["p50"] == pytest.approx(1.0, rel=0.1)
