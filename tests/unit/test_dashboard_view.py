@@ -55,7 +55,7 @@ def test_the_headline_names_the_busy_worker_and_then_what_moving_brought():
     _, after = seen(logs.keyed_run(seconds=14, until_move=5))
     assert [said["title"] for said in after["headline"]][:2] == ["Balanced", "Bottleneck: the input"]
     assert after["headline"][2]["title"] == "2 units moved 9 s ago"
-    assert after["headline"][2]["text"].startswith("+3 % rows/s, busiest worker 1.63 → 1.00 of the mean")
+    assert after["headline"][2]["text"].startswith("so far +3 % rows/s, busiest worker 1.63 → 1.00 of the mean")
     assert after["actions"][0]["routes"] == [[0, 1, 2]]
 
 
@@ -278,3 +278,53 @@ def test_columns_in_use_are_not_given_up(monkeypatch):
     for step in range(3):
         past.add(float(step), {f"rows:{number}": 1.0 for number in range(6)})
     assert (len(past.columns), past.generation) == (4, 0)
+
+
+def weighed(before, after, seconds_after, busy=((0.9, 0.3), (0.6, 0.6))):
+    """An ordered region with so many rows a second before new weights, and after them; its workers' loads likewise."""
+    log = [logs.joined(0), logs.joined(1)]
+    log.append(logs.entry(0.0, "region-opened", region="score", balance="b", splitting="block"))
+    log.append(logs.entry(0.1, "weights", region="score", weights={"0": 500, "1": 500}, reason=""))
+    total = [0.0, 0.0]
+    for second in range(1, 9 + seconds_after):
+        late = second > 8
+        total = [sum(each) for each in zip(total, busy[late], strict=True)]
+        told = [logs.connection(w, 500, 1.0, total[w]) for w in (0, 1)]
+        log.append(logs.sample(float(second), told))
+        log.append(logs.performance(second + 0.1, 0, "score", workers=[(0, after if late else before)]))
+        if second == 8:
+            log.append(logs.entry(8.2, "weights", region="score", weights={"0": 300, "1": 700}, reason="slow"))
+    return log
+
+
+@pytest.mark.parametrize(
+    ("rows", "tone", "text"),
+    [
+        (1200, "good", "+20 % rows/s, busiest worker 1.50 → 1.00 of the mean"),
+        (1005, "good", "as many rows/s as before, busiest worker 1.50 → 1.00 of the mean"),
+        (600, "quiet", "600 rows/s, 1,000 before; busiest worker 1.50 → 1.00 of the mean"),
+    ],
+)
+def test_what_an_action_brought_is_good_only_if_no_rows_were_lost_by_it(rows, tone, text):
+    _, frame = seen(weighed(1000, rows, seconds_after=14))
+    assert (frame["headline"][2]["tone"], frame["headline"][2]["text"]) == (tone, text)
+
+
+def test_what_an_action_brought_is_said_after_four_seconds_and_refined():
+    said = [seen(weighed(1000, 1200, seconds_after=s), logs.START + 8.2 + s)[1]["headline"][2]["text"] for s in (3, 5)]
+    assert said == ["what it brings is being measured", "so far +20 % rows/s, busiest worker 1.50 → 1.00 of the mean"]
+
+
+def test_while_moves_go_on_it_is_said_what_the_first_of_them_brought():
+    log = [logs.joined(0), logs.joined(1), logs.opened()]
+    for second in range(1, 20):
+        log.append(logs.performance(float(second), 0, workers=[(0, 2000 if second > 8 else 1000)]))
+        if second >= 8 and second % 2 == 0:
+            log += [logs.move(second + 0.1, second, [second % 12], 0, 1), logs.moved(second + 0.2, second, [0], 0, 1)]
+    _, frame = seen(log)
+    assert frame["headline"][2]["text"] == "so far +100 % rows/s"
+
+
+def test_an_action_at_the_end_of_a_run_is_not_being_measured():
+    log = [*weighed(1000, 1200, seconds_after=2), logs.entry(10.4, "cluster-stopping")]
+    assert seen(log)[1]["headline"][2]["text"] == "no rows since to compare with"

@@ -14,9 +14,11 @@ KEPT = 120
 """Actions and troubles that are kept, of each."""
 SAME_S = 5.0
 """Moves, or weights, of one region that follow each other within so many seconds are one action."""
-BEFORE_S, AFTER_S, SETTLE_S = 6.0, 10.0, 1.0
+BEFORE_S, AFTER_S, SETTLE_S = 6.0, 10.0, 2.0
 """What an action brought: the figures of AFTER_S seconds, once SETTLE_S have passed after its end, against those of
-BEFORE_S seconds before its beginning and of the time that it took."""
+BEFORE_S seconds before its beginning and of the time that it took. Entries tell of the second or two before them."""
+EARLIEST_S = 2.0
+"""Of so many of the AFTER_S seconds it is told first; while moves go on, of so many after the first of them."""
 NOTEWORTHY = 0.02
 """Weights that change by less of the whole are no action of their own."""
 TEXT = 400
@@ -88,14 +90,18 @@ class Action:
     """By worker, its weight before and after."""
 
     def effect(self, history: Chronicle, now: float) -> Effect:
-        """What it brought; nothing is known before some seconds have passed."""
-        since = self.until + SETTLE_S
-        if now < since + 3.0 or self.kind not in ("move", "weights"):
+        """What it brought, as far as it is known by now."""
+        if self.kind not in ("move", "weights"):
+            return Effect()
+        goes_on = now < self.until + SETTLE_S + EARLIEST_S
+        since = (self.time if goes_on else self.until) + SETTLE_S
+        if now < since + EARLIEST_S:
             return Effect()
         step = history.step_s
-        spans = (self.time - max(BEFORE_S, step), self.until), (since, since + max(AFTER_S, 2 * step))
+        before = self.time - max(BEFORE_S, step), self.time if goes_on else self.until
+        spans = before, (since, since + max(AFTER_S, 2 * step))
         rows = [history.mean(f"rows:{self.region}", *span, only_above=0.0) for span in spans]  # between batches: none
-        scores = [history.most("imbalance", *spans[0]), history.mean("imbalance", *spans[1])]
+        scores = [history.most("imbalance", *span) for span in spans]
         return Effect(*rows, *scores)
 
     def shown(self, history: Chronicle, now: float) -> dict[str, Any]:

@@ -202,7 +202,7 @@ class PageView:
             "state": state,
             "entries": self.entries,
             "unread": self.unread,
-            "headline": [balance_words(seen), bottleneck_words(seen), action_words(latest, effect, now)],
+            "headline": [balance_words(seen), bottleneck_words(seen), action_words(latest, effect, now, self.state)],
             "figures": self._figures(now, seen, summary),
             "workers": self.workers.shown(now, {each: 1 / cost for each, cost in seen.row_s.items() if cost}),
             "regions": [region.shown(now) for region in shown],
