@@ -45,6 +45,8 @@ function showState(frame, time) {
   say(get("state"), text);
   say(get("clock"), clock(frame.time, frame.clock));
   say(get("title"), frame.title ?? "");
+  say(get("note"), frame.note ?? "");
+  get("note").hidden = !frame.note;
   document.title = `${frame.headline[0].title} · Evenflow`;
 }
 

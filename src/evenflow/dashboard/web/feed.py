@@ -13,6 +13,7 @@ import msgspec
 
 from evenflow.dashboard.view import PageView
 from evenflow.dashboard.web.sources import EntrySource
+from evenflow.dashboard.words import unread_words
 from evenflow.metrics.exposition import Metrics
 
 PERIOD_S = 1.0
@@ -74,6 +75,7 @@ class Feed:
             for entry in entries:
                 self.view.apply(entry)
             self._metrics.add(entries)
+            self._metrics.skipped = self.source.unread
             if len(entries) < AT_ONCE:
                 self._coming = self.source.entries()
         return len(entries) == AT_ONCE
@@ -95,7 +97,9 @@ class Feed:
 
     def _made(self, time: float | None = None) -> bytes:
         frame = self.view.frame(time)
-        return encode(frame | {"title": self.source.title, "unread": frame["unread"] + self.source.unread})
+        unread = frame["unread"] + self.source.unread
+        note = unread_words(unread, frame["entries"] - frame["unread"], self.source.title)
+        return encode(frame | {"title": self.source.title, "unread": unread, "note": note})
 
     def _trouble(self) -> None:
         """Log the error at hand: the first as an error, since others would follow each second."""

@@ -17,6 +17,8 @@ logger = logging.getLogger("evenflow")
 
 FRESH_S = 60.0
 """A log whose last entry is older than so many seconds is shown as it was then."""
+MOST_WARNINGS = 10
+"""Lines that are no entries and are warned of, each by itself; the page has their number."""
 
 
 class EntrySource(Protocol):
@@ -48,7 +50,7 @@ class FileSource:
 
     def _broken(self, error: InvalidArgument) -> None:
         self.unread += 1
-        logger.warning("%s; it is left out", error)
+        logger.log(logging.WARNING if self.unread <= MOST_WARNINGS else logging.DEBUG, "%s; it is left out", error)
 
     def now(self, heard: float) -> float:
         """The wall clock while entries are of today; a finished log, or a simulated one, stands still at its end."""
