@@ -1,11 +1,15 @@
-"""What is published of a log, and what could not be read of it."""
+"""What is published of a log: how far it is read, and what could not be read of it."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
+from evenflow.cli import dashboard as command
+from evenflow.dashboard.web import feed as feeding
 from evenflow.dashboard.web.feed import Feed
-from evenflow.dashboard.web.sources import FileSource
+from evenflow.dashboard.web.sources import FileSource, MemorySource
 from tests.support import event_logs as logs
 
 
@@ -24,7 +28,44 @@ def followed(path):
     feed = Feed(FileSource(path))
     while feed.take():
         continue
+    feed.reading = False
     return published(feed), feed.exposition().decode().splitlines()
+
+
+def test_it_is_told_how_far_a_long_log_is_read(path, monkeypatch):
+    monkeypatch.setattr(feeding, "AT_ONCE", 10)
+    feed = Feed(FileSource(logs.write(path, logs.keyed_run(seconds=20))))
+    told = [json.loads(feed.frame)["reading"]]
+    while feed.take():
+        told.append(published(feed)["reading"])
+    assert told == sorted(told)
+    assert (told[0], 0.5 < told[-1] < 1.0, len(set(told))) == (0.0, True, len(told))
+    feed.reading = False
+    assert published(feed)["reading"] is None
+    assert json.loads(feed.at(logs.START + 5.0))["reading"] is None  # the past is not being read
+
+
+def test_the_part_that_is_read_counts_all_pieces(path):
+    for name in (path.with_name("events.jsonl.1"), path):
+        logs.write(name, logs.keyed_run(seconds=10))
+    source = FileSource(path)
+    entries, half = source.entries(), len(logs.keyed_run(seconds=10))
+    shares = [source.share for _ in entries]
+    assert shares[half - 1] == pytest.approx(0.5, abs=0.02)
+    assert source.share == 1.0
+
+
+def test_a_cluster_in_this_process_is_not_read():
+    assert MemorySource("cluster", lambda number: ([], number)).share == 1.0
+
+
+def test_a_terminal_says_how_far_it_is(monkeypatch):
+    shown = Console(force_terminal=True, record=True, width=80)
+    monkeypatch.setattr(command, "console", shown)
+    feed = SimpleNamespace(reading=True, source=SimpleNamespace(share=0.374))
+    monkeypatch.setattr(command.time, "sleep", lambda seconds: setattr(feed, "reading", False))
+    command.show_reading(SimpleNamespace(alive=True, feed=feed))
+    assert "reading the log, 37 %" in shown.export_text()
 
 
 def test_lines_that_are_no_entries_are_counted_and_told_of(path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
@@ -94,7 +95,7 @@ class KeyedView(RegionView):
         """Units that each worker has."""
         self.hottest: list[tuple[int, float]] = []
         """Units with the most rows of late, and their rows a second."""
-        self._counters: dict[int, Counters] = {}
+        self._counters: defaultdict[int, Counters] = defaultdict(Counters)
         self._unit_rows: dict[int, int] = {}
         self._sampled: float | None = None
 
@@ -127,7 +128,7 @@ class KeyedView(RegionView):
 
     def _consumer(self, now: float, span: float, each: dict[str, Any], workers: WorkerTable) -> None:
         number = int(each["worker"])
-        worker, counters = workers.get(number), self._counters.setdefault(number, Counters())
+        worker, counters = workers.get(number), self._counters[number]
         new = counters.grown(each, ("rows", "busy_s"))
         self.per_worker[number] = whole(each["units"])
         worker.memory, worker.resident = whole(each["memory"]), whole(each["resident"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -140,7 +140,7 @@ class OrderedView(RegionView):
         super().__init__(entry)
         self.splitting = str(entry.get("splitting", ""))
         self.connections: dict[int, ConnectionShown] = {}
-        self._counters: dict[int, Counters] = {}
+        self._counters: defaultdict[int, Counters] = defaultdict(Counters)
         self._region = Counters()
         self.sampled = self.told
 
@@ -157,7 +157,7 @@ class OrderedView(RegionView):
         feeding, span, seen = self._region.grown(entry, ("feeding_s",))["feeding_s"], self._span(now), {}
         for each in entry["connections"]:
             number = int(each["worker"])
-            counters = self._counters.setdefault(number, Counters())
+            counters = self._counters[number]
             new = counters.grown(each, ("blocked_s", "rows_done", "busy_s"))
             load = workers.get(number).load(self.name)
             load.add(now, span, new["busy_s"], new["rows_done"])

@@ -64,7 +64,10 @@ class WorkerState:
 
     def load(self, region: str) -> LoadShown:
         """What it does for a region."""
-        return self.loads.setdefault(region, LoadShown())
+        found = self.loads.get(region)
+        if found is None:
+            found = self.loads[region] = LoadShown()
+        return found
 
     def lately(self, now: float) -> list[LoadShown]:
         """What it does for the regions that have told of it of late."""
@@ -100,7 +103,10 @@ class WorkerTable:
 
     def get(self, number: int) -> WorkerState:
         """The worker of a number."""
-        return self.all.setdefault(number, WorkerState(number))
+        found = self.all.get(number)
+        if found is None:
+            found = self.all[number] = WorkerState(number)
+        return found
 
     @property
     def live(self) -> list[WorkerState]:

@@ -2,7 +2,7 @@
 
 import { LineChart, retheme, setShared } from "./charts.js";
 import { mark, say } from "./dom.js";
-import { clock, count, ms, ratio } from "./format.js";
+import { clock, count, known, ms, percent, ratio } from "./format.js";
 import { HeatMap } from "./heat.js";
 import { showActions, showEpochs, showFigures, showHeadline, showTroubles, showWorkers } from "./panels.js";
 import { RegionPanel } from "./region.js";
@@ -39,6 +39,7 @@ const STATES = {
 function showState(frame, time) {
   let [tone, text] = STATES[frame.state] ?? STATES.empty;
   if (frame.state === "live" && frame.clock === "virtual") [tone, text] = ["quiet", "simulated"];
+  if (known(frame.reading)) [tone, text] = ["fair", `reading the log, ${percent(frame.reading)}`];
   if (time !== null) [tone, text] = ["fair", "replay"];
   if (away) [tone, text] = ["bad", "no connection"];
   mark(get("state"), "data-tone", tone);

@@ -28,6 +28,10 @@ class EntrySource(Protocol):
     unread: int
     """Lines that were no entries, and were stepped over."""
 
+    @property
+    def share(self) -> float:
+        """How much of what is there has been read, of 1."""
+
     def entries(self) -> Iterator[LoggedEvent]:
         """Those that are new since the last call."""
 
@@ -48,6 +52,10 @@ class FileSource:
     def entries(self) -> Iterator[LoggedEvent]:
         return self._reader.entries()
 
+    @property
+    def share(self) -> float:
+        return self._reader.share
+
     def _broken(self, error: InvalidArgument) -> None:
         self.unread += 1
         logger.log(logging.WARNING if self.unread <= MOST_WARNINGS else logging.DEBUG, "%s; it is left out", error)
@@ -65,6 +73,7 @@ class MemorySource:
         self.title, self.unread = title, 0
         self._since = since
         self._next = 0
+        self.share = 1.0
 
     def entries(self) -> Iterator[LoggedEvent]:
         found, self._next = self._since(self._next)
