@@ -70,7 +70,8 @@ class GraphView(RegionView):
         span = self._span(now)
         for host in self.hosts:
             load, share = workers.get(int(host["worker"])).load(self.name), max(0.0, float(host["load"]))
-            load.add(now, span, min(1.0, share) * span, None)
+            rows = float(host["rows_s"]) * span if "rows_s" in host else None  # older logs have none
+            load.add(now, span, min(1.0, share) * span, rows)
             load.row_s = float(host["coefficient"])
 
     def _results(self, entry: LoggedEvent) -> None:
