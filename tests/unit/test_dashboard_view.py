@@ -130,6 +130,12 @@ def test_refusals_and_failures_come_with_their_reasons():
     assert frame["figures"] | {"lost": 1, "restarts": 1, "refused": 1, "live": 2} == frame["figures"]
 
 
+@pytest.mark.parametrize(("executor", "known"), [("driver", "driver"), ("3", "")])
+def test_a_worker_that_starts_again_is_on_the_driver_or_on_another_executor(executor, known):
+    log = [logs.joined(0), logs.entry(0.1, "executors", workers={"0": executor}), logs.joined(0, 5.0, incarnation=2)]
+    assert seen(log)[1]["workers"][0]["executor"] == known
+
+
 def test_batches_have_their_duration_and_durability():
     feeder = {"region": "orders", "attempt": 0, "query": "q-1"}
     log = [logs.opened()]
@@ -159,7 +165,8 @@ def test_operators_of_a_graph_are_on_their_workers():
         "moves": [],
         "units": [],
     }
-    hosts = [{"worker": 0, "coefficient": 1.0, "load": 0.3}, {"worker": 1, "coefficient": 2.0, "load": 0.9}]
+    hosts = [{"worker": 0, "coefficient": 1.0, "load": 0.3, "rows_s": 700.0}]
+    hosts.append({"worker": 1, "coefficient": 2.0, "load": 0.9})  # as in older logs
     about = {"placement": "dp", "total_pe": 12.5, "load_std": 0.3, "level": "", "why": "costs less there"}
     log.append(logs.entry(1.0, "graph-sample", region="g", **told, hosts=hosts, **about))
     log.append(logs.entry(1.2, "graph-results", region="g", arrived=900, results=30, total_s=0.03, buckets={"80": 30}))
@@ -172,6 +179,7 @@ def test_operators_of_a_graph_are_on_their_workers():
     assert [each["energy"] for each in region["operators"]] == [7.5, None]
     assert [region["energy"], region["results"], region["rows"]] == [12.5, 30, 900]
     assert [worker["utilisation"] for worker in frame["workers"]] == [0.3, 0.9]
+    assert [worker["rows_s"] for worker in frame["workers"]] == [700, None]
 
 
 def test_another_cluster_in_the_same_log_begins_anew():
@@ -208,6 +216,7 @@ def test_memory_is_bounded_however_long_the_log():
         view.apply(logs.keyed_sample(1000.0 + second, [logs.consumer(0, float(second), 0.5)], region="r249"))
     assert len(view.regions) == KEPT_REGIONS
     assert len(view.frame()["regions"]) == MOST_REGIONS
+    assert view.frame()["more_regions"] == KEPT_REGIONS - MOST_REGIONS
     assert len(view.history.times) <= MOST_STEPS
     assert all(len(column) == len(view.history.times) for column in view.history.columns.values())
 

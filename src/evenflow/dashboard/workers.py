@@ -11,6 +11,8 @@ from evenflow.eventlog.standing import LoggedEvent
 
 MOST = 1 << 62
 """Counts are smaller."""
+DRIVER = "driver"
+"""The executor of a session without others: all workers stay on it."""
 STALE_S = 4.0
 """Figures of a region that has told nothing for so long are no longer those of now."""
 
@@ -122,7 +124,7 @@ class WorkerTable:
                 worker.state, worker.why, worker.incarnation = "live", "", int(entry["incarnation"])
                 worker.host, worker.pid = str(entry.get("host", "")), int(entry.get("pid", 0))
                 if again:
-                    worker.executor = ""
+                    worker.executor = worker.executor if worker.executor == DRIVER else ""
                     worker.loads.clear()
             case "executors":
                 for number, executor in entry["workers"].items():

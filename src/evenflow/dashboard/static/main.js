@@ -22,7 +22,7 @@ const charts = [
   [new LineChart(get("chart-imbalance"), [{ label: "imbalance", stroke: "third", fill: true }], { value: ratio, min: 1 }), ["imbalance"]],
 ];
 const loads = new HeatMap(get("heat-load"), "Load of each worker over time", (share) => `${Math.round(100 * share)} % busy`);
-const regions = new RegionPanel(get("tabs"), get("region"));
+const regions = new RegionPanel(get("tabs"), get("region"), get("more-regions"));
 const replay = new Replay({
   slider: get("slider"), shown: get("shown"), live: get("live"), play: get("play"), pace: get("pace"),
   show: (frame, time) => showFrame(frame, time),

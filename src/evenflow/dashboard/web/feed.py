@@ -153,6 +153,6 @@ class Feed:
             self._past = self._past[::2]
             self._spacing_s = 2 * max(self._spacing_s, self.view.history.step_s / 2)
         try:
-            self._past.append((time, zlib.compress(self._made(time), 1)))
+            self._past.append((round(time, 3), zlib.compress(self._made(time), 1)))
         except Exception:  # as in publish
             self._trouble()
