@@ -337,3 +337,16 @@ def test_while_moves_go_on_it_is_said_what_the_first_of_them_brought():
 def test_an_action_at_the_end_of_a_run_is_not_being_measured():
     log = [*weighed(1000, 1200, seconds_after=2), logs.entry(10.4, "cluster-stopping")]
     assert seen(log)[1]["headline"][2]["text"] == "no rows since to compare with"
+
+
+def test_an_action_after_the_last_rows_of_its_region_brought_nothing_that_can_be_told():
+    """The weights are set as the job ends: rows that are told of afterwards came before them."""
+    feeder = {"region": "score", "partition": 0, "attempt": 0, "query": "", "epoch": 0}
+    log = [*weighed(1000, 250, seconds_after=3), logs.entry(0.2, "feeder-joined", **feeder)]
+    log = sorted([*log, logs.entry(8.15, "feeder-left", **feeder)], key=lambda each: each["time"])
+    _, frame = seen(log, logs.START + 25)
+    assert frame["headline"][2]["text"] == "no rows since to compare with"
+    assert frame["actions"][0]["gain"] is None
+    for joined, known in ((12.0, True), (30.0, False)):
+        view, _ = seen([*log, logs.entry(joined, "feeder-joined", **feeder)])
+        assert view.actions.latest().fed is known

@@ -82,6 +82,8 @@ class Action:
     units: int = 0
     done: int = 0
     bytes: int = 0
+    fed: bool = True
+    """Whether its region was fed since."""
     seconds: float = 0.0
     """The longest that a unit was under way."""
     routes: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -91,7 +93,7 @@ class Action:
 
     def effect(self, history: Chronicle, now: float) -> Effect:
         """What it brought, as far as it is known by now."""
-        if self.kind not in ("move", "weights"):
+        if self.kind not in ("move", "weights") or not self.fed:
             return Effect()
         goes_on = now < self.until + SETTLE_S + EARLIEST_S
         since = (self.time if goes_on else self.until) + SETTLE_S
@@ -135,6 +137,8 @@ class Actions:
         self.troubles: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self.moved = self.refused = self.undone = self.lost = self.restarts = 0
         self._weights: dict[str, dict[int, float]] = {}
+        self._feeders: dict[str, int] = {}
+        """By region, its feeders, where the log tells of them."""
 
     def apply(self, entry: LoggedEvent) -> None:
         """Take in an entry."""
@@ -154,6 +158,11 @@ class Actions:
                 self._note(entry, time, "qos", 0)
             case "weights":
                 self._new_weights(entry, time)
+            case "feeder-joined":
+                self._feeders[entry["region"]] = self._feeders.get(entry["region"], 0) + 1
+                self._mark_fed(entry["region"], time)
+            case "feeder-left":
+                self._feeders[entry["region"]] = max(0, self._feeders.get(entry["region"], 1) - 1)
             case "worker-joined" if entry["incarnation"] > 1:
                 self.restarts += 1
                 self._trouble(entry, time, "restarted")
@@ -164,6 +173,12 @@ class Actions:
     def latest(self) -> Action | None:
         """The latest that changed where rows go."""
         return next((each for each in reversed(self.all) if each.kind in ("move", "weights")), None)
+
+    def _mark_fed(self, region: str, time: float) -> None:
+        """Rows come to a region again: what was done for it of late can be measured."""
+        for action in self.all:
+            if action.region == region and time <= action.until + SETTLE_S + AFTER_S:
+                action.fed = True
 
     def _find(self, kind: str, region: str, time: float) -> Action | None:
         for action in reversed(self.all):
@@ -206,7 +221,8 @@ class Actions:
         action.until, action.why = time, reason_of(entry)
 
     def _note(self, entry: LoggedEvent, time: float, kind: str, units: int) -> Action:
-        action = Action(time, kind, str(entry.get("region", "")), reason_of(entry), time, units)
+        region = str(entry.get("region", ""))
+        action = Action(time, kind, region, reason_of(entry), time, units, fed=self._feeders.get(region, 1) > 0)
         if kind in ("refused", "undone") and "source" in entry:
             action.routes[int(entry["source"]), int(entry["target"])] = units
         self.all.append(action)
