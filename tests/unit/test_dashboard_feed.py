@@ -86,7 +86,7 @@ def test_a_file_that_is_no_log_is_said_to_be_none(path):
     frame, metrics = followed(path)
     assert frame["state"] == "empty"
     assert frame["note"].startswith(
-        "3 lines of events.jsonl could not be read and are left out, and none could: this is"
+        "3 lines of events.jsonl could not be read, and no other could: this is no event log"
     )
     assert "Cluster(event_log=...)" in frame["note"]
     assert "evenflow_entries_unread_total 3.0" in metrics

@@ -115,13 +115,11 @@ def unread_words(unread: int, read: int, title: str) -> str:
     """What is said of lines that could not be read; nothing, if there are none."""
     if not unread:
         return ""
-    lines = (
-        f"{unread:,} line{'s' if unread != 1 else ''} of {title} could not be read and {'are' if unread != 1 else 'is'}"
-    )
+    lines = f"{unread:,} line{'s' if unread != 1 else ''} of {title} could not be read"
     if read:
-        return f"{lines} left out: damaged, or of another version."
+        return f"{lines} and {'are' if unread != 1 else 'is'} left out: damaged, or of another version."
     wanted = "one JSON object a line, as Cluster(event_log=...) and evenflow simulate --event-log write it"
-    return f"{lines} left out, and none could: this is no event log. Give a file with {wanted}."
+    return f"{lines}, and no other could: this is no event log. Give a file with {wanted}."
 
 
 def ago(seconds: float) -> str:
