@@ -55,7 +55,7 @@ def test_the_headline_names_the_busy_worker_and_then_what_moving_brought():
     _, after = seen(logs.keyed_run(seconds=14, until_move=5))
     assert [said["title"] for said in after["headline"]][:2] == ["Balanced", "Bottleneck: the input"]
     assert after["headline"][2]["title"] == "2 units moved 9 s ago"
-    assert after["headline"][2]["text"].startswith("so far +3 % rows/s, busiest worker 1.63 → 1.00 of the mean")
+    assert after["headline"][2]["text"].startswith("so far +3 % rows/s, imbalance 1.63 → 1.00")
     assert after["actions"][0]["routes"] == [[0, 1, 2]]
 
 
@@ -309,9 +309,9 @@ def weighed(before, after, seconds_after, busy=((0.9, 0.3), (0.6, 0.6))):
 @pytest.mark.parametrize(
     ("rows", "tone", "text"),
     [
-        (1200, "good", "+20 % rows/s, busiest worker 1.50 → 1.00 of the mean"),
-        (1005, "good", "as many rows/s as before, busiest worker 1.50 → 1.00 of the mean"),
-        (600, "quiet", "600 rows/s, 1,000 before; busiest worker 1.50 → 1.00 of the mean"),
+        (1200, "good", "+20 % rows/s, imbalance 1.50 → 1.00"),
+        (1005, "good", "as many rows/s as before, imbalance 1.50 → 1.00"),
+        (600, "quiet", "600 rows/s, 1,000 before; imbalance 1.50 → 1.00"),
     ],
 )
 def test_what_an_action_brought_is_good_only_if_no_rows_were_lost_by_it(rows, tone, text):
@@ -321,7 +321,7 @@ def test_what_an_action_brought_is_good_only_if_no_rows_were_lost_by_it(rows, to
 
 def test_what_an_action_brought_is_said_after_four_seconds_and_refined():
     said = [seen(weighed(1000, 1200, seconds_after=s), logs.START + 8.2 + s)[1]["headline"][2]["text"] for s in (3, 5)]
-    assert said == ["what it brings is being measured", "so far +20 % rows/s, busiest worker 1.50 → 1.00 of the mean"]
+    assert said == ["what it brings is being measured", "so far +20 % rows/s, imbalance 1.50 → 1.00"]
 
 
 def test_while_moves_go_on_it_is_said_what_the_first_of_them_brought():

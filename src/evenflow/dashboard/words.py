@@ -151,7 +151,7 @@ def effect_words(effect: Effect, early: bool) -> tuple[str, str]:
     if gain is None or effect.rows_after is None or effect.rows_before is None:
         return "quiet", "what it brings is being measured" if early else "no rows since to compare with"
     evener = before is not None and after is not None and before - after > 0.05
-    balance = f"busiest worker {before:.2f} → {after:.2f} of the mean" if evener else ""
+    balance = f"imbalance {before:.2f} → {after:.2f}" if evener else ""
     if gain >= MARGIN:
         tone, rows = "good", f"{gain:+.0%} rows/s".replace("%", " %")
     elif gain > -MARGIN:
