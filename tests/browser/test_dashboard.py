@@ -136,6 +136,44 @@ def test_the_slider_shows_what_was(log, serve, open_page):
     expect(page.locator("#headline strong").first).to_have_text("Balanced")
 
 
+def test_arrow_keys_move_the_slider_by_one_step(log, serve, open_page):
+    page = open_page(serve(log))
+    slider = page.locator("#slider")
+    slider.focus()
+    page.keyboard.press("Home")
+    for key, seconds in (("ArrowRight", 2), ("ArrowRight", 3), ("ArrowUp", 4), ("ArrowLeft", 3)):
+        page.keyboard.press(key)
+        assert float(slider.input_value()) == pytest.approx(logs.START + seconds)
+    expect(page.locator("#state")).to_have_text("replay")
+    expect(page.locator("#clock")).to_have_text(page.locator("#shown").inner_text())
+    for _ in range(8):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator("#live")).to_be_disabled()
+
+
+def test_regions_that_are_not_shown_are_told_of(log, serve, open_page):
+    told = [logs.opened(f"r{number}", time=8.1) for number in range(14)]
+    page = open_page(serve(logs.write(log, told)))
+    expect(page.locator("#tabs button")).to_have_count(12)
+    expect(page.locator("#more-regions")).to_have_text("and 3 more regions, whose last rows are older")
+
+
+@pytest.mark.parametrize(("width", "column"), [(1440, 2), (390, 2), (390, 4)])
+def test_states_and_busy_shares_of_workers_are_not_cut(log, serve, open_page, width, column):
+    again = [logs.joined(0, 8.1 + life / 100, incarnation=life) for life in (2, 3)]
+    page = open_page(serve(logs.write(log, again)), width=width)
+    expect(page.locator("#workers tbody tr td:nth-child(2)").first).to_have_text("live, 2 restarts")
+    cut = "cells => cells.filter(c => c.scrollWidth > c.clientWidth).length"
+    assert page.locator(f"#workers :is(td, th):nth-child({column})").evaluate_all(cut) == 0
+    assert page.locator(f"#workers th:nth-child({column})").evaluate("c => c.getBoundingClientRect().right") <= width
+
+
+def test_a_file_that_is_no_log_is_said_to_be_none(tmp_path, serve, open_page):
+    (tmp_path / "photo.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    page = open_page(serve(tmp_path / "photo.png"))
+    expect(page.locator("#note")).to_contain_text("2 lines of photo.png could not be read")
+
+
 def test_a_replay_plays_to_the_end(log, serve, open_page):
     page = open_page(serve(log))
     page.locator("#pace").select_option("16")

@@ -75,7 +75,7 @@ def changed(draw):
 class Listed:
     """A source of entries that are there from the beginning."""
 
-    title, unread = "listed", 0
+    title, unread, share = "listed", 0, 1.0
 
     def __init__(self, entries):
         self._entries = entries

@@ -79,7 +79,11 @@ def keyed_run(workers=3, units=12, seconds=10, until_move=5, first=0):
         consumers = [consumer(w, float(second), share, units=units // workers) for w, share in enumerate(busy)]
         hottest = [(0, 2000 * second), (3, 900 * second)]
         log.append(keyed_sample(float(second), consumers, hottest=hottest))
-        log.append(performance(second + 0.1, int(1e4 * sum(loads)), workers=[(w, 5000) for w in range(workers)]))
+        log.append(
+            performance(
+                second + 0.1, int(1e4 * sum(loads)), workers=[(w, round(1e4 * load)) for w, load in enumerate(loads)]
+            )
+        )
         if second == until_move:
             log.append(move(second + 0.2, 1, [0, 3], 0, 1))
             log.append(moved(second + 0.4, 1, [0, 3], 0, 1))

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from starlette.responses import PlainTextResponse
 
+from evenflow.dashboard.web import serving
 from evenflow.dashboard.web.guard import HEADERS, Guard, check_access
 from evenflow.errors import InvalidArgument
 
@@ -92,3 +93,24 @@ def test_others_need_one(host):
     with pytest.raises(InvalidArgument, match="has 5 characters"):
         check_access(host, "short")
     check_access(host, TOKEN)
+
+
+@pytest.mark.parametrize("token", ["tok-én-of-some-length", "a token\nof some length", "\u202ea token of some length"])
+def test_a_token_that_no_header_can_have_is_refused(token):
+    with pytest.raises(InvalidArgument, match="characters that headers of HTTP cannot have: give letters, digits"):
+        check_access("127.0.0.1", token)
+
+
+@pytest.mark.parametrize(
+    ("host", "link"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:80/"),
+        ("::1", "http://[::1]:80/"),
+        ("0.0.0.0", "http://worker-7:80/"),
+        ("::", "http://worker-7:80/"),
+    ],
+)
+def test_the_link_is_one_that_can_be_opened(host, link, monkeypatch):
+    monkeypatch.setattr(serving.socket, "gethostname", lambda: "worker-7")
+    assert serving.link_to(host, 80, None) == link
+    assert serving.link_to(host, 80, "a/token&more") == f"{link}?token=a%2Ftoken%26more"

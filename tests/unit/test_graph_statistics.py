@@ -47,6 +47,11 @@ def test_reports_of_a_period_add_up_over_workers_and_units():
     assert statistics.unit_shares()[:2].tolist() == [0.25, 0.75]
 
 
+def test_rows_a_second_of_each_worker_are_those_of_its_operators():
+    told = {0: report({0: (100, 50, 20_000), 1: (50, 10, 5_000)}), 1: report({1: (30, 10, 5_000)})}
+    assert closed(GraphStatistics(CHAIN), told, {0: 100}, at=(3.0, 5.0)).taken == {0: 75.0, 1: 15.0}
+
+
 def test_time_on_a_slow_worker_counts_as_on_a_usual_one():
     told = {0: report({0: (100, 0, 60_000)})}
     assert closed(GraphStatistics(CHAIN), told, {0: 100}, coefficients={0: 3.0}).row_s[0] == pytest.approx(200e-6)

@@ -128,6 +128,20 @@ def test_imbalance_is_the_busiest_over_the_mean():
     assert read(metrics)["evenflow_imbalance_ratio", ("region", "keyed")] == pytest.approx(0.5 / 0.375)
 
 
+def test_rows_of_a_graph_are_counted_once():
+    """Feeders tell of the same rows in both entries, and one of them can be behind; a simulation has no `rows_in`."""
+    told = [entry(1.0, "region-opened", region="g", placement="dp", units=2, operators=[])]
+    rows = []
+    for second, came, arrived in ((1.0, 4000, 10500), (2.0, 6500, 0), (3.0, 0, 2000), (4.0, 2500, 0)):
+        fields = {"region": "g", "seconds": 1.0, "shed": 0, **LATENCIES.fields()}
+        told.append(entry(second, "performance", **fields, rows_in=came))
+        told.append(entry(second, "graph-results", **fields, arrived=arrived, results=1))
+        metrics = Metrics()
+        metrics.add(told)
+        rows.append(read(metrics)["evenflow_rows_total", ("region", "g")])
+    assert rows == [10500, 10500, 12500, 13000]
+
+
 def test_names_keep_the_conventions(samples):
     """prometheus.io/docs/practices/naming: one prefix, base units, counters end in _total."""
     metrics = Metrics()

@@ -6,6 +6,7 @@ import pytest
 
 from evenflow.errors import InvalidArgument
 from evenflow.model import Snapshot
+from evenflow.model.latency import Latencies
 from evenflow.model.statistics import Performance
 from evenflow.runtime.cluster import query_metrics
 from evenflow.runtime.cluster.query_metrics import QueryMetrics
@@ -15,7 +16,7 @@ class Told:
     """A cluster's driver and regions: entries, and rows that came to each region so far."""
 
     def __init__(self):
-        self.entries, self.rows = [], {}
+        self.entries, self.rows, self.results = [], {}, Latencies()
         self._driver = self._regions = self
         self._spark = None
 
@@ -29,7 +30,7 @@ class Told:
     def find(self, region):
         if region not in self.rows:
             raise InvalidArgument(f"this cluster has no region {region!r}")
-        told = Performance(rows_in=self.rows[region])
+        told = Performance(rows_in=self.rows[region], latencies=self.results)
         return SimpleNamespace(snapshot=lambda now: Snapshot(now, region, 1, 1.0, (), performance=told))
 
     def ask(self, question):
@@ -75,6 +76,16 @@ def test_a_region_that_is_gone_does_not_silence_its_query(told):
     assert (found.rows, found.regions) == (3, ("b",))
     told.feed("q", "a", 4)  # another one of that name
     assert batch(listener).rows == 4
+
+
+def test_results_that_are_told_of_before_their_rows_are_no_rows(told):
+    """Feeders of a graph tell of both, in messages of their own."""
+    listener = QueryMetrics(told)
+    told.feed("q", "graph", 0)
+    told.results = Latencies({80: 70}, 0.1)
+    assert batch(listener).rows == 0
+    told.feed("q", "graph", 100)
+    assert batch(listener).rows == 100
 
 
 def test_entries_with_an_older_time_count(told):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenflow.cli.terminal import console, guard
 from evenflow.errors import EvenflowError
+
+if TYPE_CHECKING:
+    from evenflow.dashboard.web.serving import DashboardServer
 
 TOKEN_VARIABLE = "EVENFLOW_DASHBOARD_TOKEN"
 LOOK_S = 0.2
@@ -36,6 +39,7 @@ def dashboard(
         server = DashboardServer(FileSource(log), host, port, os.environ.get(TOKEN_VARIABLE) or None)
         try:
             console.print(f"dashboard: {server.link}", highlight=False, soft_wrap=True)
+            show_reading(server)
             while server.alive:
                 time.sleep(LOOK_S)
         finally:
@@ -43,3 +47,13 @@ def dashboard(
         raise EvenflowError("the dashboard's server has ended")
 
     guard(work)
+
+
+def show_reading(server: DashboardServer) -> None:
+    """Say in a terminal how far the reading of a long log is, until it is read."""
+    if not console.is_terminal:
+        return
+    with console.status("reading the log") as status:
+        while server.alive and server.feed.reading:
+            status.update(f"reading the log, {100 * server.feed.source.share:.0f} %")
+            time.sleep(LOOK_S)

@@ -77,7 +77,12 @@ def graph_sample(
             for operator, host, load, energy in zip(problem.operators, problem.placed, loads, energies, strict=True)
         ],
         "hosts": [
-            {"worker": host.id, "coefficient": round(host.coefficient, 4), "load": round(float(load), 6)}
+            {
+                "worker": host.id,
+                "coefficient": round(host.coefficient, 4),
+                "load": round(float(load), 6),
+                "rows_s": round(measured.taken.get(host.id, 0.0), 1),
+            }
             for host, load in zip(problem.hosts, by_host, strict=True)
         ],
         "links": [

@@ -72,6 +72,8 @@ class GraphStatistics:
     """By sender and receiver, bytes a second, at best."""
     link_use: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
     """By sender and receiver, rows and bytes a second in the latest period."""
+    taken: dict[int, float] = field(default_factory=dict)
+    """By worker, rows a second that its operators took in, in the latest period."""
     elsewhere: dict[int, float] = field(default_factory=dict)
     """By worker, the part of its time that it has for other regions lately."""
     latencies: Latencies = field(default_factory=Latencies)
@@ -180,6 +182,7 @@ class GraphStatistics:
         seconds = self.elapsed(time)
         sums, arrived = self._pooled(coefficients), self._arrived / max(seconds, 1e-9)
         self.link_use = {pair: (rows / seconds, size / seconds) for pair, (rows, size) in self._sent.items()}
+        self.taken = {worker: float(told.rows_in.sum()) / seconds for worker, told in self._sums.items()}
         self.begin(time)
         if sums is None or not sums.rows_in.any():
             return False

@@ -14,9 +14,11 @@ KEPT = 120
 """Actions and troubles that are kept, of each."""
 SAME_S = 5.0
 """Moves, or weights, of one region that follow each other within so many seconds are one action."""
-BEFORE_S, AFTER_S, SETTLE_S = 6.0, 10.0, 1.0
+BEFORE_S, AFTER_S, SETTLE_S = 6.0, 10.0, 2.0
 """What an action brought: the figures of AFTER_S seconds, once SETTLE_S have passed after its end, against those of
-BEFORE_S seconds before its beginning and of the time that it took."""
+BEFORE_S seconds before its beginning and of the time that it took. Entries tell of the second or two before them."""
+EARLIEST_S = 2.0
+"""Of so many of the AFTER_S seconds it is told first; while moves go on, of so many after the first of them."""
 NOTEWORTHY = 0.02
 """Weights that change by less of the whole are no action of their own."""
 TEXT = 400
@@ -81,6 +83,8 @@ class Action:
     units: int = 0
     done: int = 0
     bytes: int = 0
+    fed: bool = True
+    """Whether its region was fed since."""
     seconds: float = 0.0
     """The longest that a unit was under way."""
     routes: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -89,14 +93,18 @@ class Action:
     """By worker, its weight before and after."""
 
     def effect(self, history: Chronicle, now: float) -> Effect:
-        """What it brought; nothing is known before some seconds have passed."""
-        since = self.until + SETTLE_S
-        if now < since + 3.0 or self.kind not in ("move", "weights"):
+        """What it brought, as far as it is known by now."""
+        if self.kind not in ("move", "weights") or not self.fed:
+            return Effect()
+        goes_on = now < self.until + SETTLE_S + EARLIEST_S
+        since = (self.time if goes_on else self.until) + SETTLE_S
+        if now < since + EARLIEST_S:
             return Effect()
         step = history.step_s
-        spans = (self.time - max(BEFORE_S, step), self.until), (since, since + max(AFTER_S, 2 * step))
+        before = self.time - max(BEFORE_S, step), self.time if goes_on else self.until
+        spans = before, (since, since + max(AFTER_S, 2 * step))
         rows = [history.mean(f"rows:{self.region}", *span, only_above=0.0) for span in spans]  # between batches: none
-        scores = [history.most("imbalance", *spans[0]), history.mean("imbalance", *spans[1])]
+        scores = [history.most("imbalance", *span) for span in spans]
         return Effect(*rows, *scores)
 
     def shown(self, history: Chronicle, now: float) -> dict[str, Any]:
@@ -130,6 +138,8 @@ class Actions:
         self.troubles: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self.moved = self.refused = self.undone = self.lost = self.restarts = 0
         self._weights: dict[str, dict[int, float]] = {}
+        self._feeders: dict[str, int] = {}
+        """By region, its feeders, where the log tells of them."""
 
     def apply(self, entry: LoggedEvent) -> None:
         """Take in an entry."""
@@ -149,6 +159,11 @@ class Actions:
                 self._note(entry, time, "qos", 0)
             case "weights":
                 self._new_weights(entry, time)
+            case "feeder-joined":
+                self._feeders[entry["region"]] = self._feeders.get(entry["region"], 0) + 1
+                self._mark_fed(entry["region"], time)
+            case "feeder-left":
+                self._feeders[entry["region"]] = max(0, self._feeders.get(entry["region"], 1) - 1)
             case "worker-joined" if entry["incarnation"] > 1:
                 self.restarts += 1
                 self._trouble(entry, time, "restarted")
@@ -159,6 +174,12 @@ class Actions:
     def latest(self) -> Action | None:
         """The latest that changed where rows go."""
         return next((each for each in reversed(self.all) if each.kind in ("move", "weights")), None)
+
+    def _mark_fed(self, region: str, time: float) -> None:
+        """Rows come to a region again: what was done for it of late can be measured."""
+        for action in self.all:
+            if action.region == region and time <= action.until + SETTLE_S + AFTER_S:
+                action.fed = True
 
     def _find(self, kind: str, region: str, time: float) -> Action | None:
         for action in reversed(self.all):
@@ -201,7 +222,8 @@ class Actions:
         action.until, action.why = time, reason_of(entry)
 
     def _note(self, entry: LoggedEvent, time: float, kind: str, units: int) -> Action:
-        action = Action(time, kind, str(entry.get("region", "")), reason_of(entry), time, units)
+        region = str(entry.get("region", ""))
+        action = Action(time, kind, region, reason_of(entry), time, units, fed=self._feeders.get(region, 1) > 0)
         if kind in ("refused", "undone") and "source" in entry:
             action.routes[int(entry["source"]), int(entry["target"])] = units
         self.all.append(action)

@@ -8,7 +8,7 @@ import numpy as np
 
 from evenflow.dashboard.keyed import OwnedUnits
 from evenflow.dashboard.regions import RegionView
-from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded, whole
+from evenflow.dashboard.workers import STALE_S, WorkerTable, rounded, whole
 from evenflow.eventlog.standing import LoggedEvent
 
 MOST_OPERATORS = 200
@@ -43,10 +43,12 @@ class GraphView(RegionView):
         self.on: dict[str, int] = {}
         """By whole operator, its worker, as the placement last saw it."""
         self.moved = self.results = 0
-        self._noted: float | None = None
-        self.sampled = self.told
+        self._arrived = 0
+        self._noted = self.sampled = self.told
 
     def apply(self, entry: LoggedEvent, workers: WorkerTable) -> None:
+        if entry["event"] == "feeder-joined" and not self.feeders:
+            self._noted = max(self._noted, float(entry["at"]))
         super().apply(entry, workers)
         match entry["event"]:
             case "unit-owners" | "move" | "moved" | "move-undone":
@@ -65,17 +67,25 @@ class GraphView(RegionView):
         self.loads = {str(each["name"]): float(each["load"]) for each in entry["operators"]}
         self.energies = {str(each["name"]): float(each["pe"]) for each in entry["operators"] if "pe" in each}
         self.on = {str(each["name"]): int(each["worker"]) for each in entry["operators"]}
+        span = self._span(now)
         for host in self.hosts:
-            load = LoadShown(now, min(1.0, max(0.0, float(host["load"]))), row_s=float(host["coefficient"]))
-            workers.get(int(host["worker"])).loads[self.name] = load
+            load, share = workers.get(int(host["worker"])).load(self.name), max(0.0, float(host["load"]))
+            rows = float(host["rows_s"]) * span if "rows_s" in host else None  # older logs have none
+            load.add(now, span, min(1.0, share) * span, rows)
+            load.row_s = float(host["coefficient"])
 
     def _results(self, entry: LoggedEvent) -> None:
-        now = float(entry["at"])
-        span = min(STALE_S, now - self._noted) if self._noted is not None else 1.0
-        self._noted = self.told = now
-        self.rows += whole(entry["arrived"])
-        self.results += whole(entry["results"])
-        self.rows_s = entry["arrived"] / max(span, 0.1)  # the latencies are those of `performance`
+        seconds, self._noted = float(entry["at"]) - self._noted, float(entry["at"])
+        self.results += whole(entry["results"])  # the latencies are those of `performance`
+        self._arrived += whole(entry["arrived"])
+        if not self.rows_in:  # a simulation tells of rows only here
+            self.told = self._noted
+            self.pace.add(self._noted, whole(entry["arrived"]), seconds)
+
+    @property
+    def rows(self) -> int:
+        """Rows that came; `performance` and `graph-results` tell of the same ones, and one of them can be behind."""
+        return max(super().rows, self._arrived)
 
     def _places(self) -> list[list[int]]:
         """For each operator, the workers that it is on: from the owners of units, else from the last sample."""

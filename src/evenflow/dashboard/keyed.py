@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from evenflow.dashboard.pace import RECENT_S
 from evenflow.dashboard.regions import Counters, RegionView
-from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded, whole
+from evenflow.dashboard.workers import WorkerTable, rounded, whole
 from evenflow.eventlog.standing import LoggedEvent
 
 MOST_UNITS = 16_384
@@ -93,7 +95,7 @@ class KeyedView(RegionView):
         """Units that each worker has."""
         self.hottest: list[tuple[int, float]] = []
         """Units with the most rows of late, and their rows a second."""
-        self._counters: dict[int, Counters] = {}
+        self._counters: defaultdict[int, Counters] = defaultdict(Counters)
         self._unit_rows: dict[int, int] = {}
         self._sampled: float | None = None
 
@@ -118,29 +120,20 @@ class KeyedView(RegionView):
         self.counts = {str(name): whole(count) for name, count in entry.get("counts", {}).items()}
         if not self.owned.known:
             self.owned.deal([worker.id for worker in workers.live])
-        self.told, self.rows_s = now, 0.0
+        span = self._span(now)
         for each in entry["consumers"]:
-            self._consumer(now, each, workers)
+            self._consumer(now, span, each, workers)
         self._heat(now, entry["hottest"])
         self._sampled = now
 
-    def _consumer(self, now: float, each: dict[str, Any], workers: WorkerTable) -> None:
+    def _consumer(self, now: float, span: float, each: dict[str, Any], workers: WorkerTable) -> None:
         number = int(each["worker"])
-        worker, counters = workers.get(number), self._counters.setdefault(number, Counters())
-        new = counters.grown(each, ("rows", "busy_s", "seconds"))
+        worker, counters = workers.get(number), self._counters[number]
+        new = counters.grown(each, ("rows", "busy_s"))
         self.per_worker[number] = whole(each["units"])
-        self.rows += whole(new["rows"])
         worker.memory, worker.resident = whole(each["memory"]), whole(each["resident"])
         worker.spilled, worker.pending = whole(each["spilled"]), whole(each["pending"])
-        before = worker.loads.get(self.name)
-        queue = before.queue if before is not None and now - before.time <= STALE_S else None
-        if new["seconds"] < 0.05:  # it has told nothing since
-            if before is not None and now - before.time <= STALE_S:
-                self.rows_s += before.rows_s or 0.0
-            return
-        rows_s, row_s = new["rows"] / new["seconds"], new["busy_s"] / new["rows"] if new["rows"] else None
-        worker.loads[self.name] = LoadShown(now, min(1.0, new["busy_s"] / new["seconds"]), rows_s, row_s, queue)
-        self.rows_s += rows_s
+        worker.load(self.name).add(now, span, new["busy_s"], new["rows"])
 
     def _heat(self, now: float, listed: list[list[int]]) -> None:
         """Rows of the hottest units since the last sample; the log lists the ten with the most rows so far."""
@@ -164,8 +157,9 @@ class KeyedView(RegionView):
 
     def shown(self, now: float) -> dict[str, Any]:
         owners, known = self.owned.owners, self.owned.known
+        fed = self._sampled is not None and now - self._sampled <= RECENT_S
         hottest = [
-            {"unit": unit, "rows_s": rounded(rate, 1), "worker": int(owners[unit]) if known else None}
+            {"unit": unit, "rows_s": rounded(rate, 1) if fed else None, "worker": int(owners[unit]) if known else None}
             for unit, rate in self.hottest
             if rate > 0
         ]

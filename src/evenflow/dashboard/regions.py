@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
 from typing import Any
 
+from evenflow.dashboard.pace import Pace
 from evenflow.dashboard.workers import STALE_S, LoadShown, WorkerTable, rounded, whole
 from evenflow.eventlog.standing import LoggedEvent
 from evenflow.model.latency import Latencies
@@ -22,12 +24,14 @@ class RegionView:
         self.name = str(entry.get("region", ""))
         self.balance = str(entry.get("balance") or entry.get("placement") or "")
         self.feeders = 0
-        self.rows = 0
-        """Rows that are through, of all lives of workers."""
-        self.rows_s = 0.0
+        self.rows_in = 0
+        self.pace = Pace()
+        """Of rows that are through: workers have answered them, and in a graph all that came of them."""
         self.shed = 0
         self.told = float(entry["at"])
         """When rows were last told of."""
+        self._since = self.told
+        """When the span of the next sample begins: at the last one, or when feeders came after a rest."""
         self._latencies: deque[tuple[float, Latencies]] = deque(maxlen=64)
         self.step = Latencies()
         """Latencies since the last step of the history."""
@@ -36,13 +40,28 @@ class RegionView:
         """Take in an entry of this region."""
         match entry["event"]:
             case "feeder-joined":
+                if not self.feeders:
+                    self._since = max(self._since, float(entry["at"]))
                 self.feeders += 1
             case "feeder-left":
                 self.feeders = max(0, self.feeders - 1)
             case "performance":
+                self.told = float(entry["at"])
                 self.shed += whole(entry["shed"])
+                self.rows_in += whole(entry["rows_in"])
+                self.pace.add(self.told, sum(whole(each["rows"]) for each in entry["workers"]), float(entry["seconds"]))
                 self._add(entry)
                 self._workers_answered(entry, workers)
+
+    @property
+    def rows(self) -> int:
+        """Rows that came, without those that were shed."""
+        return self.rows_in - self.shed
+
+    def _span(self, now: float) -> float:
+        """The seconds that a sample is about, by the clock."""
+        span, self._since = now - self._since, now
+        return span
 
     def _add(self, entry: LoggedEvent) -> None:
         """Add the latencies in an entry."""
@@ -56,7 +75,7 @@ class RegionView:
             load = workers.get(int(each["worker"])).loads.get(self.name)
             mean = each["latency_ms"].get("mean")
             if load is not None and mean is not None:
-                load.queue = float(each["rows_per_s"]) * float(mean) / 1e3
+                load.waits(float(entry["at"]), float(each["rows_per_s"]) * float(mean) / 1e3)
 
     def latencies(self, now: float) -> Latencies:
         """Those of the last seconds."""
@@ -65,10 +84,6 @@ class RegionView:
             if now - time <= LATENCY_S:
                 total += told
         return total
-
-    def now_rows_s(self, now: float) -> float:
-        """Rows a second, if they were told of late."""
-        return self.rows_s if now - self.told <= STALE_S else 0.0
 
     def columns(self, now: float) -> dict[str, float | None]:
         """Its figures for the history, by column."""
@@ -83,7 +98,7 @@ class RegionView:
             "balance": self.balance,
             "feeders": self.feeders,
             "rows": self.rows,
-            "rows_s": rounded(self.now_rows_s(now), 1),
+            "rows_s": rounded(self.pace.recent(now), 1),
             "shed": self.shed,
             "p50": rounded(summary.p50, 3) if summary else None,
             "p99": rounded(summary.p99, 3) if summary else None,
@@ -106,6 +121,16 @@ class Counters:
         return found
 
 
+@dataclass(slots=True)
+class ConnectionShown:
+    """One connection of an ordered region, as told last."""
+
+    weight: float | None = None
+    blocked: float = 0.0
+    """Share of the time of feeding that feeders were blocked by it."""
+    load: LoadShown = field(default_factory=LoadShown)
+
+
 class OrderedView(RegionView):
     """An ordered region: weights and blocking rates by connection."""
 
@@ -114,10 +139,10 @@ class OrderedView(RegionView):
     def __init__(self, entry: LoggedEvent) -> None:
         super().__init__(entry)
         self.splitting = str(entry.get("splitting", ""))
-        self.connections: dict[int, dict[str, float]] = {}
-        self._counters: dict[int, Counters] = {}
+        self.connections: dict[int, ConnectionShown] = {}
+        self._counters: defaultdict[int, Counters] = defaultdict(Counters)
         self._region = Counters()
-        self._sampled: float | None = None
+        self.sampled = self.told
 
     def apply(self, entry: LoggedEvent, workers: WorkerTable) -> None:
         super().apply(entry, workers)
@@ -125,47 +150,39 @@ class OrderedView(RegionView):
             self._sample(entry, workers)
         elif entry["event"] == "weights":
             for worker, weight in entry["weights"].items():
-                self.connections.setdefault(int(worker), {})["weight"] = float(weight)
+                self.connections.setdefault(int(worker), ConnectionShown()).weight = float(weight)
 
     def _sample(self, entry: LoggedEvent, workers: WorkerTable) -> None:
-        now = float(entry["at"])
-        grown = self._region.grown(entry, ("feeding_s", "rows_out"))
-        feeding = grown["feeding_s"]
-        span = now - self._sampled if self._sampled is not None else feeding
-        span = feeding if span > 2 * STALE_S else max(span, 1e-3)
-        self._sampled = self.told = now
-        self.rows += whole(grown["rows_out"])
-        self.rows_s = grown["rows_out"] / max(span, 1e-3)
-        seen = {}
+        now = self.sampled = float(entry["at"])
+        feeding, span, seen = self._region.grown(entry, ("feeding_s",))["feeding_s"], self._span(now), {}
         for each in entry["connections"]:
             number = int(each["worker"])
-            counters = self._counters.setdefault(number, Counters())
+            counters = self._counters[number]
             new = counters.grown(each, ("blocked_s", "rows_done", "busy_s"))
-            queue = max(0.0, float(each["rows_sent"]) - float(each["rows_done"]))
-            row_s = new["busy_s"] / new["rows_done"] if new["rows_done"] else None
-            rows_s, busy = new["rows_done"] / max(span, 1e-3), new["busy_s"] / max(span, 1e-3)
-            workers.get(number).loads[self.name] = LoadShown(now, min(1.0, busy), rows_s, row_s, queue)
+            load = workers.get(number).load(self.name)
+            load.add(now, span, new["busy_s"], new["rows_done"])
+            load.waits(now, max(0.0, float(each["rows_sent"]) - float(each["rows_done"])))
             blocked = new["blocked_s"] / feeding if feeding > 1e-3 else 0.0
-            seen[number] = {"weight": float(each["weight"]), "blocked": blocked, "rows_s": rows_s, "queue": queue}
+            seen[number] = ConnectionShown(float(each["weight"]), blocked, load)
         self.connections = seen
 
     def columns(self, now: float) -> dict[str, float | None]:
-        if now - self.told > STALE_S:
+        if now - self.sampled > STALE_S:
             return {}
         found: dict[str, float | None] = {}
         for worker, each in self.connections.items():
-            found[f"weight:{worker}:{self.name}"] = each.get("weight")
-            found[f"blocked:{worker}:{self.name}"] = rounded(each.get("blocked", 0.0), 4)
+            found[f"weight:{worker}:{self.name}"] = each.weight
+            found[f"blocked:{worker}:{self.name}"] = rounded(each.blocked, 4)
         return found
 
     def shown(self, now: float) -> dict[str, Any]:
-        fresh = now - self.told <= STALE_S
+        fresh = now - self.sampled <= STALE_S
         connections = [
             {
                 "worker": worker,
-                "weight": each.get("weight"),
-                "blocked": rounded(each.get("blocked", 0.0), 4) if fresh else None,
-                "rows_s": rounded(each.get("rows_s", 0.0), 1) if fresh else None,
+                "weight": each.weight,
+                "blocked": rounded(each.blocked, 4) if fresh else None,
+                "rows_s": rounded(each.load.rows.recent(now), 1) if fresh and each.load.rows is not None else None,
             }
             for worker, each in sorted(self.connections.items())
         ]

@@ -15,9 +15,10 @@ from evenflow.dashboard.epochs import EpochTable
 from evenflow.dashboard.graphs import GraphView
 from evenflow.dashboard.history import Chronicle
 from evenflow.dashboard.keyed import KeyedView
+from evenflow.dashboard.pace import Pace
 from evenflow.dashboard.regions import LATENCY_S, OrderedView, RegionView
 from evenflow.dashboard.words import Situation, action_words, balance_words, bottleneck_words, relative_costs
-from evenflow.dashboard.workers import STALE_S, WorkerTable, rounded
+from evenflow.dashboard.workers import WorkerTable, rounded
 from evenflow.eventlog.reading import DAMAGED, begins_run
 from evenflow.eventlog.standing import LoggedEvent
 from evenflow.model.latency import Latencies
@@ -31,8 +32,6 @@ WALL = 1e8
 """Times beyond it are those of a wall clock; below it, seconds of a simulation."""
 QUIET_S = 10.0
 """A log without a new entry for so long is quiet."""
-CALM_S = 5.0
-"""The headline is about so many seconds: micro-batches begin and end, and words that change every second tire."""
 LATEST = 1e11
 """No entry is of a later time, in seconds."""
 
@@ -105,6 +104,15 @@ class PageView:
             region = self.regions.get(entry["region"])
             if region is not None:
                 region.apply(entry, self.workers)
+        if self.state == "stopped":
+            self._rest()
+
+    def _rest(self) -> None:
+        """The cluster stops: nothing is fed or done any more."""
+        for region in self.regions.values():
+            region.feeders, region.pace = 0, Pace()
+        for worker in self.workers.all.values():
+            worker.loads.clear()
 
     def _open(self, entry: LoggedEvent) -> None:
         kind = GraphView if "operators" in entry else KeyedView if "units" in entry else OrderedView
@@ -116,23 +124,25 @@ class PageView:
 
     def _close(self, time: float) -> None:
         """A step is over: its figures go into the history."""
-        total, figures = Latencies(), {}
+        total, figures, rows = Latencies(), {}, 0.0
         for region in self.regions.values():
+            came = region.pace.step(time)
+            rows += came
             recent = region.latencies(time) if self.history.step_s <= LATENCY_S else region.step
             total, region.step = total + recent, Latencies()
             if time - region.told <= 60:
-                figures[f"rows:{region.name}"] = rounded(region.now_rows_s(time), 1)
+                figures[f"rows:{region.name}"] = rounded(came, 1)
             figures |= region.columns(time)
         summary = total.summary
-        seen = self._seen(time, 0.0)
+        told = {worker.id: worker.step(time) for worker in self.workers.live}
+        loads = {worker: load for worker, load in told.items() if load is not None}
         figures |= {
-            "rows": rounded(sum(region.now_rows_s(time) for region in self.regions.values()), 1),
+            "rows": rounded(rows, 1),
             "p50": rounded(summary.p50, 3) if summary else None,
             "p99": rounded(summary.p99, 3) if summary else None,
-            "imbalance": rounded(seen.imbalance, 4),
+            "imbalance": rounded(Situation(loads, {}).imbalance, 4),
         }
-        for worker in self.workers.live:
-            figures[f"load:{worker.id}"] = rounded(worker.utilisation(time), 3)
+        figures |= {f"load:{worker}": rounded(load, 3) for worker, load in loads.items()}
         self.history.add(round(time, 3), figures)
         if self._stepped is not None:
             self._stepped(time)
@@ -144,20 +154,17 @@ class PageView:
             told = {
                 worker.id: load.row_s
                 for worker in self.workers.live
-                if (load := worker.loads.get(name)) is not None and load.row_s and now - load.time <= STALE_S
+                if (load := worker.loads.get(name)) is not None and load.row_s and load.busy.lives(now)
             }
             for worker_id, cost in relative_costs(told).items():
                 found[worker_id] = max(cost, found.get(worker_id, 0.0))
         return found
 
-    def _seen(self, now: float, seconds: float = CALM_S) -> Situation:
-        """The situation over the last seconds; over no time, as it was told last."""
-        live, loads = self.workers.live, {}
-        for each in live:
-            recent = self.history.mean(f"load:{each.id}", now - seconds, now) if seconds else None
-            load = each.utilisation(now) if recent is None else recent
-            if load is not None:
-                loads[each.id] = load
+    def _seen(self, now: float) -> Situation:
+        """The situation of late."""
+        live = self.workers.live
+        told = {worker.id: worker.utilisation(now) for worker in live}
+        loads = {worker: load for worker, load in told.items() if load is not None}
         hot = None
         if loads:
             busiest = max(loads, key=lambda worker: loads[worker])
@@ -171,7 +178,7 @@ class PageView:
             row_s=self._costs(now),
             hot=hot,
             pending=sum(each.pending for each in live),
-            feeding=any(region.feeders for region in self.regions.values()),
+            feeding=any(loads.values()) or any(each.feeders or each.pace.recent(now) for each in self.regions.values()),
             lost=[each.id for each in self.workers.all.values() if each.state == "lost"],
             state=self.state,
         )
@@ -195,7 +202,7 @@ class PageView:
             "state": state,
             "entries": self.entries,
             "unread": self.unread,
-            "headline": [balance_words(seen), bottleneck_words(seen), action_words(latest, effect, now)],
+            "headline": [balance_words(seen), bottleneck_words(seen), action_words(latest, effect, now, self.state)],
             "figures": self._figures(now, seen, summary),
             "workers": self.workers.shown(now, {each: 1 / cost for each, cost in seen.row_s.items() if cost}),
             "regions": [region.shown(now) for region in shown],
@@ -208,7 +215,7 @@ class PageView:
     def _figures(self, now: float, seen: Situation, summary: Any) -> Mapping[str, Any]:
         regions = self.regions.values()
         return {
-            "rows_s": rounded(sum(region.now_rows_s(now) for region in regions), 1),
+            "rows_s": rounded(sum(region.pace.recent(now) for region in regions), 1),
             "rows": sum(region.rows for region in regions),
             "p50": rounded(summary.p50, 3) if summary else None,
             "p99": rounded(summary.p99, 3) if summary else None,

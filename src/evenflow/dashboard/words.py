@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from evenflow.dashboard.actions import Action, Effect
+from evenflow.dashboard.actions import AFTER_S, SETTLE_S, Action, Effect
 
 EVEN, UNEVEN = 1.15, 1.4
 """Up to EVEN times the mean the busiest worker is balanced, from UNEVEN on it is not; between, nearly."""
@@ -111,6 +111,17 @@ def _why_busy(seen: Situation, worker: int, load: float) -> str:
     return text
 
 
+def unread_words(unread: int, read: int, title: str) -> str:
+    """What is said of lines that could not be read; nothing, if there are none."""
+    if not unread:
+        return ""
+    lines = f"{unread:,} line{'s' if unread != 1 else ''} of {title} could not be read"
+    if read:
+        return f"{lines} and {'are' if unread != 1 else 'is'} left out: damaged, or of another version."
+    wanted = "one JSON object a line, as Cluster(event_log=...) and evenflow simulate --event-log write it"
+    return f"{lines}, and no other could: this is no event log. Give a file with {wanted}."
+
+
 def ago(seconds: float) -> str:
     """How long ago, in words."""
     if seconds < 1.5:
@@ -120,7 +131,7 @@ def ago(seconds: float) -> str:
     return f"{seconds / 60:.0f} min ago" if seconds < 5400 else f"{seconds / 3600:.1f} h ago"
 
 
-def action_words(action: Action | None, effect: Effect, now: float) -> dict[str, str]:
+def action_words(action: Action | None, effect: Effect, now: float, state: str = "live") -> dict[str, str]:
     """What Evenflow did about it, and what that brought."""
     if action is None:
         return sentence("quiet", "Evenflow has seen nothing worth one", "No move so far")
@@ -130,22 +141,25 @@ def action_words(action: Action | None, effect: Effect, now: float) -> dict[str,
     else:
         count = len(action.changes)
         title = f"Weights of {count} worker{'s' if count != 1 else ''} changed {ago(now - action.until)}"
-    return sentence(*effect_words(effect, now - action.until), title)
+    early = state != "stopped" and now - action.until < SETTLE_S + AFTER_S
+    return sentence(*effect_words(effect, early), title)
 
 
-def effect_words(effect: Effect, seconds: float) -> tuple[str, str]:
-    """The tone and the words of what an action brought, so many seconds ago."""
+def effect_words(effect: Effect, early: bool) -> tuple[str, str]:
+    """The tone and the words of what an action brought, or so far; fewer rows a second are never good."""
     gain, before, after = effect.gain, effect.imbalance_before, effect.imbalance_after
     if gain is None or effect.rows_after is None or effect.rows_before is None:
-        return "quiet", "what it brings is being measured" if seconds < 12 else "no rows since to compare with"
+        return "quiet", "what it brings is being measured" if early else "no rows since to compare with"
     evener = before is not None and after is not None and before - after > 0.05
-    balance = f"busiest worker {before:.2f} → {after:.2f} of the mean" if evener else ""
+    balance = f"imbalance {before:.2f} → {after:.2f}" if evener else ""
     if gain >= MARGIN:
-        return "good", f"{gain:+.0%} rows/s".replace("%", " %") + (f", {balance}" if balance else "")
-    if abs(gain) < MARGIN:
-        return ("good" if evener else "quiet"), balance or "as many rows/s as before"
-    rows = f"{effect.rows_after:,.0f} rows/s, {effect.rows_before:,.0f} before"
-    return ("good" if evener else "quiet"), f"{balance}; {rows}" if balance else rows
+        tone, rows = "good", f"{gain:+.0%} rows/s".replace("%", " %")
+    elif gain > -MARGIN:
+        tone, rows = "good" if evener else "quiet", "as many rows/s as before"
+    else:
+        tone, rows = "quiet", f"{effect.rows_after:,.0f} rows/s, {effect.rows_before:,.0f} before"
+    told = f"{rows}{'; ' if gain <= -MARGIN else ', '}{balance}" if balance else rows
+    return tone, f"so far {told}" if early else told
 
 
 def relative_costs(row_s: dict[int, float]) -> dict[int, float]:

@@ -6,27 +6,43 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
+from evenflow.dashboard.pace import Pace
 from evenflow.eventlog.standing import LoggedEvent
 
 MOST = 1 << 62
 """Counts are smaller."""
+DRIVER = "driver"
+"""The executor of a session without others: all workers stay on it."""
 STALE_S = 4.0
 """Figures of a region that has told nothing for so long are no longer those of now."""
 
 
 @dataclass(slots=True)
 class LoadShown:
-    """What one worker did for one region, between its last two samples."""
+    """What one worker does for one region."""
 
-    time: float
-    utilisation: float = 0.0
-    """Share of the time that was service time."""
-    rows_s: float | None = None
-    """Rows a second; None if they are not counted by worker."""
+    busy: Pace = field(default_factory=Pace)
+    """Seconds of service."""
+    rows: Pace | None = None
+    """None if they are not counted by worker."""
     row_s: float | None = None
-    """Seconds of service a row; None if there were no rows."""
+    """Seconds of service a row, when there were rows last."""
     queue: float | None = None
     """Rows that were sent to it and not answered; None if that is not known."""
+    queued: float = float("-inf")
+    """When that was told."""
+
+    def waits(self, at: float, rows: float) -> None:
+        """So many rows are sent to it and not answered."""
+        self.queue, self.queued = rows, at
+
+    def add(self, at: float, seconds: float, busy_s: float, rows: float | None) -> None:
+        """What it did in the last so many seconds; `rows` are None if they are not counted."""
+        self.busy.add(at, busy_s, seconds)
+        if rows is not None:
+            self.rows = self.rows or Pace()
+            self.rows.add(at, rows, seconds)
+            self.row_s = busy_s / rows if rows else self.row_s
 
 
 @dataclass(slots=True)
@@ -48,20 +64,37 @@ class WorkerState:
     loads: dict[str, LoadShown] = field(default_factory=dict)
     """By region."""
 
+    def load(self, region: str) -> LoadShown:
+        """What it does for a region."""
+        found = self.loads.get(region)
+        if found is None:
+            found = self.loads[region] = LoadShown()
+        return found
+
+    def lately(self, now: float) -> list[LoadShown]:
+        """What it does for the regions that have told of it of late."""
+        return [load for load in self.loads.values() if load.busy.lives(now)]
+
     def utilisation(self, now: float) -> float | None:
         """Share of its time that is service time, over all regions; None if none has told of late."""
-        told = [load.utilisation for load in self.loads.values() if now - load.time <= STALE_S]
-        return min(1.0, sum(told)) if told else None
+        told = self.lately(now)
+        return min(1.0, sum(load.busy.recent(now) for load in told)) if told else None
 
     def rows_s(self, now: float) -> float | None:
         """Rows a second, over all regions that count them."""
-        told = [load.rows_s for load in self.loads.values() if now - load.time <= STALE_S and load.rows_s is not None]
+        told = [load.rows.recent(now) for load in self.lately(now) if load.rows is not None]
         return sum(told) if told else None
 
     def queue(self, now: float) -> float | None:
         """Rows that were sent to it and not answered."""
-        told = [load.queue for load in self.loads.values() if now - load.time <= STALE_S and load.queue is not None]
+        told = [load.queue for load in self.loads.values() if load.queue is not None and now - load.queued <= STALE_S]
         return sum(told) if told else None
+
+    def step(self, time: float) -> float | None:
+        """As `utilisation`, of the step of the history that ends now; what is over for long is forgotten."""
+        self.loads = {region: load for region, load in self.loads.items() if load.busy.lives(time)}
+        told = [load.busy.step(time) for load in self.loads.values()]
+        return min(1.0, sum(told)) if told else None
 
 
 class WorkerTable:
@@ -72,7 +105,10 @@ class WorkerTable:
 
     def get(self, number: int) -> WorkerState:
         """The worker of a number."""
-        return self.all.setdefault(number, WorkerState(number))
+        found = self.all.get(number)
+        if found is None:
+            found = self.all[number] = WorkerState(number)
+        return found
 
     @property
     def live(self) -> list[WorkerState]:
@@ -88,7 +124,7 @@ class WorkerTable:
                 worker.state, worker.why, worker.incarnation = "live", "", int(entry["incarnation"])
                 worker.host, worker.pid = str(entry.get("host", "")), int(entry.get("pid", 0))
                 if again:
-                    worker.executor = ""
+                    worker.executor = worker.executor if worker.executor == DRIVER else ""
                     worker.loads.clear()
             case "executors":
                 for number, executor in entry["workers"].items():

@@ -6,9 +6,10 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
 
 from evenflow.errors import InvalidArgument
 from evenflow.eventlog.rotation import numbers, piece
@@ -37,8 +38,7 @@ def begins_run(entry: LoggedEvent, before: LoggedEvent | None) -> bool:
     return entry["event"] == "cluster-started" or (before is not None and entry["time"] < before["time"] - EARLIER_S)
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """How far a log has been read: a piece, by its beginning and what was read last, and bytes and lines of it."""
 
     begins: bytes
@@ -61,6 +61,14 @@ class LogReader:
     def __init__(self, path: Path, broken: Callable[[InvalidArgument], object] | None = None) -> None:
         self._path, self._broken = path, broken
         self._place: _Place | None = None
+        self._before = self._size = 0
+        """Bytes of the pieces before the one that is being read, and of all that there were when it was begun."""
+
+    @property
+    def share(self) -> float:
+        """How much of the log has been read, of 1."""
+        offset = self._place.offset if self._place is not None else 0
+        return min(1.0, (self._before + offset) / self._size) if self._size else 0.0
 
     def check(self) -> None:
         """Refuse a log that is not there, or cannot be read."""
@@ -82,10 +90,12 @@ class LogReader:
             first = next((at for at, begin in enumerate(begins) if self._is_mine(begin, opened[at][1])), None)
             if first is None:
                 self._place = None
+            sizes = [os.fstat(file.fileno()).st_size for _, file in opened]
+            self._size = sum(sizes)
             for at in range(first or 0, len(opened)):
                 name, file = opened[at]
                 place = self._place if at == first else None
-                last = at == len(opened) - 1
+                last, self._before = at == len(opened) - 1, sum(sizes[:at])
                 yield from self._read(name, file, place or _Place(begins[at], 0, 0), last, first is None and at == 0)
 
     def _is_mine(self, begin: bytes, file: BinaryIO) -> bool:
@@ -122,12 +132,20 @@ class LogReader:
 
 def _entry(line: bytes, name: Path, number: int) -> LoggedEvent:
     try:
-        found: Any = json.loads(line, parse_constant=_no_number)
+        found: Any = _read_json(line)
     except (ValueError, RecursionError) as error:  # also bytes that are no text, and brackets without end
         raise InvalidArgument(f"line {number} of {name} is no entry of an event log: {error}") from None
     if not _is_entry(found):
         raise InvalidArgument(f"line {number} of {name} is no entry of an event log: it has no event and time")
     return found  # type: ignore[no-any-return]
+
+
+def _read_json(line: bytes) -> Any:
+    """What stands in a line; msgspec is faster, json takes more and says better what is wrong."""
+    try:
+        return msgspec.json.decode(line)
+    except (ValueError, RecursionError):
+        return json.loads(line, parse_constant=_no_number)
 
 
 def _is_entry(found: Any) -> bool:

@@ -70,7 +70,9 @@ class RegionCounts:
 
     kind: str = ""
     """`ordered`, `keyed` or `graph`."""
-    rows: int = 0
+    rows_in: int = 0
+    arrived: int = 0
+    """Rows that came, as `performance` and as `graph-results` tell: in a graph both count the same rows."""
     shed: int = 0
     latencies: Latencies = field(default_factory=Latencies)
     moves: Counter[str] = field(default_factory=Counter)
@@ -89,6 +91,11 @@ class RegionCounts:
     durable_s: float = 0.0
     shares: dict[int, WorkerShare] = field(default_factory=dict)
     sampled: float | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows that came, each once: what a graph tells in two ways is counted in the one that is ahead."""
+        return max(self.rows_in, self.arrived)
 
     @property
     def imbalance(self) -> float | None:
@@ -204,13 +211,13 @@ def _rest(region: RegionCounts) -> None:
 
 def _performance(region: RegionCounts, entry: LoggedEvent) -> None:
     latencies = Latencies.read(entry)
-    region.rows += _whole(entry["rows_in"])
+    region.rows_in += _whole(entry["rows_in"])
     region.shed += _whole(entry["shed"])
     region.latencies += latencies
 
 
 def _graph_results(region: RegionCounts, entry: LoggedEvent) -> None:
-    region.rows += _whole(entry["arrived"])  # the latencies are those of `performance`
+    region.arrived += _whole(entry["arrived"])  # the latencies are those of `performance`
 
 
 def _shares(region: RegionCounts, entry: LoggedEvent, members: list[Any], rows: str) -> None:

@@ -64,6 +64,8 @@ class Metrics(Collector):
         self.counts = RunCounts()
         self.unread = 0
         """Entries that could not be counted."""
+        self.skipped = 0
+        """Lines that were no entries at all; whoever reads the log sets it."""
 
     def add(self, entries: Iterable[LoggedEvent]) -> None:
         """Count entries, each once and in their order; of one that makes no sense, only that there was one."""
@@ -82,8 +84,8 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """All metrics as they are now."""
         yield from _cluster(self.counts)
-        about = "Entries that are damaged or of another version."
-        yield CounterMetricFamily("evenflow_entries_unread", about, value=self.unread)
+        about = "Lines and entries that are damaged or of another version."
+        yield CounterMetricFamily("evenflow_entries_unread", about, value=self.unread + self.skipped)
         regions = list(self.counts.regions.items())
         for family, name, about, of in REGION:
             yield _family(family, name, about, ["region"], (([each], of(told)) for each, told in regions))

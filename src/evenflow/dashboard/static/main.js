@@ -2,7 +2,7 @@
 
 import { LineChart, retheme, setShared } from "./charts.js";
 import { mark, say } from "./dom.js";
-import { clock, count, ms, ratio } from "./format.js";
+import { clock, count, known, ms, percent, ratio } from "./format.js";
 import { HeatMap } from "./heat.js";
 import { showActions, showEpochs, showFigures, showHeadline, showTroubles, showWorkers } from "./panels.js";
 import { RegionPanel } from "./region.js";
@@ -22,7 +22,7 @@ const charts = [
   [new LineChart(get("chart-imbalance"), [{ label: "imbalance", stroke: "third", fill: true }], { value: ratio, min: 1 }), ["imbalance"]],
 ];
 const loads = new HeatMap(get("heat-load"), "Load of each worker over time", (share) => `${Math.round(100 * share)} % busy`);
-const regions = new RegionPanel(get("tabs"), get("region"));
+const regions = new RegionPanel(get("tabs"), get("region"), get("more-regions"));
 const replay = new Replay({
   slider: get("slider"), shown: get("shown"), live: get("live"), play: get("play"), pace: get("pace"),
   show: (frame, time) => showFrame(frame, time),
@@ -39,12 +39,15 @@ const STATES = {
 function showState(frame, time) {
   let [tone, text] = STATES[frame.state] ?? STATES.empty;
   if (frame.state === "live" && frame.clock === "virtual") [tone, text] = ["quiet", "simulated"];
+  if (known(frame.reading)) [tone, text] = ["fair", `reading the log, ${percent(frame.reading)}`];
   if (time !== null) [tone, text] = ["fair", "replay"];
   if (away) [tone, text] = ["bad", "no connection"];
   mark(get("state"), "data-tone", tone);
   say(get("state"), text);
   say(get("clock"), clock(frame.time, frame.clock));
   say(get("title"), frame.title ?? "");
+  say(get("note"), frame.note ?? "");
+  get("note").hidden = !frame.note;
   document.title = `${frame.headline[0].title} · Evenflow`;
 }
 

@@ -174,12 +174,14 @@ const KINDS = { ordered: Ordered, keyed: Keyed, graph: GraphPanel };
 
 /** The tabs of all regions, and the panel of the one that was chosen; the latest, as long as nobody chose. */
 export class RegionPanel {
-  constructor(tabs, parent) {
-    Object.assign(this, { tabs, parent, chosen: null, name: null, panel: null });
+  constructor(tabs, parent, more) {
+    Object.assign(this, { tabs, parent, more, chosen: null, name: null, panel: null });
   }
 
   show(frame, past, shown) {
     const { regions } = frame;
+    say(this.more, `and ${plural(frame.more_regions, "more region")}, whose last rows are older`);
+    this.more.hidden = !frame.more_regions;
     if (!regions.length) {
       this.tabs.replaceChildren();
       this.tabs.kept = null;

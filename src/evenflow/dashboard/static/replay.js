@@ -4,11 +4,18 @@ import { clock } from "./format.js";
 import { frameAt } from "./stream.js";
 
 const STEP_MS = 500;
+const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 };
 
 export class Replay {
   constructor({ slider, shown, live, play, pace, show, follow }) {
-    Object.assign(this, { slider, shown, live, play, pace, show, follow, time: null, first: 0, latest: 0, kind: "virtual" });
+    Object.assign(this, { slider, shown, live, play, pace, show, follow, time: null, times: [], first: 0, latest: 0, kind: "virtual" });
     slider.addEventListener("input", () => this.go(Number(slider.value)));
+    slider.addEventListener("keydown", (event) => {
+      const way = STEPS[event.key];
+      if (!way) return;
+      event.preventDefault();
+      this.step(way);
+    });
     live.addEventListener("click", () => this.end());
     play.addEventListener("click", () => (this.timer ? this.pause() : this.start()));
   }
@@ -23,6 +30,7 @@ export class Replay {
     this.first = past.times[0] ?? frame.first;
     this.latest = Math.max(frame.heard, past.times.at(-1) ?? 0);
     this.kind = frame.clock;
+    this.times = past.times;
     this.slider.min = this.first;
     this.slider.max = this.latest;
     if (!this.active) this.slider.value = this.latest;
@@ -35,6 +43,15 @@ export class Replay {
     if (this.shown.value !== text) this.shown.value = text;
     this.slider.setAttribute("aria-valuetext", this.active ? text : `${text}, the latest`);
     this.live.disabled = !this.active;
+  }
+
+  /** One step of the history back or forth; after the last one comes what is new. */
+  step(way) {
+    const now = this.time ?? this.latest;
+    const next = way > 0 ? this.times.find((time) => time > now) : this.times.findLast((time) => time < now);
+    if (next === undefined) return way > 0 ? this.end() : undefined;
+    this.slider.value = next;
+    return this.go(next);
   }
 
   async go(time) {

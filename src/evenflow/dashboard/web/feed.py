@@ -13,6 +13,7 @@ import msgspec
 
 from evenflow.dashboard.view import PageView
 from evenflow.dashboard.web.sources import EntrySource
+from evenflow.dashboard.words import unread_words
 from evenflow.metrics.exposition import Metrics
 
 PERIOD_S = 1.0
@@ -39,7 +40,9 @@ class Feed:
         self.view = PageView(self._stepped)
         self._metrics = Metrics()
         self.number = 0
-        """Of the frame that is published; 0 until all that was there at the start has been taken in."""
+        """Of the frame that is published; 0 until there is one."""
+        self.reading = True
+        """Whether what was there at the start is still being taken in."""
         self.closed = False
         self._lock = threading.Lock()
         self._published = asyncio.Event()
@@ -55,13 +58,20 @@ class Feed:
         while not self.closed:
             began = loop.time()
             while await asyncio.to_thread(self.take) and not self.closed:
+                if self.reading and loop.time() - began >= PERIOD_S:
+                    began = loop.time()
+                    await self._publish()
                 await asyncio.sleep(0)
-            await asyncio.to_thread(self.publish)
-            self._published.set()
-            self._published = asyncio.Event()
+            self.reading = False
+            await self._publish()
             while not self.closed and loop.time() - began < PERIOD_S:
                 await asyncio.sleep(LOOK_S)
         self._published.set()
+
+    async def _publish(self) -> None:
+        await asyncio.to_thread(self.publish)
+        self._published.set()
+        self._published = asyncio.Event()
 
     def close(self) -> None:
         """Have `run` end, and clients be let go; from any thread."""
@@ -74,6 +84,7 @@ class Feed:
             for entry in entries:
                 self.view.apply(entry)
             self._metrics.add(entries)
+            self._metrics.skipped = self.source.unread
             if len(entries) < AT_ONCE:
                 self._coming = self.source.entries()
         return len(entries) == AT_ONCE
@@ -87,7 +98,8 @@ class Feed:
         """Make a new frame of what is known; if something in the log prevents it, the last one stays."""
         with self._lock:
             try:
-                self.view.tick(self.source.now(self.view.heard))
+                if not self.reading:  # entries to come are older than now
+                    self.view.tick(self.source.now(self.view.heard))
                 self.frame = self._made()
             except Exception:  # whatever stands in a log, the page and the cluster that serves it go on
                 self._trouble()
@@ -95,7 +107,10 @@ class Feed:
 
     def _made(self, time: float | None = None) -> bytes:
         frame = self.view.frame(time)
-        return encode(frame | {"title": self.source.title, "unread": frame["unread"] + self.source.unread})
+        unread = frame["unread"] + self.source.unread
+        note = unread_words(unread, frame["entries"] - frame["unread"], self.source.title)
+        reading = round(self.source.share, 3) if self.reading and time is None else None
+        return encode(frame | {"title": self.source.title, "unread": unread, "note": note, "reading": reading})
 
     def _trouble(self) -> None:
         """Log the error at hand: the first as an error, since others would follow each second."""
@@ -138,6 +153,6 @@ class Feed:
             self._past = self._past[::2]
             self._spacing_s = 2 * max(self._spacing_s, self.view.history.step_s / 2)
         try:
-            self._past.append((time, zlib.compress(self._made(time), 1)))
+            self._past.append((round(time, 3), zlib.compress(self._made(time), 1)))
         except Exception:  # as in publish
             self._trouble()

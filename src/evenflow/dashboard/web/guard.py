@@ -45,6 +45,11 @@ def is_loopback(host: str) -> bool:
 
 def check_access(host: str, token: str | None) -> None:
     """Refuse a host that others can reach without a token, and a token that could be guessed."""
+    if token is not None and not (token.isascii() and token.isprintable()):
+        raise InvalidArgument(
+            "the dashboard's token has characters that headers of HTTP cannot have: give letters, digits and signs of "
+            "ASCII, such as those of `openssl rand -hex 16`"
+        )
     if token is not None and len(token) < LEAST_TOKEN:
         raise InvalidArgument(f"the dashboard's token has {len(token)} characters: give at least {LEAST_TOKEN}")
     if token is None and not is_loopback(host):

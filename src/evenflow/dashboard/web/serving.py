@@ -25,6 +25,8 @@ PORT = 8899
 CLOSE_S = 10.0
 """How long the server may take to end."""
 HOST = "127.0.0.1"
+ANYWHERE = ("", "0.0.0.0", "::")
+"""Addresses to listen on that nobody can open: the link has this machine's name in their place."""
 
 
 def listening(host: str, port: int | None) -> socket.socket:
@@ -39,6 +41,13 @@ def listening(host: str, port: int | None) -> socket.socket:
     raise InvalidArgument(
         f"the dashboard cannot listen on {host}, port {port or PORT}: {last}; give another host or port, or port 0"
     ) from last
+
+
+def link_to(host: str, port: int, token: str | None) -> str:
+    """The address of a page that listens on a host."""
+    shown = socket.gethostname() if host.strip("[]") in ANYWHERE else host
+    shown = f"[{shown}]" if ":" in shown and not shown.startswith("[") else shown
+    return f"http://{shown}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
 
 
 class DashboardServer(BackgroundThread):
@@ -57,8 +66,7 @@ class DashboardServer(BackgroundThread):
         self._source, self.feed = source, Feed(source)
         self._socket = listening(host, port)
         self.port = int(self._socket.getsockname()[1])
-        shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        self.link = f"http://{shown}:{self.port}/" + (f"?token={quote(token)}" if token else "")
+        self.link = link_to(host, self.port, token)
         """The address of the page, with its token if it has one."""
         config = uvicorn.Config(
             make_app(self.feed, host, token, extra(self.feed) if extra is not None else None),

@@ -17,6 +17,8 @@ logger = logging.getLogger("evenflow")
 
 FRESH_S = 60.0
 """A log whose last entry is older than so many seconds is shown as it was then."""
+MOST_WARNINGS = 10
+"""Lines that are no entries and are warned of, each by itself; the page has their number."""
 
 
 class EntrySource(Protocol):
@@ -25,6 +27,10 @@ class EntrySource(Protocol):
     title: str
     unread: int
     """Lines that were no entries, and were stepped over."""
+
+    @property
+    def share(self) -> float:
+        """How much of what is there has been read, of 1."""
 
     def entries(self) -> Iterator[LoggedEvent]:
         """Those that are new since the last call."""
@@ -46,9 +52,13 @@ class FileSource:
     def entries(self) -> Iterator[LoggedEvent]:
         return self._reader.entries()
 
+    @property
+    def share(self) -> float:
+        return self._reader.share
+
     def _broken(self, error: InvalidArgument) -> None:
         self.unread += 1
-        logger.warning("%s; it is left out", error)
+        logger.log(logging.WARNING if self.unread <= MOST_WARNINGS else logging.DEBUG, "%s; it is left out", error)
 
     def now(self, heard: float) -> float:
         """The wall clock while entries are of today; a finished log, or a simulated one, stands still at its end."""
@@ -63,6 +73,7 @@ class MemorySource:
         self.title, self.unread = title, 0
         self._since = since
         self._next = 0
+        self.share = 1.0
 
     def entries(self) -> Iterator[LoggedEvent]:
         found, self._next = self._since(self._next)

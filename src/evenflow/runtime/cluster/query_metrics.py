@@ -200,8 +200,7 @@ class QueryMetrics(StreamingQueryListener):
 def _total(now: Snapshot | KeyedSnapshot) -> tuple[int, Latencies, dict[int, float]]:
     members = now.connections if isinstance(now, Snapshot) else now.consumers
     told = now.performance
-    rows = told.rows_in or sum(told.latencies.rows.values())  # a graph counts its results
-    return rows, told.latencies, {each.worker: each.busy_s for each in members}
+    return told.rows_in, told.latencies, {each.worker: each.busy_s for each in members}
 
 
 def _durable(entries: Iterable[dict[str, Any]], query: str) -> list[float]:

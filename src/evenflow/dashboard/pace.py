@@ -1,0 +1,63 @@
+"""How much of something there is a second, by the clock: rows, or seconds of service."""
+
+from __future__ import annotations
+
+from collections import deque
+
+RECENT_S = 5.0
+"""What is shown as now is the mean of so many seconds: micro-batches begin and end, and figures that jump tire."""
+SHORTEST_S, LONGEST_S = 1.0, 10.0
+"""For how long an amount counts, at least and at most."""
+
+
+class Pace:
+    """Amounts of one thing, and how much there was of it a second.
+
+    Amounts are told afterwards, for the span of time that ends then. Each counts evenly over as long a time from then
+    on: so every amount counts once, those that are told one after the other join without gaps, and a rest is a rest.
+    """
+
+    def __init__(self) -> None:
+        self._counting: deque[tuple[float, float, float]] = deque()
+        """From when, until when, and how much; those that are over for RECENT_S are dropped."""
+        self._past = 0.0
+        """The sum of those that were dropped."""
+        self._begun = self._end = float("-inf")
+        self._step = (float("-inf"), 0.0)
+
+    def add(self, at: float, amount: float, seconds: float) -> None:
+        """Add an amount of the last so many seconds."""
+        while self._counting and self._counting[0][1] < at - RECENT_S:
+            self._past += self._counting.popleft()[2]
+        if not self._counting:
+            self._begun = at
+        lasts = min(LONGEST_S, max(SHORTEST_S, seconds))
+        if seconds > lasts:  # the pace is right, at the expense of the sum
+            amount *= lasts / seconds
+        self._end = max(self._end, at + lasts)
+        self._counting.append((at, at + lasts, amount))
+
+    def lives(self, now: float) -> bool:
+        """Whether anything was told of late."""
+        return now < self._end + RECENT_S
+
+    def recent(self, now: float) -> float:
+        """The mean a second of the last RECENT_S, or since it began, if that is later."""
+        span = min(RECENT_S, now - self._begun)
+        if not self.lives(now):
+            return 0.0
+        if span < 1e-3:
+            return sum(amount / (end - start) for start, end, amount in self._counting)
+        return (self._until(now) - self._until(now - span)) / span
+
+    def step(self, time: float) -> float:
+        """The mean a second since the last call, or since it began, if that is later."""
+        before, amount = self._step
+        before = max(before, self._begun)
+        self._step = time, self._until(time)
+        return (self._step[1] - amount) / (time - before) if time - before > 1e-3 else 0.0
+
+    def _until(self, time: float) -> float:
+        """What has counted until a time."""
+        counted = (each * min(1.0, max(0.0, (time - a) / (b - a))) for a, b, each in self._counting)
+        return self._past + sum(counted)
