@@ -32,6 +32,7 @@ from evenflow.control.owners import OwnersLog
 from evenflow.control.performance import PerformanceLog
 from evenflow.control.statistics import Statistics
 from evenflow.control.stored_queries import StoredQueries
+from evenflow.control.waits import Waits
 from evenflow.control.workers import Site, listed
 from evenflow.errors import SEVERAL_ACTIONS, ProtocolError
 from evenflow.model import KeyedSnapshot, MoveUnits, RoutingTable
@@ -70,12 +71,12 @@ class KeyedRegion:
         """The feeders whose rows go into state."""
         self.draining: set[Peer] = set()
         """Feeders that have taken in all their rows: now workers become idle one by one, which says nothing of load."""
-        self.costs = Costs()
+        self.costs, self.waits = Costs(), Waits()
         self.statistics = Statistics(self.units)
         self.evaluations = Evaluations(self.units if event.durable else 0)
         table = RoutingTable(0, np.zeros(self.units, np.int32))
         about = (self.name, table, lambda: self.evaluations.stateful, event.transfer, stall_timeout)
-        self.movements = Movements(*about, wait_s=self.costs.wait_s, numbers=numbers)
+        self.movements = Movements(*about, wait_s=self.waits.median_s, numbers=numbers)
         self.stored = StoredQueries(self.name, self.operator, self.evaluations, self.movements)
         self._sharing = sharing
         self.performance = PerformanceLog(self.name)
@@ -142,6 +143,7 @@ class KeyedRegion:
         self.statistics.set_workers(sites)
         for worker in [worker for worker, site in self.movements.sites.items() if sites.get(worker) != site]:
             self.costs.forget(worker)
+            self.waits.worker_left(worker)
             self.performance.forget(worker)
             owned = len(self.movements.table.units_of(worker))
             if owned or any(movement.source == worker for movement in self.movements.under_way.values()):
@@ -248,6 +250,7 @@ class KeyedRegion:
                 for worker, counts in message.connections.items():
                     if worker in self.movements.sites:
                         self.costs.add(worker, counts)
+                        self.waits.add(feeder.peer, worker, counts.latencies)
                 self.costs.learn(message.overhead)
                 self.performance.add(feeder.partition, message, self.movements.sites)
 
@@ -311,6 +314,7 @@ class KeyedRegion:
         """A task is over; it may have broken off, or its query was stopped."""
         self.feeders.discard(feeder.peer)
         self.draining.discard(feeder.peer)
+        self.waits.feeder_left(feeder.peer)
         begun = self.begun.pop(feeder.peer, None) is not None
         why = self.evaluations.leave(feeder, event.time, begun, ended)
         if event.stopped and begun and not ended:

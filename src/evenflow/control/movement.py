@@ -64,7 +64,7 @@ wait."""
 MOST_MARKERS_S = 10.0
 """The same, at most, however long rows take to get through what waits at the source."""
 MARKERS_WAITS = 2.0
-"""In between, so many times what half of the rows for the source took at most: markers come behind such rows."""
+"""In between, so many times what a row takes at the source, in the median: markers come behind such rows."""
 FLUSH_S = 10.0
 """As MARKERS_S, for units of a graph: before they leave, what they gave has to be where it goes."""
 PATIENCE_S = 30.0
@@ -87,7 +87,7 @@ class Movement:
     began: float
     feeders: frozenset[Peer]
     deadline: float
-    """When it is taken back, while markers are on their way not sooner; once that has begun, when it is given up."""
+    """When it is taken back at the earliest, see `tick`; once that has begun, when it is given up."""
     heard: float
     """Since when its next answer is waited for."""
     phase: str = "moving"
@@ -116,7 +116,7 @@ class Movements:
     stall_s: float = inf
     """How long a worker that answers nothing is waited for: at least PATIENCE_S."""
     wait_s: Callable[[int], float] = lambda worker: 0.0
-    """Seconds that a row takes from its feeder until its worker is through with it, as last reported."""
+    """By worker, the median of the seconds that rows take from being sent until they are answered, as last reported."""
     sites: dict[int, Site] = field(default_factory=dict)
     under_way: dict[int, Movement] = field(default_factory=dict)
     latest: int = 0
@@ -339,11 +339,14 @@ class Movements:
                 }
                 yield Record(time, "move-late", _fields(self.region, movement) | waits)
 
+    @property
+    def _least_s(self) -> float:
+        """How long markers are waited for at least."""
+        return FLUSH_S if self.graph else MARKERS_S
+
     def _markers_s(self, source: int) -> float:
         """How long markers to this source are waited for, as things are now."""
-        if self.graph:
-            return FLUSH_S
-        return min(MOST_MARKERS_S, max(MARKERS_S, MARKERS_WAITS * self.wait_s(source)))
+        return max(self._least_s, min(MOST_MARKERS_S, MARKERS_WAITS * self.wait_s(source)))
 
     def overdue(self, time: float) -> Movement | None:
         """A movement that could not be taken back in time, because a worker does not answer; None if there is none."""
@@ -369,8 +372,7 @@ class Movements:
             self._queued -= set(move.units)
             number = self.latest = next(self.numbers)
             about = (number, move.units, move.source, move.target, time, told)
-            deadline = time + (FLUSH_S if self.graph else MARKERS_S)
-            movement = Movement(*about, deadline=deadline, heard=time, size=size)
+            movement = Movement(*about, deadline=time + self._least_s, heard=time, size=size)
             self.under_way[number] = movement
             yield Record(time, "move", _fields(self.region, movement) | {"why": move.reason})
             for peer in sorted(told):
