@@ -92,9 +92,10 @@ def test_the_first_window_of_an_exponent_is_told_apart():
 
 
 def test_rows_may_begin_later_in_the_stream():
+    """Keys of texts depend a little on which others there are, since rare words weigh more."""
     later, all_of_them = StoryRows.draw(500, first=2_500), StoryRows.draw(3_000)
     assert len(later.keys) == 500
-    assert set(later.keys) & set(all_of_them.keys[2_500:])
+    assert (later.keys == all_of_them.keys[2_500:]).mean() > 0.8
 
 
 def test_engines_find_the_same_stories_however_keys_move():

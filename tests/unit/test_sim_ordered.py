@@ -204,3 +204,8 @@ def test_what_cannot_go_on_says_who_waits_for_whom():
 def test_impossible_scenes_are_refused(fields, message):
     with pytest.raises(InvalidArgument, match=message.replace("(", r"\(")):
         OrderedScene(**{"workers": 2, **fields})
+
+
+def test_many_feeders_of_small_frames_fit_unless_a_larger_merger_is_asked_for():
+    assert OrderedScene(10, frame_rows=1, feeders=100).frames_at_once < 1 << 17
+    assert OrderedScene(10, frame_rows=1, reorder_rows=32_000_000).frames_at_once > 1 << 19

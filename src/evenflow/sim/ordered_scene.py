@@ -18,7 +18,8 @@ MOST_ROWS = 1 << 62
 LEAST_ROW_S = 1e-9
 """Below that, the virtual clock would hardly go on."""
 MOST_MERGING = 1 << 16
-"""Frames in a merger where their size is not given; a splitter waits when there are as many."""
+"""Frames in a merger, unless more rows than REORDER_ROWS are asked for; a splitter waits when there are as many."""
+REORDER_ROWS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class OrderedScene:
     """Rows that the worker's side of a connection buffers, beside the frame that the worker is at."""
     result_buffer: int = 10_000
     """Rows of results that a connection to the merger buffers while the merger does not read it."""
-    reorder_rows: int = 1_000_000
+    reorder_rows: int = REORDER_ROWS
     """Rows of results that wait in a merger, at most; splitters wait, too, when there are as many. 0: a merger that
     reads nothing but the connection that has what comes next, and never stops its splitter."""
     delay_s: float = 0.0
@@ -115,7 +116,7 @@ class OrderedScene:
         """Frames that a feeder can have sent and not handed on yet, at most."""
         least = max(1, self.frame_rows)
         each = self.window or self.buffer // least + self.result_buffer // least + 4
-        merging = MOST_FRAMES // 2 if self.frame_rows else MOST_MERGING
+        merging = MOST_FRAMES // 2 if self.frame_rows and self.reorder_rows > REORDER_ROWS else MOST_MERGING
         return self.workers * each + min(self.reorder_rows // least + 1, merging)
 
     def _refuse(self, field: str, value: object, remedy: str) -> None:

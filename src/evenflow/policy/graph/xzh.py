@@ -16,7 +16,7 @@ from evenflow.policy.graph.measures import correlation
 from evenflow.policy.graph.placement import Floats, Ints, answer, pins
 
 SMALL = 0.005
-"""Loads below this are not weighed: such operators are placed last and not moved."""
+"""Loads below this are not weighed: such operators are placed last, and step 2 leaves them where they are."""
 UNEVEN = 0.2
 """Two hosts whose loads differ by at least this are evened out."""
 STEP, PAIR_STEP = 0.1, 0.05
@@ -34,7 +34,8 @@ class XzhPlacement:
 
     2. Hosts are paired, the one with most load with the one with least, and so on, as long as their loads differ by
        `UNEVEN`. Operators with the highest (rho(o, its host) - rho(o, the other)) / 2 move from the first to the
-       second, at most half of the difference.
+       second, at most half of the difference; if that leaves it above twice `UNEVEN`, one more, of a positive score,
+       up to all of it.
     3. Hosts should be busy at the same times. Of the pairs whose loads have a correlation below `threshold`, the one
        with the lowest shares out its operators anew, as in step 1; that is kept if the correlation is higher then.
 
