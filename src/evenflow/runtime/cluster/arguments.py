@@ -211,9 +211,9 @@ def check_columns(schema: StructType) -> None:
 
 def resolvable(df: DataFrame) -> DataFrame:
     """The rows for `mapInArrow`, which looks columns up by name: those that it would not find have other names."""
-    odd = [place for place, name in enumerate(df.columns) if name == "*" or "." in name or "`" in name]
-    names = {place: f"evenflow column {place}" for place in odd}
-    return df.toDF(*(names.get(place, name) for place, name in enumerate(df.columns))) if odd else df
+    names = df.schema.names
+    odd = {place: f"evenflow column {place}" for place, name in enumerate(names) if name == "*" or set(name) & {*".`"}}
+    return df.toDF(*(odd.get(place, name) for place, name in enumerate(names))) if odd else df
 
 
 def arrow_schema(spark: SparkSession, schema: StructType) -> Any:

@@ -194,7 +194,7 @@ class Cluster:
         )
         self._named.use(name or "region")
         encoded = arrow.serialize().to_pybytes()
-        names = () if rows is df else tuple(df.columns)
+        names = () if rows is df else tuple(df.schema.names)
         feed = OrderedTask(self._settings, region, operator, encoded, chosen.splitting, ordered, shed, names)
         return rows.mapInArrow(feed, declared)
 
