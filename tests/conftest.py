@@ -1,6 +1,7 @@
 """Pure tests (unit, property) start no Spark, open no connection and never sleep: whoever tries fails."""
 
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -19,6 +20,11 @@ QUIET = [HealthCheck.too_slow]
 settings.register_profile("explore", deadline=None, suppress_health_check=QUIET, phases=PHASES)
 settings.register_profile("same", settings.get_profile("explore"), derandomize=True, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+# scripts/test.sh runs parts in the background, where a shell has Ctrl-C ignored, and what tests start inherits that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

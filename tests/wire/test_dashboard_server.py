@@ -212,12 +212,15 @@ def test_the_end_does_not_wait_for_open_pages(log):
 def test_the_command_line_serves_a_log_until_it_is_interrupted(log):
     command = [sys.executable, "-m", "evenflow", "dashboard", str(log), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        link = process.stdout.readline().split()[1]
-        with urllib.request.urlopen(f"{link}api/frame?at=0", timeout=30) as answer:
-            assert json.load(answer)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-        assert process.stderr.read() == "interrupted\n"
+        try:
+            link = process.stdout.readline().split()[1]
+            with urllib.request.urlopen(f"{link}api/frame?at=0", timeout=30) as answer:
+                assert json.load(answer)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
+            assert process.stderr.read() == "interrupted\n"
+        finally:
+            process.kill()
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path):
