@@ -79,6 +79,7 @@ MAY_IMPORT = {
         "stories",
         "workloads",
         "sim",
+        "runtime",
     },
     "bench": {
         "model",

@@ -45,6 +45,7 @@ THREADS = {
     "runtime/driver/checkpoint.py": "checkpoint",
     "torture/inject.py": "torture",
     "torture/job.py": "torture parent",
+    "experiments/runner.py": "experiment parent",
     "cli/chatter.py": "stderr",
     "dashboard/web/serving.py": "dashboard",
 }

@@ -12,13 +12,13 @@ from functools import partial
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from queue import Empty
-from threading import Thread
 from typing import Any
 
 from evenflow.errors import InvalidArgument, SimulationError, described
 from evenflow.experiments import catalogue
 from evenflow.experiments.base import Data, Experiment, Setting
 from evenflow.experiments.results import kept, needed, run_and_store, stored
+from evenflow.runtime.threads import BackgroundThread
 
 Watch = Callable[[str, float], None]
 """Told the name of an experiment, and how much of it is done."""
@@ -151,7 +151,7 @@ def _pass_on(news: Any, watch: Watch) -> None:
 def _begin(news: Any) -> None:
     global _news
     _news = news
-    Thread(target=_end_with_parent, name="evenflow-parent", daemon=True).start()
+    BackgroundThread("experiment parent", _end_with_parent, lambda error: os._exit(1)).begin()
 
 
 def _end_with_parent() -> None:
