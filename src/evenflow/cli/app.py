@@ -56,7 +56,7 @@ app.command()(dashboard)
 @app.command()
 def demo(
     part: Annotated[str, typer.Option(help="ordered, keyed, stories, graph, or all; several: ordered,keyed.")] = "all",
-    seconds: Annotated[float, typer.Option(help="About how long each run takes if all goes well.", min=3)] = 4.0,
+    seconds: Annotated[float, typer.Option(help="About how long each run takes if all goes well.", min=3)] = 3.5,
     workers: Annotated[int, typer.Option(help="Workers.", min=2)] = 4,
     report: Annotated[Path, typer.Option(help="The page with pictures that is left behind.")] = Path(
         "demo-report.html"

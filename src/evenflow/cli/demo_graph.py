@@ -13,7 +13,7 @@ from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.workloads.schemes import scheme
 
 OPERATORS, SCHEME, LOAD, FACTOR = 12, 3, 0.4, 6.0
-LEAST_S = 6.0
+LEAST_S = 5.0
 """A placement measures for some seconds before it moves anything."""
 PERIOD_S = 0.25
 WITHOUT, BALANCED = "round-robin", "potential"
