@@ -1,5 +1,6 @@
 """The command line: what is refused before anything starts, what is shown after, and exit codes."""
 
+import errno
 import io
 import json
 import os
@@ -124,6 +125,18 @@ def test_nobody_reads_on(tmp_path, monkeypatch, arguments):
             app(arguments)
         os.dup2(os.open(os.devnull, os.O_WRONLY), write)
     assert exit.value.code == 141
+
+
+def test_another_pipe_that_breaks_is_a_failure(capsys):
+    """A connection to a database, say: what is printed is read."""
+
+    def work():
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    with pytest.raises(typer.Exit) as exit:
+        guard(work)
+    assert exit.value.exit_code == 1
+    assert "error: [Errno 32] Broken pipe" in capsys.readouterr().err
 
 
 def test_an_unknown_claim_is_refused_before_anything_is_begun(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import pytest
 
 from evenflow.dashboard.pace import LONGEST_S, RECENT_S, Pace
 from evenflow.dashboard.view import PageView
+from evenflow.dashboard.workers import WorkerTable
 from tests.support import event_logs as logs
 
 
@@ -127,3 +128,27 @@ def test_a_figure_of_a_long_time_keeps_its_pace_and_does_not_stay_for_as_long():
     pace.add(100.0, 300.0, 60.0)
     assert pace.recent(104.0) == pytest.approx(5.0)
     assert pace.recent(100.0 + LONGEST_S + RECENT_S) == 0
+
+
+@pytest.mark.parametrize("step", [1, 2, 8, 16])
+def test_batches_with_long_rests_count_once_whatever_the_steps(step):
+    """A step may have a whole batch and the beginning of the next, or a batch and then a rest until it is forgotten."""
+    pace, steps = Pace(0.0), []
+    for second in range(1, 97):
+        if second % 10 == 0:
+            pace.add(second - 0.5, 3000.0, 1.0)
+        if second % step == 0:
+            steps.append(pace.step(float(second)))
+    assert sum(steps) * step == pytest.approx(9 * 3000)
+
+
+@pytest.mark.parametrize("step", [1, 8, 16])
+def test_service_early_in_a_long_step_counts(step):
+    worker, shares = WorkerTable().get(0), []
+    worker.rested = 0.0
+    for second in range(1, 97):
+        if second % 10 == 1:
+            worker.load("orders").busy.add(float(second), 0.5, 1.0)
+        if second % step == 0:
+            shares.append(worker.step(float(second)) or 0.0)
+    assert sum(shares) * step == pytest.approx(0.5 * 10)

@@ -7,6 +7,7 @@ that it was given is not what it should be; 130 it was interrupted; 141 nobody r
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import isfinite
@@ -115,14 +116,24 @@ def guard(work: Callable[[], None]) -> None:
     """Run a command: errors that we raise on purpose, and Ctrl-C, are printed as one line, without a traceback."""
     try:
         work()
-    except BrokenPipeError:
-        raise  # nobody reads on what is printed, which `Verbs` knows how to end
     except (EvenflowError, OSError) as error:
+        if isinstance(error, BrokenPipeError) and _unread():
+            raise  # which `Verbs` knows how to end
         errors.print(f"[red]error:[/red] {_escaped(error)}", highlight=False, soft_wrap=True)
         raise typer.Exit(MISUSED if isinstance(error, MISTAKES) else FAILED) from None
     except KeyboardInterrupt:
         errors.print("interrupted")
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _unread() -> bool:
+    """Whether nobody reads what is printed any more; other pipes and connections may break, too."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        return True
+    return False
 
 
 def _escaped(error: Exception) -> str:

@@ -17,19 +17,21 @@ class Pace:
     on: so every amount counts once, those that are told one after the other join without gaps, and a rest is a rest.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begun: float = float("-inf")) -> None:
         self._counting: deque[tuple[float, float, float]] = deque()
         """From when, until when, and how much; those that are over for RECENT_S are dropped."""
         self._past = 0.0
         """The sum of those that were dropped."""
-        self._begun = self._end = float("-inf")
+        self._begun = begun
+        """When the first amount was told, unless it is said that others were before it."""
+        self._end = float("-inf")
         self._step = (float("-inf"), 0.0)
 
     def add(self, at: float, amount: float, seconds: float) -> None:
         """Add an amount of the last so many seconds."""
         while self._counting and self._counting[0][1] < at - RECENT_S:
             self._past += self._counting.popleft()[2]
-        if not self._counting:
+        if self._begun == float("-inf"):
             self._begun = at
         lasts = min(LONGEST_S, max(SHORTEST_S, seconds))
         if seconds > lasts:  # the pace is right, at the expense of the sum

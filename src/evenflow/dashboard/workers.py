@@ -63,12 +63,14 @@ class WorkerState:
     pending: int = 0
     loads: dict[str, LoadShown] = field(default_factory=dict)
     """By region."""
+    rested: float = float("-inf")
+    """When what it did for a region was forgotten last."""
 
     def load(self, region: str) -> LoadShown:
         """What it does for a region."""
         found = self.loads.get(region)
         if found is None:
-            found = self.loads[region] = LoadShown()
+            found = self.loads[region] = LoadShown(Pace(self.rested))
         return found
 
     def lately(self, now: float) -> list[LoadShown]:
@@ -92,8 +94,10 @@ class WorkerState:
 
     def step(self, time: float) -> float | None:
         """As `utilisation`, of the step of the history that ends now; what is over for long is forgotten."""
+        shares = {region: load.busy.step(time) for region, load in self.loads.items()}
+        self.rested = time if any(not load.busy.lives(time) for load in self.loads.values()) else self.rested
         self.loads = {region: load for region, load in self.loads.items() if load.busy.lives(time)}
-        told = [load.busy.step(time) for load in self.loads.values()]
+        told = [share for region, share in shares.items() if share or region in self.loads]
         return min(1.0, sum(told)) if told else None
 
 
