@@ -20,6 +20,8 @@ logger = logging.getLogger("evenflow")
 
 QUERY_SLOTS = 2
 """Slots for the query's own tasks, beside those of the workers."""
+DAEMON = "evenflow.runtime.cluster.daemon"
+"""Forks Python processes that need no further import; only an interpreter that surely has Evenflow can run it."""
 
 
 def local_session(
@@ -47,7 +49,7 @@ def local_session(
                 "stop it first, or give its master more slots"
             )
         return active
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     quiet = Path(__file__).with_name("log4j2.properties").as_uri()
     settings = {
@@ -58,6 +60,7 @@ def local_session(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(slots),
         "spark.default.parallelism": str(slots),
+        **({"spark.python.daemon.module": DAEMON} if python == sys.executable else {}),
         **(conf or {}),
     }
     builder = SparkSession.builder.master(f"local[{needed},4]").appName(name)
