@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenflow.dashboard.pace import LONGEST_S, RECENT_S, Pace
+from evenflow.dashboard.pace import LONGEST_S, MOST, RECENT_S, Pace
 from evenflow.dashboard.view import PageView
 from evenflow.dashboard.workers import WorkerTable
 from tests.support import event_logs as logs
@@ -152,3 +152,30 @@ def test_service_early_in_a_long_step_counts(step):
         if second % step == 0:
             shares.append(worker.step(float(second)) or 0.0)
     assert sum(shares) * step == pytest.approx(0.5 * 10)
+
+
+def test_a_clock_that_goes_back_costs_no_room_and_counts_nothing_twice():
+    """An entry of an hour ahead, then many of the right time: none of them is over by the first one's clock."""
+    pace, steps = Pace(0.0), []
+    pace.add(3600.0, 100.0, 1.0)
+    for second in range(1, 301):
+        pace.add(float(second), 100.0, 1.0)
+        steps += [pace.step(float(second)), pace.step(second - 0.5)]
+        assert pace.recent(float(second)) >= 0
+    assert len(pace._counting) <= MOST
+    assert min(steps) >= 0
+    assert sum(steps) == pytest.approx(300 * 100)  # of the last one nothing has counted, of the first all: it was let go
+    assert pace.recent(300.0) == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize("period", [0.001, 0.02, 0.3])
+def test_short_periods_have_the_same_pace(period):
+    """They are as many amounts as there is room for, and more."""
+    pace, steps = Pace(0.0), []
+    for number in range(1, round(12 / period) + 1):
+        pace.add(number * period, 100 * period, period)
+        if number * period // 1 > len(steps):
+            steps.append(pace.step(number * period))
+    assert len(pace._counting) <= MOST
+    assert steps[3:] == pytest.approx([100.0] * len(steps[3:]), rel=0.02)
+    assert pace.recent(12.0) == pytest.approx(100.0, rel=0.02)
