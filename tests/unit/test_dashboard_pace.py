@@ -87,6 +87,25 @@ def test_all_kinds_of_regions_show_the_same_rows(kind):
     assert [frame["figures"]["rows_s"], frame["figures"]["rows"]] == [800, 6400]
 
 
+@pytest.mark.parametrize("simulated", [False, True])
+def test_rows_of_a_graph_count_once_from_its_first_second_on(simulated):
+    """With a short period `graph-results` come before the first `performance`; a simulation has no other."""
+    log = [logs.joined(0), logs.entry(0.0, "region-opened", region="g", units=1, operators=[], edges=[])]
+    log += [fed(0.0, region="g")]
+    for number in range(1, 33):
+        told = {"arrived": 200, "results": 5, "total_s": 0.1, "buckets": {"80": 5}}
+        log.append(logs.entry(number / 4, "graph-results", region="g", **told))
+        if number % 4 == 0 and not simulated:
+            log.append(logs.performance(number / 4 + 0.01, 800, region="g", workers=[(0, 800)]))
+    log = [dict(each, at=each["time"]) for each in log] if simulated else log
+    view, _ = frames(log)
+    view.tick(view.now + 5)
+    steps = view.history.columns["rows"]
+    assert steps[2:7] == pytest.approx([800] * 5)
+    assert max(steps) <= 1000
+    assert sum(steps) == pytest.approx(8 * 800, rel=0.1)
+
+
 def test_rows_of_a_graph_are_shown_while_they_are_under_way():
     """All of them came at once; root frames are through one after the other."""
     log = [logs.joined(0), logs.entry(0.0, "region-opened", region="g", units=1, operators=[], edges=[])]
@@ -164,7 +183,7 @@ def test_a_clock_that_goes_back_costs_no_room_and_counts_nothing_twice():
         assert pace.recent(float(second)) >= 0
     assert len(pace._counting) <= MOST
     assert min(steps) >= 0
-    assert sum(steps) == pytest.approx(300 * 100)  # of the last one nothing has counted, of the first all: it was let go
+    assert sum(steps) == pytest.approx(300 * 100)  # nothing of the last, all of the first: it was let go
     assert pace.recent(300.0) == pytest.approx(100.0)
 
 

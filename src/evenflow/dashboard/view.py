@@ -16,7 +16,7 @@ from evenflow.dashboard.graphs import GraphView
 from evenflow.dashboard.history import Chronicle
 from evenflow.dashboard.keyed import KeyedView
 from evenflow.dashboard.pace import Pace
-from evenflow.dashboard.regions import LATENCY_S, OrderedView, RegionView
+from evenflow.dashboard.regions import LATENCY_S, WALL, OrderedView, RegionView
 from evenflow.dashboard.words import Situation, action_words, balance_words, bottleneck_words, relative_costs
 from evenflow.dashboard.workers import WorkerTable, rounded
 from evenflow.eventlog.reading import DAMAGED, begins_run
@@ -28,8 +28,6 @@ MOST_REGIONS = 12
 KEPT_REGIONS = 200
 """Regions that are kept."""
 SHOWN_ACTIONS = 40
-WALL = 1e8
-"""Times beyond it are those of a wall clock; below it, seconds of a simulation."""
 QUIET_S = 10.0
 """A log without a new entry for so long is quiet."""
 LATEST = 1e11
