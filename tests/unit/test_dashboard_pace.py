@@ -123,6 +123,23 @@ def test_a_log_that_has_ended_shows_no_rows_beside_words_that_say_so():
     assert (frame["figures"]["rows_s"], frame["regions"][0]["rows_s"]) == (0, 0)
 
 
+@pytest.mark.parametrize("late", [0, 500])
+def test_the_last_rows_of_a_run_are_in_the_chart_once(late):
+    """The cluster stops in the second after them; some may be told of even later."""
+    log = [*batches(5), logs.entry(10.5, "cluster-stopping")]
+    log += [logs.performance(10.6, late, workers=[(0, late)])] if late else []
+    going_on, _ = frames([each for each in log if each["event"] != "cluster-stopping"], until=30.0)
+    view, found = frames([*log, logs.entry(10.7, "worker-stopped", worker=0, incarnation=1, pid=1, reason="")])
+    rows = view.history.columns["rows"]
+    assert sum(rows) == pytest.approx(sum(going_on.history.columns["rows"]))
+    assert max(rows[10:]) > 1000
+    view.tick(logs.START + 30.0)
+    assert sum(view.history.columns["rows"]) == sum(rows)
+    assert view.history.times == sorted(set(view.history.times))
+    assert view.frame()["figures"] | {"rows": 15_000 + late, "rows_s": 0} == view.frame()["figures"]
+    assert found[11.0]["state"] == "stopped"
+
+
 def test_between_batches_it_is_not_said_that_no_rows_are_fed():
     view, _ = frames(batches(5))
     assert view.regions["orders"].feeders == 0

@@ -51,6 +51,11 @@ class Pace:
         """Whether anything was told of late."""
         return now < self._end + RECENT_S
 
+    @property
+    def counts(self) -> bool:
+        """Whether some of what was told is in no step yet."""
+        return self._until(float("inf")) > self._step[1]
+
     def recent(self, now: float) -> float:
         """The mean a second of the last RECENT_S, or since it began, if that is later."""
         span = min(RECENT_S, now - self._begun)

@@ -74,10 +74,14 @@ class PageView:
         if self.first is None or time <= self.now:
             return
         while time > self._step_end:
-            ended, gap = self._step_end, time - self._step_end
-            self._step_end = time if gap > 60 * self.history.step_s else ended + self.history.step_s
-            self._close(ended)
+            self._step_on(time)
         self.now = max(self.now, time)
+
+    def _step_on(self, time: float) -> None:
+        """The step at hand is over; the next one is as long, unless much more time has passed."""
+        ended, gap = self._step_end, time - self._step_end
+        self._step_end = time if gap > 60 * self.history.step_s else ended + self.history.step_s
+        self._close(ended)
 
     def _begin_again(self, at: float) -> None:
         """Another run begins: of the last one only its history stays, and not even that if the clock goes back."""
@@ -106,9 +110,11 @@ class PageView:
             self._rest()
 
     def _rest(self) -> None:
-        """The cluster stops: nothing is fed or done any more."""
+        """The cluster stops: nothing is fed or done any more. All rows that were told of go into the history first."""
+        while any(region.pace.counts for region in self.regions.values()):
+            self._step_on(self._step_end)
         for region in self.regions.values():
-            region.feeders, region.pace = 0, Pace()
+            region.feeders, region.pace = 0, Pace(self._step_end - self.history.step_s)
         for worker in self.workers.all.values():
             worker.loads.clear()
 
