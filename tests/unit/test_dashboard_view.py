@@ -9,7 +9,8 @@ import pytest
 
 from evenflow.dashboard import history
 from evenflow.dashboard.history import MOST_STEPS, Chronicle
-from evenflow.dashboard.view import KEPT_REGIONS, MOST_REGIONS, PageView
+from evenflow.dashboard.regions import KEPT_REGIONS
+from evenflow.dashboard.view import MOST_REGIONS, PageView
 from tests.support import event_logs as logs
 
 
@@ -222,6 +223,28 @@ def test_memory_is_bounded_however_long_the_log():
     assert view.frame()["more_regions"] == KEPT_REGIONS - MOST_REGIONS
     assert len(view.history.times) <= MOST_STEPS
     assert all(len(column) == len(view.history.times) for column in view.history.columns.values())
+
+
+def feeder(time, event, region="score", partition=0):
+    return logs.entry(time, event, region=region, partition=partition, attempt=0, query="", epoch=0)
+
+
+def test_feeders_and_weights_of_regions_long_unheard_of_are_forgotten():
+    view, weights = PageView(), {"0": 500, "1": 500}
+    for number in range(KEPT_REGIONS + 50):
+        view.apply(feeder(float(number), "feeder-joined", f"r{number}"))
+        view.apply(logs.entry(float(number), "weights", region=f"r{number}", weights=weights, reason=""))
+        view.apply(feeder(float(number), "feeder-joined", "r0", partition=number + 1))
+    assert len(view.actions._known) == KEPT_REGIONS
+    assert list(view.actions._known)[:2] == ["r51", "r52"]
+    assert "r0" in view.actions._known
+
+
+def test_a_region_whose_feeders_the_log_never_told_of_is_not_taken_for_one_without():
+    """As in a log whose beginning is gone: one feeder leaves, others may be there."""
+    log = weighed(1000, 1200, seconds_after=14)
+    log = sorted([*log, feeder(5.0, "feeder-left")], key=lambda each: each["time"])
+    assert seen(log)[1]["actions"][0]["gain"] == pytest.approx(0.2)
 
 
 def test_a_history_gets_coarser_and_keeps_its_ends():

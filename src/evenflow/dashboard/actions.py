@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evenflow.dashboard.history import Chronicle
+from evenflow.dashboard.regions import KEPT_REGIONS
 from evenflow.dashboard.workers import rounded, whole
 from evenflow.eventlog.standing import LoggedEvent
 
@@ -130,6 +131,15 @@ class Action:
         }
 
 
+@dataclass(slots=True)
+class RegionKnown:
+    """What was last told of a region."""
+
+    feeders: int | None = None
+    """None if the log has not told of any."""
+    weights: dict[int, float] | None = None
+
+
 class Actions:
     """All of them, the latest last; and what went wrong."""
 
@@ -137,9 +147,8 @@ class Actions:
         self.all: deque[Action] = deque(maxlen=KEPT)
         self.troubles: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self.moved = self.refused = self.undone = self.lost = self.restarts = 0
-        self._weights: dict[str, dict[int, float]] = {}
-        self._feeders: dict[str, int] = {}
-        """By region, its feeders, where the log tells of them."""
+        self._known: dict[str, RegionKnown] = {}
+        """By region, the one told of least recently first."""
 
     def apply(self, entry: LoggedEvent) -> None:
         """Take in an entry."""
@@ -160,10 +169,12 @@ class Actions:
             case "weights":
                 self._new_weights(entry, time)
             case "feeder-joined":
-                self._feeders[entry["region"]] = self._feeders.get(entry["region"], 0) + 1
+                known = self._told(entry["region"])
+                known.feeders = (known.feeders or 0) + 1
                 self._mark_fed(entry["region"], time)
             case "feeder-left":
-                self._feeders[entry["region"]] = max(0, self._feeders.get(entry["region"], 1) - 1)
+                known = self._told(entry["region"])
+                known.feeders = max(0, known.feeders - 1) if known.feeders is not None else None
             case "worker-joined" if entry["incarnation"] > 1:
                 self.restarts += 1
                 self._trouble(entry, time, "restarted")
@@ -174,6 +185,18 @@ class Actions:
     def latest(self) -> Action | None:
         """The latest that changed where rows go."""
         return next((each for each in reversed(self.all) if each.kind in ("move", "weights")), None)
+
+    def _told(self, region: str) -> RegionKnown:
+        """What is known of a region that is told of now."""
+        known = self._known[region] = self._known.pop(region, RegionKnown())
+        if len(self._known) > KEPT_REGIONS:
+            del self._known[next(iter(self._known))]
+        return known
+
+    def _is_fed(self, region: str) -> bool:
+        """Whether a region has feeders; also if nothing is known of them."""
+        known = self._known.get(region)
+        return known is None or known.feeders != 0
 
     def _mark_fed(self, region: str, time: float) -> None:
         """Rows come to a region again: what was done for it of late can be measured."""
@@ -207,15 +230,15 @@ class Actions:
 
     def _new_weights(self, entry: LoggedEvent, time: float) -> None:
         region, weights = entry["region"], {int(worker): float(w) for worker, w in entry["weights"].items()}
-        before = self._weights.get(region)
-        total = sum(weights.values()) or 1.0
+        known = self._told(region)
+        before, total = known.weights, sum(weights.values()) or 1.0
         if before is None or before.keys() != weights.keys():
-            self._weights[region] = weights
+            known.weights = weights
             return
         changes = {w: (before[w], weights[w]) for w in weights if abs(weights[w] - before[w]) > NOTEWORTHY * total}
         if not changes:
             return
-        self._weights[region] = weights
+        known.weights = weights
         action = self._find("weights", region, time) or self._note(entry, time, "weights", 0)
         for worker, (old, new) in changes.items():
             action.changes[worker] = action.changes.get(worker, (old, new))[0], new
@@ -223,7 +246,7 @@ class Actions:
 
     def _note(self, entry: LoggedEvent, time: float, kind: str, units: int) -> Action:
         region = str(entry.get("region", ""))
-        action = Action(time, kind, region, reason_of(entry), time, units, fed=self._feeders.get(region, 1) > 0)
+        action = Action(time, kind, region, reason_of(entry), time, units, fed=self._is_fed(region))
         if kind in ("refused", "undone") and "source" in entry:
             action.routes[int(entry["source"]), int(entry["target"])] = units
         self.all.append(action)

@@ -16,7 +16,7 @@ from evenflow.dashboard.graphs import GraphView
 from evenflow.dashboard.history import Chronicle
 from evenflow.dashboard.keyed import KeyedView
 from evenflow.dashboard.pace import Pace
-from evenflow.dashboard.regions import LATENCY_S, WALL, OrderedView, RegionView
+from evenflow.dashboard.regions import KEPT_REGIONS, LATENCY_S, WALL, OrderedView, RegionView
 from evenflow.dashboard.words import Situation, action_words, balance_words, bottleneck_words, relative_costs
 from evenflow.dashboard.workers import WorkerTable, rounded
 from evenflow.eventlog.reading import DAMAGED, begins_run
@@ -25,8 +25,6 @@ from evenflow.model.latency import Latencies
 
 MOST_REGIONS = 12
 """Regions that are shown: those that had rows last."""
-KEPT_REGIONS = 200
-"""Regions that are kept."""
 SHOWN_ACTIONS = 40
 QUIET_S = 10.0
 """A log without a new entry for so long is quiet."""
