@@ -376,3 +376,42 @@ def test_an_action_after_the_last_rows_of_its_region_brought_nothing_that_can_be
     for joined, known in ((12.0, True), (30.0, False)):
         view, _ = seen([*log, logs.entry(joined, "feeder-joined", **feeder)])
         assert view.actions.latest().fed is known
+
+
+@pytest.mark.parametrize(("left", "known"), [(9.0, False), (12.1, False), (13.1, True)])
+def test_the_last_rows_of_a_region_are_not_taken_for_what_an_action_brought(left, known):
+    """Its feeders leave soon after the new weights of 8.2, and what is told of the last second are few rows."""
+    log = weighed(1000, 1200, seconds_after=6)
+    log += [logs.performance(second + 0.1, 0, "score", workers=[(0, 30)]) for second in (15.0, 16.0)]
+    log += [feeder(0.2, "feeder-joined"), feeder(left, "feeder-left")]
+    _, frame = seen(sorted(log, key=lambda each: each["time"]), logs.START + 25)
+    text = "+20 % rows/s, imbalance 1.50 → 1.00" if known else "no rows since to compare with"
+    assert frame["headline"][2]["text"] == text
+    assert (frame["actions"][0]["gain"] is not None) == known
+
+
+def test_an_action_just_before_the_cluster_stops_brought_nothing_that_can_be_told():
+    log = [*weighed(1000, 30, seconds_after=2), logs.entry(10.4, "cluster-stopping")]
+    _, frame = seen(log, logs.START + 25)
+    assert frame["actions"][0]["gain"] is None
+
+
+@pytest.mark.parametrize(("joined", "known"), [(0.2, True), (4.0, True), (5.9, False), (8.0, False)])
+def test_the_first_rows_of_a_region_are_no_measure_for_an_action(joined, known):
+    """They become more by themselves while workers start: of that nothing was brought by the weights of 8.2."""
+    log = [each for each in weighed(1000, 1200, seconds_after=14) if each["time"] < 1 or each["time"] > joined]
+    slow = [dict(each["workers"][0], rows=10) for each in log if each["event"] == "performance"][:1]
+    first = next(each for each in log if each["event"] == "performance")
+    log[log.index(first)] = first | {"workers": slow}
+    _, frame = seen(sorted([*log, feeder(joined, "feeder-joined")], key=lambda each: each["time"]))
+    good, quiet = "+20 % rows/s, imbalance 1.50 → 1.00", "too few rows before it to compare with"
+    said = frame["headline"][2]
+    assert (said["tone"], said["text"]) == (("good", good) if known else ("quiet", quiet))
+    assert frame["actions"][0]["gain"] == (pytest.approx(0.2) if known else None)
+
+
+@pytest.mark.parametrize(("rest", "known"), [(2.0, True), (7.5, False)])
+def test_between_batches_a_region_is_still_fed_and_after_a_rest_it_begins_anew(rest, known):
+    log = [*weighed(1000, 1200, seconds_after=14), feeder(-3.0, "feeder-joined"), feeder(7.5 - rest, "feeder-left")]
+    _, frame = seen(sorted([*log, feeder(7.5, "feeder-joined")], key=lambda each: each["time"]))
+    assert (frame["actions"][0]["gain"] is not None) == known

@@ -97,6 +97,8 @@ class PageView:
         self.workers.apply(entry)
         if self.state != "stopped":  # what goes wrong because the cluster stops is no trouble
             self.actions.apply(entry)
+        elif event == "cluster-stopping":
+            self.actions.rest(float(entry["at"]))
         self.epochs.apply(entry)
         if entry["event"] == "region-opened":
             self._open(entry)
