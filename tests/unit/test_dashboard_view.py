@@ -138,6 +138,8 @@ def test_refusals_and_failures_come_with_their_reasons():
 def test_a_worker_that_starts_again_is_on_the_driver_or_on_another_executor(executor, known):
     log = [logs.joined(0), logs.entry(0.1, "executors", workers={"0": executor}), logs.joined(0, 5.0, incarnation=2)]
     assert seen(log)[1]["workers"][0]["executor"] == known
+    log.append(logs.entry(6.0, "executors", workers={"0": "4"}))
+    assert seen(log)[1]["workers"][0]["executor"] == "4"
 
 
 def test_batches_have_their_duration_and_durability():
