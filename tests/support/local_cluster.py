@@ -99,6 +99,7 @@ def lose_executor(spark, cluster, folder: Path) -> dict[str, object]:
     wait(lambda: lost(cluster) >= dead, "the loss is noticed")
     holding.let_go()
     wait(lambda: live(cluster) == WORKERS, "all workers are back")
+    wait(lambda: executors_told(cluster) == executors(cluster), "the event log has their executors")
     query.result()
     assert_same(committed(folder / "out"), plain_map(df, lambda b: b, "id long"), ROWS)
     restarts = {worker.id: worker.restarts for worker in cluster.workers()}
@@ -107,6 +108,14 @@ def lose_executor(spark, cluster, folder: Path) -> dict[str, object]:
 
 def lost(cluster) -> set[int]:
     return {event["worker"] for event in cluster.events() if event["event"] == "worker-lost"}
+
+
+def executors(cluster) -> dict[str, str]:
+    return {str(worker.id): worker.executor for worker in cluster.workers()}
+
+
+def executors_told(cluster) -> dict[str, str]:
+    return [event["workers"] for event in cluster.events() if event["event"] == "executors"][-1]
 
 
 def live(cluster) -> int:

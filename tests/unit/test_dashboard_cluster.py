@@ -8,6 +8,7 @@ from evenflow.control.owners import OwnersLog
 from evenflow.errors import InvalidArgument
 from evenflow.model import RoutingTable
 from evenflow.runtime.cluster.dashboard import page_asked, shown_as_html
+from evenflow.runtime.cluster.executors import TRIES, Executors
 from evenflow.runtime.driver import eventlog
 from evenflow.runtime.driver.eventlog import EventLog
 
@@ -66,3 +67,33 @@ def test_the_event_log_gives_each_entry_once(monkeypatch):
         log.write(Record(0.0, name, {}))
     kept, number = log.since(number)
     assert ([entry["event"] for entry in kept], number) == (["d", "e", "f"], 6)
+
+
+def test_executors_are_told_again_when_a_worker_starts_anew():
+    """Spark is asked once for each task, and again while it does not know it yet."""
+    known, asked = {(3, 30): "0", (4, 40): "1"}, []
+
+    def find(task):
+        asked.append(task)
+        return known.get(task, "")
+
+    executors = Executors(find)
+    assert executors.news({0: (3, 30), 1: (4, 40)}) == {"0": "0", "1": "1"}
+    assert executors.news({0: (3, 30), 1: (4, 40)}) == {}
+    assert executors.news({0: (3, 30), 1: (9, 90)}) == {}
+    known[9, 90] = "2"
+    assert executors.news({0: (3, 30), 1: (9, 90)}) == {"0": "0", "1": "2"}
+    assert executors.news({0: (3, 30), 1: (9, 90)}) == {}
+    assert asked == [(3, 30), (4, 40), (9, 90), (9, 90)]
+
+
+def test_spark_is_not_asked_for_ever_and_may_fail():
+    asked = []
+
+    def find(task):
+        asked.append(task)
+        raise OSError("the session is gone")
+
+    executors = Executors(find)
+    assert [executors.news({0: (3, 30)}) for _ in range(3 * TRIES)] == [{}] * 3 * TRIES
+    assert len(asked) == TRIES

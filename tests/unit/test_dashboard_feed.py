@@ -1,5 +1,6 @@
 """What is published of a log: how far it is read, and what could not be read of it."""
 
+import asyncio
 import json
 from types import SimpleNamespace
 
@@ -43,6 +44,30 @@ def test_it_is_told_how_far_a_long_log_is_read(path, monkeypatch):
     feed.reading = False
     assert published(feed)["reading"] is None
     assert json.loads(feed.at(logs.START + 5.0))["reading"] is None  # the past is not being read
+
+
+def test_it_is_told_how_far_it_is_also_when_much_comes_later(path, monkeypatch):
+    """As when a log grows by more than is taken in within a second; the clock waits until it has been."""
+    monkeypatch.setattr(feeding, "AT_ONCE", 10)
+    monkeypatch.setattr(feeding, "PERIOD_S", 0.0)
+    more, told = logs.keyed_run(seconds=20), []
+    feed = Feed(FileSource(logs.write(path, [logs.joined(0)]), clock=lambda: logs.START + 30 * bool(told)))
+
+    async def publish():
+        frame = published(feed)
+        told.append((frame["reading"], frame["time"] - logs.START))
+        if len(told) == 1:
+            logs.write(path, more)
+        elif frame["reading"] is None:
+            feed.close()
+
+    monkeypatch.setattr(feed, "_publish", publish)
+    asyncio.run(feed.run())
+    assert told[0] == (None, 0.0)
+    assert told[-1] == (None, 30.0)
+    assert [share for share, _ in told[1:-1]] == sorted({share for share, _ in told[1:-1]})
+    assert len(told) == 2 + len(more) // 10
+    assert max(time for _, time in told[1:-1]) < 21
 
 
 def test_the_part_that_is_read_counts_all_pieces(path):

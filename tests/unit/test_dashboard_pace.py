@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenflow.dashboard.pace import LONGEST_S, RECENT_S, Pace
+from evenflow.dashboard.pace import LONGEST_S, MOST, RECENT_S, Pace
 from evenflow.dashboard.view import PageView
 from evenflow.dashboard.workers import WorkerTable
 from tests.support import event_logs as logs
@@ -87,6 +87,25 @@ def test_all_kinds_of_regions_show_the_same_rows(kind):
     assert [frame["figures"]["rows_s"], frame["figures"]["rows"]] == [800, 6400]
 
 
+@pytest.mark.parametrize("simulated", [False, True])
+def test_rows_of_a_graph_count_once_from_its_first_second_on(simulated):
+    """With a short period `graph-results` come before the first `performance`; a simulation has no other."""
+    log = [logs.joined(0), logs.entry(0.0, "region-opened", region="g", units=1, operators=[], edges=[])]
+    log += [fed(0.0, region="g")]
+    for number in range(1, 33):
+        told = {"arrived": 200, "results": 5, "total_s": 0.1, "buckets": {"80": 5}}
+        log.append(logs.entry(number / 4, "graph-results", region="g", **told))
+        if number % 4 == 0 and not simulated:
+            log.append(logs.performance(number / 4 + 0.01, 800, region="g", workers=[(0, 800)]))
+    log = [dict(each, at=each["time"]) for each in log] if simulated else log
+    view, _ = frames(log)
+    view.tick(view.now + 5)
+    steps = view.history.columns["rows"]
+    assert steps[2:7] == pytest.approx([800] * 5)
+    assert max(steps) <= 1000
+    assert sum(steps) == pytest.approx(8 * 800, rel=0.1)
+
+
 def test_rows_of_a_graph_are_shown_while_they_are_under_way():
     """All of them came at once; root frames are through one after the other."""
     log = [logs.joined(0), logs.entry(0.0, "region-opened", region="g", units=1, operators=[], edges=[])]
@@ -102,6 +121,23 @@ def test_a_log_that_has_ended_shows_no_rows_beside_words_that_say_so():
     frame = view.frame()
     assert frame["headline"][0]["text"] == "no rows are being fed"
     assert (frame["figures"]["rows_s"], frame["regions"][0]["rows_s"]) == (0, 0)
+
+
+@pytest.mark.parametrize("late", [0, 500])
+def test_the_last_rows_of_a_run_are_in_the_chart_once(late):
+    """The cluster stops in the second after them; some may be told of even later."""
+    log = [*batches(5), logs.entry(10.5, "cluster-stopping")]
+    log += [logs.performance(10.6, late, workers=[(0, late)])] if late else []
+    going_on, _ = frames([each for each in log if each["event"] != "cluster-stopping"], until=30.0)
+    view, found = frames([*log, logs.entry(10.7, "worker-stopped", worker=0, incarnation=1, pid=1, reason="")])
+    rows = view.history.columns["rows"]
+    assert sum(rows) == pytest.approx(sum(going_on.history.columns["rows"]))
+    assert max(rows[10:]) > 1000
+    view.tick(logs.START + 30.0)
+    assert sum(view.history.columns["rows"]) == sum(rows)
+    assert view.history.times == sorted(set(view.history.times))
+    assert view.frame()["figures"] | {"rows": 15_000 + late, "rows_s": 0} == view.frame()["figures"]
+    assert found[11.0]["state"] == "stopped"
 
 
 def test_between_batches_it_is_not_said_that_no_rows_are_fed():
@@ -152,3 +188,30 @@ def test_service_early_in_a_long_step_counts(step):
         if second % step == 0:
             shares.append(worker.step(float(second)) or 0.0)
     assert sum(shares) * step == pytest.approx(0.5 * 10)
+
+
+def test_a_clock_that_goes_back_costs_no_room_and_counts_nothing_twice():
+    """An entry of an hour ahead, then many of the right time: none of them is over by the first one's clock."""
+    pace, steps = Pace(0.0), []
+    pace.add(3600.0, 100.0, 1.0)
+    for second in range(1, 301):
+        pace.add(float(second), 100.0, 1.0)
+        steps += [pace.step(float(second)), pace.step(second - 0.5)]
+        assert pace.recent(float(second)) >= 0
+    assert len(pace._counting) <= MOST
+    assert min(steps) >= 0
+    assert sum(steps) == pytest.approx(300 * 100)  # nothing of the last, all of the first: it was let go
+    assert pace.recent(300.0) == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize("period", [0.001, 0.02, 0.3])
+def test_short_periods_have_the_same_pace(period):
+    """They are as many amounts as there is room for, and more."""
+    pace, steps = Pace(0.0), []
+    for number in range(1, round(12 / period) + 1):
+        pace.add(number * period, 100 * period, period)
+        if number * period // 1 > len(steps):
+            steps.append(pace.step(number * period))
+    assert len(pace._counting) <= MOST
+    assert steps[3:] == pytest.approx([100.0] * len(steps[3:]), rel=0.02)
+    assert pace.recent(12.0) == pytest.approx(100.0, rel=0.02)

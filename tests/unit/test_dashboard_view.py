@@ -9,7 +9,8 @@ import pytest
 
 from evenflow.dashboard import history
 from evenflow.dashboard.history import MOST_STEPS, Chronicle
-from evenflow.dashboard.view import KEPT_REGIONS, MOST_REGIONS, PageView
+from evenflow.dashboard.regions import KEPT_REGIONS
+from evenflow.dashboard.view import MOST_REGIONS, PageView
 from tests.support import event_logs as logs
 
 
@@ -137,6 +138,8 @@ def test_refusals_and_failures_come_with_their_reasons():
 def test_a_worker_that_starts_again_is_on_the_driver_or_on_another_executor(executor, known):
     log = [logs.joined(0), logs.entry(0.1, "executors", workers={"0": executor}), logs.joined(0, 5.0, incarnation=2)]
     assert seen(log)[1]["workers"][0]["executor"] == known
+    log.append(logs.entry(6.0, "executors", workers={"0": "4"}))
+    assert seen(log)[1]["workers"][0]["executor"] == "4"
 
 
 def test_batches_have_their_duration_and_durability():
@@ -222,6 +225,28 @@ def test_memory_is_bounded_however_long_the_log():
     assert view.frame()["more_regions"] == KEPT_REGIONS - MOST_REGIONS
     assert len(view.history.times) <= MOST_STEPS
     assert all(len(column) == len(view.history.times) for column in view.history.columns.values())
+
+
+def feeder(time, event, region="score", partition=0):
+    return logs.entry(time, event, region=region, partition=partition, attempt=0, query="", epoch=0)
+
+
+def test_feeders_and_weights_of_regions_long_unheard_of_are_forgotten():
+    view, weights = PageView(), {"0": 500, "1": 500}
+    for number in range(KEPT_REGIONS + 50):
+        view.apply(feeder(float(number), "feeder-joined", f"r{number}"))
+        view.apply(logs.entry(float(number), "weights", region=f"r{number}", weights=weights, reason=""))
+        view.apply(feeder(float(number), "feeder-joined", "r0", partition=number + 1))
+    assert len(view.actions._known) == KEPT_REGIONS
+    assert list(view.actions._known)[:2] == ["r51", "r52"]
+    assert "r0" in view.actions._known
+
+
+def test_a_region_whose_feeders_the_log_never_told_of_is_not_taken_for_one_without():
+    """As in a log whose beginning is gone: one feeder leaves, others may be there."""
+    log = weighed(1000, 1200, seconds_after=14)
+    log = sorted([*log, feeder(5.0, "feeder-left")], key=lambda each: each["time"])
+    assert seen(log)[1]["actions"][0]["gain"] == pytest.approx(0.2)
 
 
 def test_a_history_gets_coarser_and_keeps_its_ends():
@@ -353,3 +378,42 @@ def test_an_action_after_the_last_rows_of_its_region_brought_nothing_that_can_be
     for joined, known in ((12.0, True), (30.0, False)):
         view, _ = seen([*log, logs.entry(joined, "feeder-joined", **feeder)])
         assert view.actions.latest().fed is known
+
+
+@pytest.mark.parametrize(("left", "known"), [(9.0, False), (12.1, False), (13.1, True)])
+def test_the_last_rows_of_a_region_are_not_taken_for_what_an_action_brought(left, known):
+    """Its feeders leave soon after the new weights of 8.2, and what is told of the last second are few rows."""
+    log = weighed(1000, 1200, seconds_after=6)
+    log += [logs.performance(second + 0.1, 0, "score", workers=[(0, 30)]) for second in (15.0, 16.0)]
+    log += [feeder(0.2, "feeder-joined"), feeder(left, "feeder-left")]
+    _, frame = seen(sorted(log, key=lambda each: each["time"]), logs.START + 25)
+    text = "+20 % rows/s, imbalance 1.50 → 1.00" if known else "no rows since to compare with"
+    assert frame["headline"][2]["text"] == text
+    assert (frame["actions"][0]["gain"] is not None) == known
+
+
+def test_an_action_just_before_the_cluster_stops_brought_nothing_that_can_be_told():
+    log = [*weighed(1000, 30, seconds_after=2), logs.entry(10.4, "cluster-stopping")]
+    _, frame = seen(log, logs.START + 25)
+    assert frame["actions"][0]["gain"] is None
+
+
+@pytest.mark.parametrize(("joined", "known"), [(0.2, True), (4.0, True), (5.9, False), (8.0, False)])
+def test_the_first_rows_of_a_region_are_no_measure_for_an_action(joined, known):
+    """They become more by themselves while workers start: of that nothing was brought by the weights of 8.2."""
+    log = [each for each in weighed(1000, 1200, seconds_after=14) if each["time"] < 1 or each["time"] > joined]
+    slow = [dict(each["workers"][0], rows=10) for each in log if each["event"] == "performance"][:1]
+    first = next(each for each in log if each["event"] == "performance")
+    log[log.index(first)] = first | {"workers": slow}
+    _, frame = seen(sorted([*log, feeder(joined, "feeder-joined")], key=lambda each: each["time"]))
+    good, quiet = "+20 % rows/s, imbalance 1.50 → 1.00", "too few rows before it to compare with"
+    said = frame["headline"][2]
+    assert (said["tone"], said["text"]) == (("good", good) if known else ("quiet", quiet))
+    assert frame["actions"][0]["gain"] == (pytest.approx(0.2) if known else None)
+
+
+@pytest.mark.parametrize(("rest", "known"), [(2.0, True), (7.5, False)])
+def test_between_batches_a_region_is_still_fed_and_after_a_rest_it_begins_anew(rest, known):
+    log = [*weighed(1000, 1200, seconds_after=14), feeder(-3.0, "feeder-joined"), feeder(7.5 - rest, "feeder-left")]
+    _, frame = seen(sorted([*log, feeder(7.5, "feeder-joined")], key=lambda each: each["time"]))
+    assert (frame["actions"][0]["gain"] is not None) == known

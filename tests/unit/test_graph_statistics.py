@@ -52,6 +52,14 @@ def test_rows_a_second_of_each_worker_are_those_of_its_operators():
     assert closed(GraphStatistics(CHAIN), told, {0: 100}, at=(3.0, 5.0)).taken == {0: 75.0, 1: 15.0}
 
 
+def test_a_period_of_no_time_has_figures_that_are_numbers():
+    """A report and the end of its period may have the same time, by a clock of milliseconds or a virtual one."""
+    told = report({0: (100, 50, 20_000)}, sent={1: SentCounts(rows=50, bytes=400)})
+    statistics = closed(GraphStatistics(CHAIN), {0: told}, {0: 100}, at=(3.0, 3.0))
+    figures = [*statistics.taken.values(), *statistics.link_use[0, 1], *statistics.periods[-1].unit_rows]
+    assert np.isfinite(figures).all()
+
+
 def test_time_on_a_slow_worker_counts_as_on_a_usual_one():
     told = {0: report({0: (100, 0, 60_000)})}
     assert closed(GraphStatistics(CHAIN), told, {0: 100}, coefficients={0: 3.0}).row_s[0] == pytest.approx(200e-6)

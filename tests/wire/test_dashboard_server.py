@@ -130,14 +130,15 @@ def test_clients_are_bounded(log, monkeypatch):
 def test_a_client_that_goes_makes_room(log, monkeypatch, eventually):
     monkeypatch.setattr(routes, "MOST_CLIENTS", 1)
     with served(FileSource(log)) as server:
+
+        def status():
+            with Client(server) as another:
+                return another.answer.status
+
         with Client(server) as client:
             client.until("frame")
-
-        def again():
-            with Client(server) as another:
-                return another.answer.status == 200
-
-        eventually(again, what="room for another client")
+            assert status() == 503
+        eventually(lambda: status() == 200, what="room for another client")
 
 
 def test_a_client_that_takes_nothing_is_dropped(log, monkeypatch, eventually):
@@ -145,14 +146,14 @@ def test_a_client_that_takes_nothing_is_dropped(log, monkeypatch, eventually):
     many = [logs.opened(f"r{number}", units=16_000) for number in range(12)]
     logs.write(log, [logs.joined(0), *many])
     logs.write(log, [logs.keyed_sample(9.0, [logs.consumer(0, 1.0, 0.5)], region=f"r{n}") for n in range(12)])
-    with served(FileSource(log)) as server:
-        idle = socket.create_connection(("127.0.0.1", server.port))
+    with served(FileSource(log)) as server, socket.create_connection(("127.0.0.1", server.port), timeout=30) as idle:
         idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         idle.sendall(b"GET /api/stream HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         stream = next(route.app for route in server._server.config.app.routes if route.path == "/api/stream")
-        eventually(lambda: stream.clients == 1)
+        eventually(lambda: stream.clients == 1, what="the client to be served")
         eventually(lambda: stream.clients == 0, what="the slow client to be dropped")
-        idle.close()
+        with Client(server) as client:
+            assert len(client.until("frame")["regions"]) == 12  # others are served as before
 
 
 def test_the_page_of_a_cluster_in_this_process():

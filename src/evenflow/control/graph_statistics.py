@@ -179,8 +179,8 @@ class GraphStatistics:
 
     def close(self, time: float, coefficients: dict[int, float]) -> bool:
         """A period ends, and the next begins; whether it had rows, and counts."""
-        seconds = self.elapsed(time)
-        sums, arrived = self._pooled(coefficients), self._arrived / max(seconds, 1e-9)
+        seconds = max(self.elapsed(time), 1e-9)
+        sums, arrived = self._pooled(coefficients), self._arrived / seconds
         self.link_use = {pair: (rows / seconds, size / seconds) for pair, (rows, size) in self._sent.items()}
         self.taken = {worker: float(told.rows_in.sum()) / seconds for worker, told in self._sums.items()}
         self.begin(time)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evenflow.dashboard.history import Chronicle
+from evenflow.dashboard.regions import KEPT_REGIONS
 from evenflow.dashboard.workers import rounded, whole
 from evenflow.eventlog.standing import LoggedEvent
 
@@ -19,6 +20,8 @@ BEFORE_S, AFTER_S, SETTLE_S = 6.0, 10.0, 2.0
 BEFORE_S seconds before its beginning and of the time that it took. Entries tell of the second or two before them."""
 EARLIEST_S = 2.0
 """Of so many of the AFTER_S seconds it is told first; while moves go on, of so many after the first of them."""
+RAMP_S = 2.0
+"""Figures of the first so many seconds in which a region is fed are none to compare with: they grow by themselves."""
 NOTEWORTHY = 0.02
 """Weights that change by less of the whole are no action of their own."""
 TEXT = 400
@@ -83,8 +86,10 @@ class Action:
     units: int = 0
     done: int = 0
     bytes: int = 0
-    fed: bool = True
-    """Whether its region was fed since."""
+    fed_until: float = float("inf")
+    """When its region's last feeder left; infinite while there are some, or nothing is known of them."""
+    fed_from: float = float("-inf")
+    """From when on its region was fed before it, as far as that is known."""
     seconds: float = 0.0
     """The longest that a unit was under way."""
     routes: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -92,8 +97,17 @@ class Action:
     changes: dict[int, tuple[float, float]] = field(default_factory=dict)
     """By worker, its weight before and after."""
 
+    @property
+    def fed(self) -> bool:
+        """Whether its region was fed for long enough after it: figures of the last rows are no effect."""
+        return self.fed_until >= self.until + SETTLE_S + EARLIEST_S
+
     def effect(self, history: Chronicle, now: float) -> Effect:
-        """What it brought, as far as it is known by now."""
+        """What it brought, as far as it is known by now.
+
+        Nothing, if its region was not fed for long enough after it. And only what is after it, if no whole step lies
+        between the first RAMP_S in which its region was fed and the action.
+        """
         if self.kind not in ("move", "weights") or not self.fed:
             return Effect()
         goes_on = now < self.until + SETTLE_S + EARLIEST_S
@@ -101,8 +115,9 @@ class Action:
         if now < since + EARLIEST_S:
             return Effect()
         step = history.step_s
-        before = self.time - max(BEFORE_S, step), self.time if goes_on else self.until
-        spans = before, (since, since + max(AFTER_S, 2 * step))
+        begin = max(self.time - max(BEFORE_S, step), self.fed_from + RAMP_S + step)
+        before = (begin, self.time if goes_on else self.until) if begin < self.time else (0.0, 0.0)
+        spans = before, (since, min(self.fed_until, since + max(AFTER_S, 2 * step)))
         rows = [history.mean(f"rows:{self.region}", *span, only_above=0.0) for span in spans]  # between batches: none
         scores = [history.most("imbalance", *span) for span in spans]
         return Effect(*rows, *scores)
@@ -130,6 +145,19 @@ class Action:
         }
 
 
+@dataclass(slots=True)
+class RegionKnown:
+    """What was last told of a region."""
+
+    feeders: int | None = None
+    """None if the log has not told of any."""
+    fed_from: float = float("-inf")
+    """When the first feeder came; rests of up to BEFORE_S, as between batches, do not count."""
+    fed_until: float = float("-inf")
+    """When the last one left."""
+    weights: dict[int, float] | None = None
+
+
 class Actions:
     """All of them, the latest last; and what went wrong."""
 
@@ -137,9 +165,8 @@ class Actions:
         self.all: deque[Action] = deque(maxlen=KEPT)
         self.troubles: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self.moved = self.refused = self.undone = self.lost = self.restarts = 0
-        self._weights: dict[str, dict[int, float]] = {}
-        self._feeders: dict[str, int] = {}
-        """By region, its feeders, where the log tells of them."""
+        self._known: dict[str, RegionKnown] = {}
+        """By region, the one told of least recently first."""
 
     def apply(self, entry: LoggedEvent) -> None:
         """Take in an entry."""
@@ -160,10 +187,9 @@ class Actions:
             case "weights":
                 self._new_weights(entry, time)
             case "feeder-joined":
-                self._feeders[entry["region"]] = self._feeders.get(entry["region"], 0) + 1
-                self._mark_fed(entry["region"], time)
+                self._feeder_joined(entry["region"], time)
             case "feeder-left":
-                self._feeders[entry["region"]] = max(0, self._feeders.get(entry["region"], 1) - 1)
+                self._feeder_left(entry["region"], time)
             case "worker-joined" if entry["incarnation"] > 1:
                 self.restarts += 1
                 self._trouble(entry, time, "restarted")
@@ -175,11 +201,38 @@ class Actions:
         """The latest that changed where rows go."""
         return next((each for each in reversed(self.all) if each.kind in ("move", "weights")), None)
 
-    def _mark_fed(self, region: str, time: float) -> None:
-        """Rows come to a region again: what was done for it of late can be measured."""
+    def rest(self, time: float) -> None:
+        """The cluster stops: no region is fed any more."""
+        for action in self.all:
+            action.fed_until = min(action.fed_until, time)
+
+    def _told(self, region: str) -> RegionKnown:
+        """What is known of a region that is told of now."""
+        known = self._known[region] = self._known.pop(region, RegionKnown())
+        if len(self._known) > KEPT_REGIONS:
+            del self._known[next(iter(self._known))]
+        return known
+
+    def _feeder_joined(self, region: str, time: float) -> None:
+        """Rows come to a region, maybe again: what was done for it of late can be measured."""
+        known = self._told(region)
+        if not known.feeders and time - known.fed_until > BEFORE_S:
+            known.fed_from = time
+        known.feeders = (known.feeders or 0) + 1
         for action in self.all:
             if action.region == region and time <= action.until + SETTLE_S + AFTER_S:
-                action.fed = True
+                action.fed_until = float("inf")
+
+    def _feeder_left(self, region: str, time: float) -> None:
+        known = self._told(region)
+        if known.feeders is None:
+            return
+        known.feeders = max(0, known.feeders - 1)
+        if not known.feeders:
+            known.fed_until = time
+            for action in self.all:
+                if action.region == region:
+                    action.fed_until = min(action.fed_until, time)
 
     def _find(self, kind: str, region: str, time: float) -> Action | None:
         for action in reversed(self.all):
@@ -194,7 +247,7 @@ class Actions:
         route = int(entry["source"]), int(entry["target"])
         action.routes[route] = action.routes.get(route, 0) + len(entry["units"])
         action.units += len(entry["units"])
-        action.until = time
+        self._goes_on(action, time)
 
     def _moved(self, entry: LoggedEvent, time: float) -> None:
         self.moved += len(entry["units"])
@@ -203,27 +256,36 @@ class Actions:
             action.done += len(entry["units"])
             action.bytes += whole(entry["bytes"])
             action.seconds = max(action.seconds, float(entry["seconds"]))
-            action.until = time
+            self._goes_on(action, time)
+
+    def _goes_on(self, action: Action, time: float) -> None:
+        """An action lasts until now, at least."""
+        action.until = time
+        known = self._known.get(action.region, RegionKnown())
+        action.fed_until = time if known.feeders == 0 else float("inf")
 
     def _new_weights(self, entry: LoggedEvent, time: float) -> None:
         region, weights = entry["region"], {int(worker): float(w) for worker, w in entry["weights"].items()}
-        before = self._weights.get(region)
-        total = sum(weights.values()) or 1.0
+        known = self._told(region)
+        before, total = known.weights, sum(weights.values()) or 1.0
         if before is None or before.keys() != weights.keys():
-            self._weights[region] = weights
+            known.weights = weights
             return
         changes = {w: (before[w], weights[w]) for w in weights if abs(weights[w] - before[w]) > NOTEWORTHY * total}
         if not changes:
             return
-        self._weights[region] = weights
+        known.weights = weights
         action = self._find("weights", region, time) or self._note(entry, time, "weights", 0)
         for worker, (old, new) in changes.items():
             action.changes[worker] = action.changes.get(worker, (old, new))[0], new
-        action.until, action.why = time, reason_of(entry)
+        action.why = reason_of(entry)
+        self._goes_on(action, time)
 
     def _note(self, entry: LoggedEvent, time: float, kind: str, units: int) -> Action:
         region = str(entry.get("region", ""))
-        action = Action(time, kind, region, reason_of(entry), time, units, fed=self._feeders.get(region, 1) > 0)
+        known = self._known.get(region, RegionKnown())
+        action = Action(time, kind, region, reason_of(entry), time, units, fed_from=known.fed_from)
+        self._goes_on(action, time)
         if kind in ("refused", "undone") and "source" in entry:
             action.routes[int(entry["source"]), int(entry["target"])] = units
         self.all.append(action)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evenflow.dashboard.keyed import OwnedUnits
-from evenflow.dashboard.regions import RegionView
+from evenflow.dashboard.regions import WALL, RegionView
 from evenflow.dashboard.workers import STALE_S, WorkerTable, rounded, whole
 from evenflow.eventlog.standing import LoggedEvent
 
@@ -78,7 +78,7 @@ class GraphView(RegionView):
         seconds, self._noted = float(entry["at"]) - self._noted, float(entry["at"])
         self.results += whole(entry["results"])  # the latencies are those of `performance`
         self._arrived += whole(entry["arrived"])
-        if not self.rows_in:  # a simulation tells of rows only here
+        if self._noted < WALL and not self.rows_in:  # a simulation tells of rows only here
             self.told = self._noted
             self.pace.add(self._noted, whole(entry["arrived"]), seconds)
 

@@ -8,6 +8,10 @@ RECENT_S = 5.0
 """What is shown as now is the mean of so many seconds: micro-batches begin and end, and figures that jump tire."""
 SHORTEST_S, LONGEST_S = 1.0, 10.0
 """For how long an amount counts, at least and at most."""
+TOGETHER_S = 0.1
+"""Amounts that are told within so short a time are one."""
+MOST = 64
+"""Amounts that are kept; more than those of RECENT_S are only there if the clock goes back."""
 
 
 class Pace:
@@ -19,7 +23,7 @@ class Pace:
 
     def __init__(self, begun: float = float("-inf")) -> None:
         self._counting: deque[tuple[float, float, float]] = deque()
-        """From when, until when, and how much; those that are over for RECENT_S are dropped."""
+        """From when, until when, and how much; those that are over for RECENT_S are dropped, and all beyond MOST."""
         self._past = 0.0
         """The sum of those that were dropped."""
         self._begun = begun
@@ -29,7 +33,7 @@ class Pace:
 
     def add(self, at: float, amount: float, seconds: float) -> None:
         """Add an amount of the last so many seconds."""
-        while self._counting and self._counting[0][1] < at - RECENT_S:
+        while self._counting and (self._counting[0][1] < at - RECENT_S or len(self._counting) >= MOST):
             self._past += self._counting.popleft()[2]
         if self._begun == float("-inf"):
             self._begun = at
@@ -37,11 +41,20 @@ class Pace:
         if seconds > lasts:  # the pace is right, at the expense of the sum
             amount *= lasts / seconds
         self._end = max(self._end, at + lasts)
-        self._counting.append((at, at + lasts, amount))
+        start, end = at, at + lasts
+        if self._counting and 0 <= at - self._counting[-1][0] < TOGETHER_S:
+            start, before, other = self._counting.pop()
+            end, amount = max(end, before), amount + other
+        self._counting.append((start, end, amount))
 
     def lives(self, now: float) -> bool:
         """Whether anything was told of late."""
         return now < self._end + RECENT_S
+
+    @property
+    def counts(self) -> bool:
+        """Whether some of what was told is in no step yet."""
+        return self._until(float("inf")) > self._step[1]
 
     def recent(self, now: float) -> float:
         """The mean a second of the last RECENT_S, or since it began, if that is later."""
@@ -53,8 +66,10 @@ class Pace:
         return (self._until(now) - self._until(now - span)) / span
 
     def step(self, time: float) -> float:
-        """The mean a second since the last call, or since it began, if that is later."""
+        """The mean a second since the last call, or since it began, if that is later; 0 if the clock went back."""
         before, amount = self._step
+        if time <= before:
+            return 0.0
         before = max(before, self._begun)
         self._step = time, self._until(time)
         return (self._step[1] - amount) / (time - before) if time - before > 1e-3 else 0.0

@@ -13,6 +13,10 @@ from evenflow.model.latency import Latencies
 
 LATENCY_S = 5.0
 """Latencies that are shown as those of now are those of the last so many seconds."""
+KEPT_REGIONS = 200
+"""Regions that are kept: those told of least recently go."""
+WALL = 1e8
+"""Times beyond it are those of a wall clock; below it, seconds of a simulation."""
 
 
 class RegionView:

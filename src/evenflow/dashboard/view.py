@@ -16,7 +16,7 @@ from evenflow.dashboard.graphs import GraphView
 from evenflow.dashboard.history import Chronicle
 from evenflow.dashboard.keyed import KeyedView
 from evenflow.dashboard.pace import Pace
-from evenflow.dashboard.regions import LATENCY_S, OrderedView, RegionView
+from evenflow.dashboard.regions import KEPT_REGIONS, LATENCY_S, WALL, OrderedView, RegionView
 from evenflow.dashboard.words import Situation, action_words, balance_words, bottleneck_words, relative_costs
 from evenflow.dashboard.workers import WorkerTable, rounded
 from evenflow.eventlog.reading import DAMAGED, begins_run
@@ -25,11 +25,7 @@ from evenflow.model.latency import Latencies
 
 MOST_REGIONS = 12
 """Regions that are shown: those that had rows last."""
-KEPT_REGIONS = 200
-"""Regions that are kept."""
 SHOWN_ACTIONS = 40
-WALL = 1e8
-"""Times beyond it are those of a wall clock; below it, seconds of a simulation."""
 QUIET_S = 10.0
 """A log without a new entry for so long is quiet."""
 LATEST = 1e11
@@ -76,10 +72,14 @@ class PageView:
         if self.first is None or time <= self.now:
             return
         while time > self._step_end:
-            ended, gap = self._step_end, time - self._step_end
-            self._step_end = time if gap > 60 * self.history.step_s else ended + self.history.step_s
-            self._close(ended)
+            self._step_on(time)
         self.now = max(self.now, time)
+
+    def _step_on(self, time: float) -> None:
+        """The step at hand is over; the next one is as long, unless much more time has passed."""
+        ended, gap = self._step_end, time - self._step_end
+        self._step_end = time if gap > 60 * self.history.step_s else ended + self.history.step_s
+        self._close(ended)
 
     def _begin_again(self, at: float) -> None:
         """Another run begins: of the last one only its history stays, and not even that if the clock goes back."""
@@ -97,6 +97,8 @@ class PageView:
         self.workers.apply(entry)
         if self.state != "stopped":  # what goes wrong because the cluster stops is no trouble
             self.actions.apply(entry)
+        elif event == "cluster-stopping":
+            self.actions.rest(float(entry["at"]))
         self.epochs.apply(entry)
         if entry["event"] == "region-opened":
             self._open(entry)
@@ -108,9 +110,11 @@ class PageView:
             self._rest()
 
     def _rest(self) -> None:
-        """The cluster stops: nothing is fed or done any more."""
+        """The cluster stops: nothing is fed or done any more. All rows that were told of go into the history first."""
+        while any(region.pace.counts for region in self.regions.values()):
+            self._step_on(self._step_end)
         for region in self.regions.values():
-            region.feeders, region.pace = 0, Pace()
+            region.feeders, region.pace = 0, Pace(self._step_end - self.history.step_s)
         for worker in self.workers.all.values():
             worker.loads.clear()
 

@@ -148,6 +148,8 @@ def action_words(action: Action | None, effect: Effect, now: float, state: str =
 def effect_words(effect: Effect, early: bool) -> tuple[str, str]:
     """The tone and the words of what an action brought, or so far; fewer rows a second are never good."""
     gain, before, after = effect.gain, effect.imbalance_before, effect.imbalance_after
+    if effect.rows_before is None and effect.rows_after is not None:
+        return "quiet", "too few rows before it to compare with"
     if gain is None or effect.rows_after is None or effect.rows_before is None:
         return "quiet", "what it brings is being measured" if early else "no rows since to compare with"
     evener = before is not None and after is not None and before - after > 0.05

@@ -42,7 +42,7 @@ class Feed:
         self.number = 0
         """Of the frame that is published; 0 until there is one."""
         self.reading = True
-        """Whether what was there at the start is still being taken in."""
+        """Whether what is there is still being taken in: at the start, and whenever that takes longer than a frame."""
         self.closed = False
         self._lock = threading.Lock()
         self._published = asyncio.Event()
@@ -58,8 +58,8 @@ class Feed:
         while not self.closed:
             began = loop.time()
             while await asyncio.to_thread(self.take) and not self.closed:
-                if self.reading and loop.time() - began >= PERIOD_S:
-                    began = loop.time()
+                if loop.time() - began >= PERIOD_S:
+                    self.reading, began = True, loop.time()
                     await self._publish()
                 await asyncio.sleep(0)
             self.reading = False

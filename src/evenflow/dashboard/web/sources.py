@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from evenflow.dashboard.view import WALL
+from evenflow.dashboard.regions import WALL
 from evenflow.errors import InvalidArgument
 from evenflow.eventlog.reading import LogReader
 from evenflow.eventlog.standing import LoggedEvent

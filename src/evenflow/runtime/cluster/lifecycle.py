@@ -15,6 +15,7 @@ from evenflow.control.controller import Controller
 from evenflow.control.events import Record, TaskEnded
 from evenflow.errors import ClusterStartError, ClusterStopped, StoreInUse
 from evenflow.runtime.cluster.dashboard import LivePage
+from evenflow.runtime.cluster.executors import Executors
 from evenflow.runtime.cluster.interrupts import Interrupts
 from evenflow.runtime.cluster.session import (
     cancel_stage,
@@ -66,6 +67,7 @@ class Lifecycle:
         stop_progress_bar(context)
         hold_slots(context, settings.cluster, workers)
         self._stages = Stages(context)
+        self._executors: Executors | None = None
         try:
             if settings.checkpoint:
                 owner = f"cluster {settings.cluster}"
@@ -102,6 +104,7 @@ class Lifecycle:
             queries,
             self._stages,
             replace_worker=lambda worker: self._worker_jobs.replace(worker),
+            ticked=self._ticked,
         )
 
     def finish_start(self, timeout: float) -> None:
@@ -109,13 +112,19 @@ class Lifecycle:
         self._stages.warm_up()  # while the workers start
         self.await_workers(timeout)
         check_slots(self.context, self.settings.cluster)
-        self._note_executors()
+        executors = Executors(partial(executor_of, self.context))
+        self._note_executors(executors)
+        self._executors = executors  # from now on it is the controller's thread that asks it
 
-    def _note_executors(self) -> None:
-        """For the event log: which executor has which worker, as far as Spark says so."""
+    def _ticked(self) -> None:
+        if self._executors is not None and not self.released:
+            self._note_executors(self._executors)
+
+    def _note_executors(self, executors: Executors) -> None:
+        """For the event log: which executor has which worker, as far as Spark says so; again if one started anew."""
         tasks = self.driver.ask(lambda controller: {w: controller.task(w) for w in range(self.workers)})
-        found = {str(worker): executor_of(self.context, task) for worker, task in tasks.items()}
-        self.driver.note("executors", {"workers": {worker: name for worker, name in found.items() if name}})
+        if found := executors.news(tasks):
+            self.driver.note("executors", {"workers": found})
 
     def await_workers(self, timeout: float) -> None:
         """Wait until all workers are live; a ClusterStartError after `timeout` seconds says why they are not."""

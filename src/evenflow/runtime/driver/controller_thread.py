@@ -97,13 +97,14 @@ class ControllerThread(BackgroundThread):
         queries: Queries | None = None,
         stages: Stages | None = None,
         replace_worker: Callable[[int], None] = lambda worker: None,
+        ticked: Callable[[], None] = lambda: None,
         start: Start | None = None,
         poller: Poller | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__("controller", self._run, self._failed, start)
         self._stages = stages
-        self._replace_worker = replace_worker
+        self._replace_worker, self._ticked = replace_worker, ticked
         self._untouched = untouched
         self._checkpoint_thread = checkpoint_thread
         self._cancel = cancel
@@ -237,6 +238,7 @@ class ControllerThread(BackgroundThread):
                 due = max(due + self._period, self.now())
                 self._posted.put((Tick(self.now()), None))
                 self._look_for_unpersisted()
+                self._ticked()
                 with self._lock:
                     self._tell_left_out()
                     if self._checkpoint_thread is not None and self._checkpoint_thread.failure:
