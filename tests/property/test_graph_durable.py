@@ -19,7 +19,7 @@ from tests.support.graph_plans import Sketch
 
 pytestmark = pytest.mark.slow
 
-SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "10"))
+SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "6"))
 FIRST = int(os.environ.get("EVENFLOW_SEED", "0"))
 PARTS = 5
 

@@ -23,7 +23,7 @@ from tests.support.keyed_plan import Plan
 
 pytestmark = pytest.mark.slow
 
-SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "80"))
+SCHEDULES = int(os.environ.get("EVENFLOW_SCHEDULES", "40"))
 FIRST = int(os.environ.get("EVENFLOW_SEED", "0"))
 PARTS = 10
 CHECKED = "invariants are checked on the way; this one has done nothing"
@@ -64,7 +64,7 @@ def test_one_seed_is_one_history(seed):
 )
 @pytest.mark.parametrize("regions", [1, 2])
 def test_each_kind_of_fault(faults, regions):
-    for seed in range(3):
+    for seed in range(2):
         assert history(seed, Plan(faults=faults, regions=regions, moving=1.0, asks=0.1)).log, CHECKED
 
 
@@ -99,7 +99,7 @@ def joined(units):
 @pytest.mark.parametrize("sketch", [chain("keep", "mark", "collect", "mark"), chain("lanes", "keep", "lanes")])
 def test_neighbours_that_move(sketch, workers):
     """Rows are in order behind a chain, whichever of its nodes move, one or several together."""
-    for seed in range(4):
+    for seed in range(2):
         assert history(seed, Plan(workers=workers, moving=1.0, asks=0.1, rows=40), sketch).log, CHECKED
 
 
@@ -108,12 +108,12 @@ def test_state_that_does_not_fit_is_on_disk(monkeypatch):
     brought = []
     bring = Swap.bring
     monkeypatch.setattr(Swap, "bring", lambda self, chosen: brought.append(len(chosen)) or bring(self, chosen))
-    for seed in range(4):
+    for seed in range(2):
         for sketch in (chain("collect", "mark", "collect", units=16), joined(16)):
             faults = ("memory",) * 3 + (("kill-worker", "cut") if seed % 2 else ())
             plan = Plan(workers=2, moving=1.0, asks=0.2, rows=40, faults=faults)
             assert history(seed, plan, sketch, memory=9_000).log, CHECKED
-    assert len(brought) > 50
+    assert len(brought) > 25
 
 
 def test_evaluations_that_begin_while_units_move(monkeypatch):
