@@ -274,6 +274,13 @@ def test_a_task_that_fails_is_written_down_with_its_error(worker_id, where):
     assert len(long.fields["error"]) == MOST_ERROR
 
 
+def test_while_stopping_only_errors_of_the_function_are_written_down():
+    made = controller(worker(0.0, 11, 0), feeder(5.0, 21), feeder(5.0, 22), Stop(6.0))
+    assert not made.handle(Heard(6.1, 21, FeederFailed("the cluster is stopping")))
+    (told,) = made.handle(Heard(6.1, 22, FeederFailed("ValueError: boom", 0)))
+    assert (told.event, told.fields["worker"], told.fields["error"]) == ("feeder-failed", 0, "ValueError: boom")
+
+
 @pytest.mark.parametrize(
     ("before", "region", "reason"),
     [([], "s", "this cluster has no region s (any more)"), ([Stop(0.0)], "r", "the cluster is stopping")],

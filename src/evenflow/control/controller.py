@@ -381,7 +381,7 @@ class Controller:
         elif isinstance(message, FeederEnded):
             self._ended.add(peer)
         elif isinstance(message, FeederFailed):
-            if self._stopping:
+            if self._stopping and message.worker is None:
                 return ()  # that is why
             return self._feeder_failed(time, feeder, region, message)
         return region.hear(time, feeder, message)
@@ -392,7 +392,8 @@ class Controller:
         fields: dict[str, Any] = {"region": feeder.region, "partition": feeder.partition, "attempt": feeder.attempt}
         where = {} if message.worker is None else {"worker": message.worker}
         yield Record(time, "feeder-failed", fields | where | {"error": message.reason[:MOST_ERROR]})
-        yield from region.hear(time, feeder, message)
+        if not self._stopping:
+            yield from region.hear(time, feeder, message)
 
     def _peer_left(self, event: PeerLeft) -> Iterator[Instruction]:
         feeder = self._feeders.pop(event.peer, None)
@@ -400,7 +401,9 @@ class Controller:
             fields = {"region": feeder.region, "partition": feeder.partition, "attempt": feeder.attempt}
             yield Record(event.time, "feeder-left", fields)
             region = self._regions.get(feeder.region)
-            if region is not None and not self._stopping:
+            if region is not None and self._stopping:
+                yield from region.note_rest(event.time)
+            elif region is not None:
                 yield from region.leave(feeder, event, event.peer in self._ended)
         self._ended.discard(event.peer)
         worker = self._workers.leave(event.peer, "stopped" if self._stopping else "lost")
@@ -414,7 +417,7 @@ class Controller:
         """Tell everybody. Regions hear of nobody who leaves from now on: what they lose is lost on purpose."""
         self._stopping = True
         for region in self._regions.values():
-            yield from region.performance.note(event.time, final=True)
+            yield from region.note_rest(event.time)
         yield Record(event.time, "cluster-stopping", {})
         for peer in self._feeders:  # before the workers, so that feeders do not report lost workers
             yield Tell(peer, FeederRefused(STOPPING))
