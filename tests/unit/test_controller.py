@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenflow.control.controller import MOST_ERROR, Controller
+from evenflow.control.controller import Controller
 from evenflow.control.events import (
     FeederJoined,
     Heard,
@@ -18,6 +18,7 @@ from evenflow.control.events import (
 )
 from evenflow.model import SetWeights
 from evenflow.model.messages import (
+    MOST_ERROR,
     ConnectionCounts,
     Directory,
     FeederFailed,

@@ -42,6 +42,7 @@ from evenflow.control.service import Service
 from evenflow.control.workers import WorkerRecord, Workers
 from evenflow.model import WorkerStatus
 from evenflow.model.messages import (
+    MOST_ERROR,
     FeederBegan,
     FeederEnded,
     FeederFailed,
@@ -66,8 +67,6 @@ from evenflow.policy.ordered.balance import Balance
 
 KEPT_REGIONS = 1000
 """If there are more regions, the oldest without feeders are closed: a query may open one in each micro-batch."""
-MOST_ERROR = 4_000
-"""Characters of a task's error that the event log has, at most: the error itself, and where it was raised."""
 STOPPING = "the cluster is stopping"
 
 

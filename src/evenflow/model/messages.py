@@ -326,10 +326,15 @@ class FeederUnread(Message, frozen=True):
     """Feeder of a keyed operator to controller: Spark wants no more of it, since its action has rows enough."""
 
 
+MOST_ERROR = 4_000
+"""Characters of a task's error that are told, at most: the error itself, and where it was raised."""
+
+
 class FeederFailed(Message, frozen=True):
     """Feeder to controller, before it leaves: its task fails, and with it the evaluation of a keyed operator."""
 
     reason: str
+    """At most MOST_ERROR characters."""
     worker: Whole | None = None
     """Where the operator failed, if it did."""
 
