@@ -168,7 +168,7 @@ def test_operators_of_a_graph_are_on_their_workers():
         "moves": [],
         "units": [],
     }
-    hosts = [{"worker": 0, "coefficient": 1.0, "load": 0.3, "rows_s": 700.0}]
+    hosts = [{"worker": 0, "coefficient": 1.0, "load": 0.3, "rows_s": 700.0, "queue": 40}]
     hosts.append({"worker": 1, "coefficient": 2.0, "load": 0.9})  # as in older logs
     about = {"placement": "dp", "total_pe": 12.5, "load_std": 0.3, "level": "", "why": "costs less there"}
     log.append(logs.entry(1.0, "graph-sample", region="g", **told, hosts=hosts, **about))
@@ -183,6 +183,7 @@ def test_operators_of_a_graph_are_on_their_workers():
     assert [region["energy"], region["results"], region["rows"]] == [12.5, 30, 900]
     assert [worker["utilisation"] for worker in frame["workers"]] == [0.3, 0.9]
     assert [worker["rows_s"] for worker in frame["workers"]] == [700, None]
+    assert [worker["queue"] for worker in frame["workers"]] == [40, None]
 
 
 def test_another_cluster_in_the_same_log_begins_anew():

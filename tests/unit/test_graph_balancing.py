@@ -88,6 +88,13 @@ def test_a_stream_of_short_batches_is_written_down_once_a_period():
     assert rig.ask(feeders=set()) == [], "nothing came since"
 
 
+def test_rows_that_wait_at_workers_are_written_down_where_they_are_known():
+    rig = GraphRig(TWO, placement_named("potential"), (0, 0))
+    reports = {0: report({0: (1000, 1000, 400_000)}, queued=7), 1: report({1: (1000, 1000, 400_000)})}
+    (told,) = records(rig.period(reports, {0: 1000}, draining={21}))
+    assert [host.get("queue") for host in told["hosts"]] == [7, None]
+
+
 def test_an_operator_leaves_the_worker_that_has_two():
     rig = GraphRig(TWO, placement_named("potential"), (0, 0))
     told = warm(rig, busy(0.4), {0: 1000})

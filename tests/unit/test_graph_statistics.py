@@ -52,6 +52,13 @@ def test_rows_a_second_of_each_worker_are_those_of_its_operators():
     assert closed(GraphStatistics(CHAIN), told, {0: 100}, at=(3.0, 5.0)).taken == {0: 75.0, 1: 15.0}
 
 
+def test_rows_that_wait_are_those_of_the_latest_period():
+    told = {0: report({0: (100, 50, 20_000)}, queued=9), 1: report({1: (50, 10, 5_000)})}
+    statistics = closed(GraphStatistics(CHAIN), told, {0: 100})
+    assert statistics.queued == {0: 9}, "the other one does not know"
+    assert closed(statistics, {1: report({1: (50, 10, 5_000)}, queued=2)}, {0: 100}).queued == {1: 2}
+
+
 def test_time_on_a_slow_worker_counts_as_on_a_usual_one():
     told = {0: report({0: (100, 0, 60_000)})}
     assert closed(GraphStatistics(CHAIN), told, {0: 100}, coefficients={0: 3.0}).row_s[0] == pytest.approx(200e-6)

@@ -82,6 +82,7 @@ def graph_sample(
                 "coefficient": round(host.coefficient, 4),
                 "load": round(float(load), 6),
                 "rows_s": round(measured.taken.get(host.id, 0.0), 1),
+                **({"queue": measured.queued[host.id]} if host.id in measured.queued else {}),
             }
             for host, load in zip(problem.hosts, by_host, strict=True)
         ],

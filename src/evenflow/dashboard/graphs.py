@@ -73,6 +73,8 @@ class GraphView(RegionView):
             rows = float(host["rows_s"]) * span if "rows_s" in host else None  # older logs have none
             load.add(now, span, min(1.0, share) * span, rows)
             load.row_s = float(host["coefficient"])
+            if "queue" in host:
+                load.waits(now, whole(host["queue"]))
 
     def _results(self, entry: LoggedEvent) -> None:
         seconds, self._noted = float(entry["at"]) - self._noted, float(entry["at"])

@@ -198,8 +198,8 @@ class FlowReport(Message, frozen=True):
     bytes_out: Counts
     sent: Table[Whole, SentCounts] = {}
     """By worker, what went there."""
-    queued: Whole = 0
-    """Bytes of rows that wait here."""
+    queued: Whole | None = None
+    """Rows that wait here; None if that is not known."""
     standard_us: Real = 0.0
     """How long a standard piece of work took lately, in microseconds; 0 if that was not measured."""
     round_trips: Table[Whole, Real] = {}
