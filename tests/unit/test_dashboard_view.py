@@ -186,6 +186,19 @@ def test_operators_of_a_graph_are_on_their_workers():
     assert [worker["queue"] for worker in frame["workers"]] == [40, None]
 
 
+def test_a_sample_of_a_graph_may_be_about_several_short_batches():
+    operators = [{"name": "clean", "kind": "filter", "units": 1, "endpoint": True}]
+    shape = {"units": 2, "sources": ["ticks"], "operators": operators, "edges": [[-1, 0]]}
+    log = [logs.joined(0), logs.entry(0.0, "region-opened", region="g", placement="dp", **shape)]
+    log.append(logs.entry(4.9, "feeder-joined", region="g", partition=0, attempt=0, query="q", epoch=7))
+    told = {"operators": [{"name": "clean", "worker": 0, "load": 0.2}], "links": [], "moves": [], "units": []}
+    told |= {"hosts": [{"worker": 0, "coefficient": 1.0, "load": 0.3, "rows_s": 700.0}], "seconds": 2.0}
+    told |= {"placement": "dp", "total_pe": 12.5, "load_std": 0.3, "level": None, "why": ""}
+    log.append(logs.entry(5.0, "graph-sample", region="g", **told))
+    _, frame = seen(log)
+    assert [(worker["rows_s"], worker["utilisation"]) for worker in frame["workers"]] == [(700, 0.3)]
+
+
 def test_another_cluster_in_the_same_log_begins_anew():
     first = logs.keyed_run(seconds=8)
     again = [dict(each, at=each["at"] + 100) for each in [logs.joined(0, 1.0), logs.opened("other", time=1.5)]]

@@ -72,6 +72,7 @@ def graph_sample(
     summary = measured.latencies.summary
     fields: dict[str, Any] = {
         "placement": placement,
+        "seconds": round(measured.periods[-1].seconds, 6),
         "operators": [
             {"name": operator.name, "worker": workers[host], "load": round(load, 6), **energy}
             for operator, host, load, energy in zip(problem.operators, problem.placed, loads, energies, strict=True)

@@ -67,7 +67,8 @@ class GraphView(RegionView):
         self.loads = {str(each["name"]): float(each["load"]) for each in entry["operators"]}
         self.energies = {str(each["name"]): float(each["pe"]) for each in entry["operators"] if "pe" in each}
         self.on = {str(each["name"]): int(each["worker"]) for each in entry["operators"]}
-        span = self._span(now)
+        span = self._span(now)  # as in older logs; a period may have several batches, with rests between them
+        span = float(entry.get("seconds", span))
         for host in self.hosts:
             load, share = workers.get(int(host["worker"])).load(self.name), max(0.0, float(host["load"]))
             rows = float(host["rows_s"]) * span if "rows_s" in host else None  # older logs have none
