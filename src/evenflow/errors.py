@@ -44,6 +44,10 @@ class ProtocolError(EvenflowError):
     """A peer sent bytes against the protocol; only its own connection is closed."""
 
 
+class StateGone(ProtocolError):
+    """Rows came for state that a worker was told to drop: on their way while their evaluation or attempt failed."""
+
+
 class HandshakeError(ProtocolError):
     """A peer does not prove that it has the cluster's secret, or takes too long."""
 

@@ -62,7 +62,7 @@ class ToGraph:
         columns = [[draw.randrange(1000) for _ in range(draw.randrange(1, 5))]] * len(SCHEMA)
         batch = pa.RecordBatch.from_arrays([pa.array(column, pa.int64()) for column in columns], schema=SCHEMA)
         self._sequence += 1
-        return flow_frame(self._sequence, 7, 0, feeder, [0], memoryview(batch.serialize()))
+        return flow_frame(self._sequence, 7, 0, feeder, [0], memoryview(batch.serialize()), batch.num_rows)
 
     def _give(self, line: Line, frame: Frame) -> None:
         """As the worker's loop would."""

@@ -4,8 +4,10 @@ import errno
 import io
 import json
 import os
+import re
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import typer
@@ -14,8 +16,9 @@ from typer.testing import CliRunner
 
 from evenflow._version import __version__
 from evenflow.bench import cep, cep_view, keyed, keyed_view, ordered, ordered_view
-from evenflow.cli.app import app
+from evenflow.cli.app import CODES, app
 from evenflow.cli.terminal import check_writable, guard, write_figures
+from evenflow.cli.verbs import CLOSED
 from evenflow.errors import InvalidArgument
 
 
@@ -125,6 +128,13 @@ def test_nobody_reads_on(tmp_path, monkeypatch, arguments):
             app(arguments)
         os.dup2(os.open(os.devnull, os.O_WRONLY), write)
     assert exit.value.code == 141
+
+
+def test_help_and_docs_have_the_same_exit_codes():
+    told = re.findall(r"\b(\d+) \w", CODES)
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+    assert told == re.findall(r"^\| (\d+) \|", page, re.M)
+    assert told[-1] == str(CLOSED)
 
 
 def test_another_pipe_that_breaks_is_a_failure(capsys):

@@ -5,9 +5,11 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from evenflow.errors import ClusterStopped, RegionStalled
+from evenflow.errors import ClusterStopped, FunctionError, RegionStalled
 from evenflow.model.messages import (
+    MOST_ERROR,
     Committed,
+    FeederFailed,
     FeederHello,
     FeederRefused,
     FeederUnread,
@@ -239,6 +241,13 @@ def test_reports_have_what_is_new(feeder):
         report = said(feeder)
         assert (report.feeding_s, report.rows_out) == (PERIOD_S, 2)
         assert report.connections[1].rows_sent == rows
+
+
+def test_little_is_told_of_a_long_error(feeder):
+    error = FunctionError("x" * 10_000_000)
+    error.worker = 1
+    feeder.connections.fail(error, None)
+    assert said(feeder) == FeederFailed("x" * MOST_ERROR, 1)
 
 
 def test_who_leaves_waits_for_the_controller_but_not_for_ever(feeder):

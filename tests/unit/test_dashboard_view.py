@@ -171,7 +171,7 @@ def test_operators_of_a_graph_are_on_their_workers():
         "moves": [],
         "units": [],
     }
-    hosts = [{"worker": 0, "coefficient": 1.0, "load": 0.3, "rows_s": 700.0}]
+    hosts = [{"worker": 0, "coefficient": 1.0, "load": 0.3, "rows_s": 700.0, "queue": 40}]
     hosts.append({"worker": 1, "coefficient": 2.0, "load": 0.9})  # as in older logs
     about = {"placement": "dp", "total_pe": 12.5, "load_std": 0.3, "level": "", "why": "costs less there"}
     log.append(logs.entry(1.0, "graph-sample", region="g", **told, hosts=hosts, **about))
@@ -186,6 +186,20 @@ def test_operators_of_a_graph_are_on_their_workers():
     assert [region["energy"], region["results"], region["rows"]] == [12.5, 30, 900]
     assert [worker["utilisation"] for worker in frame["workers"]] == [0.3, 0.9]
     assert [worker["rows_s"] for worker in frame["workers"]] == [700, None]
+    assert [worker["queue"] for worker in frame["workers"]] == [40, None]
+
+
+def test_a_sample_of_a_graph_may_be_about_several_short_batches():
+    operators = [{"name": "clean", "kind": "filter", "units": 1, "endpoint": True}]
+    shape = {"units": 2, "sources": ["ticks"], "operators": operators, "edges": [[-1, 0]]}
+    log = [logs.joined(0), logs.entry(0.0, "region-opened", region="g", placement="dp", **shape)]
+    log.append(logs.entry(4.9, "feeder-joined", region="g", partition=0, attempt=0, query="q", epoch=7))
+    told = {"operators": [{"name": "clean", "worker": 0, "load": 0.2}], "links": [], "moves": [], "units": []}
+    told |= {"hosts": [{"worker": 0, "coefficient": 1.0, "load": 0.3, "rows_s": 700.0}], "seconds": 2.0}
+    told |= {"placement": "dp", "total_pe": 12.5, "load_std": 0.3, "level": None, "why": ""}
+    log.append(logs.entry(5.0, "graph-sample", region="g", **told))
+    _, frame = seen(log)
+    assert [(worker["rows_s"], worker["utilisation"]) for worker in frame["workers"]] == [(700, 0.3)]
 
 
 def test_another_cluster_in_the_same_log_begins_anew():

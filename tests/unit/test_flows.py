@@ -24,7 +24,7 @@ def flows():
 
 
 def rows(number, feeder=5):
-    return flow_frame(number, 1, 0, feeder, [0], memoryview(b"rows"))
+    return flow_frame(number, 1, 0, feeder, [0], memoryview(b"rows"), 4)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,15 @@ def test_frames_of_tasks_that_are_over_are_dropped():
     known.receive(Nobody(), None, rows(1))
     assert known.waiting == ""
     assert known._queue.bytes == 0
+
+
+def test_rows_that_wait_are_those_of_a_graph():
+    known = flows()
+    for feeder, region in ((5, "r"), (6, "r"), (7, "other")):
+        known.enter(Nobody(), Session(feeder=feeder, region=region))
+        known.receive(Nobody(), None, rows(feeder, feeder))
+    known.receive(Nobody(), None, rows(8, 8))
+    assert [known._queued(region) for region in ("r", "other", "none")] == [8, 4, 0]
 
 
 def test_a_feeder_whose_rows_cannot_be_sent_is_told_once():

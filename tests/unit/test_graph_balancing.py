@@ -63,10 +63,36 @@ def test_nothing_is_decided_before_it_is_warm():
 def test_nothing_is_decided_within_a_period_or_without_feeders():
     rig = GraphRig(TWO, placement_named("potential"), (0, 0))
     warm(rig, busy(0.4), {0: 1000}, WARM - 1)
-    assert rig.period(busy(0.4), {0: 1000}, draining={21}) == []
+    for without in ({"draining": {21}}, {"feeders": set()}):
+        (told,) = records(rig.period(busy(0.4), {0: 1000}, **without))
+        assert (told["moves"], told["units"], told["level"]) == ([], [], None)
+    assert not rig.movements.under_way
     rig.time += 0.5
     assert rig.ask() == []
     assert records(rig.period(busy(0.4), {0: 1000}))
+
+
+def test_a_stream_of_short_batches_is_written_down_once_a_period():
+    """Each batch takes a tenth of a second, and its feeder has all its rows when the workers first tell of it."""
+    rig, samples = GraphRig(TWO, placement_named("potential"), (0, 1)), []
+    for batch in range(40):
+        rig.time = 0.1 * batch
+        for worker, told in busy(0.04, owners=(0, 1)).items():
+            rig.balancing.report(worker, told)
+        samples += records(rig.ask(draining={21}))
+    assert [each["seconds"] for each in samples] == pytest.approx([1.0, 1.0, 1.0], abs=0.11)
+    assert [each["load"] for each in samples[-1]["hosts"]] == pytest.approx([0.4, 0.4], rel=0.05)
+    rig.time += 1.0
+    assert len(records(rig.ask(feeders=set()))) == 1
+    rig.time += 1.0
+    assert rig.ask(feeders=set()) == [], "nothing came since"
+
+
+def test_rows_that_wait_at_workers_are_written_down_where_they_are_known():
+    rig = GraphRig(TWO, placement_named("potential"), (0, 0))
+    reports = {0: report({0: (1000, 1000, 400_000)}, queued=7), 1: report({1: (1000, 1000, 400_000)})}
+    (told,) = records(rig.period(reports, {0: 1000}, draining={21}))
+    assert [host.get("queue") for host in told["hosts"]] == [7, None]
 
 
 def test_an_operator_leaves_the_worker_that_has_two():

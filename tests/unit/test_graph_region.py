@@ -5,12 +5,22 @@ from itertools import count
 import numpy as np
 import pytest
 
-from evenflow.control.events import FeederJoined, GraphPlacing, RegionOpened, Tell
+from evenflow.control.controller import Controller
+from evenflow.control.events import FeederJoined, GraphPlacing, Heard, PeerLeft, RegionOpened, Stop, Tell, Tick
 from evenflow.control.graph_region import GraphRegion
 from evenflow.control.workers import Site
 from evenflow.model import MoveUnits
 from evenflow.model.graph import GraphShape, NodeShape
-from evenflow.model.messages import FeederBegan, FilterOrder, FlowReport, GraphRouting, MoveReport, PauseUnits
+from evenflow.model.latency import Latencies
+from evenflow.model.messages import (
+    FeederBegan,
+    FilterOrder,
+    FlowProgress,
+    FlowReport,
+    GraphRouting,
+    MoveReport,
+    PauseUnits,
+)
 from evenflow.policy import Hash
 from evenflow.policy.graph.round_robin import RoundRobinPlacement
 from evenflow.policy.keyed.sharing import Sharing
@@ -121,3 +131,25 @@ def test_the_order_of_filters_is_written_down():
     assert record.event == "filters-ordered"
     assert record.fields["filters"] == ("cheap", "dear")
     assert record.fields["worker"] == 0
+
+
+def results(told):
+    """By entry of what came out: rows that arrived, and results."""
+    entries = (each.fields for each in told if getattr(each, "event", "") == "graph-results")
+    return [(fields["arrived"], fields["results"]) for fields in entries]
+
+
+def test_what_came_out_last_is_written_down_when_the_cluster_stops_and_when_tasks_leave_then():
+    made, progress = Controller(1), FlowProgress({0: 7}, Latencies({3: 5}, 0.5))
+    for event in (opened(), FeederJoined(0.0, 21, "r", stage="1"), Tick(0.1), Heard(0.2, 21, progress)):
+        assert not results(made.handle(event))
+    assert results(made.handle(Stop(0.3))) == [(7, 5)]
+    made.handle(Heard(0.4, 21, progress))
+    assert results(made.handle(PeerLeft(0.5, 21, "the cluster is stopping"))) == [(7, 5)]
+
+
+def test_what_came_out_last_is_written_down_when_the_region_ends():
+    made = region()
+    fed(made)
+    list(made.hear(1.0, FeederJoined(1.0, 21, "r", stage="1"), FlowProgress({0: 7}, Latencies({3: 5}, 0.5))))
+    assert results(made.close(1.1)) == [(7, 5)]

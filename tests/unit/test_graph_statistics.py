@@ -60,6 +60,13 @@ def test_a_period_of_no_time_has_figures_that_are_numbers():
     assert np.isfinite(figures).all()
 
 
+def test_rows_that_wait_are_those_of_the_latest_period():
+    told = {0: report({0: (100, 50, 20_000)}, queued=9), 1: report({1: (50, 10, 5_000)})}
+    statistics = closed(GraphStatistics(CHAIN), told, {0: 100})
+    assert statistics.queued == {0: 9}, "the other one does not know"
+    assert closed(statistics, {1: report({1: (50, 10, 5_000)}, queued=2)}, {0: 100}).queued == {1: 2}
+
+
 def test_time_on_a_slow_worker_counts_as_on_a_usual_one():
     told = {0: report({0: (100, 0, 60_000)})}
     assert closed(GraphStatistics(CHAIN), told, {0: 100}, coefficients={0: 3.0}).row_s[0] == pytest.approx(200e-6)

@@ -120,6 +120,17 @@ def test_entries_have_what_is_new_by_feeder_and_by_worker():
     assert log.total.rows_in == 160
 
 
+def test_rows_that_were_answered_are_told_if_none_came_or_left_since():
+    log = PerformanceLog("r")
+    assert not list(log.note(0.0))
+    log.add(0, FeederReport(1.0, 0, {0: ConnectionCounts(rows_done=0)}), {0})
+    assert not list(log.note(1.0))
+    log.add(0, FeederReport(1.0, 0, {0: ConnectionCounts(rows_done=7)}), {0})
+    (entry,) = log.note(2.0)
+    assert [(each["worker"], each["rows"]) for each in entry.fields["workers"]] == [(0, 7)]
+    assert not list(log.note(3.0))
+
+
 def test_a_worker_that_starts_again_is_counted_anew():
     log = PerformanceLog("r")
     log.add(0, report(100, 0.2), {0})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenflow.errors import ProtocolError
+from evenflow.errors import StateGone
 from evenflow.model.messages import DropState, ForgetEvaluation, LoadState, StateLoaded
 from evenflow.runtime.worker.events import (
     ClearState,
@@ -122,7 +122,7 @@ def test_rows_are_taken_only_where_their_state_is(script, refused):
     machine.check_rows("r", "another query", stored=True)
     assert machine.is_dropped(*KEY) == ("dropped" in refused)
     if refused:
-        with pytest.raises(ProtocolError, match=refused):
+        with pytest.raises(StateGone, match=refused):
             machine.check_rows(*KEY, stored=True)
     else:
         machine.check_rows(*KEY, stored=True)

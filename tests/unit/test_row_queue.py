@@ -19,6 +19,10 @@ def frame(number, size=1):
     return Frame(Kind.FLOW, bytes(size), number)
 
 
+def some(feeder, rows):
+    return flow_frame(1, 9, 0, feeder, [0], memoryview(b"rows"), rows)
+
+
 def served(queue):
     found = []
     while queue.first is not None:
@@ -46,6 +50,24 @@ def test_first_come_first_served():
     assert (len(queue), queue.bytes) == (3, 30)
     assert served(queue) == [1, 2, 3]
     assert queue.bytes == 0
+
+
+def test_rows_that_wait_are_counted_by_feeder():
+    """At gates, too; what is taken in parts, and what nobody wants any more, waits no longer."""
+    doors = Doors()
+    queue, gate = doors.queue, Gate("r", 4, [0], [some(7, 3), some(8, 4)])
+    queue.append(some(7, 10))
+    queue.append(gate)
+    queue.wait_at(gate, [some(7, 1)])
+    assert queue.rows == {7: 14, 8: 4}
+    queue.put_first([queue.take(), some(9, 5)])
+    assert queue.rows == {7: 14, 8: 4, 9: 5}
+    queue.take_parts(lambda each: ([], each) if flow_head(each).feeder == 7 else ([each], None))
+    assert queue.rows == {7: 14, 8: 4}, "those at gates that may not stay are left"
+    queue.take()
+    doors.decide(gate, False)
+    assert queue.first is None
+    assert queue.rows == {}
 
 
 def test_what_is_left_of_a_frame_comes_first():
@@ -136,7 +158,7 @@ def sent(graph, turn=3):
     batch = pa.record_batch([np.arange(40), np.arange(40.0)], schema=ROWS)
     ways = Ways(graph.plan, np.zeros(graph.units, np.int32))
     return [
-        flow_frame(number, 9, turn, 5, bundle.ports, memoryview(bundle.rows.serialize()))
+        flow_frame(number, 9, turn, 5, bundle.ports, memoryview(bundle.rows.serialize()), bundle.rows.num_rows)
         for number, bundle in enumerate(ways.split(0, batch, turn), 1)
     ]
 
@@ -178,6 +200,7 @@ def test_a_frame_for_several_readers(graph, moving, leaving, staying):
     assert found.staying is None or found.staying.sequence == whole.sequence
     for each in (*found.leaving, *([found.staying] if found.staying else [])):
         assert (each.part, flow_head(each).turn, flow_head(each).feeder) == (9, 3, 5)
+        assert flow_head(each).row_count == len(keys_of(graph, each)[1])
 
 
 def test_only_the_lane_of_the_turn_counts(graph):

@@ -13,6 +13,7 @@ import pytest
 
 from evenflow.errors import ClusterStopped, FunctionError, ProtocolError, RegionStalled, WorkerLost
 from evenflow.model.messages import OperatorFailed
+from evenflow.runtime.driver import eventlog
 from evenflow.runtime.feeder.ordered import OrderedFeeder
 from evenflow.runtime.feeder.ordered_splitter import FeederLimits
 from evenflow.runtime.wire.channel import PeerGone
@@ -93,6 +94,19 @@ def test_function_that_raises(rig, balance):
     assert (told["partition"], told["attempt"], told["worker"]) == (0, 0, int(found[1]))
     assert told["error"] == message
     assert serves(cluster)
+
+
+def test_a_loop_of_tasks_that_fail_cannot_fill_the_log(rig):
+    cluster = rig(2)
+    cluster.driver._quota = eventlog.Quota(most=2, per_s=1e6)
+    cluster.driver._quota.left_out(cluster.driver.now())
+    for _ in range(5):
+        with pytest.raises(FunctionError):
+            cluster.map(raising(KeyError("price")), ROWS)
+    until(lambda: len(cluster.events("feeder-left")) == 5, "that the tasks are over")
+    cluster.close()
+    assert len(cluster.events("feeder-failed")) == 2
+    assert [entry["count"] for entry in cluster.events("refusals-left-out")] == [3]
 
 
 def test_input_that_fails_is_not_told_as_a_failure_of_the_region(rig):

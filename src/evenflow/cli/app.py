@@ -24,7 +24,7 @@ HELP = """Keeps streaming pipelines on Apache Spark balanced while they run.
 
 New here? `evenflow doctor` checks this machine, `evenflow demo` shows in under two minutes what balancing brings.
 """
-CODES = "Exit codes: 0 fine; 1 failed, or a check does not hold; 2 wrong usage; 130 interrupted."
+CODES = "Exit codes: 0 fine; 1 failed, or a check does not hold; 2 wrong usage; 130 interrupted; 141 nobody reads on."
 app = Verbs(help=HELP, epilog=CODES, pretty_exceptions_show_locals=False)
 
 

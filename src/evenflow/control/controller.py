@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from math import inf
-from typing import Any, cast
+from typing import cast
 
 from evenflow.control.events import (
-    Cancel,
     CheckpointTaken,
     Event,
     FeederJoined,
@@ -33,20 +31,16 @@ from evenflow.control.events import (
     Tell,
     Tick,
     Unpersisted,
-    Warn,
 )
+from evenflow.control.feeders import STOPPING, Feeders, Region
 from evenflow.control.graph_region import GraphRegion
 from evenflow.control.keyed_region import KeyedRegion
-from evenflow.control.ordered_region import OrderedRegion, refused
+from evenflow.control.ordered_region import OrderedRegion
 from evenflow.control.service import Service
 from evenflow.control.workers import WorkerRecord, Workers
 from evenflow.model import WorkerStatus
 from evenflow.model.messages import (
-    FeederBegan,
-    FeederEnded,
-    FeederFailed,
     FeederMessage,
-    FeederRefused,
     MemorySet,
     OperatorReady,
     Prepare,
@@ -66,9 +60,6 @@ from evenflow.policy.ordered.balance import Balance
 
 KEPT_REGIONS = 1000
 """If there are more regions, the oldest without feeders are closed: a query may open one in each micro-batch."""
-MOST_ERROR = 4_000
-"""Characters of a task's error that the event log has, at most: the error itself, and where it was raised."""
-STOPPING = "the cluster is stopping"
 
 
 class Controller:
@@ -79,10 +70,9 @@ class Controller:
         self._sharing = Sharing(weights_in(qos or {}))
         self._service = Service(qos or {}, self._sharing)
         self._workers = Workers(workers)
-        self._feeders: dict[Peer, FeederJoined] = {}
-        self._ended: set[Peer] = set()
         self._moves = itertools.count(1)
-        self._regions: dict[str, OrderedRegion | KeyedRegion] = {}
+        self._regions: dict[str, Region] = {}
+        self._feeders = Feeders(self._regions)
         self._clock_zero: float | None = None
         self._stopping = False
 
@@ -106,7 +96,7 @@ class Controller:
                 region = self._keyed(event.move.region)
                 return region.carry_out(event.time, [event.move]) if region is not None else ()
             case MemoryAsked():
-                return self._memory_asked(event)
+                return self._workers.ask_memory(event)
             case PeerLeft():
                 return self._peer_left(event)
             case TaskEnded():
@@ -121,7 +111,7 @@ class Controller:
 
     def _heard(self, time: float, peer: Peer, message: Said) -> Iterable[Instruction]:
         if isinstance(message, FeederMessage):
-            return self._feeder_says(time, peer, message)
+            return self._feeders.hear(time, peer, message)
         if isinstance(message, WorkerHello):
             return self._worker_joined(time, peer, message)
         worker = self._workers.of(peer)
@@ -137,19 +127,19 @@ class Controller:
         """The stage id and the task attempt id of a worker's Spark task."""
         return self._workers[worker].task
 
-    def region(self, name: str) -> OrderedRegion | KeyedRegion:
+    def region(self, name: str) -> Region:
         """A region by name."""
         return self._regions[name]
 
     @property
-    def regions(self) -> Mapping[str, OrderedRegion | KeyedRegion]:
+    def regions(self) -> Mapping[str, Region]:
         """All regions by name."""
         return self._regions
 
     @property
     def feeders(self) -> set[Peer]:
         """The feeders that are known, also those that are through with their rows."""
-        return self._feeders.keys() | self._ended
+        return self._feeders.peers
 
     def unknown(self, feeder: FeederJoined) -> bool:
         """Whether a task is the first one of its query at a keyed operator."""
@@ -163,8 +153,7 @@ class Controller:
 
     def run_of(self, peer: Peer) -> str:
         """The run of the query of a feeder that has not ended; empty for any other peer."""
-        feeder = self._feeders.get(peer)
-        return feeder.run if feeder is not None and peer not in self._ended else ""
+        return self._feeders.run_of(peer)
 
     def is_worker(self, peer: Peer) -> bool:
         """Whether a peer is a live worker."""
@@ -203,7 +192,7 @@ class Controller:
             yield Tell(site.peer, Prepare((event.operator,)))
 
     def _open(self, event: RegionOpened) -> Iterator[Instruction]:
-        region: OrderedRegion | KeyedRegion
+        region: Region
         if event.graph is not None:
             region = GraphRegion(event, self._sharing, self._moves, self._stall_timeout)
         elif event.units:
@@ -286,27 +275,8 @@ class Controller:
                 worker.heard = time
             case MemorySet():
                 worker.heard = time
-                return self._memory_set(time, worker, message)
+                return self._workers.memory_set(time, worker, message)
         return ()
-
-    def _memory_asked(self, event: MemoryAsked) -> Iterator[Instruction]:
-        """Tell the workers, and those that will be started in their place."""
-        for number, memory in event.memory.items():
-            worker = self._workers[number]
-            worker.memory = memory
-            yield Record(event.time, "memory-asked", {"worker": number, "memory": memory})
-            if worker.state == "live":
-                yield Tell(worker.site.peer, SetMemory(memory))
-
-    def _memory_set(self, time: float, worker: WorkerRecord, told: MemorySet) -> Iterator[Instruction]:
-        fields = {"worker": worker.id, "memory": told.memory, "resident": told.resident, "spilled": told.spilled}
-        worker.memory = told.memory
-        if not told.error:
-            yield Record(time, "memory-set", fields | {"seconds": round(told.seconds, 6)})
-            return
-        yield Record(time, "memory-refused", fields | {"asked": told.asked, "reason": told.error})
-        text = f"worker {worker.id} keeps {told.memory} bytes of memory for state, and does not change to {told.asked}"
-        yield Warn(f"{text}: {told.error}")
 
     def _tick(self, time: float) -> Iterator[Instruction]:
         for region in self._regions.values():
@@ -349,60 +319,14 @@ class Controller:
     # -- feeders
 
     def _feeder_joined(self, event: FeederJoined) -> Iterator[Instruction]:
-        region = self._regions.get(event.region)
-        if region is None or self._stopping:
-            why = STOPPING if region else f"this cluster has no region {event.region} (any more)"
-            yield from refused(event, why, FeederRefused(why))
-            return
-        if self._clock_zero is None:
+        if self._clock_zero is None and self._feeders.awaits(event):
             self._clock_zero = event.time
             for site in self._workers.sites.values():
                 yield Tell(site.peer, SetClock(0.0))
-        why = region.register(event)
-        if why:
-            yield from refused(event, why)
-            if isinstance(event.saved, str) and event.stage:  # a retry would fail as well, and hide the reason
-                yield Cancel(event.own_stage or event.stage, f"region {event.region}: {why}")
-            return
-        self._feeders[event.peer] = event
-        fields = {"region": event.region, "partition": event.partition, "attempt": event.attempt}
-        yield Record(event.time, "feeder-joined", fields | {"query": event.query, "epoch": event.epoch})
-        yield from region.join(event)
-
-    def _feeder_says(self, time: float, peer: Peer, message: FeederMessage) -> Iterable[Instruction]:
-        feeder = self._feeders.get(peer)
-        region = self._regions.get(feeder.region) if feeder is not None else None
-        if feeder is None or region is None:
-            return ()
-        if isinstance(region, KeyedRegion):
-            region.check(message)
-        if isinstance(message, FeederBegan):
-            feeder = self._feeders[peer] = replace(feeder, partition=message.partition)
-        elif isinstance(message, FeederEnded):
-            self._ended.add(peer)
-        elif isinstance(message, FeederFailed):
-            if self._stopping:
-                return ()  # that is why
-            return self._feeder_failed(time, feeder, region, message)
-        return region.hear(time, feeder, message)
-
-    def _feeder_failed(
-        self, time: float, feeder: FeederJoined, region: OrderedRegion | KeyedRegion, message: FeederFailed
-    ) -> Iterator[Instruction]:
-        fields: dict[str, Any] = {"region": feeder.region, "partition": feeder.partition, "attempt": feeder.attempt}
-        where = {} if message.worker is None else {"worker": message.worker}
-        yield Record(time, "feeder-failed", fields | where | {"error": message.reason[:MOST_ERROR]})
-        yield from region.hear(time, feeder, message)
+        yield from self._feeders.join(event)
 
     def _peer_left(self, event: PeerLeft) -> Iterator[Instruction]:
-        feeder = self._feeders.pop(event.peer, None)
-        if feeder is not None:
-            fields = {"region": feeder.region, "partition": feeder.partition, "attempt": feeder.attempt}
-            yield Record(event.time, "feeder-left", fields)
-            region = self._regions.get(feeder.region)
-            if region is not None and not self._stopping:
-                yield from region.leave(feeder, event, event.peer in self._ended)
-        self._ended.discard(event.peer)
+        yield from self._feeders.leave(event)
         worker = self._workers.leave(event.peer, "stopped" if self._stopping else "lost")
         if worker is not None:
             fields = {"worker": worker.id, "incarnation": worker.site.incarnation, "pid": worker.site.pid}
@@ -414,9 +338,8 @@ class Controller:
         """Tell everybody. Regions hear of nobody who leaves from now on: what they lose is lost on purpose."""
         self._stopping = True
         for region in self._regions.values():
-            yield from region.performance.note(event.time, final=True)
+            yield from region.note_rest(event.time)
         yield Record(event.time, "cluster-stopping", {})
-        for peer in self._feeders:  # before the workers, so that feeders do not report lost workers
-            yield Tell(peer, FeederRefused(STOPPING))
+        yield from self._feeders.stop()  # before the workers, so that feeders do not report lost workers
         for site in self._workers.sites.values():
             yield Tell(site.peer, Shutdown(STOPPING))

@@ -105,7 +105,11 @@ class GraphBalancing:
     def rebalance(
         self, time: float, feeders: Set[Peer], draining: Set[Peer], senders: Set[Peer]
     ) -> Iterator[Instruction]:
-        """All workers have reported: if a period is over, close it, ask the placement and begin its moves."""
+        """All workers have reported: if a period is over, close it, ask the placement and begin its moves.
+
+        A stream of short batches may never be asked in time, since its feeders have all their rows at once. Then a
+        period that ends later, also in another batch, is written down, and nothing is decided.
+        """
         if self._movements.moving:
             self._moved = True
             return
@@ -115,18 +119,22 @@ class GraphBalancing:
             return
         if self.measured.elapsed(time) < self._placing.period:
             return
-        if not self.measured.close(time, self.coefficients()) or not feeders - draining:
+        if not self.measured.close(time, self.coefficients()) or not self.measured.known:
             return
-        self._warm += 1
-        if self._warm < self._placing.warm or not self.measured.known:
+        fed = bool(feeders - draining)
+        self._warm += fed
+        if fed and self._warm < self._placing.warm:
             return
         try:
             problem, spread = self.problem(), self.spread()
-            decision = self._decide(time, problem, spread)
+            decision = self._decide(time, problem, spread) if fed else Decision()
         except Exception as error:
             yield balance_failed(time, self._movements.region, self.placement.name, error)
             return
-        yield from self._written(time, problem, spread, decision)
+        shown = as_background(problem, spread)
+        yield from self._warned_of(shown) if fed else ()
+        sample = graph_sample(time, self.placement.name, shown, spread, decision, self.measured)
+        yield Record(time, sample.event, {"region": self._movements.region, **sample.fields})
         for move in self._moves(problem, spread, decision):
             self._moved = True  # also if it is over before this is asked again
             sizes = {unit: int(self._statistics.unit_bytes[unit]) for unit in move.units}
@@ -265,19 +273,12 @@ class GraphBalancing:
                     pairs[one, other] = self._placing.links.get(pair, default)
         return Links(DELAY_MS, BANDWIDTH, pairs)
 
-    # -- what is written down
-
-    def _written(
-        self, time: float, problem: PlacementProblem, spread: Sequence[SpreadOperator], decision: Decision
-    ) -> Iterator[Instruction]:
-        """A sample for the event log; before it, one warning of each operator that is heavier than any worker."""
-        region, shown = self._movements.region, as_background(problem, spread)
-        for name, warning in too_heavy(shown).items():
+    def _warned_of(self, problem: PlacementProblem) -> Iterator[Warn]:
+        """One warning of each operator that is heavier than any worker."""
+        for name, warning in too_heavy(problem).items():
             if name not in self._warned:
                 self._warned.add(name)
-                yield Warn(f"graph {region}: {warning}")
-        sample = graph_sample(time, self.placement.name, shown, spread, decision, self.measured)
-        yield Record(time, sample.event, {"region": region, **sample.fields})
+                yield Warn(f"graph {self._movements.region}: {warning}")
 
 
 def _alike(seen: npt.NDArray[np.float64], before: npt.NDArray[np.float64]) -> bool:

@@ -117,6 +117,10 @@ class GraphRegion(KeyedRegion):
         yield from self._route()
         yield from self._results.note(time)
 
+    def note_rest(self, time: float) -> Iterator[Record]:
+        yield from super().note_rest(time)
+        yield from self._results.note(time, final=True)
+
     def _admit(self) -> Iterator[Instruction]:
         if not self.feeders and self.waiting:  # workers let go of graphs that nobody has fed for long
             self.movements.dealt = True

@@ -27,11 +27,11 @@ class GraphResults:
         self._latencies += told.latencies
         self._arrived += sum(told.arrived.values())
 
-    def note(self, time: float) -> Iterator[Record]:
-        """The entry for the event log, if it is time for one and there is anything to tell."""
+    def note(self, time: float, final: bool = False) -> Iterator[Record]:
+        """The entry for the event log, if it is time for one, or the last moment, and there is anything to tell."""
         if self._noted is None:
             self._noted = time
-        if time - self._noted < self._period:
+        if time - self._noted < self._period and not final:
             return
         self._noted = time
         if not self._latencies and not self._arrived:

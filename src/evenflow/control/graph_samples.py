@@ -72,6 +72,7 @@ def graph_sample(
     summary = measured.latencies.summary
     fields: dict[str, Any] = {
         "placement": placement,
+        "seconds": round(measured.periods[-1].seconds, 6),
         "operators": [
             {"name": operator.name, "worker": workers[host], "load": round(load, 6), **energy}
             for operator, host, load, energy in zip(problem.operators, problem.placed, loads, energies, strict=True)
@@ -82,6 +83,7 @@ def graph_sample(
                 "coefficient": round(host.coefficient, 4),
                 "load": round(float(load), 6),
                 "rows_s": round(measured.taken.get(host.id, 0.0), 1),
+                **({"queue": measured.queued[host.id]} if host.id in measured.queued else {}),
             }
             for host, load in zip(problem.hosts, by_host, strict=True)
         ],

@@ -74,6 +74,8 @@ class GraphStatistics:
     """By sender and receiver, rows and bytes a second in the latest period."""
     taken: dict[int, float] = field(default_factory=dict)
     """By worker, rows a second that its operators took in, in the latest period."""
+    queued: dict[int, int] = field(default_factory=dict)
+    """By worker, rows that waited there when it last told in the latest period."""
     elsewhere: dict[int, float] = field(default_factory=dict)
     """By worker, the part of its time that it has for other regions lately."""
     latencies: Latencies = field(default_factory=Latencies)
@@ -89,6 +91,7 @@ class GraphStatistics:
         self._sums: dict[int, WorkerSums] = {}
         self._busy: dict[int, tuple[float, float, float]] = {}
         self._sent: dict[tuple[int, int], tuple[int, int]] = {}
+        self._queued: dict[int, int] = {}
         self._arrived = np.zeros(len(self.shape.sources))
         self._told: dict[Peer, tuple[float, FlowProgress]] = {}
         """By feeder, what it told last, and when."""
@@ -126,6 +129,8 @@ class GraphStatistics:
             (sums.bytes_out, told.bytes_out),
         ):
             np.add.at(total, told.units, told_of)
+        if told.queued is not None:
+            self._queued[worker] = told.queued
         if told.standard_us:
             self.standards[worker] = told.standard_us
         self.round_trips.update({(worker, other): trip for other, trip in told.round_trips.items()})
@@ -168,6 +173,7 @@ class GraphStatistics:
         self._began = time
         self._sums.clear()
         self._sent.clear()
+        self._queued.clear()
         self._arrived[:] = 0
 
     def elapsed(self, time: float) -> float:
@@ -183,6 +189,7 @@ class GraphStatistics:
         sums, arrived = self._pooled(coefficients), self._arrived / seconds
         self.link_use = {pair: (rows / seconds, size / seconds) for pair, (rows, size) in self._sent.items()}
         self.taken = {worker: float(told.rows_in.sum()) / seconds for worker, told in self._sums.items()}
+        self.queued = dict(self._queued)
         self.begin(time)
         if sums is None or not sums.rows_in.any():
             return False

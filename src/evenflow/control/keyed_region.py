@@ -126,6 +126,7 @@ class KeyedRegion:
 
     def close(self, time: float) -> Iterator[Instruction]:
         """Close a region that has had no feeders for long."""
+        yield from self.note_rest(time)
         self._sharing.forget(self.name)
         for evaluation in self.evaluations.ids:
             yield from self._end(time, evaluation, f"region {self.name} is long out of use")
@@ -367,6 +368,10 @@ class KeyedRegion:
             yield from self._give_up(time, f"{why}: {silent}. {remedy}")
         for name, over in list(self.evaluations.idle(time)):
             yield from self._end(time, name, over)
+
+    def note_rest(self, time: float) -> Iterator[Record]:
+        """The entries of what came and left since the last ones: it is the last moment."""
+        return self.performance.note(time, final=True)
 
     def unpersisted(self, event: Unpersisted) -> Iterator[Instruction]:
         """Drop the state of evaluations whose RDDs are no longer persisted."""

@@ -56,7 +56,11 @@ class OrderedRegion:
 
     def close(self, time: float) -> Iterable[Instruction]:
         """Close a region that has had no feeders for long."""
-        return ()
+        return self.note_rest(time)
+
+    def note_rest(self, time: float) -> Iterator[Record]:
+        """The entry of what came and left since the last one: it is the last moment."""
+        return self.performance.note(time, final=True)
 
     def set_workers(
         self, time: float, sites: Mapping[int, Site], reasons: Mapping[int, str] | None = None

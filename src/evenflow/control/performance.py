@@ -57,7 +57,8 @@ class PerformanceLog:
         if seconds < PERIOD_S and not (final and seconds > 0):
             return
         self._noted = time
-        if any(known.rows_in or known.shed or known.latencies for known in self._feeders.values()):
+        came = any(known.rows_in or known.shed or known.latencies for known in self._feeders.values())
+        if came or any(self._answered.values()):
             fields = {"region": self._region, "seconds": round(seconds, 6)}
             yield Record(time, "performance", fields | self._entry(seconds))
         self._last, self._feeders, self._answered = self.total, {}, {}

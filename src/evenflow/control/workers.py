@@ -1,13 +1,13 @@
-"""The workers of a cluster: which are live, their addresses, and what they have done."""
+"""The workers of a cluster: which are live, their addresses and budgets, and what they have done."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from evenflow.control.events import Peer
+from evenflow.control.events import Instruction, MemoryAsked, Peer, Record, Tell, Warn
 from evenflow.model import WorkerStatus
-from evenflow.model.messages import WorkerAddress, WorkerHello
+from evenflow.model.messages import MemorySet, SetMemory, WorkerAddress, WorkerHello
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,30 @@ class Workers:
     def ready(self, operator: str) -> bool:
         """Whether every live worker has an operator loaded."""
         return all(operator in worker.ready for worker in self._live.values())
+
+    # -- memory
+
+    def ask_memory(self, event: MemoryAsked) -> Iterator[Instruction]:
+        """Tell the workers, and those that will be started in their place."""
+        for number, memory in event.memory.items():
+            worker = self[number]
+            worker.memory = memory
+            yield Record(event.time, "memory-asked", {"worker": number, "memory": memory})
+            if worker.state == "live":
+                yield Tell(worker.site.peer, SetMemory(memory))
+
+    def memory_set(self, time: float, worker: WorkerRecord, told: MemorySet) -> Iterator[Instruction]:
+        """A worker has another budget, or says why not."""
+        fields = {"worker": worker.id, "memory": told.memory, "resident": told.resident, "spilled": told.spilled}
+        worker.memory = told.memory
+        if not told.error:
+            yield Record(time, "memory-set", fields | {"seconds": round(told.seconds, 6)})
+            return
+        yield Record(time, "memory-refused", fields | {"asked": told.asked, "reason": told.error})
+        text = f"worker {worker.id} keeps {told.memory} bytes of memory for state, and does not change to {told.asked}"
+        yield Warn(f"{text}: {told.error}")
+
+    # -- questions
 
     def statuses(self, now: float) -> list[WorkerStatus]:
         """The status of all workers, by id."""

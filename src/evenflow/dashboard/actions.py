@@ -45,7 +45,7 @@ FAILURES = {
     "controller-failed": "controller failed",
     "peer-refused": "refused",
     "stranger-refused": "refused",
-    "refusals-left-out": "refusals left out",
+    "refusals-left-out": "entries left out",
     "event-log-lost": "event log lost",
     "warning": "warning",
 }

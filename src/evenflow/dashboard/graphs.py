@@ -67,12 +67,15 @@ class GraphView(RegionView):
         self.loads = {str(each["name"]): float(each["load"]) for each in entry["operators"]}
         self.energies = {str(each["name"]): float(each["pe"]) for each in entry["operators"] if "pe" in each}
         self.on = {str(each["name"]): int(each["worker"]) for each in entry["operators"]}
-        span = self._span(now)
+        span = self._span(now)  # as in older logs; a period may have several batches, with rests between them
+        span = float(entry.get("seconds", span))
         for host in self.hosts:
             load, share = workers.get(int(host["worker"])).load(self.name), max(0.0, float(host["load"]))
             rows = float(host["rows_s"]) * span if "rows_s" in host else None  # older logs have none
             load.add(now, span, min(1.0, share) * span, rows)
             load.row_s = float(host["coefficient"])
+            if "queue" in host:
+                load.waits(now, whole(host["queue"]))
 
     def _results(self, entry: LoggedEvent) -> None:
         seconds, self._noted = float(entry["at"]) - self._noted, float(entry["at"])

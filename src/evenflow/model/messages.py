@@ -198,8 +198,8 @@ class FlowReport(Message, frozen=True):
     bytes_out: Counts
     sent: Table[Whole, SentCounts] = {}
     """By worker, what went there."""
-    queued: Whole = 0
-    """Bytes of rows that wait here."""
+    queued: Whole | None = None
+    """Rows that wait here; None if that is not known."""
     standard_us: Real = 0.0
     """How long a standard piece of work took lately, in microseconds; 0 if that was not measured."""
     round_trips: Table[Whole, Real] = {}
@@ -326,10 +326,15 @@ class FeederUnread(Message, frozen=True):
     """Feeder of a keyed operator to controller: Spark wants no more of it, since its action has rows enough."""
 
 
+MOST_ERROR = 4_000
+"""Characters of a task's error that are told, at most: the error itself, and where it was raised."""
+
+
 class FeederFailed(Message, frozen=True):
     """Feeder to controller, before it leaves: its task fails, and with it the evaluation of a keyed operator."""
 
     reason: str
+    """At most MOST_ERROR characters."""
     worker: Whole | None = None
     """Where the operator failed, if it did."""
 

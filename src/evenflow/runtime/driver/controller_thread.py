@@ -418,7 +418,7 @@ class ControllerThread(BackgroundThread):
                     channel = self._channels.get(peer)
                     if channel is not None:
                         self._tell(channel, control(message))
-                case Record(event="worker-trouble") if not self._quota.admits():
+                case Record(event="worker-trouble" | "feeder-failed") if not self._quota.admits():
                     continue  # counted with the others that are left out
                 case Record():
                     self._log.write(instruction)

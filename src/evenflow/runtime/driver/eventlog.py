@@ -17,11 +17,14 @@ from evenflow.eventlog.standing import Standing
 KEPT = 10_000
 """Entries in memory, at most."""
 MOST, PER_S = 100, 60.0
-"""At most MOST refusals are logged in PER_S seconds."""
+"""At most MOST refusals and failures are logged in PER_S seconds."""
 
 
 class Quota:
-    """Bounds how many refusals are logged: strangers must not fill the log. Of those beyond it only the number is."""
+    """Bounds how many refusals and failures are logged, so that they do not fill the log.
+
+    Strangers may come in crowds, and tasks may fail again and again. Of those beyond it only the number is logged.
+    """
 
     def __init__(self, most: int = MOST, per_s: float = PER_S) -> None:
         self._most, self._per_s = most, per_s

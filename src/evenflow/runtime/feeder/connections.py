@@ -14,6 +14,7 @@ import pyarrow as pa
 from evenflow.errors import ClusterStopped, EvenflowError, FunctionError, RegionStalled, described
 from evenflow.model.latency import Latencies
 from evenflow.model.messages import (
+    MOST_ERROR,
     FeederFailed,
     FeederHello,
     FeederMessage,
@@ -244,7 +245,7 @@ class Connections:
     def fail(self, error: Exception, news: FeederFigures | None) -> None:
         """Tell the controller why the task fails, and leave."""
         reason = str(error) if isinstance(error, EvenflowError) else described(error)
-        self.tell(FeederFailed(reason, error.worker if isinstance(error, FunctionError) else None))
+        self.tell(FeederFailed(reason[:MOST_ERROR], error.worker if isinstance(error, FunctionError) else None))
         self.leave(news)
 
     def _hear(self, frame: Frame) -> None:

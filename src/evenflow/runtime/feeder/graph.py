@@ -124,7 +124,7 @@ class GraphFeeder(StatefulFeeder):
         assert self._opening is not None
         what = f"{bundle.rows.num_rows} rows of partition {self.identity['partition']}"
         body = memoryview(serialized(bundle.rows, what, "graph"))
-        frame = flow_frame(identity, root, bundle.turn, self._opening.feeder, bundle.ports, body)
+        frame = flow_frame(identity, root, bundle.turn, self._opening.feeder, bundle.ports, body, bundle.rows.num_rows)
         link = self._connections.links.get(worker)
         if link is None:
             raise keyed_errors.worker_unreachable(self._region, worker, bool(self._attempt))

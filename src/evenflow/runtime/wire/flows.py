@@ -1,8 +1,8 @@
 """What FLOW and DONE frames hold: rows of a graph on their way, and that a frame of them has been processed.
 
 A FLOW frame's body is an Arrow record batch without its schema, then the numbers of the ports that its rows are for,
-then a fixed end: the feeder whose rows caused it, their turn and the number of ports. The end comes last so that Arrow
-finds the rows at the beginning of the buffer. All rows of a frame descend from rows of one feeder.
+then a fixed end: the feeder whose rows caused it, their turn, how many rows and how many ports there are. The end comes
+last so that Arrow finds the rows at the beginning of the buffer. All rows of a frame descend from rows of one feeder.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 from evenflow.errors import ProtocolError
 from evenflow.runtime.wire.frames import MAX_BODY, Frame, Kind
 
-END = struct.Struct("<QII")
-"""The feeder, the turn, and how many ports there are."""
+END = struct.Struct("<QIII")
+"""The feeder, the turn, and how many rows and ports there are."""
 PORT = struct.Struct("<I")
 MARK = struct.Struct("<Q")
 """The XOR in a DONE frame; the sender's number in a MARKER frame between workers."""
@@ -31,11 +31,15 @@ class FlowHead(NamedTuple):
     ports: tuple[int, ...]
     rows: memoryview
     """The record batch, serialised."""
+    row_count: int
+    """As the sender says."""
 
 
-def flow_frame(identity: int, root: int, turn: int, feeder: int, ports: Sequence[int], rows: memoryview) -> Frame:
+def flow_frame(
+    identity: int, root: int, turn: int, feeder: int, ports: Sequence[int], rows: memoryview, count: int
+) -> Frame:
     """Rows for these ports, all on one worker."""
-    tail = struct.pack(f"<{len(ports)}I", *ports) + END.pack(feeder, turn, len(ports))
+    tail = struct.pack(f"<{len(ports)}I", *ports) + END.pack(feeder, turn, count, len(ports))
     if rows.nbytes + len(tail) > MAX_BODY:
         raise ProtocolError(f"a frame of {rows.nbytes} bytes of rows is over the limit of {MAX_BODY} bytes")
     return Frame(Kind.FLOW, b"".join((rows, tail)), identity, part=root)
@@ -46,11 +50,18 @@ def flow_head(frame: Frame) -> FlowHead:
     body = memoryview(frame.body).cast("B")
     if body.nbytes < END.size:
         raise ProtocolError(f"a FLOW frame has {body.nbytes} bytes: too few")
-    feeder, turn, count = END.unpack_from(body, body.nbytes - END.size)
-    rows = body.nbytes - END.size - count * PORT.size
-    if not 0 < count <= MOST_PORTS or rows < 0:
-        raise ProtocolError(f"a FLOW frame of {body.nbytes} bytes is said to be for {count} ports")
-    return FlowHead(feeder, turn, struct.unpack_from(f"<{count}I", body, rows), body[:rows])
+    feeder, turn, count, ports = END.unpack_from(body, body.nbytes - END.size)
+    rows = body.nbytes - END.size - ports * PORT.size
+    if not 0 < ports <= MOST_PORTS or rows < 0:
+        raise ProtocolError(f"a FLOW frame of {body.nbytes} bytes is said to be for {ports} ports")
+    return FlowHead(feeder, turn, struct.unpack_from(f"<{ports}I", body, rows), body[:rows], count)
+
+
+def flow_rows(frame: Frame) -> tuple[int, int]:
+    """The feeder of a FLOW frame, and how many rows it says to have; nobody's and none if it cannot be read."""
+    size = memoryview(frame.body).nbytes
+    feeder, _, count, _ = END.unpack_from(frame.body, size - END.size) if size >= END.size else (0, 0, 0, 0)
+    return feeder, count
 
 
 def done_frame(root: int, mark: int, micros: int) -> Frame:

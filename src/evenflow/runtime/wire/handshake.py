@@ -16,7 +16,7 @@ import hmac
 from evenflow.errors import HandshakeError
 
 MAGIC = b"EVHS"
-VERSION = 1
+VERSION = 2
 NONCE_BYTES = 32
 MAC_BYTES = 32
 _HELLO = MAGIC + bytes([VERSION, 0, 0, 0])

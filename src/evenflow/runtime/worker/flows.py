@@ -362,7 +362,7 @@ class Flows:
         for rows, part in batch_parts(bundle.rows, bundle.uncut):
             number = self._new_id()
             mark ^= number
-            frame = flow_frame(number, root, bundle.turn, feeder, bundle.ports, part)
+            frame = flow_frame(number, root, bundle.turn, feeder, bundle.ports, part, rows)
             if bundle.worker == self._worker:
                 self._left.append(frame)
             elif bundle.worker < 0:
@@ -378,12 +378,17 @@ class Flows:
         for region, counts in list(self._counts.items()):
             if now - counts.reported >= REPORT_S and counts.any:
                 about = (
-                    self._queue.bytes,
+                    self._queued(region),
                     self.calibration.standard_us(now),
                     self.peers.round_trips,
                     self.peers.bandwidths,
                 )
                 self._host.tell(counts.news(region, now, *about, self._filters(region)))
+
+    def _queued(self, region: str) -> int:
+        """Rows that wait here, of one graph."""
+        feeders, rows = self._feeders.items(), self._queue.rows
+        return sum(rows.get(feeder, 0) for feeder, (_, session) in feeders if session.region == region)
 
     def _filters(self, region: str) -> Mapping[str, Filters]:
         known = self.routings.get(region)

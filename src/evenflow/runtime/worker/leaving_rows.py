@@ -44,23 +44,24 @@ def divided(
         if leaves.all() or not leaves.any():
             return _whole(frame, bool(leaves.all()))
         leaving, staying = (rows.filter(pa.array(mask)) for mask in (leaves, ~leaves))
-        frames = [_frame(new_id(), frame, head, head.ports, part) for _, part in batch_parts(leaving)]
-        ((_, rest),) = batch_parts(staying, True)
-        return Divided(frames, _frame(frame.sequence, frame, head, head.ports, rest), _xor(frames))
+        frames = [_frame(new_id(), frame, head, head.ports, *part) for part in batch_parts(leaving)]
+        (rest,) = batch_parts(staying, True)
+        return Divided(frames, _frame(frame.sequence, frame, head, head.ports, *rest), _xor(frames))
     away = [bool(units[each.first + head.turn % each.units]) for each in nodes]
     if all(away) or not any(away):
         return _whole(frame, all(away))
     both = ([port for port, gone in zip(head.ports, away, strict=True) if gone is which] for which in (True, False))
-    moved = _frame(new_id(), frame, head, next(both), head.rows)
-    return Divided([moved], _frame(frame.sequence, frame, head, next(both), head.rows), moved.sequence)
+    rows = head.row_count, head.rows
+    moved = _frame(new_id(), frame, head, next(both), *rows)
+    return Divided([moved], _frame(frame.sequence, frame, head, next(both), *rows), moved.sequence)
 
 
 def _whole(frame: Frame, leaves: bool) -> Divided:
     return Divided([frame], None, 0) if leaves else Divided([], frame, 0)
 
 
-def _frame(identity: int, frame: Frame, head: FlowHead, ports: Sequence[int], rows: memoryview) -> Frame:
-    return flow_frame(identity, frame.part, head.turn, head.feeder, ports, rows)
+def _frame(identity: int, frame: Frame, head: FlowHead, ports: Sequence[int], count: int, rows: memoryview) -> Frame:
+    return flow_frame(identity, frame.part, head.turn, head.feeder, ports, rows, count)
 
 
 def _xor(frames: Sequence[Frame]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from evenflow.errors import ProtocolError
+from evenflow.errors import StateGone
 from evenflow.model.messages import ForgetEvaluation, LoadState, StateLoaded
 from evenflow.runtime.worker.events import (
     ClearState,
@@ -78,9 +78,9 @@ class Loads:
     def check_rows(self, region: str, evaluation: str, stored: bool) -> None:
         """Refuse rows for an evaluation that is over, or, if its state is `stored`, not here."""
         if (region, evaluation) in self.over:
-            raise ProtocolError(f"rows of region {region} came for {evaluation}, which is over")
+            raise StateGone(f"rows of region {region} came for {evaluation}, which is over")
         if stored and (region, evaluation) in self._dropped:
-            raise ProtocolError(f"rows of region {region} came for {evaluation}, whose state was dropped")
+            raise StateGone(f"rows of region {region} came for {evaluation}, whose state was dropped")
 
     def _ended(self, event: LoadEnded) -> list[LoadInstruction]:
         order = event.order

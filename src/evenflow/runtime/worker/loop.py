@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from evenflow.errors import ProtocolError, described
+from evenflow.errors import ProtocolError, StateGone, described
 from evenflow.model.messages import (
     AbandonMoves,
     CodeWanted,
@@ -180,7 +180,10 @@ class Worker:
         self._sessions.serve_waiting(self._turn_out)
 
     def _turn_out(self, channel: Channel, error: Exception) -> None:
-        """Whatever a peer's frame runs into costs that peer its connection, and nobody else anything."""
+        """Whatever a peer's frame runs into costs that peer its connection, and nobody else anything.
+
+        The controller is told, unless it follows from what the controller has done: it knows of that.
+        """
         ours = isinstance(error, ProtocolError | ConnectionError)
         if channel is self._controller and not ours:
             raise error
@@ -189,7 +192,7 @@ class Worker:
         reason = f"{error}" if ours else described(error)
         self._poller.drop(channel)
         known = self.lost(channel, reason)
-        if known and not isinstance(error, ConnectionError):
+        if known and not isinstance(error, ConnectionError | StateGone):
             self._trouble(f"a frame of {channel.peer}", reason)
 
     # -- the controller

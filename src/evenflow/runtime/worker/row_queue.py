@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from evenflow.runtime.wire.flows import flow_rows
 from evenflow.runtime.wire.frames import Frame
 
 
@@ -37,6 +38,8 @@ class RowQueue:
         """Is told of a gate that is reached, if its units stay here."""
         self.bytes = 0
         """Of all frames that wait."""
+        self.rows: dict[int, int] = {}
+        """By feeder, rows of all frames that wait."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -44,17 +47,17 @@ class RowQueue:
     def append(self, each: Frame | Gate) -> None:
         """A frame has come, or units with the rows that waited for them."""
         self._waiting.append(each)
-        self.bytes += _size(each)
+        self._count([each])
 
     def put_first(self, frames: Sequence[Frame]) -> None:
         """Put back what is left of the frame that was taken last."""
         self._waiting.extendleft(reversed(frames))
-        self.bytes += sum(map(_size, frames))
+        self._count(frames)
 
     def wait_at(self, gate: Gate, frames: Sequence[Frame]) -> None:
         """Put further frames behind those of a gate that is here."""
         gate.frames += frames
-        self.bytes += sum(map(_size, frames))
+        self._count(frames)
 
     @property
     def first(self) -> Frame | None:
@@ -70,14 +73,14 @@ class RowQueue:
                 self._waiting.extendleft(reversed(each.frames))
                 self._opened(each)
             else:
-                self.bytes -= _size(each)
+                self._count([each], -1)
         return None
 
     def take(self) -> Frame:
         """Take out the frame whose turn it is."""
         frame = self._waiting.popleft()
         assert isinstance(frame, Frame)
-        self.bytes -= _size(frame)
+        self._count([frame], -1)
         return frame
 
     def take_parts(self, divide: Callable[[Frame], tuple[list[Frame], Frame | None]]) -> list[Frame]:
@@ -104,11 +107,18 @@ class RowQueue:
                 each.frames = rest(each.frames)
             waiting.append(each)
         self._waiting = waiting
-        self.bytes = sum(map(_size, waiting))
+        self.bytes, self.rows = 0, {}
+        self._count(waiting)
         return taken
 
-
-def _size(each: Frame | Gate) -> int:
-    if isinstance(each, Gate):
-        return sum(map(_size, each.frames))
-    return memoryview(each.body).nbytes
+    def _count(self, those: Iterable[Frame | Gate], sign: int = 1) -> None:
+        """Count frames in, or out."""
+        for each in those:
+            if isinstance(each, Gate):
+                self._count(each.frames, sign)
+                continue
+            self.bytes += sign * memoryview(each.body).nbytes
+            feeder, rows = flow_rows(each)
+            left = self.rows.pop(feeder, 0) + sign * rows
+            if left:
+                self.rows[feeder] = left

@@ -1,0 +1,115 @@
+"""The tasks that feed regions: who they are, and what they say. It is passed on to their regions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from evenflow.control.events import Cancel, FeederJoined, Instruction, Peer, PeerLeft, Record, Tell
+from evenflow.control.keyed_region import KeyedRegion
+from evenflow.control.ordered_region import OrderedRegion, refused
+from evenflow.model.messages import (
+    MOST_ERROR,
+    FeederBegan,
+    FeederEnded,
+    FeederFailed,
+    FeederMessage,
+    FeederRefused,
+)
+
+STOPPING = "the cluster is stopping"
+Region = OrderedRegion | KeyedRegion
+
+
+class Feeders:
+    """All tasks that have joined and not left, of all `regions`."""
+
+    def __init__(self, regions: Mapping[str, Region]) -> None:
+        self._regions = regions
+        self._joined: dict[Peer, FeederJoined] = {}
+        self._ended: set[Peer] = set()
+        """Those that are through with their rows."""
+        self._stopping = False
+
+    @property
+    def peers(self) -> set[Peer]:
+        """Those that are known, also those that are through with their rows."""
+        return self._joined.keys() | self._ended
+
+    def run_of(self, peer: Peer) -> str:
+        """The run of the query of a feeder that has not ended; empty for any other peer."""
+        feeder = self._joined.get(peer)
+        return feeder.run if feeder is not None and peer not in self._ended else ""
+
+    def awaits(self, event: FeederJoined) -> bool:
+        """Whether there is a region for a task that wants to join, and the cluster goes on."""
+        return event.region in self._regions and not self._stopping
+
+    def join(self, event: FeederJoined) -> Iterator[Instruction]:
+        """A task wants to join its region."""
+        if not self.awaits(event):
+            known = event.region in self._regions
+            why = STOPPING if known else f"this cluster has no region {event.region} (any more)"
+            yield from refused(event, why, FeederRefused(why))
+            return
+        region = self._regions[event.region]
+        why = region.register(event)
+        if why:
+            yield from refused(event, why)
+            if isinstance(event.saved, str) and event.stage:  # a retry would fail as well, and hide the reason
+                yield Cancel(event.own_stage or event.stage, f"region {event.region}: {why}")
+            return
+        self._joined[event.peer] = event
+        yield Record(event.time, "feeder-joined", _task(event) | {"query": event.query, "epoch": event.epoch})
+        yield from region.join(event)
+
+    def hear(self, time: float, peer: Peer, message: FeederMessage) -> Iterable[Instruction]:
+        """Handle a message of a task; what comes of one that is not known, or whose region is gone, is ignored."""
+        feeder = self._joined.get(peer)
+        region = self._regions.get(feeder.region) if feeder is not None else None
+        if feeder is None or region is None:
+            return ()
+        if isinstance(region, KeyedRegion):
+            region.check(message)
+        if isinstance(message, FeederBegan):
+            feeder = self._joined[peer] = replace(feeder, partition=message.partition)
+        elif isinstance(message, FeederEnded):
+            self._ended.add(peer)
+        elif isinstance(message, FeederFailed):
+            return self._failed(time, feeder, region, message)
+        return region.hear(time, feeder, message)
+
+    def _failed(
+        self, time: float, feeder: FeederJoined, region: Region, message: FeederFailed
+    ) -> Iterator[Instruction]:
+        """A task fails. If the cluster is stopping, that is why, unless the user's function failed on a worker."""
+        if not self._stopping or message.worker is not None:
+            where = {} if message.worker is None else {"worker": message.worker}
+            yield Record(time, "feeder-failed", _task(feeder) | where | {"error": message.reason[:MOST_ERROR]})
+        if not self._stopping:
+            yield from region.hear(time, feeder, message)
+
+    def leave(self, event: PeerLeft) -> Iterator[Instruction]:
+        """A peer has left, which may have been a task."""
+        feeder, ended = self._joined.pop(event.peer, None), event.peer in self._ended
+        self._ended.discard(event.peer)
+        if feeder is None:
+            return
+        yield Record(event.time, "feeder-left", _task(feeder))
+        region = self._regions.get(feeder.region)
+        if region is not None and self._stopping:
+            yield from region.note_rest(event.time)
+        elif region is not None:
+            yield from region.leave(feeder, event, ended)
+
+    def stop(self) -> Iterator[Instruction]:
+        """Tell all of them that the cluster is stopping."""
+        self._stopping = True
+        for peer in self._joined:
+            yield Tell(peer, FeederRefused(STOPPING))
+
+
+def _task(feeder: FeederJoined) -> dict[str, Any]:
+    """Which task it is, for the event log."""
+    return {"region": feeder.region, "partition": feeder.partition, "attempt": feeder.attempt}
