@@ -34,7 +34,7 @@ $(STAMP): requirements.lock pyproject.toml src/evenflow/_version.py
 		{ echo "setup: $(PYTHON) lacks its venv module (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
 	@$(BIN)/python -c 'import pip' 2>/dev/null || $(PYTHON) -m venv --clear .venv
 	@echo "setup: installing $$(grep -c == requirements.lock) packages into .venv, this takes a minute or two" >&2
-	@{ $(PIP) install -r requirements.lock && $(PIP) install --no-deps -e .; } >$(LOG) 2>&1 || \
+	@{ $(PIP) install --no-compile -r requirements.lock && $(PIP) install --no-deps -e .; } >$(LOG) 2>&1 || \
 		{ cat $(LOG) >&2; echo "setup: pip has failed, see above; mend it and run make again" >&2; exit 1; }
 	@touch $@
 

@@ -8,9 +8,9 @@ work="$(mktemp -d)"
 MOST_AGAIN=20 # when more than these fail, something else is wrong
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
 
-# The longest parts come first and short ones last, so that all end together, however fast the machine is. A part on
-# Spark has a JVM of its own, so there are three of tests/spark: those of stores and lost workers, which wait most, and
-# the others in two halves.
+# The longest parts come first and short ones last, so that all end together, however fast the machine is. The very
+# first one needs no Spark: while it runs, the archive of Spark's classes is made. A part on Spark has a JVM of its own,
+# so there are three of tests/spark: those of stores and lost workers, which wait most, and the others in two halves.
 stores=(tests/spark/test_{checkpoint,checkpoint_odd,postgres,stores,supervision}.py)
 graphs=(tests/property/test_graph_{durable,protocol}.py)
 others() { compgen -G "$1" | grep -vxF -f <(printf '%s\n' "${stores[@]}") | sort | tr '\n' ' '; }
@@ -27,7 +27,7 @@ declare -A folders=(
     [unit]="tests/unit tests/wire tests/golden"
     [browser]="tests/browser"
 )
-parts=(spark-1 graphs spark-2 stores unit torture property drivers browser)
+parts=(unit spark-1 spark-2 stores graphs drivers torture property browser)
 first_on_spark=spark-1
 at_once=3
 selected=()
