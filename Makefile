@@ -17,6 +17,9 @@ LOG := .venv/install.log
 WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)"
 BENCH ?= --workers 8 --slow 4 --factor 10 --cost-us 20 --seconds 15 --balance round-robin,credits
 
+# Without bytecode on disk each of many processes would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick lint bench docs lock clean
 

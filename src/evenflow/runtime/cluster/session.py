@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import site
 import sys
 from collections.abc import Callable, Mapping
+from importlib.metadata import distributions
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -21,7 +23,7 @@ logger = logging.getLogger("evenflow")
 QUERY_SLOTS = 2
 """Slots for the query's own tasks, beside those of the workers."""
 DAEMON = "evenflow.runtime.cluster.daemon"
-"""Forks Python processes that need no further import; only an interpreter that surely has Evenflow can run it."""
+"""Forks Python processes that need no further import."""
 
 
 def local_session(
@@ -60,13 +62,22 @@ def local_session(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(slots),
         "spark.default.parallelism": str(slots),
-        **({"spark.python.daemon.module": DAEMON} if python == sys.executable else {}),
+        **({"spark.python.daemon.module": DAEMON} if has_evenflow(python) else {}),
         **(conf or {}),
     }
     builder = SparkSession.builder.master(f"local[{needed},4]").appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def has_evenflow(python: str) -> bool:
+    """Whether an interpreter surely has this package: it is the driver's own, and the package is installed for it.
+
+    The driver may have it by its `sys.path` alone, which processes that it starts do not have.
+    """
+    places = [*site.getsitepackages(), site.getusersitepackages()]
+    return python == sys.executable and any(distributions(name="evenflow", path=places))
 
 
 def use_this_python(context: SparkContext) -> None:
