@@ -22,6 +22,10 @@ logger = logging.getLogger("evenflow")
 
 QUERY_SLOTS = 2
 """Slots for the query's own tasks, beside those of the workers."""
+STACK = "16m"
+"""For each of Java's threads. Where a query with `foreachBatch` is stopped, Spark matches the text of the error with a
+pattern that takes some 600 bytes of stack a character; with Java's own 1 MB, a page of StackOverflowError is printed.
+"""
 DAEMON = "evenflow.runtime.cluster.daemon"
 """Forks Python processes that need no further import."""
 
@@ -57,7 +61,7 @@ def local_session(
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet} -Xss{STACK}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(slots),
