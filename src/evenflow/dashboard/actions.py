@@ -45,7 +45,7 @@ FAILURES = {
     "controller-failed": "controller failed",
     "peer-refused": "refused",
     "stranger-refused": "refused",
-    "refusals-left-out": "entries left out",
+    "entries-left-out": "entries left out",
     "event-log-lost": "event log lost",
     "warning": "warning",
 }
@@ -193,6 +193,8 @@ class Actions:
             case "worker-joined" if entry["incarnation"] > 1:
                 self.restarts += 1
                 self._trouble(entry, time, "restarted")
+            case "entries-left-out":
+                self._trouble(entry, time, f"{str(entry['kind'])[:TEXT]} {FAILURES[event]}")
             case _ if event in FAILURES:
                 self.lost += event == "worker-lost"
                 self._trouble(entry, time, FAILURES[event])
