@@ -52,12 +52,19 @@ def test_rows_a_second_of_each_worker_are_those_of_its_operators():
     assert closed(GraphStatistics(CHAIN), told, {0: 100}, at=(3.0, 5.0)).taken == {0: 75.0, 1: 15.0}
 
 
-def test_a_period_of_no_time_has_figures_that_are_numbers():
+def test_a_period_of_no_time_goes_on():
     """A report and the end of its period may have the same time, by a clock of milliseconds or a virtual one."""
-    told = report({0: (100, 50, 20_000)}, sent={1: SentCounts(rows=50, bytes=400)})
-    statistics = closed(GraphStatistics(CHAIN), {0: told}, {0: 100}, at=(3.0, 3.0))
-    figures = [*statistics.taken.values(), *statistics.link_use[0, 1], *statistics.periods[-1].unit_rows]
-    assert np.isfinite(figures).all()
+    told = report({0: (100, 50, 20_000)}, sent={1: SentCounts(rows=50, bytes=400)}, queued=9)
+    statistics = closed(GraphStatistics(CHAIN), {0: told}, {0: 100})
+    loads, figures = statistics.loads().tolist(), (statistics.taken, statistics.link_use, statistics.queued)
+    statistics.report(0, report({0: (200, 100, 40_000)}))
+    statistics.progress(1.0, 21, progress({0: 200}))
+    assert not statistics.close(1.0, {})
+    assert statistics.loads().tolist() == loads
+    assert (statistics.taken, statistics.link_use, statistics.queued) == figures
+    assert statistics.close(3.0, {})
+    assert statistics.taken == {0: 100.0}, "what was told then counts in the time that follows"
+    assert [period.sources.tolist() for period in statistics.periods] == [[100.0], [100.0]]
 
 
 def test_rows_that_wait_are_those_of_the_latest_period():

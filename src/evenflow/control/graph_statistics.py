@@ -184,8 +184,10 @@ class GraphStatistics:
         return time - self._began
 
     def close(self, time: float, coefficients: dict[int, float]) -> bool:
-        """A period ends, and the next begins; whether it had rows, and counts."""
-        seconds = max(self.elapsed(time), 1e-9)
+        """A period ends, and the next begins; whether it had rows, and counts. One of no time goes on."""
+        seconds = self.elapsed(time)
+        if seconds <= 0:
+            return False
         sums, arrived = self._pooled(coefficients), self._arrived / seconds
         self.link_use = {pair: (rows / seconds, size / seconds) for pair, (rows, size) in self._sent.items()}
         self.taken = {worker: float(told.rows_in.sum()) / seconds for worker, told in self._sums.items()}
