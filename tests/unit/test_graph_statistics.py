@@ -186,12 +186,16 @@ def test_speeds_are_against_the_usual_worker():
 def test_what_was_measured_of_lost_workers_is_forgotten():
     statistics = GraphStatistics(CHAIN)
     ways = {"round_trips": {0: 0.001, 1: 0.002}, "bandwidths": {0: 1e6, 1: 2e6}}
+    statistics.begin(0.0)
     for worker in range(3):
-        statistics.report(worker, report({0: (10, 0, 10)}, standard_us=100.0, **ways))
+        statistics.report(worker, report({0: (10, 0, 10)}, standard_us=100.0, queued=7, **ways))
     statistics.set_workers([0, 1])
     assert statistics.standards.keys() == {0, 1}
     assert statistics.round_trips == {(0, 0): 0.001, (0, 1): 0.002, (1, 0): 0.001, (1, 1): 0.002}
     assert statistics.bandwidths.keys() == statistics.round_trips.keys()
+    assert statistics.close(1.0, {})
+    assert statistics.queued == {0: 7, 1: 7}
+    assert statistics.taken == {0: 10.0, 1: 10.0}
 
 
 def test_use_of_links():

@@ -109,6 +109,7 @@ class GraphStatistics:
         """Forget what was measured of workers that are gone."""
         live = set(workers)
         self._sums = {worker: sums for worker, sums in self._sums.items() if worker in live}
+        self._queued = {worker: rows for worker, rows in self._queued.items() if worker in live}
         self.elsewhere = {worker: share for worker, share in self.elsewhere.items() if worker in live}
         self.standards = {worker: value for worker, value in self.standards.items() if worker in live}
         self._busy = {worker: known for worker, known in self._busy.items() if worker in live}
