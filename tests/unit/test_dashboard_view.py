@@ -123,6 +123,19 @@ def test_entries_that_were_left_out_are_told_by_kind():
     ]
 
 
+def test_strangers_do_not_push_failures_off_the_page():
+    log = [logs.entry(1.0, "feeder-failed", region="orders", partition=0, attempt=0, error="ValueError: boom")]
+    for minute in range(3):
+        log += [logs.entry(60.0 * minute + 2, "stranger-refused", reason=f"in minute {minute}")] * 100
+        log.append(logs.entry(60.0 * minute + 59, "entries-left-out", kind="stranger-refused", count=7))
+    _, frame = seen(log)
+    assert [(told["what"], told.get("count"), told["why"]) for told in frame["troubles"]] == [
+        ("stranger-refused entries left out", 21, ""),
+        ("refused", 300, "in minute 2"),
+        ("task failed", None, "ValueError: boom"),
+    ]
+
+
 def test_refusals_and_failures_come_with_their_reasons():
     log = [*[logs.joined(w) for w in range(2)], logs.opened()]
     fields = {"region": "orders", "units": [1], "source": 0, "target": 1}
