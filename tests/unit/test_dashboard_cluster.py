@@ -1,5 +1,7 @@
 """What a cluster says of its live page, and what its event log says for it."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from evenflow.control.owners import OwnersLog
 from evenflow.errors import InvalidArgument
 from evenflow.model import RoutingTable
 from evenflow.runtime.cluster.dashboard import page_asked, shown_as_html
-from evenflow.runtime.cluster.executors import TRIES, Executors
+from evenflow.runtime.cluster.executors import ASKING_S, EVERY_S, Executors
 from evenflow.runtime.driver import eventlog
 from evenflow.runtime.driver.eventlog import EventLog
 
@@ -70,30 +72,42 @@ def test_the_event_log_gives_each_entry_once(monkeypatch):
 
 
 def test_executors_are_told_again_when_a_worker_starts_anew():
-    """Spark is asked once for each task, and again while it does not know it yet."""
-    known, asked = {(3, 30): "0", (4, 40): "1"}, []
+    """Spark is asked once for each task, and again a second later while it does not know it yet."""
+    known, asked, now = {(3, 30): "0", (4, 40): "1"}, [], [0.0]
 
     def find(task):
         asked.append(task)
         return known.get(task, "")
 
-    executors = Executors(find)
+    executors = Executors(find, lambda: now[0])
     assert executors.news({0: (3, 30), 1: (4, 40)}) == {"0": "0", "1": "1"}
     assert executors.news({0: (3, 30), 1: (4, 40)}) == {}
     assert executors.news({0: (3, 30), 1: (9, 90)}) == {}
     known[9, 90] = "2"
+    assert executors.news({0: (3, 30), 1: (9, 90)}) == {}, "it was asked for just now"
+    now[0] += EVERY_S
     assert executors.news({0: (3, 30), 1: (9, 90)}) == {"0": "0", "1": "2"}
     assert executors.news({0: (3, 30), 1: (9, 90)}) == {}
     assert asked == [(3, 30), (4, 40), (9, 90), (9, 90)]
 
 
-def test_spark_is_not_asked_for_ever_and_may_fail():
-    asked = []
+@pytest.mark.parametrize("period", [0.125, 1.0, 4.0, 2 * ASKING_S])
+def test_spark_is_not_asked_for_ever_and_may_fail(period, caplog):
+    """Whatever the period of the controller: for so many seconds, once a second at most."""
+    asked, now = [], [0.0]
+    caplog.set_level("DEBUG", "evenflow")
 
     def find(task):
-        asked.append(task)
+        asked.append(now[0])
         raise OSError("the session is gone")
 
-    executors = Executors(find)
-    assert [executors.news({0: (3, 30)}) for _ in range(3 * TRIES)] == [{}] * 3 * TRIES
-    assert len(asked) == TRIES
+    executors = Executors(find, lambda: now[0])
+    while now[0] < 3 * ASKING_S:
+        assert executors.news({0: (3, 30)}) == {}
+        now[0] += period
+    assert asked[-2] < ASKING_S <= asked[-1]
+    assert {later - before for before, later in pairwise(asked)} == {max(period, EVERY_S)}
+    assert len(caplog.messages) == len(asked)
+    assert caplog.messages[0] == (
+        "Spark does not say which executor has task 30 of stage 3: OSError: the session is gone"
+    )

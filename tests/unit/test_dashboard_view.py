@@ -114,6 +114,28 @@ def test_weights_and_blocking_of_connections():
     assert [worker["queue"] for worker in frame["workers"]] == [10, 10]
 
 
+def test_entries_that_were_left_out_are_told_by_kind():
+    left = {"stranger-refused": 40, "feeder-failed": 2}
+    _, frame = seen([logs.entry(60.0, "entries-left-out", kind=kind, count=count) for kind, count in left.items()])
+    assert [(trouble["what"], trouble["count"]) for trouble in frame["troubles"]] == [
+        ("feeder-failed entries left out", 2),
+        ("stranger-refused entries left out", 40),
+    ]
+
+
+def test_strangers_do_not_push_failures_off_the_page():
+    log = [logs.entry(1.0, "feeder-failed", region="orders", partition=0, attempt=0, error="ValueError: boom")]
+    for minute in range(3):
+        log += [logs.entry(60.0 * minute + 2, "stranger-refused", reason=f"in minute {minute}")] * 100
+        log.append(logs.entry(60.0 * minute + 59, "entries-left-out", kind="stranger-refused", count=7))
+    _, frame = seen(log)
+    assert [(told["what"], told.get("count"), told["why"]) for told in frame["troubles"]] == [
+        ("stranger-refused entries left out", 21, ""),
+        ("refused", 300, "in minute 2"),
+        ("task failed", None, "ValueError: boom"),
+    ]
+
+
 def test_refusals_and_failures_come_with_their_reasons():
     log = [*[logs.joined(w) for w in range(2)], logs.opened()]
     fields = {"region": "orders", "units": [1], "source": 0, "target": 1}

@@ -7,7 +7,7 @@ import pytest
 
 from evenflow.control.events import Record
 from evenflow.runtime.driver import eventlog
-from evenflow.runtime.driver.eventlog import EventLog
+from evenflow.runtime.driver.eventlog import EventLog, Quota
 
 ENTRY = Record(1.23456789, "weights", {"region": "r", "weights": {"0": 1000}, "reason": "ünïcode \n \u2028 line"})
 
@@ -74,3 +74,15 @@ def test_a_full_disk_costs_the_log_and_not_the_cluster():
     log.close()
     assert [entry["event"] for entry in log.tail()] == ["tick", "event-log-lost", "tick", "tick"]
     assert "No space left" in log.tail()[1]["reason"]
+
+
+def test_no_kind_of_entries_takes_from_the_quota_of_another():
+    quota = Quota(most=2, per_s=60.0)
+    assert quota.left_out(0.0) == {}
+    assert [quota.admits("stranger-refused") for _ in range(5)] == [True, True, False, False, False]
+    assert [quota.admits("feeder-failed") for _ in range(3)] == [True, True, False]
+    assert quota.admits("peer-refused")
+    assert quota.left_out(59.0) == {}, "the period is not over"
+    assert quota.left_out(60.0) == {"stranger-refused": 3, "feeder-failed": 1}
+    assert quota.admits("feeder-failed"), "counting begins anew"
+    assert quota.left_out(61.0, closing=True) == {}

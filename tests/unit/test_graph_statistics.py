@@ -52,12 +52,19 @@ def test_rows_a_second_of_each_worker_are_those_of_its_operators():
     assert closed(GraphStatistics(CHAIN), told, {0: 100}, at=(3.0, 5.0)).taken == {0: 75.0, 1: 15.0}
 
 
-def test_a_period_of_no_time_has_figures_that_are_numbers():
+def test_a_period_of_no_time_goes_on():
     """A report and the end of its period may have the same time, by a clock of milliseconds or a virtual one."""
-    told = report({0: (100, 50, 20_000)}, sent={1: SentCounts(rows=50, bytes=400)})
-    statistics = closed(GraphStatistics(CHAIN), {0: told}, {0: 100}, at=(3.0, 3.0))
-    figures = [*statistics.taken.values(), *statistics.link_use[0, 1], *statistics.periods[-1].unit_rows]
-    assert np.isfinite(figures).all()
+    told = report({0: (100, 50, 20_000)}, sent={1: SentCounts(rows=50, bytes=400)}, queued=9)
+    statistics = closed(GraphStatistics(CHAIN), {0: told}, {0: 100})
+    loads, figures = statistics.loads().tolist(), (statistics.taken, statistics.link_use, statistics.queued)
+    statistics.report(0, report({0: (200, 100, 40_000)}))
+    statistics.progress(1.0, 21, progress({0: 200}))
+    assert not statistics.close(1.0, {})
+    assert statistics.loads().tolist() == loads
+    assert (statistics.taken, statistics.link_use, statistics.queued) == figures
+    assert statistics.close(3.0, {})
+    assert statistics.taken == {0: 100.0}, "what was told then counts in the time that follows"
+    assert [period.sources.tolist() for period in statistics.periods] == [[100.0], [100.0]]
 
 
 def test_rows_that_wait_are_those_of_the_latest_period():
@@ -179,12 +186,16 @@ def test_speeds_are_against_the_usual_worker():
 def test_what_was_measured_of_lost_workers_is_forgotten():
     statistics = GraphStatistics(CHAIN)
     ways = {"round_trips": {0: 0.001, 1: 0.002}, "bandwidths": {0: 1e6, 1: 2e6}}
+    statistics.begin(0.0)
     for worker in range(3):
-        statistics.report(worker, report({0: (10, 0, 10)}, standard_us=100.0, **ways))
+        statistics.report(worker, report({0: (10, 0, 10)}, standard_us=100.0, queued=7, **ways))
     statistics.set_workers([0, 1])
     assert statistics.standards.keys() == {0, 1}
     assert statistics.round_trips == {(0, 0): 0.001, (0, 1): 0.002, (1, 0): 0.001, (1, 1): 0.002}
     assert statistics.bandwidths.keys() == statistics.round_trips.keys()
+    assert statistics.close(1.0, {})
+    assert statistics.queued == {0: 7, 1: 7}
+    assert statistics.taken == {0: 10.0, 1: 10.0}
 
 
 def test_use_of_links():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenflow.errors import StateGone
+from evenflow.errors import ProtocolError, StateGone
 from evenflow.model.messages import DropState, ForgetEvaluation, LoadState, StateLoaded
 from evenflow.runtime.worker.events import (
     ClearState,
@@ -20,6 +20,10 @@ from evenflow.runtime.worker.loads import Loads
 KEY = "r", "query q"
 STATE, OTHER = object(), object()
 CLEAR = ClearState(*KEY)
+
+
+EARLIER = 1, 3
+"""A batch and an attempt before those that state is loaded for."""
 
 
 def load(number, evaluation="query q"):
@@ -119,14 +123,37 @@ def test_loads(script):
 )
 def test_rows_are_taken_only_where_their_state_is(script, refused):
     machine = play(script)
-    machine.check_rows("r", "another query", stored=True)
+    machine.check_rows("r", "another query", EARLIER)
     assert machine.is_dropped(*KEY) == ("dropped" in refused)
     if refused:
         with pytest.raises(StateGone, match=refused):
-            machine.check_rows(*KEY, stored=True)
+            machine.check_rows(*KEY, EARLIER)
     else:
-        machine.check_rows(*KEY, stored=True)
+        machine.check_rows(*KEY, EARLIER)
+
+
+@pytest.mark.parametrize("attempt", [(2, 1), (2, 2), (3, 1)])
+@pytest.mark.parametrize(
+    "script",
+    [
+        ORDERED,
+        BEGUN,
+        [*BEGUN, (DropState(*KEY), [CLEAR])],
+        [*BEGUN, (LoadEnded(FIRST, None, "x"), [told(error="x")])],
+    ],
+    ids=["ordered", "begun", "dropped meanwhile", "failed"],
+)
+def test_rows_of_the_attempt_that_state_is_loaded_for_are_too_early(script, attempt):
+    with pytest.raises(ProtocolError, match="before its state was loaded") as caught:
+        play(script).check_rows(*KEY, attempt)
+    assert not isinstance(caught.value, StateGone), "the controller is told"
+
+
+def test_it_is_not_known_of_which_attempt_the_state_was_that_was_dropped():
+    """A worker whose rows were on their way may not have had any of that attempt yet."""
+    with pytest.raises(StateGone):
+        play([*BEGUN, USED, (DropState(*KEY), [CLEAR])]).check_rows(*KEY, (3, 1))
 
 
 def test_rows_of_what_is_not_stored_are_taken_after_a_drop():
-    play([(DropState(*KEY), [CLEAR])]).check_rows(*KEY, stored=False)
+    play([(DropState(*KEY), [CLEAR])]).check_rows(*KEY, None)

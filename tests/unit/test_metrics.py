@@ -122,6 +122,17 @@ def test_what_entries_come_to(samples, name, labels, value):
     assert samples[(name, *sorted(labels.items()))] == pytest.approx(value)
 
 
+def test_entries_that_were_left_out_count_by_their_kind():
+    metrics = Metrics()
+    metrics.add(log())
+    metrics.add(
+        [entry(60.0, "entries-left-out", kind=kind, count=7) for kind in ("feeder-failed", "of another version")]
+    )
+    samples = read(metrics)
+    assert samples["evenflow_troubles_total", ("event", "feeder-failed")] == 8
+    assert samples["evenflow_troubles_total", ("event", "worker-lost")] == 1
+
+
 def test_imbalance_is_the_busiest_over_the_mean():
     metrics = Metrics()
     metrics.add(each for each in log() if each["time"] < 3)

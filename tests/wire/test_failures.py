@@ -20,7 +20,7 @@ from evenflow.runtime.wire.channel import PeerGone
 from evenflow.runtime.wire.frames import Frame, Kind
 from evenflow.runtime.wire.messages import packed
 from evenflow.runtime.worker import codec as bodies
-from tests.support.rig import IDS, PATIENCE_S, Even, Impostor, batches, ids, until
+from tests.support.rig import IDS, PATIENCE_S, Even, Impostor, Peer, batches, ids, until
 
 ROWS = batches(2000, 100)
 
@@ -106,7 +106,23 @@ def test_a_loop_of_tasks_that_fail_cannot_fill_the_log(rig):
     until(lambda: len(cluster.events("feeder-left")) == 5, "that the tasks are over")
     cluster.close()
     assert len(cluster.events("feeder-failed")) == 2
-    assert [entry["count"] for entry in cluster.events("refusals-left-out")] == [3]
+    assert [(entry["kind"], entry["count"]) for entry in cluster.events("entries-left-out")] == [("feeder-failed", 3)]
+
+
+def test_strangers_do_not_keep_failures_out_of_the_log(rig):
+    cluster = rig(2)
+    cluster.driver._quota = eventlog.Quota(most=2, per_s=1e6)
+    cluster.driver._quota.left_out(cluster.driver.now())
+    for _ in range(5):
+        with Peer(cluster.settings.port) as peer:
+            peer.sock.sendall(b"GET / HTTP/1.1\r\n" * 4)
+            assert peer.is_dropped()
+    with pytest.raises(FunctionError):
+        cluster.map(raising(KeyError("price")), ROWS)
+    until(lambda: cluster.events("feeder-failed"), "that the task has failed")
+    cluster.close()
+    left = [(entry["kind"], entry["count"]) for entry in cluster.events("entries-left-out")]
+    assert left == [("stranger-refused", 3)]
 
 
 def test_input_that_fails_is_not_told_as_a_failure_of_the_region(rig):

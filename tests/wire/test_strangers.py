@@ -128,10 +128,10 @@ def test_a_crowd_cannot_fill_the_log(rig, monkeypatch):
         with Peer(made.settings.port) as peer:
             send_garbage(peer)
             assert peer.is_dropped()
-    told = until(lambda: made.events("refusals-left-out"), "the number of those left out")
+    told = until(lambda: made.events("entries-left-out"), "the number of those left out")
     written = len(made.events("stranger-refused"))
     assert written < 20
-    assert until(lambda: written + sum(entry["count"] for entry in made.events("refusals-left-out")) == 20, told)
+    assert until(lambda: written + sum(entry["count"] for entry in made.events("entries-left-out")) == 20, told)
 
 
 def test_another_clusters_process(cluster):

@@ -109,6 +109,7 @@ class GraphStatistics:
         """Forget what was measured of workers that are gone."""
         live = set(workers)
         self._sums = {worker: sums for worker, sums in self._sums.items() if worker in live}
+        self._queued = {worker: rows for worker, rows in self._queued.items() if worker in live}
         self.elsewhere = {worker: share for worker, share in self.elsewhere.items() if worker in live}
         self.standards = {worker: value for worker, value in self.standards.items() if worker in live}
         self._busy = {worker: known for worker, known in self._busy.items() if worker in live}
@@ -184,8 +185,10 @@ class GraphStatistics:
         return time - self._began
 
     def close(self, time: float, coefficients: dict[int, float]) -> bool:
-        """A period ends, and the next begins; whether it had rows, and counts."""
-        seconds = max(self.elapsed(time), 1e-9)
+        """A period ends, and the next begins; whether it had rows, and counts. One of no time goes on."""
+        seconds = self.elapsed(time)
+        if seconds <= 0:
+            return False
         sums, arrived = self._pooled(coefficients), self._arrived / seconds
         self.link_use = {pair: (rows / seconds, size / seconds) for pair, (rows, size) in self._sent.items()}
         self.taken = {worker: float(told.rows_in.sum()) / seconds for worker, told in self._sums.items()}

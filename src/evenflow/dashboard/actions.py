@@ -45,7 +45,7 @@ FAILURES = {
     "controller-failed": "controller failed",
     "peer-refused": "refused",
     "stranger-refused": "refused",
-    "refusals-left-out": "entries left out",
+    "entries-left-out": "entries left out",
     "event-log-lost": "event log lost",
     "warning": "warning",
 }
@@ -193,6 +193,8 @@ class Actions:
             case "worker-joined" if entry["incarnation"] > 1:
                 self.restarts += 1
                 self._trouble(entry, time, "restarted")
+            case "entries-left-out":
+                self._trouble(entry, time, f"{str(entry['kind'])[:TEXT]} {FAILURES[event]}")
             case _ if event in FAILURES:
                 self.lost += event == "worker-lost"
                 self._trouble(entry, time, FAILURES[event])
@@ -294,4 +296,8 @@ class Actions:
     def _trouble(self, entry: LoggedEvent, time: float, what: str) -> None:
         found = {"time": round(time, 3), "event": entry["event"], "what": what, "why": reason_of(entry)}
         found |= {name: entry[name] for name in ("worker", "region", "epoch", "count") if name in entry}
+        if "stranger-refused" in (entry["event"], entry.get("kind")):  # in one place, or a crowd leaves none for others
+            for before in [each for each in self.troubles if (each["event"], each["what"]) == (entry["event"], what)]:
+                found["count"] = whole(before.get("count", 1)) + whole(entry.get("count", 1))
+                self.troubles.remove(before)
         self.troubles.append(found)

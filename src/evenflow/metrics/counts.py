@@ -151,6 +151,8 @@ class RunCounts:
         self.at = max(self.at, float(entry.get("at", 0.0)))
         if kind in self.troubles:
             self.troubles[kind] += 1
+        elif kind == "entries-left-out" and entry["kind"] in self.troubles:
+            self.troubles[entry["kind"]] += _whole(entry["count"])
         handler = self._handlers.get(kind)
         if handler is not None:
             handler(self._region(str(entry["region"])), entry)

@@ -2,36 +2,56 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
 
-TRIES = 10
-"""How often Spark is asked for a task: its status store is behind, and forgets tasks that have ended."""
+from evenflow.errors import described
+
+ASKING_S, EVERY_S = 30.0, 1.0
+"""So long, and so often, Spark is asked for a task: its status store is behind, and forgets tasks that have ended."""
 
 Task = tuple[int, int]
 """Stage and task attempt."""
+logger = logging.getLogger("evenflow")
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What is known of a task."""
+
+    until: float
+    """Whoever asks for it at this time or later is the last to do so: periods may be longer than ASKING_S."""
+    due: float
+    """When it may be asked for again."""
+    executor: str = ""
+    """Empty while it is not known."""
 
 
 class Executors:
-    """Asks `find` for the executor of each worker's task, until it is known."""
+    """Asks `find` for the executor of each worker's task, until it is known or ASKING_S seconds are over."""
 
-    def __init__(self, find: Callable[[Task], str]) -> None:
-        self._find = find
-        self._asked: dict[tuple[int, Task], tuple[str, int]] = {}
-        """By worker and task, the executor, empty while it is not known, and how often it may be asked for again."""
+    def __init__(self, find: Callable[[Task], str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._find, self._clock = find, clock
+        self._asked: dict[tuple[int, Task], _Asked] = {}
+        """By worker and task."""
 
     def news(self, tasks: Mapping[int, Task]) -> dict[str, str]:
         """By worker, the executors of all these tasks that are known; nothing if it is what was said before."""
-        self._asked = {each: self._asked.get(each, ("", TRIES)) for each in tasks.items()}
+        now = self._clock()
+        self._asked = {each: self._asked.get(each) or _Asked(now + ASKING_S, now) for each in tasks.items()}
         new = False
-        for (worker, task), (name, tries) in self._asked.items():
-            if not name and tries:
-                name = self._name(task)
-                self._asked[worker, task] = name, tries - 1
-                new = new or bool(name)
-        return {str(worker): name for (worker, _), (name, _) in self._asked.items() if name} if new else {}
+        for (_, task), asked in self._asked.items():
+            if not asked.executor and now >= asked.due:
+                asked.due, asked.executor = now + EVERY_S if now < asked.until else inf, self._name(task)
+                new = new or bool(asked.executor)
+        return {str(worker): asked.executor for (worker, _), asked in self._asked.items() if asked.executor and new}
 
     def _name(self, task: Task) -> str:
         try:
             return self._find(task)
-        except Exception:  # py4j and Spark raise many classes, as when the session is being stopped
+        except Exception as error:  # py4j and Spark raise many classes, as when the session is being stopped
+            logger.debug("Spark does not say which executor has task %s of stage %s: %s", *task[::-1], described(error))
             return ""

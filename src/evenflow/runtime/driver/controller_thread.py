@@ -266,7 +266,7 @@ class ControllerThread(BackgroundThread):
         except Exception as error:
             fields = {"on": type(event).__name__, "error": repr(error)}
             self._log.write(Record(self.now(), "controller-error", fields))
-            if self._errors.admits():
+            if self._errors.admits("controller-error"):
                 logger.error("evenflow's controller could not handle %s", fields["on"], exc_info=error)
             waiting = self._channels.get(event.save.peer) if isinstance(event, SaveEnded) else None
             if waiting is not None:
@@ -403,13 +403,12 @@ class ControllerThread(BackgroundThread):
 
     def _refuse(self, event: str, reason: str) -> None:
         """Somebody was turned out, which is written down; but no crowd can fill the log."""
-        if self._quota.admits():
+        if self._quota.admits(event):
             self._log.write(Record(self.now(), event, {"reason": reason}))
 
     def _tell_left_out(self, closing: bool = False) -> None:
-        left = self._quota.left_out(self.now(), closing)
-        if left:
-            self._log.write(Record(self.now(), "refusals-left-out", {"count": left}))
+        for kind, count in self._quota.left_out(self.now(), closing).items():
+            self._log.write(Record(self.now(), "entries-left-out", {"kind": kind, "count": count}))
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
@@ -418,8 +417,8 @@ class ControllerThread(BackgroundThread):
                     channel = self._channels.get(peer)
                     if channel is not None:
                         self._tell(channel, control(message))
-                case Record(event="worker-trouble" | "feeder-failed") if not self._quota.admits():
-                    continue  # counted with the others that are left out
+                case Record(event="worker-trouble" | "feeder-failed" as kind) if not self._quota.admits(kind):
+                    continue  # counted with the others of its kind
                 case Record():
                     self._log.write(instruction)
                 case Warn(text=text):

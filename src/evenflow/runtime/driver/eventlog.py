@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -17,30 +17,32 @@ from evenflow.eventlog.standing import Standing
 KEPT = 10_000
 """Entries in memory, at most."""
 MOST, PER_S = 100, 60.0
-"""At most MOST refusals and failures are logged in PER_S seconds."""
+"""At most MOST entries of a kind are logged in PER_S seconds, of those kinds that have a quota."""
 
 
 class Quota:
-    """Bounds how many refusals and failures are logged, so that they do not fill the log.
+    """Bounds how many refusals and failures are logged, each kind by itself, so that they do not fill the log.
 
-    Strangers may come in crowds, and tasks may fail again and again. Of those beyond it only the number is logged.
+    Strangers may come in crowds, and tasks may fail again and again. Of those beyond it only the number is logged. No
+    kind takes from another: whoever can reach a port must not keep failures of tasks out of the log.
     """
 
     def __init__(self, most: int = MOST, per_s: float = PER_S) -> None:
         self._most, self._per_s = most, per_s
         self._since = -per_s
-        self._count = 0
+        self._counts: Counter[str] = Counter()
 
-    def admits(self) -> bool:
+    def admits(self, kind: str) -> bool:
         """Count one; whether it is to be logged."""
-        self._count += 1
-        return self._count <= self._most
+        self._counts[kind] += 1
+        return self._counts[kind] <= self._most
 
-    def left_out(self, now: float, closing: bool = False) -> int:
-        """At the end of a period, how many were not logged; counting begins anew."""
+    def left_out(self, now: float, closing: bool = False) -> dict[str, int]:
+        """At the end of a period, by kind, how many were not logged; counting begins anew."""
         if now - self._since < self._per_s and not closing:
-            return 0
-        left, self._count, self._since = max(0, self._count - self._most), 0, now
+            return {}
+        left = {kind: count - self._most for kind, count in self._counts.items() if count > self._most}
+        self._counts, self._since = Counter(), now
         return left
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Any
 
+from evenflow.model.checkpoint import AttemptKey
 from evenflow.model.messages import EvaluationOrder, LoadState, SaveAgain, WorkerAlive
 from evenflow.operators.hosted import Hosted
 from evenflow.runtime.worker import events
@@ -45,9 +46,9 @@ class HostedEvaluations:
         """Regions and evaluations that have ended."""
         return self._loads.over
 
-    def check_rows(self, region: str, evaluation: str, stored: bool) -> None:
-        """Refuse rows for an evaluation that is over, or, if its state is `stored`, not here."""
-        self._loads.check_rows(region, evaluation, stored)
+    def check_rows(self, region: str, evaluation: str, attempt: AttemptKey | None) -> None:
+        """Refuse rows for an evaluation that is over, or whose state is not here; if it is stored, of an `attempt`."""
+        self._loads.check_rows(region, evaluation, attempt)
 
     def is_dropped(self, region: str, evaluation: str) -> bool:
         """Whether the state of an evaluation was dropped and is not loaded yet."""

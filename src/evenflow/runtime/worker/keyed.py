@@ -140,7 +140,7 @@ class KeyedHost:
     def enter(self, name: str, evaluation: str, stamp: Stamp | None) -> tuple[HostedRegion, Instance]:
         """Rows of an evaluation are about to be applied; the instance that has its state. Raises if they may not be."""
         region = self.regions[name]
-        self.evaluations.check_rows(name, evaluation, stamp is not None)
+        self.evaluations.check_rows(name, evaluation, stamp)
         instance = self.regions.instance_of(region, evaluation)
         if self.checkpointer is not None and stamp is not None:
             self.checkpointer.enter(name, evaluation, region.units, stamp, instance, region.away.get(evaluation))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from evenflow.errors import StateGone
+from evenflow.errors import ProtocolError, StateGone
+from evenflow.model.checkpoint import AttemptKey
 from evenflow.model.messages import ForgetEvaluation, LoadState, StateLoaded
 from evenflow.runtime.worker.events import (
     ClearState,
@@ -40,8 +41,8 @@ class Loads:
     """Loads that are asked for, the latest of each evaluation."""
     _begun: set[tuple[str, str, int]] = field(default_factory=set)
     """Loads that need not be begun any more, also if nobody wants them now."""
-    _dropped: set[EvaluationKey] = field(default_factory=set)
-    """Evaluations whose state was dropped and is not loaded yet."""
+    _dropped: dict[EvaluationKey, AttemptKey | None] = field(default_factory=dict)
+    """Evaluations whose state was dropped and is not loaded yet; the batch and attempt that it is to be loaded for."""
 
     def handle(self, event: LoadEvent) -> list[LoadInstruction]:
         """Handle one event; return the instructions."""
@@ -55,14 +56,15 @@ class Loads:
             case LoadEnded():
                 return self._ended(event)
         key = event.region, event.evaluation
-        self._dropped.add(key)
+        self._dropped.setdefault(key)
         match event:
             case LoadState():
                 self._orders[key] = event
+                self._dropped[key] = event.epoch, event.attempt
             case ForgetEvaluation():
                 remember(self.over, key)
                 self._orders.pop(key, None)
-                self._dropped.discard(key)
+                self._dropped.pop(key)
                 return [ForgetLog(*key), ClearState(*key)]
         return [ClearState(*key)]
 
@@ -75,12 +77,21 @@ class Loads:
         """Whether the state of an evaluation was dropped and is not loaded yet."""
         return (region, evaluation) in self._dropped
 
-    def check_rows(self, region: str, evaluation: str, stored: bool) -> None:
-        """Refuse rows for an evaluation that is over, or, if its state is `stored`, not here."""
-        if (region, evaluation) in self.over:
+    def check_rows(self, region: str, evaluation: str, attempt: AttemptKey | None) -> None:
+        """Refuse rows for an evaluation that is over, or whose state is not here; if it is stored, of an `attempt`.
+
+        Rows of an attempt before the one that state is loaded for were on their way when it was dropped. Those of that
+        attempt itself must not come until it is loaded: that is somebody's fault.
+        """
+        key = region, evaluation
+        if key in self.over:
             raise StateGone(f"rows of region {region} came for {evaluation}, which is over")
-        if stored and (region, evaluation) in self._dropped:
-            raise StateGone(f"rows of region {region} came for {evaluation}, whose state was dropped")
+        if attempt is None or key not in self._dropped:
+            return
+        loaded_for = self._dropped[key]
+        if loaded_for is not None and attempt >= loaded_for:
+            raise ProtocolError(f"rows of region {region} came for {evaluation} before its state was loaded")
+        raise StateGone(f"rows of region {region} came for {evaluation}, whose state was dropped")
 
     def _ended(self, event: LoadEnded) -> list[LoadInstruction]:
         order = event.order
@@ -91,7 +102,7 @@ class Loads:
         del self._orders[key]
         if event.error:
             return [_report(event)]
-        self._dropped.discard(key)
+        self._dropped.pop(key, None)
         return [UseLoaded(order, event.loaded), _report(event)]
 
 
