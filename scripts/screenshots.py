@@ -81,15 +81,21 @@ def _parts(spark: Any, cluster: Any) -> dict[str, Any]:
 
 
 def moment(log: Path) -> float:
-    """The time that is shown: when what the largest round of moves brought is known."""
+    """The time that is shown: what the largest round of moves brought is known, and nothing was done since."""
     from evenflow.dashboard.view import PageView
     from evenflow.eventlog.reading import LogReader
 
     view, reader = PageView(), LogReader(log)
     for entry in reader.entries():
         view.apply(entry)
-    moves = [action for action in view.actions.all if action.kind == "move"]
-    return max(moves, key=lambda action: action.units).until + AFTER_S if moves else view.heard
+    done = [action for action in view.actions.all if action.kind in ("move", "weights")]
+    times = [action.time for action in done[1:]] + [view.heard]
+    alone = [
+        (action.units, action.until)
+        for action, after in zip(done, times, strict=True)
+        if after > action.until + AFTER_S
+    ]
+    return max(alone)[1] + AFTER_S if alone else view.heard
 
 
 def take_pictures(log: Path, at: float, folder: Path) -> None:
