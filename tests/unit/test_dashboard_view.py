@@ -426,6 +426,30 @@ def test_the_first_rows_of_a_region_are_no_measure_for_an_action(joined, known):
     assert frame["actions"][0]["gain"] == (pytest.approx(0.2) if known else None)
 
 
+@pytest.mark.parametrize("watched", [False, True])
+def test_what_an_action_brought_stays_known_while_steps_get_longer(watched):
+    log = sorted([*weighed(1000, 1200, seconds_after=14), feeder(4.0, "feeder-joined")], key=lambda each: each["time"])
+    view, frame = seen(log)
+    assert frame["actions"][0]["gain"] == pytest.approx(0.2)
+    for second in range(24, 6 * MOST_STEPS):
+        view.tick(logs.START + second)
+        later = view.frame() if watched and second % 100 == 0 else frame
+        assert later["actions"] == frame["actions"]
+    assert view.history.step_s >= 4
+    later = view.frame()
+    assert later["actions"] == frame["actions"]
+    assert later["headline"][2]["text"] == frame["headline"][2]["text"]
+
+
+def test_an_action_that_goes_on_is_measured_anew():
+    """Also if the clock has gone back meanwhile."""
+    view, _ = seen(weighed(1000, 1200, seconds_after=14))
+    assert view.actions.latest().brought is not None
+    again = logs.entry(12.0, "weights", region="score", weights={"0": 200, "1": 800}, reason="slow")
+    view.actions.apply(again)
+    assert view.actions.latest().brought is None
+
+
 @pytest.mark.parametrize(("rest", "known"), [(2.0, True), (7.5, False)])
 def test_between_batches_a_region_is_still_fed_and_after_a_rest_it_begins_anew(rest, known):
     log = [*weighed(1000, 1200, seconds_after=14), feeder(-3.0, "feeder-joined"), feeder(7.5 - rest, "feeder-left")]

@@ -96,6 +96,8 @@ class Action:
     """By source and target, the units between them."""
     changes: dict[int, tuple[float, float]] = field(default_factory=dict)
     """By worker, its weight before and after."""
+    brought: Effect | None = None
+    """Its effect, once all is known of it."""
 
     @property
     def fed(self) -> bool:
@@ -108,6 +110,8 @@ class Action:
         Nothing, if its region was not fed for long enough after it. And only what is after it, if no whole step lies
         between the first RAMP_S in which its region was fed and the action.
         """
+        if self.brought is not None:
+            return self.brought
         if self.kind not in ("move", "weights") or not self.fed:
             return Effect()
         goes_on = now < self.until + SETTLE_S + EARLIEST_S
@@ -121,6 +125,12 @@ class Action:
         rows = [history.mean(f"rows:{self.region}", *span, only_above=0.0) for span in spans]  # between batches: none
         scores = [history.most("imbalance", *span) for span in spans]
         return Effect(*rows, *scores)
+
+    def settle(self, history: Chronicle) -> None:
+        """If the history has all that follows it, what it brought stays as it is: steps get longer later on."""
+        now = history.times[-1]
+        if self.brought is None and now >= self.until + SETTLE_S + max(AFTER_S, 2 * history.step_s):
+            self.brought = self.effect(history, now)
 
     def shown(self, history: Chronicle, now: float) -> dict[str, Any]:
         """What the page shows of it."""
@@ -206,6 +216,11 @@ class Actions:
         for action in self.all:
             action.fed_until = min(action.fed_until, time)
 
+    def settle(self, history: Chronicle) -> None:
+        """A step was added to the history."""
+        for action in self.all:
+            action.settle(history)
+
     def _told(self, region: str) -> RegionKnown:
         """What is known of a region that is told of now."""
         known = self._known[region] = self._known.pop(region, RegionKnown())
@@ -260,7 +275,7 @@ class Actions:
 
     def _goes_on(self, action: Action, time: float) -> None:
         """An action lasts until now, at least."""
-        action.until = time
+        action.until, action.brought = time, None
         known = self._known.get(action.region, RegionKnown())
         action.fed_until = time if known.feeders == 0 else float("inf")
 

@@ -148,6 +148,7 @@ class PageView:
         }
         figures |= {f"load:{worker}": rounded(load, 3) for worker, load in loads.items()}
         self.history.add(round(time, 3), figures)
+        self.actions.settle(self.history)
         if self._stepped is not None:
             self._stepped(time)
 
