@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from evenflow.dashboard import history
+from evenflow.dashboard import actions, history
 from evenflow.dashboard.history import MOST_STEPS, Chronicle
 from evenflow.dashboard.regions import KEPT_REGIONS
 from evenflow.dashboard.view import MOST_REGIONS, PageView
@@ -261,6 +261,28 @@ def test_a_region_whose_feeders_the_log_never_told_of_is_not_taken_for_one_witho
     log = weighed(1000, 1200, seconds_after=14)
     log = sorted([*log, feeder(5.0, "feeder-left")], key=lambda each: each["time"])
     assert seen(log)[1]["actions"][0]["gain"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(("left", "known"), [(0, True), (5, False)])
+def test_only_feeders_that_were_seen_to_come_count_when_they_leave(left, known):
+    """As in a log whose beginning is gone: partition 0 fed before it, 5 comes."""
+    log = [*weighed(1000, 1200, seconds_after=14), feeder(3.0, "feeder-joined", partition=5)]
+    log = sorted([*log, feeder(9.0, "feeder-left", partition=left)], key=lambda each: each["time"])
+    assert seen(log)[1]["actions"][0]["gain"] == (pytest.approx(0.2) if known else None)
+
+
+def test_two_jobs_may_have_tasks_of_the_same_number():
+    log = [*weighed(1000, 1200, seconds_after=14), feeder(0.2, "feeder-joined"), feeder(0.3, "feeder-joined")]
+    log = sorted([*log, feeder(9.0, "feeder-left")], key=lambda each: each["time"])
+    assert seen(log)[1]["actions"][0]["gain"] == pytest.approx(0.2)
+    log = sorted([*log, feeder(9.1, "feeder-left")], key=lambda each: each["time"])
+    assert seen(log)[1]["actions"][0]["gain"] is None
+
+
+def test_feeders_whose_leaving_is_not_told_cost_no_room(monkeypatch):
+    monkeypatch.setattr(actions, "MOST_FEEDERS", 8)
+    view, _ = seen([feeder(float(number), "feeder-joined", partition=number) for number in range(20)])
+    assert list(view.actions._known["score"].feeders) == [(number, 0) for number in range(12, 20)]
 
 
 def test_a_history_gets_coarser_and_keeps_its_ends():
