@@ -134,6 +134,17 @@ def test_refusals_and_failures_come_with_their_reasons():
     assert frame["figures"] | {"lost": 1, "restarts": 1, "refused": 1, "live": 2} == frame["figures"]
 
 
+def test_of_what_fails_while_the_cluster_stops_errors_of_functions_are_told():
+    task = {"region": "orders", "partition": 0, "attempt": 0}
+    log = [logs.joined(0), logs.opened(), logs.entry(5.0, "cluster-stopping")]
+    log.append(logs.entry(5.1, "feeder-failed", **task, error="the cluster is stopping"))
+    log.append(logs.entry(5.2, "feeder-failed", **task, worker=0, error="ValueError: boom"))
+    log.append(logs.entry(5.3, "worker-lost", worker=0, incarnation=1, pid=1, reason="it is gone"))
+    _, frame = seen(log)
+    assert [(trouble["what"], trouble["why"]) for trouble in frame["troubles"]] == [("task failed", "ValueError: boom")]
+    assert (frame["state"], frame["figures"]["lost"]) == ("stopped", 0)
+
+
 @pytest.mark.parametrize(("executor", "known"), [("driver", "driver"), ("3", "")])
 def test_a_worker_that_starts_again_is_on_the_driver_or_on_another_executor(executor, known):
     log = [logs.joined(0), logs.entry(0.1, "executors", workers={"0": executor}), logs.joined(0, 5.0, incarnation=2)]
