@@ -204,6 +204,17 @@ def test_a_clock_that_goes_back_costs_no_room_and_counts_nothing_twice():
     assert pace.recent(300.0) == pytest.approx(100.0)
 
 
+@pytest.mark.parametrize("told", [((100.0, 10.0), (900.0, 1.0)), ((900.0, 1.0), (100.0, 10.0))])
+def test_amounts_of_a_long_and_of_a_short_time_that_are_told_together_keep_their_paces(told):
+    pace = Pace(0.0)
+    for number, (amount, seconds) in enumerate(told):
+        pace.add(10.0 + 0.05 * number, amount, seconds)
+    pace.step(10.0)
+    steps = [pace.step(10.0 + second) for second in range(1, 13)]
+    assert steps == pytest.approx([910.0, *[10.0] * 9, 0.0, 0.0], abs=50)
+    assert sum(steps) == pytest.approx(1000)
+
+
 @pytest.mark.parametrize("period", [0.001, 0.02, 0.3])
 def test_short_periods_have_the_same_pace(period):
     """They are as many amounts as there is room for, and more."""

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from evenflow.dashboard import history
+from evenflow.dashboard import actions, history
 from evenflow.dashboard.history import MOST_STEPS, Chronicle
 from evenflow.dashboard.regions import KEPT_REGIONS
 from evenflow.dashboard.view import MOST_REGIONS, PageView
@@ -156,6 +156,17 @@ def test_refusals_and_failures_come_with_their_reasons():
     assert frame["figures"] | {"lost": 1, "restarts": 1, "refused": 1, "live": 2} == frame["figures"]
 
 
+def test_of_what_fails_while_the_cluster_stops_errors_of_functions_are_told():
+    task = {"region": "orders", "partition": 0, "attempt": 0}
+    log = [logs.joined(0), logs.opened(), logs.entry(5.0, "cluster-stopping")]
+    log.append(logs.entry(5.1, "feeder-failed", **task, error="the cluster is stopping"))
+    log.append(logs.entry(5.2, "feeder-failed", **task, worker=0, error="ValueError: boom"))
+    log.append(logs.entry(5.3, "worker-lost", worker=0, incarnation=1, pid=1, reason="it is gone"))
+    _, frame = seen(log)
+    assert [(trouble["what"], trouble["why"]) for trouble in frame["troubles"]] == [("task failed", "ValueError: boom")]
+    assert (frame["state"], frame["figures"]["lost"]) == ("stopped", 0)
+
+
 @pytest.mark.parametrize(("executor", "known"), [("driver", "driver"), ("3", "")])
 def test_a_worker_that_starts_again_is_on_the_driver_or_on_another_executor(executor, known):
     log = [logs.joined(0), logs.entry(0.1, "executors", workers={"0": executor}), logs.joined(0, 5.0, incarnation=2)]
@@ -283,6 +294,28 @@ def test_a_region_whose_feeders_the_log_never_told_of_is_not_taken_for_one_witho
     log = weighed(1000, 1200, seconds_after=14)
     log = sorted([*log, feeder(5.0, "feeder-left")], key=lambda each: each["time"])
     assert seen(log)[1]["actions"][0]["gain"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(("left", "known"), [(0, True), (5, False)])
+def test_only_feeders_that_were_seen_to_come_count_when_they_leave(left, known):
+    """As in a log whose beginning is gone: partition 0 fed before it, 5 comes."""
+    log = [*weighed(1000, 1200, seconds_after=14), feeder(3.0, "feeder-joined", partition=5)]
+    log = sorted([*log, feeder(9.0, "feeder-left", partition=left)], key=lambda each: each["time"])
+    assert seen(log)[1]["actions"][0]["gain"] == (pytest.approx(0.2) if known else None)
+
+
+def test_two_jobs_may_have_tasks_of_the_same_number():
+    log = [*weighed(1000, 1200, seconds_after=14), feeder(0.2, "feeder-joined"), feeder(0.3, "feeder-joined")]
+    log = sorted([*log, feeder(9.0, "feeder-left")], key=lambda each: each["time"])
+    assert seen(log)[1]["actions"][0]["gain"] == pytest.approx(0.2)
+    log = sorted([*log, feeder(9.1, "feeder-left")], key=lambda each: each["time"])
+    assert seen(log)[1]["actions"][0]["gain"] is None
+
+
+def test_feeders_whose_leaving_is_not_told_cost_no_room(monkeypatch):
+    monkeypatch.setattr(actions, "MOST_FEEDERS", 8)
+    view, _ = seen([feeder(float(number), "feeder-joined", partition=number) for number in range(20)])
+    assert list(view.actions._known["score"].feeders) == [(number, 0) for number in range(12, 20)]
 
 
 def test_a_history_gets_coarser_and_keeps_its_ends():
@@ -446,6 +479,30 @@ def test_the_first_rows_of_a_region_are_no_measure_for_an_action(joined, known):
     said = frame["headline"][2]
     assert (said["tone"], said["text"]) == (("good", good) if known else ("quiet", quiet))
     assert frame["actions"][0]["gain"] == (pytest.approx(0.2) if known else None)
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_what_an_action_brought_stays_known_while_steps_get_longer(watched):
+    log = sorted([*weighed(1000, 1200, seconds_after=14), feeder(4.0, "feeder-joined")], key=lambda each: each["time"])
+    view, frame = seen(log)
+    assert frame["actions"][0]["gain"] == pytest.approx(0.2)
+    for second in range(24, 6 * MOST_STEPS):
+        view.tick(logs.START + second)
+        later = view.frame() if watched and second % 100 == 0 else frame
+        assert later["actions"] == frame["actions"]
+    assert view.history.step_s >= 4
+    later = view.frame()
+    assert later["actions"] == frame["actions"]
+    assert later["headline"][2]["text"] == frame["headline"][2]["text"]
+
+
+def test_an_action_that_goes_on_is_measured_anew():
+    """Also if the clock has gone back meanwhile."""
+    view, _ = seen(weighed(1000, 1200, seconds_after=14))
+    assert view.actions.latest().brought is not None
+    again = logs.entry(12.0, "weights", region="score", weights={"0": 200, "1": 800}, reason="slow")
+    view.actions.apply(again)
+    assert view.actions.latest().brought is None
 
 
 @pytest.mark.parametrize(("rest", "known"), [(2.0, True), (7.5, False)])

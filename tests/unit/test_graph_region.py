@@ -24,6 +24,7 @@ from evenflow.model.messages import (
 from evenflow.policy import Hash
 from evenflow.policy.graph.round_robin import RoundRobinPlacement
 from evenflow.policy.keyed.sharing import Sharing
+from tests.support.graph_reports import report
 
 NODES = NodeShape("a", "filter", 0, 1, (1,), (-1,)), NodeShape("b", "keyed", 1, 3, (), (0,), True)
 PLACING = GraphPlacing(GraphShape(("s",), NODES), RoundRobinPlacement())
@@ -153,3 +154,33 @@ def test_what_came_out_last_is_written_down_when_the_region_ends():
     fed(made)
     list(made.hear(1.0, FeederJoined(1.0, 21, "r", stage="1"), FlowProgress({0: 7}, Latencies({3: 5}, 0.5))))
     assert results(made.close(1.1)) == [(7, 5)]
+
+
+def test_a_rest_between_batches_is_in_no_sample_and_every_row_in_one():
+    """Batches of 3.05 s every 33 s; workers tell ten times a second, and once more when the feeder is gone."""
+    made, entries = region(), []
+
+    def tell(time):
+        for worker in range(3):
+            unit = int(np.flatnonzero(made.movements.table.owners == worker)[0])
+            entries.extend(made.hear_worker(time, worker, report({unit: (1000, 1000, 40_000)})))
+        entries.extend(made.rebalance(time))
+
+    for batch in range(4):
+        start = 33.0 * batch + 1
+        feeder = FeederJoined(start, 21 + batch, "r", stage=str(batch))
+        assert not made.register(feeder)
+        entries += [*made.join(feeder), *made.hear(start, feeder, FeederBegan(0))]
+        for step in range(1, 31):
+            tell(start + step / 10)
+            entries += made.tick(start + step / 10)
+        entries += made.leave(feeder, PeerLeft(start + 3.05, feeder.peer, "done"), True)
+        tell(start + 3.1)
+        for step in range(32, 330):
+            entries += made.tick(start + step / 10)
+    samples = [each for each in entries if getattr(each, "event", "") == "graph-sample"]
+    late = [each.fields for each in samples if each.time > 33]
+    assert max(each["seconds"] for each in late) < 1.2
+    rows = [sum(host["rows_s"] for host in each["hosts"]) * each["seconds"] for each in late]
+    assert sum(rows) == pytest.approx(3 * 31 * 3000)
+    assert {round(each.time) % 33 for each in samples if each.time > 33} <= {2, 3, 4, 5}

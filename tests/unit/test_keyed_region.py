@@ -130,6 +130,16 @@ def test_a_feeder_whose_evaluation_is_over_may_begin_with_no_worker_there():
     assert scene.heard(101, EvaluationLost)
 
 
+def test_a_feeder_leaves_by_the_name_that_it_came_with():
+    """Its rows may be of another partition than its task: whoever reads the log finds who is still there."""
+    scene = Scene()
+    scene.feeder(100, partition=4, begin=False)
+    scene.do(Heard(0.0, 100, FeederBegan(1)))
+    scene.do(PeerLeft(1.0, 100, "done"))
+    told = [each.fields for each in scene.events if each.event in ("feeder-joined", "feeder-left")]
+    assert [each["partition"] for each in told] == [4, 4]
+
+
 def test_a_refused_feeder_leaves_nothing():
     scene = Scene()
     scene.feeder(100)

@@ -226,6 +226,21 @@ def test_when_feeding_ends_nobody_is_busy():
     assert ("evenflow_imbalance_ratio", ("region", "ordered")) not in found
 
 
+def test_a_graph_whose_last_sample_comes_after_its_feeders_is_at_rest():
+    hosts = [{"worker": 0, "coefficient": 1.0, "load": 0.4}, {"worker": 1, "coefficient": 1.0, "load": 0.2}]
+    sample = {"region": "g", "hosts": hosts, "total_pe": 1.0}
+    metrics, busy = Metrics(), ("evenflow_worker_utilisation_ratio", ("worker", "0"))
+    joined = [entry(0.1, "worker-joined", worker=worker, incarnation=1) for worker in (0, 1)]
+    metrics.add([*joined, entry(1.0, "graph-sample", **sample)])
+    assert read(metrics)[busy] == 0.4, "the log does not tell who feeds, as if its beginning were gone"
+    metrics.add([entry(1.5, "feeder-joined", region="g"), entry(2.0, "graph-sample", **sample)])
+    assert read(metrics)[busy] == 0.4
+    metrics.add([entry(2.1, "feeder-left", region="g"), entry(2.2, "graph-sample", **sample)])
+    found = read(metrics)
+    assert found[busy] == 0
+    assert ("evenflow_imbalance_ratio", ("region", "g")) not in found
+
+
 def test_what_a_region_does_not_tell_of_is_left_out(samples):
     def regions(name):
         return {dict(key[1:])["region"] for key in samples if key[0] == name}

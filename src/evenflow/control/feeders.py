@@ -28,6 +28,8 @@ class Feeders:
     def __init__(self, regions: Mapping[str, Region]) -> None:
         self._regions = regions
         self._joined: dict[Peer, FeederJoined] = {}
+        self._partitions: dict[Peer, int] = {}
+        """As they joined, of those that have begun: the partition of their rows may be another."""
         self._ended: set[Peer] = set()
         """Those that are through with their rows."""
         self._stopping = False
@@ -73,6 +75,7 @@ class Feeders:
         if isinstance(region, KeyedRegion):
             region.check(message)
         if isinstance(message, FeederBegan):
+            self._partitions.setdefault(peer, feeder.partition)
             feeder = self._joined[peer] = replace(feeder, partition=message.partition)
         elif isinstance(message, FeederEnded):
             self._ended.add(peer)
@@ -96,7 +99,8 @@ class Feeders:
         self._ended.discard(event.peer)
         if feeder is None:
             return
-        yield Record(event.time, "feeder-left", _task(feeder))
+        partition = self._partitions.pop(event.peer, feeder.partition)
+        yield Record(event.time, "feeder-left", _task(feeder) | {"partition": partition})
         region = self._regions.get(feeder.region)
         if region is not None and self._stopping:
             yield from region.note_rest(event.time)

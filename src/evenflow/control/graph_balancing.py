@@ -108,7 +108,7 @@ class GraphBalancing:
         """All workers have reported: if a period is over, close it, ask the placement and begin its moves.
 
         A stream of short batches may never be asked in time, since its feeders have all their rows at once. Then a
-        period that ends later, also in another batch, is written down, and nothing is decided.
+        period that ends later, also in another batch or after it (`rest`), is written down, and nothing is decided.
         """
         if self._movements.moving:
             self._moved = True
@@ -139,6 +139,10 @@ class GraphBalancing:
             self._moved = True  # also if it is over before this is asked again
             sizes = {unit: int(self._statistics.unit_bytes[unit]) for unit in move.units}
             yield from self._movements.ask(time, move, sizes, senders)
+
+    def rest(self, time: float, senders: Set[Peer]) -> Iterator[Instruction]:
+        """Nobody feeds the graph: once the last period with rows is over, close it, so that no long rest is in it."""
+        return iter(()) if self.measured.empty else self.rebalance(time, frozenset(), frozenset(), senders)
 
     def _decide(self, time: float, problem: PlacementProblem, spread: Sequence[SpreadOperator]) -> Decision:
         """What is to move; nothing while all is as it was when nothing was to move."""

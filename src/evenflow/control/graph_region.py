@@ -96,6 +96,11 @@ class GraphRegion(KeyedRegion):
         yield from super().hear_worker(time, worker, message)
         yield from self._route()
 
+    def join(self, feeder: FeederJoined) -> Iterator[Instruction]:
+        if not self.feeders:
+            self.graph.measured.wake(feeder.time)
+        yield from super().join(feeder)
+
     def hear(self, time: float, feeder: FeederJoined, message: FeederMessage) -> Iterator[Instruction]:
         if isinstance(message, FlowProgress):
             self.graph.progress(time, feeder.peer, message)
@@ -116,6 +121,7 @@ class GraphRegion(KeyedRegion):
         yield from super().tick(time)
         yield from self._route()
         yield from self._results.note(time)
+        yield from () if self.feeders else self.graph.rest(time, self.senders)
 
     def note_rest(self, time: float) -> Iterator[Record]:
         yield from super().note_rest(time)

@@ -177,6 +177,16 @@ class GraphStatistics:
         self._queued.clear()
         self._arrived[:] = 0
 
+    @property
+    def empty(self) -> bool:
+        """Whether no rows were told of since the period began."""
+        return not self._arrived.any() and not any(sums.rows_in.any() for sums in self._sums.values())
+
+    def wake(self, time: float) -> None:
+        """Feeders come after a rest: a period that had no rows so far begins only now."""
+        if self._began is not None and self.empty:
+            self.begin(time)
+
     def elapsed(self, time: float) -> float:
         """Seconds since the period began; it begins now if none has."""
         if self._began is None:

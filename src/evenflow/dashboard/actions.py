@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,8 @@ EARLIEST_S = 2.0
 """Of so many of the AFTER_S seconds it is told first; while moves go on, of so many after the first of them."""
 RAMP_S = 2.0
 """Figures of the first so many seconds in which a region is fed are none to compare with: they grow by themselves."""
+MOST_FEEDERS = 4096
+"""Feeders of a region that are known one by one; of more, those that came first are forgotten."""
 NOTEWORTHY = 0.02
 """Weights that change by less of the whole are no action of their own."""
 TEXT = 400
@@ -96,6 +98,8 @@ class Action:
     """By source and target, the units between them."""
     changes: dict[int, tuple[float, float]] = field(default_factory=dict)
     """By worker, its weight before and after."""
+    brought: Effect | None = None
+    """Its effect, once all is known of it."""
 
     @property
     def fed(self) -> bool:
@@ -108,6 +112,8 @@ class Action:
         Nothing, if its region was not fed for long enough after it. And only what is after it, if no whole step lies
         between the first RAMP_S in which its region was fed and the action.
         """
+        if self.brought is not None:
+            return self.brought
         if self.kind not in ("move", "weights") or not self.fed:
             return Effect()
         goes_on = now < self.until + SETTLE_S + EARLIEST_S
@@ -121,6 +127,12 @@ class Action:
         rows = [history.mean(f"rows:{self.region}", *span, only_above=0.0) for span in spans]  # between batches: none
         scores = [history.most("imbalance", *span) for span in spans]
         return Effect(*rows, *scores)
+
+    def settle(self, history: Chronicle) -> None:
+        """If the history has all that follows it, what it brought stays as it is: steps get longer later on."""
+        now = history.times[-1]
+        if self.brought is None and now >= self.until + SETTLE_S + max(AFTER_S, 2 * history.step_s):
+            self.brought = self.effect(history, now)
 
     def shown(self, history: Chronicle, now: float) -> dict[str, Any]:
         """What the page shows of it."""
@@ -149,13 +161,18 @@ class Action:
 class RegionKnown:
     """What was last told of a region."""
 
-    feeders: int | None = None
-    """None if the log has not told of any."""
+    feeders: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """By partition and attempt, those that came and have not left; others may be there if the log began later."""
     fed_from: float = float("-inf")
     """When the first feeder came; rests of up to BEFORE_S, as between batches, do not count."""
     fed_until: float = float("-inf")
     """When the last one left."""
     weights: dict[int, float] | None = None
+
+    @property
+    def rests(self) -> bool:
+        """Whether it had feeders, and has none now."""
+        return not self.feeders and self.fed_until > float("-inf")
 
 
 class Actions:
@@ -187,9 +204,9 @@ class Actions:
             case "weights":
                 self._new_weights(entry, time)
             case "feeder-joined":
-                self._feeder_joined(entry["region"], time)
+                self._feeder_joined(entry, time)
             case "feeder-left":
-                self._feeder_left(entry["region"], time)
+                self._feeder_left(entry, time)
             case "worker-joined" if entry["incarnation"] > 1:
                 self.restarts += 1
                 self._trouble(entry, time, "restarted")
@@ -208,6 +225,11 @@ class Actions:
         for action in self.all:
             action.fed_until = min(action.fed_until, time)
 
+    def settle(self, history: Chronicle) -> None:
+        """A step was added to the history."""
+        for action in self.all:
+            action.settle(history)
+
     def _told(self, region: str) -> RegionKnown:
         """What is known of a region that is told of now."""
         known = self._known[region] = self._known.pop(region, RegionKnown())
@@ -215,21 +237,28 @@ class Actions:
             del self._known[next(iter(self._known))]
         return known
 
-    def _feeder_joined(self, region: str, time: float) -> None:
+    def _feeder_joined(self, entry: LoggedEvent, time: float) -> None:
         """Rows come to a region, maybe again: what was done for it of late can be measured."""
+        region, task = entry["region"], (int(entry["partition"]), int(entry["attempt"]))
         known = self._told(region)
         if not known.feeders and time - known.fed_until > BEFORE_S:
             known.fed_from = time
-        known.feeders = (known.feeders or 0) + 1
+        known.feeders[task] += 1
+        if len(known.feeders) > MOST_FEEDERS:
+            del known.feeders[next(iter(known.feeders))]
         for action in self.all:
             if action.region == region and time <= action.until + SETTLE_S + AFTER_S:
                 action.fed_until = float("inf")
 
-    def _feeder_left(self, region: str, time: float) -> None:
+    def _feeder_left(self, entry: LoggedEvent, time: float) -> None:
+        """One that was not seen to come says nothing of the others: there may be more of that kind."""
+        region, task = entry["region"], (int(entry["partition"]), int(entry["attempt"]))
         known = self._told(region)
-        if known.feeders is None:
+        if task not in known.feeders:
             return
-        known.feeders = max(0, known.feeders - 1)
+        known.feeders[task] -= 1
+        if not known.feeders[task]:
+            del known.feeders[task]
         if not known.feeders:
             known.fed_until = time
             for action in self.all:
@@ -262,9 +291,9 @@ class Actions:
 
     def _goes_on(self, action: Action, time: float) -> None:
         """An action lasts until now, at least."""
-        action.until = time
+        action.until, action.brought = time, None
         known = self._known.get(action.region, RegionKnown())
-        action.fed_until = time if known.feeders == 0 else float("inf")
+        action.fed_until = time if known.rests else float("inf")
 
     def _new_weights(self, entry: LoggedEvent, time: float) -> None:
         region, weights = entry["region"], {int(worker): float(w) for worker, w in entry["weights"].items()}

@@ -9,7 +9,7 @@ RECENT_S = 5.0
 SHORTEST_S, LONGEST_S = 1.0, 10.0
 """For how long an amount counts, at least and at most."""
 TOGETHER_S = 0.1
-"""Amounts that are told within so short a time are one."""
+"""Amounts that are told within so short a time, and cease to count within as short a time, are one."""
 MOST = 64
 """Amounts that are kept; more than those of RECENT_S are only there if the clock goes back."""
 
@@ -42,9 +42,11 @@ class Pace:
             amount *= lasts / seconds
         self._end = max(self._end, at + lasts)
         start, end = at, at + lasts
-        if self._counting and 0 <= at - self._counting[-1][0] < TOGETHER_S:
-            start, before, other = self._counting.pop()
-            end, amount = max(end, before), amount + other
+        if self._counting:
+            begun, over, other = self._counting[-1]
+            if 0 <= at - begun < TOGETHER_S and abs(end - over) < TOGETHER_S:
+                start, end, amount = begun, max(end, over), amount + other
+                self._counting.pop()
         self._counting.append((start, end, amount))
 
     def lives(self, now: float) -> bool:

@@ -95,7 +95,8 @@ class PageView:
         if self.state != "stopped" or event == "worker-joined":
             self.state = "stopped" if event == "cluster-stopping" else "live"
         self.workers.apply(entry)
-        if self.state != "stopped":  # what goes wrong because the cluster stops is no trouble
+        failed = event == "feeder-failed" and "worker" in entry  # the user's function, whenever that is
+        if self.state != "stopped" or failed:  # what goes wrong because the cluster stops is no trouble
             self.actions.apply(entry)
         elif event == "cluster-stopping":
             self.actions.rest(float(entry["at"]))
@@ -148,6 +149,7 @@ class PageView:
         }
         figures |= {f"load:{worker}": rounded(load, 3) for worker, load in loads.items()}
         self.history.add(round(time, 3), figures)
+        self.actions.settle(self.history)
         if self._stepped is not None:
             self._stepped(time)
 

@@ -85,6 +85,8 @@ class RegionCounts:
     pause_s: float = 0.0
     weights_set: int = 0
     feeders: int = 0
+    fed: bool = False
+    """Whether a feeder was seen to come; without, as in a log whose beginning is gone, there may be some."""
     state_bytes: int | None = None
     energy: float | None = None
     durable: int = 0
@@ -196,7 +198,7 @@ def _opened(region: RegionCounts, entry: LoggedEvent) -> None:
 
 
 def _feeder_joined(region: RegionCounts, entry: LoggedEvent) -> None:
-    region.feeders += 1
+    region.feeders, region.fed = region.feeders + 1, True
 
 
 def _feeder_left(region: RegionCounts, entry: LoggedEvent) -> None:
@@ -257,6 +259,8 @@ def _graph_sample(region: RegionCounts, entry: LoggedEvent) -> None:
     region.kind, region.energy = "graph", float(entry["total_pe"])
     loads = {_whole(told["worker"]): float(told["load"]) for told in entry["hosts"]}
     region.shares = {worker: WorkerShare(busy_ratio=min(1.0, load)) for worker, load in loads.items()}
+    if region.fed:  # the last sample of a batch may come after its feeders are gone
+        _rest(region)
 
 
 def _weights(region: RegionCounts, entry: LoggedEvent) -> None:
