@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evenflow.dashboard.actions import Actions, Effect
+from evenflow.dashboard.actions import Actions
+from evenflow.dashboard.effects import Effect
 from evenflow.dashboard.epochs import EpochTable
 from evenflow.dashboard.graphs import GraphView
 from evenflow.dashboard.history import Chronicle

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from evenflow.dashboard.actions import AFTER_S, SETTLE_S, Action, Effect
+from evenflow.dashboard.effects import AFTER_S, SETTLE_S, Action, Effect
 
 EVEN, UNEVEN = 1.15, 1.4
 """Up to EVEN times the mean the busiest worker is balanced, from UNEVEN on it is not; between, nearly."""
