@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All tests, in parts, three at a time: those on Spark wait a good part of their time. Arguments go to each part.
+# All tests, in parts, four at a time: those on Spark wait a good part of their time. Arguments go to each part.
 # `quick` as the first argument: unit and property tests only, two parts at a time, without those marked slow.
 # A test that fails is run once more, with nothing beside it; if it passes then, it is named as flaky at the end.
 set -uo pipefail
@@ -29,7 +29,7 @@ declare -A folders=(
 )
 parts=(unit spark-1 spark-2 stores graphs drivers torture property browser)
 first_on_spark=spark-1
-at_once=3
+at_once=4
 selected=()
 if [ "${1:-}" = quick ]; then
     shift
