@@ -20,7 +20,7 @@ from typing import Any
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 SIZES = {"wide": (1440, 1000), "phone": (390, 844)}
 WORKERS = 6
-AFTER_S, SETTLE_MS = 12.0, 1500
+AFTER_S, KNOWN_S, SETTLE_MS = 12.0, 5.0, 1500
 CUSTOMER = "case when value % 10 < 3 then concat('hot', value % 20) else concat('c', pmod(hash(value), 9000)) end"
 
 
@@ -64,9 +64,9 @@ def _parts(spark: Any, cluster: Any) -> dict[str, Any]:
         return stream(rows, 2).selectExpr("value", f"{CUSTOMER} customer", "cast(value % 97 as double) amount")
 
     scored = cluster.ordered_map(
-        stream(100_000, 1), same, "timestamp timestamp, value long", name="score", balance="blocking-rate"
+        stream(300_000, 1), same, "timestamp timestamp, value long", name="score", balance="blocking-rate"
     )
-    means = cluster.keyed(sales(250_000), "customer", ef.RollingMean("amount", rows=50), units=512, name="spending")
+    means = cluster.keyed(sales(500_000), "customer", ef.RollingMean("amount", rows=50), units=512, name="spending")
     graph = ef.Graph("alerts")
     large = graph.source("sales").filter("amount > 40", name="large")
     mean = large.keyed("customer", ef.RollingMean("amount", rows=20), name="mean", units=32)
@@ -89,13 +89,12 @@ def moment(log: Path) -> float:
     for entry in reader.entries():
         view.apply(entry)
     done = [action for action in view.actions.all if action.kind in ("move", "weights")]
-    times = [action.time for action in done[1:]] + [view.heard]
-    alone = [
-        (action.units, action.until)
-        for action, after in zip(done, times, strict=True)
-        if after > action.until + AFTER_S
+    nexts = [action.time for action in done[1:]] + [view.heard]
+    seen = [
+        (each.units, min(each.until + AFTER_S, then - 0.5), each.until) for each, then in zip(done, nexts, strict=True)
     ]
-    return max(alone)[1] + AFTER_S if alone else view.heard
+    known = [(units, at) for units, at, until in seen if at > until + KNOWN_S]
+    return max(known)[1] if known else view.heard
 
 
 def take_pictures(log: Path, at: float, folder: Path) -> None:

@@ -1,5 +1,7 @@
 """Graphs over batch DataFrames: what Spark or pandas give for the same, whatever their shape and their neighbours."""
 
+import time
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -186,3 +188,25 @@ def test_two_graphs_at_once(spark, cluster):
     running = [Query(run(cluster, graph, s=df).toArrow) for _ in range(2)]
     wanted = sorted(df.filter("v >= 10").toArrow()["id"].to_pylist())
     assert [sorted(query.result()["id"].to_pylist()) for query in running] == [wanted] * 2
+
+
+def test_latency_has_the_time_that_rows_wait_for_room_in_the_graph(spark, cluster, eventually):
+    """All rows of a record batch arrive together, and a slow operator lets the last of them in long after the first."""
+
+    def slowly(rows):
+        time.sleep(rows.num_rows * 0.5e-3)
+        return rows
+
+    df, name = spark.range(0, 4_000, 1, 1), region("slow")
+    graph = graph_of(lambda s: s.map(slowly, "id long"))
+    began = time.monotonic()
+    assert cluster.run(graph, inputs={"s": df}, placement="round-robin", name=name)["out"].count() == 4_000
+    took_ms = (time.monotonic() - began) * 1e3
+
+    def told():
+        entries = [each for each in cluster.events() if each["event"] == "graph-results"]
+        mine = [each for each in entries if each["region"].startswith(name)]
+        return mine if sum(each["results"] for each in mine) == 4_000 else None
+
+    waited_ms = sum(each["total_s"] for each in eventually(told)) / 4_000 * 1e3
+    assert 0.25 * 2_000 < waited_ms < took_ms, "in the mean half of the two seconds that all of them take"

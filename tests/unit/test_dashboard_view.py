@@ -433,7 +433,7 @@ def test_while_moves_go_on_it_is_said_what_the_first_of_them_brought():
 
 def test_an_action_at_the_end_of_a_run_is_not_being_measured():
     log = [*weighed(1000, 1200, seconds_after=2), logs.entry(10.4, "cluster-stopping")]
-    assert seen(log)[1]["headline"][2]["text"] == "no rows since to compare with"
+    assert seen(log)[1]["headline"][2]["text"] == "fed too briefly since to compare"
 
 
 def test_an_action_after_the_last_rows_of_its_region_brought_nothing_that_can_be_told():
@@ -442,7 +442,7 @@ def test_an_action_after_the_last_rows_of_its_region_brought_nothing_that_can_be
     log = [*weighed(1000, 250, seconds_after=3), logs.entry(0.2, "feeder-joined", **feeder)]
     log = sorted([*log, logs.entry(8.15, "feeder-left", **feeder)], key=lambda each: each["time"])
     _, frame = seen(log, logs.START + 25)
-    assert frame["headline"][2]["text"] == "no rows since to compare with"
+    assert frame["headline"][2]["text"] == "fed too briefly since to compare"
     assert frame["actions"][0]["gain"] is None
     for joined, known in ((12.0, True), (30.0, False)):
         view, _ = seen([*log, logs.entry(joined, "feeder-joined", **feeder)])
@@ -456,7 +456,7 @@ def test_the_last_rows_of_a_region_are_not_taken_for_what_an_action_brought(left
     log += [logs.performance(second + 0.1, 0, "score", workers=[(0, 30)]) for second in (15.0, 16.0)]
     log += [feeder(0.2, "feeder-joined"), feeder(left, "feeder-left")]
     _, frame = seen(sorted(log, key=lambda each: each["time"]), logs.START + 25)
-    text = "+20 % rows/s, imbalance 1.50 → 1.00" if known else "no rows since to compare with"
+    text = "+20 % rows/s, imbalance 1.50 → 1.00" if known else "fed too briefly since to compare"
     assert frame["headline"][2]["text"] == text
     assert (frame["actions"][0]["gain"] is not None) == known
 
@@ -510,3 +510,38 @@ def test_between_batches_a_region_is_still_fed_and_after_a_rest_it_begins_anew(r
     log = [*weighed(1000, 1200, seconds_after=14), feeder(-3.0, "feeder-joined"), feeder(7.5 - rest, "feeder-left")]
     _, frame = seen(sorted([*log, feeder(7.5, "feeder-joined")], key=lambda each: each["time"]))
     assert (frame["actions"][0]["gain"] is not None) == known
+
+
+def given_weights(time, reason, *weights):
+    given = {str(worker): weight for worker, weight in enumerate(weights)}
+    return logs.entry(time, "weights", region="score", weights=given, reason=reason)
+
+
+def test_the_first_change_of_weights_is_told_and_all_of_its_weights_are_of_one_time():
+    log = [logs.joined(0), logs.joined(1), logs.entry(0.0, "region-opened", region="score", balance="blocking-rate")]
+    log.append(logs.sample(1.0, [logs.connection(0, 500, 1.0, 0.9), logs.connection(1, 500, 1.0, 0.3)]))
+    _, frame = seen([*log, given_weights(2.0, "blocked 0.9 of the time", 400, 600)])
+    assert [action["changes"] for action in frame["actions"]] == [[[0, 500, 400], [1, 500, 600]]]
+    log += [given_weights(2.0 + number, "blocked", 400 - 10 * number, 600 + 10 * number) for number in range(5)]
+    _, frame = seen(log)  # each of the later ones is too little for an action, two of them together are not
+    assert [action["changes"] for action in frame["actions"]] == [[[0, 500, 370], [1, 500, 630]]]
+
+
+def test_shares_that_nobody_decided_are_no_action():
+    log = [logs.joined(0), logs.joined(1), logs.entry(0.0, "region-opened", region="score", balance="credits")]
+    for second, share in enumerate((500, 300, 650), 1):
+        told = [logs.connection(0, share, second, 0.9), logs.connection(1, 1000 - share, second, 0.3)]
+        log += [logs.sample(second, told), given_weights(second, "shares of the rows done", share, 1000 - share)]
+    log.append(logs.performance(3.5, 100, region="score"))
+    _, frame = seen(log)
+    assert frame["actions"] == []
+    assert frame["headline"][2] | {"title": "Balanced row by row", "tone": "quiet"} == frame["headline"][2]
+
+
+@pytest.mark.parametrize(("seconds", "title"), [(5, "Bottleneck: not known yet"), (9, "Bottleneck: the input")])
+def test_the_input_is_not_blamed_before_loads_are_those_of_now(seconds, title):
+    log = [logs.joined(0), logs.opened()]
+    log.append(logs.entry(1.0, "feeder-joined", region="orders", partition=0, attempt=0, query="q", epoch=0))
+    log += [logs.keyed_sample(1.0 + second, [logs.consumer(0, second, 0.4)]) for second in range(1, seconds)]
+    _, frame = seen(log)
+    assert frame["headline"][1]["title"] == title

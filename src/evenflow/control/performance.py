@@ -13,6 +13,8 @@ from evenflow.model.statistics import Performance
 
 PERIOD_S = 1.0
 """Seconds between two entries in the event log."""
+SHORTEST = 0.95
+"""Ticks are never quite on time: one that comes this much of a period after the last counts, or every other would."""
 FEEDERS = 32
 """Feeders in an entry, at most: those with the most rows."""
 
@@ -54,7 +56,7 @@ class PerformanceLog:
         if self._noted is None:
             self._noted = time
         seconds = time - self._noted
-        if seconds < PERIOD_S and not (final and seconds > 0):
+        if seconds < SHORTEST * PERIOD_S and not (final and seconds > 0):
             return
         self._noted = time
         came = any(known.rows_in or known.shed or known.latencies for known in self._feeders.values())

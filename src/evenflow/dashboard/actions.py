@@ -6,11 +6,13 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenflow.dashboard.effects import AFTER_S, BEFORE_S, SETTLE_S, Action
+from evenflow.dashboard.effects import AFTER_S, BEFORE_S, Action
 from evenflow.dashboard.history import Chronicle
+from evenflow.dashboard.pace import LAG_S, RECENT_S
 from evenflow.dashboard.regions import KEPT_REGIONS
 from evenflow.dashboard.workers import whole
 from evenflow.eventlog.standing import LoggedEvent
+from evenflow.model.moves import MEASURED
 
 KEPT = 120
 """Actions and troubles that are kept, of each."""
@@ -100,6 +102,8 @@ class Actions:
                 self._note(entry, time, "qos", 0)
             case "weights":
                 self._new_weights(entry, time)
+            case "sample":
+                self._first_weights(entry)
             case "feeder-joined":
                 self._feeder_joined(entry, time)
             case "feeder-left":
@@ -116,6 +120,10 @@ class Actions:
     def latest(self) -> Action | None:
         """The latest that changed where rows go."""
         return next((each for each in reversed(self.all) if each.kind in ("move", "weights")), None)
+
+    def begins(self, now: float) -> bool:
+        """Whether a region is fed for less time than figures of now are about."""
+        return any(known.feeders and now - known.fed_from < RECENT_S + LAG_S for known in self._known.values())
 
     def rest(self, time: float) -> None:
         """The cluster stops: no region is fed any more."""
@@ -144,7 +152,7 @@ class Actions:
         if len(known.feeders) > MOST_FEEDERS:
             del known.feeders[next(iter(known.feeders))]
         for action in self.all:
-            if action.region == region and time <= action.until + SETTLE_S + AFTER_S:
+            if action.region == region and time <= action.until + LAG_S + AFTER_S:
                 action.fed_until = float("inf")
 
     def _feeder_left(self, entry: LoggedEvent, time: float) -> None:
@@ -195,19 +203,27 @@ class Actions:
     def _new_weights(self, entry: LoggedEvent, time: float) -> None:
         region, weights = entry["region"], {int(worker): float(w) for worker, w in entry["weights"].items()}
         known = self._told(region)
-        before, total = known.weights, sum(weights.values()) or 1.0
-        if before is None or before.keys() != weights.keys():
+        before, least = known.weights, NOTEWORTHY * (sum(weights.values()) or 1.0)
+        if before is None or before.keys() != weights.keys() or entry.get("reason") == MEASURED:
             known.weights = weights
             return
-        changes = {w: (before[w], weights[w]) for w in weights if abs(weights[w] - before[w]) > NOTEWORTHY * total}
-        if not changes:
+        if all(abs(weights[worker] - before[worker]) <= least for worker in weights):
             return
         known.weights = weights
-        action = self._find("weights", region, time) or self._note(entry, time, "weights", 0)
-        for worker, (old, new) in changes.items():
-            action.changes[worker] = action.changes.get(worker, (old, new))[0], new
+        action = self._find("weights", region, time)
+        if action is None or action.weights.keys() != weights.keys():
+            action = self._note(entry, time, "weights", 0)
+            action.weights = before
+        changed = {worker for worker, weight in weights.items() if abs(weight - before[worker]) > least}
+        action.changes = {each: (action.weights[each], weights[each]) for each in changed | action.changes.keys()}
         action.why = reason_of(entry)
         self._goes_on(action, time)
+
+    def _first_weights(self, entry: LoggedEvent) -> None:
+        """With what weights a region began, which no entry of their own tells."""
+        known = self._told(entry["region"])
+        if known.weights is None:
+            known.weights = {int(told["worker"]): float(told["weight"]) for told in entry["connections"]}
 
     def _note(self, entry: LoggedEvent, time: float, kind: str, units: int) -> Action:
         region = str(entry.get("region", ""))

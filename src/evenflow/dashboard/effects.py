@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evenflow.dashboard.history import Chronicle
+from evenflow.dashboard.pace import LAG_S
 from evenflow.dashboard.workers import rounded
 
-BEFORE_S, AFTER_S, SETTLE_S = 6.0, 10.0, 2.0
-"""What an action brought: the figures of AFTER_S seconds, once SETTLE_S have passed after its end, against those of
-BEFORE_S seconds before its beginning and of the time that it took. Entries tell of the second or two before them."""
+BEFORE_S, AFTER_S = 6.0, 10.0
+"""What an action brought: the figures of AFTER_S seconds after its end against those of BEFORE_S seconds before its
+beginning and of the time that it took. The history has all of them LAG_S later."""
 EARLIEST_S = 2.0
 """Of so many of the AFTER_S seconds it is told first; while moves go on, of so many after the first of them."""
 RAMP_S = 2.0
@@ -53,15 +54,17 @@ class Action:
     """The longest that a unit was under way."""
     routes: dict[tuple[int, int], int] = field(default_factory=dict)
     """By source and target, the units between them."""
+    weights: dict[int, float] = field(default_factory=dict)
+    """By worker, its weight before."""
     changes: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """By worker, its weight before and after."""
+    """By worker whose weight is another, the one before and the one after."""
     brought: Effect | None = None
     """Its effect, once all is known of it."""
 
     @property
     def fed(self) -> bool:
         """Whether its region was fed for long enough after it: figures of the last rows are no effect."""
-        return self.fed_until >= self.until + SETTLE_S + EARLIEST_S
+        return self.fed_until >= self.until + LAG_S + EARLIEST_S
 
     def effect(self, history: Chronicle, now: float) -> Effect:
         """What it brought, as far as it is known by now.
@@ -73,14 +76,16 @@ class Action:
             return self.brought
         if self.kind not in ("move", "weights") or not self.fed:
             return Effect()
-        goes_on = now < self.until + SETTLE_S + EARLIEST_S
-        since = (self.time if goes_on else self.until) + SETTLE_S
+        goes_on = now < self.until + LAG_S + EARLIEST_S
+        ended = self.time if goes_on else self.until
+        since = ended + LAG_S
         if now < since + EARLIEST_S:
             return Effect()
         step = history.step_s
         begin = max(self.time - max(BEFORE_S, step), self.fed_from + RAMP_S + step)
-        before = (begin, self.time if goes_on else self.until) if begin < self.time else (0.0, 0.0)
-        spans = before, (since, min(self.fed_until, since + max(AFTER_S, 2 * step)))
+        before = (begin + LAG_S, ended + LAG_S) if begin < self.time else (0.0, 0.0)
+        after = since + step, min(self.fed_until + LAG_S, since + step + max(AFTER_S, 2 * step))  # whole steps only
+        spans = before, after
         rows = [history.mean(f"rows:{self.region}", *span, only_above=0.0) for span in spans]  # between batches: none
         scores = [history.most("imbalance", *span) for span in spans]
         return Effect(*rows, *scores)
@@ -88,7 +93,7 @@ class Action:
     def settle(self, history: Chronicle) -> None:
         """If the history has all that follows it, what it brought stays as it is: steps get longer later on."""
         now = history.times[-1]
-        if self.brought is None and now >= self.until + SETTLE_S + max(AFTER_S, 2 * history.step_s):
+        if self.brought is None and now >= self.until + LAG_S + history.step_s + max(AFTER_S, 2 * history.step_s):
             self.brought = self.effect(history, now)
 
     def shown(self, history: Chronicle, now: float) -> dict[str, Any]:

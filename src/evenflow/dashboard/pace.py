@@ -8,17 +8,20 @@ RECENT_S = 5.0
 """What is shown as now is the mean of so many seconds: micro-batches begin and end, and figures that jump tire."""
 SHORTEST_S, LONGEST_S = 1.0, 10.0
 """For how long an amount counts, at least and at most."""
+LAG_S = 2.0
+"""What is told now of the time before is shown so much later, at least: as long as most entries are about."""
 TOGETHER_S = 0.1
 """Amounts that are told within so short a time, and cease to count within as short a time, are one."""
-MOST = 64
-"""Amounts that are kept; more than those of RECENT_S are only there if the clock goes back."""
+MOST = 128
+"""Amounts that are kept; more than those of RECENT_S and LAG_S are only there if the clock goes back."""
 
 
 class Pace:
     """Amounts of one thing, and how much there was of it a second.
 
-    Amounts are told afterwards, for the span of time that ends then. Each counts evenly over as long a time from then
-    on: so every amount counts once, those that are told one after the other join without gaps, and a rest is a rest.
+    Amounts are told afterwards, for the span of time that ends then. Each counts evenly over that span, LAG_S later, or
+    over as long a time from then on if it is longer: so every amount counts once, and in no time that has been shown.
+    Spans that join without gaps join here, too, also where a long one follows a short one, and a rest is a rest.
     """
 
     def __init__(self, begun: float = float("-inf")) -> None:
@@ -27,7 +30,7 @@ class Pace:
         self._past = 0.0
         """The sum of those that were dropped."""
         self._begun = begun
-        """When the first amount was told, unless it is said that others were before it."""
+        """From when on the first amount counts, unless it is said that others were before it."""
         self._end = float("-inf")
         self._step = (float("-inf"), 0.0)
 
@@ -35,16 +38,16 @@ class Pace:
         """Add an amount of the last so many seconds."""
         while self._counting and (self._counting[0][1] < at - RECENT_S or len(self._counting) >= MOST):
             self._past += self._counting.popleft()[2]
-        if self._begun == float("-inf"):
-            self._begun = at
         lasts = min(LONGEST_S, max(SHORTEST_S, seconds))
         if seconds > lasts:  # the pace is right, at the expense of the sum
             amount *= lasts / seconds
-        self._end = max(self._end, at + lasts)
-        start, end = at, at + lasts
+        end = at + max(LAG_S, lasts)
+        start, self._end = end - lasts, max(self._end, end)
+        if self._begun == float("-inf"):
+            self._begun = start
         if self._counting:
             begun, over, other = self._counting[-1]
-            if 0 <= at - begun < TOGETHER_S and abs(end - over) < TOGETHER_S:
+            if 0 <= start - begun < TOGETHER_S and abs(end - over) < TOGETHER_S:
                 start, end, amount = begun, max(end, over), amount + other
                 self._counting.pop()
         self._counting.append((start, end, amount))
@@ -63,8 +66,9 @@ class Pace:
         span = min(RECENT_S, now - self._begun)
         if not self.lives(now):
             return 0.0
-        if span < 1e-3:
-            return sum(amount / (end - start) for start, end, amount in self._counting)
+        if span < 1e-3:  # it does not count yet: as it will begin
+            first = self._begun + 1e-3
+            return sum(each / (end - start) for start, end, each in self._counting if start <= first < end)
         return (self._until(now) - self._until(now - span)) / span
 
     def step(self, time: float) -> float:

@@ -185,6 +185,7 @@ class PageView:
             row_s=self._costs(now),
             hot=hot,
             pending=sum(each.pending for each in live),
+            begins=self.actions.begins(now),
             feeding=any(loads.values()) or any(each.feeders or each.pace.recent(now) for each in self.regions.values()),
             lost=[each.id for each in self.workers.all.values() if each.state == "lost"],
             state=self.state,
@@ -195,6 +196,8 @@ class PageView:
         now = self.now if now is None else max(now, self.now)
         seen, latest = self._seen(now), self.actions.latest()
         effect = latest.effect(self.history, now) if latest is not None else Effect()
+        by_credits = any(region.balance == "credits" and region.told for region in self.regions.values())
+        did = action_words(latest, effect, now, self.state, by_credits)
         total = Latencies()
         for region in self.regions.values():
             total += region.latencies(now)
@@ -209,7 +212,7 @@ class PageView:
             "state": state,
             "entries": self.entries,
             "unread": self.unread,
-            "headline": [balance_words(seen), bottleneck_words(seen), action_words(latest, effect, now, self.state)],
+            "headline": [balance_words(seen), bottleneck_words(seen), did],
             "figures": self._figures(now, seen, summary),
             "workers": self.workers.shown(now, {each: 1 / cost for each, cost in seen.row_s.items() if cost}),
             "regions": [region.shown(now) for region in shown],

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from evenflow.dashboard.effects import AFTER_S, SETTLE_S, Action, Effect
+from evenflow.dashboard.effects import AFTER_S, Action, Effect
+from evenflow.dashboard.pace import LAG_S
 
 EVEN, UNEVEN = 1.15, 1.4
 """Up to EVEN times the mean the busiest worker is balanced, from UNEVEN on it is not; between, nearly."""
@@ -35,6 +36,8 @@ class Situation:
     pending: int = 0
     """Bytes of rows that wait for state on disk."""
     feeding: bool = False
+    begins: bool = False
+    """Whether a region is fed for so short a time that loads are not yet those of now."""
     lost: Sequence[int] = ()
     """Workers that are not live."""
     state: str = "live"
@@ -96,6 +99,8 @@ def bottleneck_words(seen: Situation) -> dict[str, str]:
         return sentence("fair", f"busy {percent(seen.mean)} of the time; more would help", "Bottleneck: all workers")
     if seen.pending > 1 << 20:
         return sentence("fair", f"{seen.pending / 1e6:.0f} MB of rows wait for state on disk", "Bottleneck: disk")
+    if seen.begins:
+        return sentence("quiet", "rows have only begun to come", "Bottleneck: not known yet")
     text = f"workers are busy {percent(seen.mean)} of the time"
     return sentence("good", text, "Bottleneck: the input")
 
@@ -131,8 +136,12 @@ def ago(seconds: float) -> str:
     return f"{seconds / 60:.0f} min ago" if seconds < 5400 else f"{seconds / 3600:.1f} h ago"
 
 
-def action_words(action: Action | None, effect: Effect, now: float, state: str = "live") -> dict[str, str]:
-    """What Evenflow did about it, and what that brought."""
+def action_words(
+    action: Action | None, effect: Effect, now: float, state: str = "live", by_credits: bool = False
+) -> dict[str, str]:
+    """What Evenflow did about it, and what that brought; `by_credits`: a region decides row by row, without actions."""
+    if action is None and by_credits:
+        return sentence("quiet", "each row goes to a worker that has room for it", "Balanced row by row")
     if action is None:
         return sentence("quiet", "Evenflow has seen nothing worth one", "No move so far")
     if action.kind == "move":
@@ -141,7 +150,7 @@ def action_words(action: Action | None, effect: Effect, now: float, state: str =
     else:
         count = len(action.changes)
         title = f"Weights of {count} worker{'s' if count != 1 else ''} changed {ago(now - action.until)}"
-    early = state != "stopped" and now - action.until < SETTLE_S + AFTER_S
+    early = state != "stopped" and now - action.until < LAG_S + AFTER_S
     return sentence(*effect_words(effect, early), title)
 
 
@@ -151,7 +160,7 @@ def effect_words(effect: Effect, early: bool) -> tuple[str, str]:
     if effect.rows_before is None and effect.rows_after is not None:
         return "quiet", "too few rows before it to compare with"
     if gain is None or effect.rows_after is None or effect.rows_before is None:
-        return "quiet", "what it brings is being measured" if early else "no rows since to compare with"
+        return "quiet", "what it brings is being measured" if early else "fed too briefly since to compare"
     evener = before is not None and after is not None and before - after > 0.05
     balance = f"imbalance {before:.2f} → {after:.2f}" if evener else ""
     if gain >= MARGIN:

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+MEASURED = "shares of the rows done"
+"""The reason of weights that nobody decided: rows went where there was room, and these are their shares."""
+
 
 @dataclass(frozen=True, slots=True)
 class SetWeights:

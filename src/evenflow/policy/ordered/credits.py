@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenflow.model import RESOLUTION, SetWeights, Snapshot
+from evenflow.model.moves import MEASURED
 from evenflow.model.routing import Splitting
 
 
@@ -42,4 +43,4 @@ class Credits:
             weights[worker] += 1
         if weights == {c.worker: c.weight for c in snapshot.connections}:
             return []
-        return [SetWeights(snapshot.region, weights, reason="shares of the rows done")]
+        return [SetWeights(snapshot.region, weights, reason=MEASURED)]

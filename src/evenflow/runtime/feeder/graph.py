@@ -60,11 +60,12 @@ class GraphFeeder(StatefulFeeder):
     # -- rows in
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        came = self._clock()
         self._begin(pa.schema([]), batch)
         while not self._all_ready:
             self._connections.wait()
         for source, rows in self._feed.rows_of(batch):
-            for arrived in self._arriving(source, rows):
+            for arrived in self._arriving(source, rows, came):
                 if arrived is not None:
                     self._send_root(source, *arrived)
                 yield from self._results()
@@ -74,9 +75,12 @@ class GraphFeeder(StatefulFeeder):
         links = self._connections.links.values()
         return bool(links) and all(link in self._ready for link in links)
 
-    def _arriving(self, source: int, rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, float] | None]:
+    def _arriving(
+        self, source: int, rows: pa.RecordBatch, came: float
+    ) -> Iterator[tuple[pa.RecordBatch, float] | None]:
         """Rows for the next root frames as there is room and they arrive, and when they came, in the mean.
 
+        That is `came`, when their record batch did, unless they have times of their own: waiting for room counts.
         None comes whenever there was time for others.
         """
         seconds = self._feed.arrivals(rows)
@@ -92,7 +96,7 @@ class GraphFeeder(StatefulFeeder):
             while self._roots.full(len(self._connections.links)):
                 yield None
                 self._connections.wait()
-            most, born = self._roots.rows(len(self._connections.links), row_bytes), self._clock()
+            most, born = self._roots.rows(len(self._connections.links), row_bytes), came
             if seconds is not None:
                 elapsed = self._clock() - self._zero
                 here = int(np.searchsorted(seconds[start:], elapsed, side="right"))
