@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -66,6 +67,7 @@ def test_a_driver_that_is_frozen_and_wakes(spark, tmp_path, files, bucket, event
         eventually((tmp_path / "waiting").exists, 120, "the second batch of the first driver")
         processes.send(processes.marked(mark), signal.SIGSTOP)
         (tmp_path / "go").touch()
+        time.sleep(claim.VOID_S)  # just before it may have said that it lives
         with ef.Cluster(spark, 2, checkpoint=checkpoint) as cluster:
             start(spark, cluster, files, tmp_path, name="n").awaitTermination(120)
             check(spark, tmp_path)
