@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All tests, in parts, four at a time: those on Spark wait a good part of their time. Arguments go to each part.
+# All tests, in parts, three at a time: those on Spark wait a good part of their time. Arguments go to each part.
 # `quick` as the first argument: unit and property tests only, two parts at a time, without those marked slow.
 # A test that fails is run once more, with nothing beside it; if it passes then, it is named as flaky at the end.
 set -uo pipefail
@@ -24,12 +24,13 @@ declare -A folders=(
     [stores]="${stores[*]}"
     [drivers]="tests/drivers --ignore=tests/drivers/test_torture.py"
     [property]="tests/property ${graphs[*]/#/--ignore=}"
-    [unit]="tests/unit tests/wire tests/golden"
+    [unit-1]="tests/unit/test_[a-o]*.py"
+    [unit-2]="tests/unit/test_[p-z]*.py tests/wire tests/golden"
     [browser]="tests/browser"
 )
-parts=(unit spark-1 spark-2 stores graphs drivers torture property browser)
+parts=(unit-1 spark-1 unit-2 spark-2 property stores graphs drivers torture browser)
 first_on_spark=spark-1
-at_once=4
+at_once=3
 selected=()
 if [ "${1:-}" = quick ]; then
     shift
