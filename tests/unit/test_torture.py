@@ -2,21 +2,49 @@
 
 import base64
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenflow.state.store.opening import open_store
+from evenflow.errors import CorruptState
+from evenflow.state.store.generations import CLAIMS, NOBODY, Holding, Mark
+from evenflow.state.store.sealed import Place
 from evenflow.testing import check_operator
-from evenflow.torture import damage, hooks, store, view
-from evenflow.torture.check import COLUMNS, Verdict, committed, compare, compare_windows
+from evenflow.torture import clock, copies, damage, hooks, store, view
+from evenflow.torture.check import (
+    COLUMNS,
+    WRITTEN,
+    Verdict,
+    committed,
+    compare,
+    compare_windows,
+    differences,
+    pairs,
+    verdict,
+)
 from evenflow.torture.drawing import draw
 from evenflow.torture.operator import Counted
+from evenflow.torture.renaming import OTHER, Naming, Renaming
 from evenflow.torture.report import ScheduleOutcome, TortureReport
 from evenflow.torture.rows import InputRows, reference, rows_of, windowed, write
-from evenflow.torture.schedule import COMMIT, DAMAGES, MOMENTS, WORKER_POINTS, Fault, Job, Schedule, from_json
+from evenflow.torture.schedule import (
+    BLOBS,
+    CLOSED,
+    COMMIT,
+    COPIES,
+    DAMAGES,
+    MOMENTS,
+    SINK,
+    WORKER_POINTS,
+    Fault,
+    Job,
+    Schedule,
+    ends_driver,
+    from_json,
+)
 
 SEEDS = range(300)
 
@@ -55,15 +83,19 @@ def test_schedules_have_all_there_is():
     faults = [fault for seed in SEEDS for fault in draw(seed).faults]
     assert {fault.kind for fault in faults} == {
         *("kill", "stop", "slow", "fails", "full", "flip", "lose", "freeze", "rival"),
-        *DAMAGES,
+        *("breaks", "exhaust", "step", "blunder", "pause"),
+        *CLOSED,
     }
-    assert {fault.victim for fault in faults} == {"", "worker", "feeder", "executor", "driver", "checkpoint"}
-    assert {fault.point for fault in faults} == {"", *WORKER_POINTS, *COMMIT}
+    assert {fault.victim for fault in faults} == {"", "worker", "feeder", "executor", "driver", "checkpoint", "query"}
+    assert {fault.point for fault in faults} == {"", "name", *WORKER_POINTS, *COMMIT, *SINK, *BLOBS, *COPIES}
     assert {fault.moment for fault in faults} == {"", *MOMENTS}
     jobs = [draw(seed).job for seed in SEEDS]
     assert {job.executors for job in jobs} == {0, 2}
-    assert {job.sink for job in jobs} == {"files", "peeks"}
-    assert {job.store for job in jobs} == {"disk", "s3"}
+    assert {job.sink for job in jobs} == {"files", "peeks", "skips"}
+    assert {job.store for job in jobs} == {"disk", "s3", "postgres"}
+    assert {job.key for job in jobs} == {job.persists for job in jobs} == {False, True}
+    assert {job.queries for job in jobs} == {1, 2}
+    assert {(bool(job.pairs_s), bool(job.lag)) for job in jobs} == {(False, False), (True, False), (True, True)}
     assert {bool(job.packs) for job in jobs} == {bool(job.crews) for job in jobs} == {False, True}
     assert {job.order_by for job in jobs} == {job.windows for job in jobs} == {False, True}
     assert {job.racing for job in jobs} == {bool(job.stall_s) for job in jobs} == {False, True}
@@ -75,10 +107,14 @@ def test_schedules_make_sense():
             assert fault.batch < schedule.job.batches
             assert fault.victim != "executor" or schedule.job.executors
             assert fault.point not in COMMIT or fault.victim == "driver" or fault.kind in ("full", *DAMAGES)
+            assert fault.point not in SINK or schedule.job.sink == "skips"
+            assert fault.point != "format" or schedule.job.store == "disk"
+            assert fault.kind != "lose" or schedule.job.workers == 2, "one of two executors remains, with three slots"
             assert fault.kind != "freeze" or schedule.job.store == "s3", "a disk has locks that outlive a freeze"
         kinds = [fault.kind for fault in schedule.faults]
-        assert "flip" not in kinds or "kill" in kinds[kinds.index("flip") :]
-        assert not {*kinds} & {*DAMAGES} or any(fault.victim == "driver" for fault in schedule.faults)
+        assert "flip" not in kinds or {"kill", "pause"} & {*kinds[kinds.index("flip") :]}
+        assert not {*kinds} & {*CLOSED} or "pause" in kinds or any(map(ends_driver, schedule.faults))
+        assert not schedule.job.order_by or schedule.job.persists, "a shuffle is not evaluated again"
 
 
 # -- what should come out
@@ -165,12 +201,16 @@ def test_rows_that_came_out_of_order():
 
 
 def test_rows_that_race():
-    """Any row of a key may be the nth, but one of them must be."""
+    """Any row of a key may be the nth, but one of them must be, and means are those of that order."""
     given = rows(1, 2, 1, 1)
+    other = pa.table(
+        {"id": [3, 0, 2, 1], "k": [1, 1, 1, 2], "nth": [1, 2, 3, 1], "mean": [0.375, 0.1875, 5 / 24, 0.125]}
+    )
+    assert compare(given, other, racing=True) == Verdict(4)
+    assert not compare(given, other).good
     swapped = output(given, nth={0: 3, 3: 1})
-    assert compare(given, swapped, racing=True) == Verdict(4)
-    assert not compare(given, swapped).good
-    assert compare(given, output(given, nth={0: 2}), racing=True) == Verdict(4, wrong=1)
+    assert compare(given, swapped, racing=True) == Verdict(4, wrong=3), "counts of one order, means of another"
+    assert compare(given, output(given, nth={0: 2}), racing=True).wrong
     assert compare(given, output(given, [0, 1, 2]), racing=True) == Verdict(4, lost=1)
 
 
@@ -252,7 +292,7 @@ def run(tmp_path):
 
     def make(*faults):
         (tmp_path / hooks.DONE).mkdir()
-        (tmp_path / hooks.SCHEDULE).write_text(Schedule(1, draw(1).job, faults).to_json())
+        (tmp_path / hooks.SCHEDULE).write_text(Schedule(1, JOB, faults).to_json())
         return hooks.Hooks(tmp_path)
 
     return make
@@ -305,33 +345,171 @@ def test_a_bit_is_flipped_and_flipped_back(run):
     assert store.flip_back(known.folder, "blob r/q/log/0.1.0.5.0 is damaged at byte 1") == []
 
 
+JOB = Job(batches=2, rows=40, keys=9, partitions=3, workers=2, units=8)
+
+
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_blobs_are_damaged_once_a_driver_is_gone_and_put_back(run, kind):
+def test_blobs_are_damaged_once_a_query_was_started_and_put_back(run, kind):
     known = run(Fault(kind, point="log", share=0.9))
-    where, names = str(known.folder / hooks.STATE), ("r/q/log/0.1.0.5.0", "r/q/log/1.1.0.5.0")
-    with store.open_store(where) as there:
+    names = ("r/q/log/0.1.0.5.0", "r/q/log/1.1.0.5.0")
+    changed = {"vanish": None, "cut": b"r/q/log/", "stale": names[0].encode(), "alter": b"s/q/log/1.1.0.5.0"}
+    with store.raw_store(known.folder) as there:
         for name in names:
             there.put(name, [name.encode()])
-        damage.strike(known, where)
-        assert not known.done(0), "there was no driver before"
-        (known.folder / hooks.BEGUN).write_text("1\n2\n")
-        damage.strike(known, where)
-        assert damage.names(known.folder) == [names[1]]
+        damage.strike(known)
+        assert not known.done(0), "no query was started before"
+        (known.folder / hooks.SPARK).mkdir()
+        damage.strike(known)
+        assert known.done(0)
+        assert damage.refused(known.folder, f"blob {names[1]} is bad")
+        assert not damage.refused(known.folder, f"blob {names[0]} is bad")
         left = {name: bytes(there.get(name)) for name, _ in there.names("r/q")}
-        assert left.get(names[1]) == {"vanish": None, "cut": b"r/q/log/", "stale": names[0].encode()}[kind]
-        assert damage.restore(known.folder, where, f"blob {names[0]} is missing") == []
-        assert damage.restore(known.folder, where, f"blob {names[1]} is missing") == [f"{kind} 1.1.0.5.0"]
+        assert left.get(names[1]) == changed[kind]
+        assert damage.restore(known.folder, f"blob {names[0]} is missing") == []
+        assert damage.restore(known.folder, f"blob {names[1]} is missing") == [f"{kind} 1.1.0.5.0"]
         assert bytes(there.get(names[1])) == names[1].encode()
 
 
 @pytest.mark.parametrize(("kind", "place"), [("vanish", "r/q/epoch/3"), ("cut", "r/q/epoch/3~2.0a1b2c3d.7")])
-def test_a_manifest_is_put_back_by_the_name_that_errors_tell(tmp_path, kind, place):
+def test_a_manifest_is_put_back_by_the_name_that_errors_tell(run, kind, place):
     """What drivers put is stored with the claim it was put under; messages leave that out."""
-    stored, where = "r/q/epoch/3~2.0a1b2c3d.7", str(tmp_path / "state")
+    folder, stored = run().folder, "r/q/epoch/3~2.0a1b2c3d.7"
     told = {"name": stored, "kind": kind, "content": base64.b64encode(b"all of it").decode()}
-    (tmp_path / damage.NOTE.format(0)).write_text(json.dumps(told))
-    assert damage.names(tmp_path) == ["r/q/epoch/3"]
-    assert damage.restore(tmp_path, where, "blob r/q/epoch/4 is missing") == []
-    assert damage.restore(tmp_path, where, "blob r/q/epoch/3 is missing") == [f"{kind} 3~2.0a1b2c3d.7"]
-    with open_store(where) as store:
-        assert bytes(store.get(place)) == b"all of it"
+    (folder / damage.NOTE.format(0)).write_text(json.dumps(told))
+    assert damage.restore(folder, "blob r/q/epoch/4 is missing") == []
+    assert damage.restore(folder, "blob r/q/epoch/3 is missing") == [f"{kind} 3~2.0a1b2c3d.7"]
+    with store.raw_store(folder) as there:
+        assert bytes(there.get(place)) == b"all of it"
+
+
+def test_the_format_file_is_damaged_and_put_back(run):
+    known = run(Fault("vanish", point="format"))
+    (known.folder / hooks.SPARK).mkdir()
+    store.raw_store(known.folder).close()
+    file = known.folder / hooks.STATE / "evenflow.json"
+    before = file.read_bytes()
+    damage.strike(known)
+    assert not file.exists()
+    assert damage.restore(known.folder, "there is no evenflow.json here") == ["vanish evenflow.json"]
+    assert file.read_bytes() == before
+
+
+def test_of_a_claim_a_number_of_what_counts_is_altered():
+    claim = b'{"about": {"pid": 17}, "counts": {"1.a": 20}, "released": false}'
+    assert damage.altered(claim, 0.1) == claim.replace(b"20", b"19")
+    assert damage.altered(claim, 0.9) == claim.replace(b"20", b"14")
+    assert damage.altered(b'{"format": 2, "since": 7}', 0.9) == b'{"format": 2, "since": 1}'
+    assert damage.altered(b"{}", 0.5) != b"{}"
+
+
+def test_a_claim_as_drivers_put_it_is_altered_where_it_counts(run):
+    known = run(Fault("alter", point="claim", share=0.1))
+    (known.folder / hooks.SPARK).mkdir()
+    first, second = Mark(1, "0a"), Mark(2, "0b")
+    with store.raw_store(known.folder) as there:
+        there.put(f"{CLAIMS}{first}", [Holding({"pid": 17}, {NOBODY: 0}).encode(first)])
+        damage.strike(known)
+        assert not known.done(0), "it counts nothing yet"
+        there.put(f"{CLAIMS}{second}", [Holding({"pid": 18}, {NOBODY: 0, first: 20}).encode(second)])
+        damage.strike(known)
+        assert known.done(0)
+        assert b'"1.0a":19' in bytes(there.get(f"{CLAIMS}{second}"))
+        with pytest.raises(CorruptState) as refused:
+            Holding.read(there, second)
+        assert damage.restore(known.folder, str(refused.value)) == ["alter 2.0b"]
+        assert Holding.read(there, second).counts == {NOBODY: 0, first: 20}
+
+
+@pytest.mark.parametrize("which", COPIES)
+def test_an_older_copy_comes_back_when_spark_has_gone_on(run, which):
+    known = run(Fault("older", point=which))
+    spark = known.folder / hooks.SPARK
+    (spark / "commits").mkdir(parents=True)
+    (spark / "metadata").write_text('{"id": "query-1"}')
+    with store.raw_store(known.folder) as there:
+
+        def blobs():
+            return [name for name, _ in there.names()]
+
+        there.put("r/q/epoch/0", [b"a"])
+        (spark / "commits" / "0").touch()
+        damage.strike(known)
+        damage.strike(known)
+        assert not known.done(0), "the copy is as new as all else"
+        there.put("r/q/epoch/1", [b"b"])
+        (spark / "commits" / "1").touch()
+        damage.strike(known)
+        assert known.done(0)
+        assert blobs() == ["r/q/epoch/0"] + ["r/q/epoch/1"] * (which == "spark")
+        assert (spark / "commits" / "1").exists() == (which == "ours")
+        assert damage.restore(known.folder, "query-1 has failed") == []
+        assert damage.restore(known.folder, f"query-1: {copies.REFUSALS[0]}") == [f"older {which}"]
+        assert blobs() == ["r/q/epoch/0", "r/q/epoch/1"]
+        assert (spark / "commits" / "1").exists()
+        assert not damage.refused(known.folder, f"query-1: {copies.REFUSALS[0]}")
+
+
+def test_a_clock_steps_once_its_time_has_come(run, monkeypatch):
+    known = run(Fault("step", "driver", seconds=3600.0))
+    monkeypatch.setattr(clock.time, "time", hooks.REAL_TIME)
+    clock.install(known, "worker")
+    assert clock.time.time is hooks.REAL_TIME
+    clock.install(known, "driver")
+    assert clock.time.time() < hooks.REAL_TIME() + 1800
+    known.claim(0)
+    assert clock.time.time() > hooks.REAL_TIME() + 1800
+
+
+def test_a_store_with_a_key_has_the_faults_below_it(run):
+    known = run(Fault("flip", point="log", share=0.0))
+    with store._open_faulty(Place(str(known.folder / hooks.STATE), b"k" * 32)) as faulty:
+        faulty.put("r/q/log/0.1.0.5.0", [b"abcdef"])
+        with pytest.raises(CorruptState, match=r"not written with this checkpoint_key"):
+            faulty.get("r/q/log/0.1.0.5.0")
+
+
+# -- what sinks keep
+
+
+def test_two_writes_must_agree(tmp_path):
+    """Each is right by itself; but rows of one key have raced, and one write has another order than the other."""
+    schedule = Schedule(1, replace(JOB, sink="skips", files=1, batches=1, rows=4, keys=1), ())
+    given = rows_of(schedule)
+    first = output(given)
+    swapped = replace(given, values=given.values[[1, 0, 2, 3, 4]])
+    nth, mean = reference(swapped.keys, swapped.values)
+    second = pa.table({"id": [1, 0, 2, 3, 4], "k": given.keys, "nth": nth, "mean": mean})
+    for place, table in zip(schedule.job.writes, (first, second), strict=True):
+        target = tmp_path / "out" / place / "0"
+        target.mkdir(parents=True)
+        pq.write_table(table, target / "part.parquet")
+        (target / WRITTEN).touch()
+    found = verdict(schedule, tmp_path)
+    assert compare(given, second, racing=True).good
+    assert (found.rows, found.lost, found.doubled) == (10, 0, 0)
+    assert found.wrong > 0
+
+
+def test_pairs_are_those_within_the_window():
+    """Rows are 20 ms apart, on both sides: with 2 s, each has the 99 before and after it, and the one at its time."""
+    job = replace(JOB, pairs_s=2, sources=2, keys=1, rows=150, batches=2)
+    found = pairs(Schedule(1, job, ()))
+    assert all(abs(left - right) < 100 for left, _, right, _ in found)
+    assert sum(left == 150 for left, *_ in found) == 199
+    assert differences(found, found) == Verdict(found.total())
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_an_operator_has_its_name_again_or_adopts_its_state_once_another_one_is_refused(run, share):
+    known = run(Fault("rename", point="name", share=share))
+    names = Renaming(known, 0)
+    assert names.after("") == Naming(), "it has no state yet"
+    commits = known.folder / hooks.SPARK / "commits"
+    commits.mkdir(parents=True)
+    (commits / "0").touch()
+    assert [names.after(""), names.after("a worker was lost")] == [Naming(OTHER), Naming(OTHER)]
+    last = Naming() if share else Naming(OTHER, adopting=True)
+    assert names.after("query 1 is started without operator 'counted': give it was='counted' beside name=") == last
+    assert names.after("a worker was lost") == last
+    assert known.done(0)
+    assert last.options("a") == ({"name": "a"} if share else {"name": f"a{OTHER}", "was": "a"})

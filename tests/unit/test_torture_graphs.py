@@ -1,6 +1,7 @@
 """Graphs of torture come from their seed alone, have all kinds of operators, and all that is wrong with them shows."""
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from evenflow.errors import InvalidArgument
@@ -9,9 +10,10 @@ from evenflow.testing import check_operator
 from evenflow.torture import graph_check
 from evenflow.torture.check import Verdict
 from evenflow.torture.drawing import draw
-from evenflow.torture.graph_drawing import draw_graph, plan_of
+from evenflow.torture.graph_drawing import TWO_ENDS, draw_graph, plan_of
 from evenflow.torture.graph_nodes import CountedInGraph
 from evenflow.torture.report import TortureReport
+from evenflow.torture.rows import rows_of
 from evenflow.torture.run import torture
 from evenflow.torture.schedule import SPILL, Job, from_json, kind_named
 
@@ -55,10 +57,11 @@ def test_some_graph_is_a_diamond():
 def test_schedules_of_graphs_make_sense():
     for schedule in (draw(seed, "graph") for seed in SEEDS):
         job = schedule.job
-        assert not job.memory
-        assert not job.racing
-        assert not {fault.point for fault in schedule.faults} & {*SPILL}
-        assert {fault.kind for fault in schedule.faults} <= {fault.kind for fault in draw(schedule.seed).faults}
+        assert {job.order_by, job.windows, job.ordered, bool(job.pairs_s)} == {False}
+        assert bool(job.memory) == bool({fault.point for fault in schedule.faults} & {*SPILL})
+        if job.memory:
+            joins = [each.spec for each in draw_graph(schedule).graph.nodes if each.kind == "join"]
+            assert all(join.units == job.units for join in joins), "one unit has to fit"
 
 
 def test_kinds_of_jobs_have_names():
@@ -105,3 +108,15 @@ def test_rows_at_an_endpoint():
     assert graph_check.compare(want, off) == Verdict(4, wrong=1)
     assert graph_check.compare(want, pa.concat_tables([want, off.slice(3)])) == Verdict(4, wrong=1)
     assert graph_check.summed([came(0, 1, 3), came(2, 0, 1, 3)]) == Verdict(8, lost=1, out_of_order=1)
+
+
+def test_two_endpoints_of_one_node_must_be_of_one_evaluation():
+    schedule = next(each for seed in SEEDS if (each := draw(seed, "graph")).job.sink == "skips")
+    found = evaluate(plan_of(draw_graph(schedule)), graph_check.batches(schedule))
+    given, (counts, means) = rows_of(schedule), (found[name] for name in TWO_ENDS)
+    assert graph_check.compare_two(given, counts, means) == Verdict(2 * len(given.ids))
+    assert graph_check.compare_two(given, counts.slice(1), means).lost == 1
+    key = pc.equal(counts["k"], counts["k"][0])  # the first two rows of a key in another order
+    first, second = counts.filter(key)["id"].to_pylist()[:2]
+    ids = pa.array([{first: second, second: first}.get(each, each) for each in counts["id"].to_pylist()])
+    assert graph_check.compare_two(given, counts.set_column(0, "id", ids), means).wrong

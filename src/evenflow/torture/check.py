@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -13,9 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evenflow.torture.rows import InputRows, reference, rows_of, windowed
-from evenflow.torture.schedule import Schedule
+from evenflow.torture.rows import InputRows, inputs_of, reference, rows_of, times, windowed
+from evenflow.torture.schedule import Schedule, place_of
 
+WRITTEN = "_SUCCESS"
+"""The file that Spark leaves in a folder of which all is written."""
 COLUMNS = ("id", "k", "nth", "mean")
 OUTPUT = pa.schema(list(zip(COLUMNS, (pa.int64(), pa.int64(), pa.int64(), pa.float64()), strict=True)))
 
@@ -40,12 +42,58 @@ class Verdict:
         return not (self.lost or self.doubled or self.out_of_order or self.wrong)
 
 
-def verdict(schedule: Schedule, sink: Path) -> Verdict:
-    """Compare the output of a job with its reference."""
-    job, rows, output = schedule.job, rows_of(schedule), committed(sink)
+def verdict(schedule: Schedule, folder: Path) -> Verdict:
+    """Compare the output of a job with its reference: of all queries, and all that each has written."""
+    outs = [folder / place_of("out", number) for number in range(schedule.job.queries)]
+    return summed([_verdict(schedule, [committed(out / place) for place in schedule.job.writes]) for out in outs])
+
+
+def _verdict(schedule: Schedule, written: list[pa.Table]) -> Verdict:
+    """Compare what one query has written; if it was written twice, both must have the same rows."""
+    job = schedule.job
+    if job.pairs_s:
+        return summed([differences(pairs(schedule), counted(output)) for output in written])
+    rows = rows_of(schedule)
     if job.windows:
-        return compare_windows(windowed(job, rows), output)
-    return compare(rows, output, job.ordered, job.racing)
+        return summed([compare_windows(windowed(job, rows), output) for output in written])
+    each = [compare(rows, output, job.ordered, job.racing) for output in written]
+    agree = [differences(counted(written[0]), counted(output)) for output in written[1:]]
+    return summed([*each, *(replace(found, rows=0) for found in agree)])
+
+
+def summed(verdicts: list[Verdict]) -> Verdict:
+    """The verdict on several outputs together."""
+    fields = Verdict.__dataclass_fields__
+    return Verdict(**{name: sum(getattr(each, name) for each in verdicts) for name in fields})
+
+
+def counted(rows: pa.Table) -> Counter[tuple[Any, ...]]:
+    """How often each row is there."""
+    return Counter(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+
+def differences(wanted: Counter[tuple[Any, ...]], came: Counter[tuple[Any, ...]]) -> Verdict:
+    """Compare rows that are known by their values.
+
+    A row that comes too often was doubled. One that never should have come was wrong, in the place of one that did not.
+    """
+    missing, more = (wanted - came).total(), came - wanted
+    wrong = sum(count for row, count in more.items() if row not in wanted)
+    return Verdict(wanted.total(), max(0, missing - wrong), more.total() - wrong, 0, wrong)
+
+
+def pairs(schedule: Schedule) -> Counter[tuple[Any, ...]]:
+    """The rows that a join gives: pairs of the same key that are less than its window apart."""
+    job, (left, right) = schedule.job, inputs_of(schedule).values()
+    reach = job.pairs_s * 1_000_000
+    found: Counter[tuple[Any, ...]] = Counter()
+    for key in range(job.keys):
+        one, other = (np.flatnonzero(side.keys == key) for side in (left, right))
+        apart = np.abs(times(job, left)[one][:, None] - times(job, right)[other][None, :])
+        for a, b in np.argwhere(apart < reach).tolist():
+            i, j = one[a], other[b]
+            found[int(left.ids[i]), key, int(right.ids[j]), float(left.values[i] + right.values[j])] += 1
+    return found
 
 
 def compare_windows(want: tuple[Any, Any, Any, Any], output: pa.Table) -> Verdict:
@@ -63,7 +111,7 @@ def compare_windows(want: tuple[Any, Any, Any, Any], output: pa.Table) -> Verdic
 def compare(rows: InputRows, output: pa.Table, ordered: bool = False, racing: bool = False) -> Verdict:
     """Compare rows with the reference; with `ordered` the rows of a key must be in order in `output`, too.
 
-    If rows were `racing`, any row of a key may be the nth: then only the number of rows with each count is compared.
+    If rows were `racing`, any row of a key may be the nth; then all of its rows must fit together.
     """
     ids, keys, nth = (output[name].to_numpy() for name in ("id", "k", "nth"))
     mean = output["mean"].to_numpy()
@@ -72,7 +120,7 @@ def compare(rows: InputRows, output: pa.Table, ordered: bool = False, racing: bo
     counts, means = reference(rows.keys, rows.values)
     place = ids[known]
     if racing:
-        wrong = _miscounted(rows.keys, counts, keys[known], nth[known]) + int((keys[known] != rows.keys[place]).sum())
+        wrong = inconsistent(rows, place, nth[known], mean[known]) + int((keys[known] != rows.keys[place]).sum())
         return Verdict(len(rows.ids), int((times == 0).sum()), _again(times, known), 0, wrong)
     right = (keys[known] == rows.keys[place]) & (nth[known] == counts[place]) & (mean[known] == means[place])
     return Verdict(
@@ -88,10 +136,11 @@ def _again(times: np.ndarray, known: np.ndarray) -> int:
     return int((times[times > 1] - 1).sum()) + int((~known).sum())
 
 
-def _miscounted(keys: np.ndarray, counts: np.ndarray, got: np.ndarray, nth: np.ndarray) -> int:
-    """How many rows have a count that, for their key, is not in the reference, or is there less often."""
-    want = Counter(zip(keys.tolist(), counts.tolist(), strict=True))
-    return (Counter(zip(got.tolist(), nth.tolist(), strict=True)) - want).total()
+def inconsistent(rows: InputRows, ids: np.ndarray, nth: np.ndarray, mean: np.ndarray) -> int:
+    """How many rows have a count or a mean other than in the order that the counts of their key tell."""
+    order = np.lexsort((nth, rows.keys[ids]))
+    counts, means = reference(rows.keys[ids][order], rows.values[ids][order])
+    return int(((counts != nth[order]) | (means != mean[order])).sum())
 
 
 def falling(keys: np.ndarray, by: np.ndarray, ids: np.ndarray) -> int:
@@ -103,7 +152,7 @@ def falling(keys: np.ndarray, by: np.ndarray, ids: np.ndarray) -> int:
 
 def committed(sink: Path, schema: pa.Schema = OUTPUT) -> pa.Table:
     """The rows that a streaming query has committed to a folder, batch by batch, by Spark's own log."""
-    batches = sorted((path for path in sink.glob("[0-9]*") if (path / "_SUCCESS").exists()), key=lambda p: int(p.name))
+    batches = sorted((path for path in sink.glob("[0-9]*") if (path / WRITTEN).exists()), key=lambda p: int(p.name))
     if batches:  # written by a function for each batch
         return _read([str(file) for batch in batches for file in sorted(batch.glob("*.parquet"))], schema)
     log = sink / "_spark_metadata"

@@ -3,73 +3,46 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 
+from evenflow.torture import faults
 from evenflow.torture.operator import AT_ONCE
 from evenflow.torture.schedule import (
-    BLOBS,
     BLOCK,
     BY_STORE,
-    COMMIT,
-    DAMAGES,
-    MOMENTS,
-    MOVE,
-    RESTORE,
-    SAVE,
-    SPILL,
     STALL_S,
     VOID_S,
+    WORKER_POINTS,
     Fault,
     Job,
     JobKind,
     Schedule,
+    ends_driver,
 )
 
-Draw = Callable[[random.Random, Job], list[Fault]]
-FLOW_S = 0.8
-"""About how long the rows of a graph's batch flow, unless pauses became longer than LONGEST_S: as delays of faults."""
-LONGEST_S = 0.1
+FLOW_S = 0.5
+"""About how long the rows of a batch flow."""
+LONGEST_S = 0.06
+"""The longest pause after a few rows."""
+DRIVERS = 0.65
+"""The share of schedules in which a driver may end: a start of Spark takes longer than all else."""
 PLACEMENTS = ("potential", "potential", "greedy", "round-robin", "random")
+RARE: tuple[faults.Draw, ...] = (
+    *(faults.damage, faults.damage, faults.damage, faults.older, faults.older, faults.rename),
+    *(faults.long_stop, faults.rival, faults.blunder, faults.exhaust, faults.step),
+)
+"""Of these a schedule has one at most. Some stand here twice: they are drawn twice as often."""
 
 
 def draw(seed: int, kind: JobKind = "keyed") -> Schedule:
     """The schedule of a seed, for one kind of job."""
-    schedule = _draw_keyed(seed)
-    return schedule if kind == "keyed" else _with_graph(schedule)
-
-
-def _with_graph(schedule: Schedule) -> Schedule:
-    """The same with a graph, which says itself where rows are in order.
-
-    Its state is all in memory: joins have one unit and windows that never end, which must fit into a budget.
-    """
-    source = random.Random(f"{schedule.seed} with a graph")
-    job = replace(
-        schedule.job,
-        kind="graph",
-        sources=source.choice((1, 2)),
-        placement=source.choice(PLACEMENTS),
-        rows=source.choice((300, 600)),
-        keys=source.choice((20, 60)),
-        units=source.choice((4, 16)),
-    )
-    job = replace(job, memory=0, ballast=0, files=0, sink="files", ordered=False, order_by=False, windows=False)
-    job = replace(job, pause_s=round(min(LONGEST_S, FLOW_S * AT_ONCE * job.partitions / job.rows), 3))
-    faults = tuple(
-        replace(fault, flowing=source.random() < 0.7) if fault.victim and not fault.point else fault
-        for fault in schedule.faults
-        if fault.point not in SPILL
-    )
-    return Schedule(schedule.seed, job, faults)
-
-
-def _draw_keyed(seed: int) -> Schedule:
-    source = random.Random(seed)
-    clustered = source.random() < 0.12
+    source = random.Random(f"{seed} {kind}")
+    clustered = source.random() < 0.05
     job = Job(
-        batches=source.randint(5, 8),
-        rows=source.choice((400, 900, 1500)),
+        kind=kind,
+        batches=source.randint(4, 6),
+        rows=source.choice((300, 600, 900)),
         keys=source.choice((7, 60, 300)),
         partitions=source.randint(1, 2 if clustered else 3),
         workers=3 if clustered else source.randint(2, 4),
@@ -77,141 +50,118 @@ def _draw_keyed(seed: int) -> Schedule:
         executors=2 if clustered else 0,
         tries=4 if seed // BLOCK % 4 == 3 else 1,
         ordered=source.random() < 0.3,
+        key=source.random() < 0.25,
     )
-    faults: list[Fault] = []
-    if clustered:
-        faults.append(_timed(source, job, "kill", "executor"))
-    elif source.random() < 0.25:
-        job = replace(job, keys=300, units=64, workers=2, memory=1 << 16, ballast=1500)
-        faults.append(_at_spill(source))
-    for _ in range(source.randint(1, 3)):
-        faults += source.choice(_DRAWS)(source, job)
-    aside = random.Random(
-        f"{seed} {BY_STORE}"
-    )  # a source of its own, so that the rest of the schedule does not depend on it
-    if aside.random() < 0.25:
-        job = replace(job, transfer="store")
-        faults.append(_aimed(aside, aside.choice(BY_STORE)))
-    job, faults = _wider(random.Random(f"{seed} wider"), job, faults)
-    return Schedule(seed, job, tuple(faults))
+    job = _paced(_of_kind(source, _stored(source, _started(source, job))))
+    found = _faults(source, job)
+    if any(fault.kind == "stop" and fault.seconds > STALL_S for fault in found):
+        job = replace(job, stall_s=STALL_S)
+    if any(fault.kind == "lose" for fault in found):
+        job = replace(job, workers=2)  # so that the executor that remains has a slot for tasks, too
+    return Schedule(seed, job, tuple(found))
 
 
-def _wider(source: random.Random, job: Job, faults: list[Fault]) -> tuple[Job, list[Fault]]:
-    """Further variations of the job, also from start to start, and further faults."""
+def _started(source: random.Random, job: Job) -> Job:
+    """How it is run, which may vary from start to start."""
     if source.random() < 0.5:
-        job = replace(job, partitions=source.choice((2, 4, 8)), packs=_some(source, 0, 1, 1, 2, 4))
-    if not job.executors and not job.memory and source.random() < 0.3:
-        job = replace(job, crews=_some(source, 1, 2, 3, 4), cores=_some(source, 1, 2))
-        if source.random() < 0.5:  # many partitions that wait for each other; after the kill, few partitions
-            job = replace(job, partitions=8, packs=(0, source.randint(1, 3), source.randint(1, 3)))
-            faults = [*faults, _timed(source, job, "kill", "driver", least=1)]
-    if source.random() < 0.2:
-        job = replace(job, files=source.randint(1, 2 * job.partitions), ordered=False)
-    if source.random() < 0.3:
-        job = replace(job, order_by=True, windows=source.random() < 0.5, ordered=False)
+        job = replace(job, partitions=source.choice((2, 4)), packs=_some(source, 0, 1, 1, 2, 4))
+    if not job.executors and source.random() < 0.3:
+        job = replace(job, crews=_some(source, 1, 2, 3, 4))
+        if source.random() < 0.3:
+            job = replace(job, cores=_some(source, 1, 2), partitions=source.choice((4, 8)))
     if source.random() < 0.25:
-        job = replace(job, sink="peeks", ordered=False)
-    if not job.executors and source.random() < 0.15:
-        job = replace(job, store="s3")
-        if source.random() < 0.5:
-            faults = [*faults, replace(_timed(source, job, "freeze", "driver", least=1), seconds=3 * VOID_S)]
-    if job.executors and source.random() < 0.4:
-        job = replace(job, workers=2)  # so that the remaining executor has a slot for tasks, too
-        faults = [*faults, _timed(source, job, "lose", "executor")]
-    draws = (_damage, _damage, _long_stop, _rival)
-    if source.random() < 0.5:
-        more = source.choice(draws)(source, job)
-        faults = [*faults, *more]
-        if more[0].kind == "stop":
-            job = replace(job, stall_s=STALL_S)
-    return job, faults
+        job = replace(job, transfer="store")
+    return job
+
+
+def _stored(source: random.Random, job: Job) -> Job:
+    """Where its checkpoint is, and whether its state may take any memory."""
+    place = source.random()
+    if not job.executors and place < 0.25:
+        job = replace(job, store="s3" if place < 0.13 else "postgres")
+    if not job.executors and source.random() < 0.2:
+        job = replace(job, keys=300, units=64, workers=2, crews=(), memory=1 << 16, ballast=1500)
+    return job
+
+
+def _of_kind(source: random.Random, job: Job) -> Job:
+    """What it computes, and how its result is written."""
+    if source.random() < 0.4:  # rows of a key in several partitions
+        job = replace(job, partitions=max(2, job.partitions), ordered=False)
+        job = replace(job, files=source.choice((job.partitions + 1, 2 * job.partitions)))
+    if source.random() < 0.4:
+        job = replace(job, sink="skips", ordered=False, persists=source.random() < 0.6)
+    if not job.executors and not job.memory and source.random() < 0.15:
+        job = replace(job, queries=2, cores=())
+    if job.kind == "graph":
+        return _graph(source, job)
+    if job.sink == "files" and source.random() < 0.2:
+        job = replace(job, pairs_s=2, sources=2, files=0, ordered=False, partitions=2, batches=4, queries=1)
+        return replace(job, keys=max(60, job.keys), lag=source.choice((0, 1)), memory=0, ballast=0)
+    if source.random() < 0.3:
+        job = replace(job, order_by=True, windows=job.sink == "files" and source.random() < 0.5)
+        return replace(job, ordered=False, persists=True)
+    return replace(job, sink="peeks", ordered=False) if job.sink == "files" and source.random() < 0.25 else job
+
+
+def _graph(source: random.Random, job: Job) -> Job:
+    """A graph says itself where rows are in order; windows of its joins never end, so only small state fits."""
+    return replace(
+        job,
+        sources=source.choice((1, 2)),
+        placement=source.choice(PLACEMENTS),
+        rows=source.choice((200, 400)),
+        keys=source.choice((20, 60)) if not job.memory else 60,
+        units=source.choice((4, 16)) if not job.memory else 32,
+        memory=job.memory and 1 << 18,
+        ballast=job.ballast and 8000,
+        ordered=False,
+    )
+
+
+def _paced(job: Job) -> Job:
+    """With pauses, so that faults have time to strike."""
+    return replace(job, pause_s=round(min(LONGEST_S, FLOW_S * AT_ONCE * job.partitions / job.rows), 3))
+
+
+def _faults(source: random.Random, job: Job) -> list[Fault]:
+    found: list[Fault] = []
+    if job.executors:
+        kind = source.choice(("kill", "kill", "lose"))
+        found.append(faults.timed(source, job, kind, "executor"))
+    if job.memory:
+        found.append(faults.at_spill(source))
+    if job.transfer == "store":
+        found.append(faults.aimed(source, source.choice(BY_STORE)))
+    if job.sink == "skips":
+        found += faults.at_sink(source, job)
+    if job.store == "s3" and source.random() < 0.4:
+        found.append(replace(faults.timed(source, job, "freeze", "driver", least=1), seconds=2 * VOID_S))
+    for _ in range(source.randint(1, 2)):
+        found += source.choice(faults.COMMON)(source, job)
+    if source.random() < 0.8:
+        found += source.choice(RARE)(source, job)
+    drivers = source.random() < DRIVERS
+    return [_flowing(source, job, fault) for fault in _sparing(found, int(drivers))]
+
+
+def _sparing(found: list[Fault], drivers: int) -> Iterator[Fault]:
+    """The faults, of which only so many end a driver; others end only a worker, or all queries and the cluster."""
+    for fault in found:
+        if not ends_driver(fault) or drivers:
+            drivers -= ends_driver(fault)
+            yield fault
+        elif fault.point in WORKER_POINTS:
+            yield replace(fault, victim="worker")
+        else:
+            yield Fault("pause", "query", batch=max(1, fault.batch), delay_s=fault.delay_s)
+
+
+def _flowing(source: random.Random, job: Job, fault: Fault) -> Fault:
+    """In graphs, most timed faults count from the first row of the batch on."""
+    timed = fault.victim and not fault.point
+    return replace(fault, flowing=source.random() < 0.7) if job.kind == "graph" and timed else fault
 
 
 def _some(source: random.Random, *among: int) -> tuple[int, ...]:
     return tuple(source.choice(among) for _ in range(3))
-
-
-def _damage(source: random.Random, job: Job) -> list[Fault]:
-    """Damage to a blob, and a kill of the driver: blobs are damaged while no driver runs."""
-    bad = Fault(source.choice(DAMAGES), point=source.choice(BLOBS), share=round(source.random(), 6))
-    return [bad, _timed(source, job, "kill", "driver", least=2)]
-
-
-def _long_stop(source: random.Random, job: Job) -> list[Fault]:
-    return [replace(_timed(source, job, "stop", "worker"), seconds=3 * STALL_S)]
-
-
-def _rival(source: random.Random, job: Job) -> list[Fault]:
-    """Another driver that tries to take the checkpoint."""
-    return [_timed(source, job, "rival", "checkpoint")]
-
-
-def _timed(source: random.Random, job: Job, kind: str, victim: str, least: int = 0) -> Fault:
-    """A fault in some batch from `least` on, up to 0.8 s after the batch has begun."""
-    return Fault(
-        kind,
-        victim,
-        batch=source.randint(least, job.batches - 1),
-        delay_s=round(source.uniform(0, 0.8), 3),
-        worker=source.randrange(job.workers),
-        seconds=10.0 if kind == "stop" else 0.0,
-    )
-
-
-def _aimed(source: random.Random, point: str) -> Fault:
-    """A kill of the process that comes to a point of the code for the nth time."""
-    victim = "driver" if point in COMMIT or source.random() < 0.25 else "worker"
-    put = point in (*COMMIT, *BY_STORE, "units", "log")
-    most = {"extract": 12, "install": 6, "snapshot": 6, "restore": 4, "move": 6, "spill": 20, "unspill": 20}.get(
-        point, 3
-    )
-    return Fault("kill", victim, point, source.choice(MOMENTS) if put else "", nth=source.randint(1, most))
-
-
-def _at_random(source: random.Random, job: Job) -> list[Fault]:
-    return [_timed(source, job, "kill", source.choice(("worker", "worker", "feeder", "driver")))]
-
-
-def _at(points: tuple[str, ...]) -> Draw:
-    """A kill at one of these points."""
-    return lambda source, job: [_aimed(source, source.choice(points))]
-
-
-def _at_restore(source: random.Random, job: Job) -> list[Fault]:
-    """A kill while state is restored, after another kill: otherwise there would be nothing to restore."""
-    first = _timed(source, job, "kill", source.choice(("worker", "driver")), least=2)
-    return [first, _aimed(source, source.choice(RESTORE))]
-
-
-def _at_spill(source: random.Random) -> Fault:
-    if source.random() < 0.4:
-        return Fault("full", point="spill", nth=source.randint(1, 10), seconds=round(source.uniform(0.3, 4), 3))
-    return _aimed(source, source.choice(SPILL))
-
-
-def _stop(source: random.Random, job: Job) -> list[Fault]:
-    return [_timed(source, job, "stop", "worker")]
-
-
-def _store(source: random.Random, job: Job) -> list[Fault]:
-    match source.choice(("slow", "fails", "full")):
-        case "slow":
-            return [Fault("slow", share=0.3, seconds=round(source.uniform(0.05, 0.5), 3))]
-        case "fails":
-            return [Fault("fails", share=round(source.uniform(0.05, 0.35), 3))]
-        case _:
-            point = source.choice(("units", "log", *COMMIT))
-            return [Fault("full", point=point, nth=source.randint(1, 4), seconds=round(source.uniform(0.3, 4), 3))]
-
-
-def _flip(source: random.Random, job: Job) -> list[Fault]:
-    """A flipped bit in a segment, and a later kill: damage shows when the segment is read."""
-    flip = Fault("flip", point="log", nth=source.randint(1, 4), share=round(source.random(), 6))
-    return [flip, _timed(source, job, "kill", source.choice(("worker", "driver")), least=2)]
-
-
-_DRAWS: tuple[Draw, ...] = (
-    *(_at_random, _at(MOVE), _at(MOVE), _at(SAVE), _at(COMMIT)),
-    *(_at_restore, _stop, _store, _store, _flip),
-)
-"""Some stand here twice: they are drawn twice as often."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from evenflow.graph.binding import bind
 from evenflow.graph.builder import Graph, Stream
 from evenflow.graph.plan import GraphPlan
-from evenflow.torture.graph_nodes import ARROW, RIGHT, CountedInGraph, Paired, Renamed, Scaled, Tallied, Thinned
+from evenflow.torture.graph_nodes import ARROW, RIGHT, CountedInGraph, Paired, Ranked, Renamed, Scaled, Tallied, Thinned
 from evenflow.torture.rows import SCHEMA, source_names
 from evenflow.torture.schedule import Job, Schedule
 
@@ -27,6 +27,8 @@ RULE = "SELECT id, k, v, at, count(*) AS nth, avg(v) AS mean FROM Row GROUP BY k
 """Counts by key, as the keyed operator does; its averages are of all rows."""
 YEARS_S = 1e10
 """The seconds of a join's window: more than pass."""
+TWO_ENDS = ("counts", "means")
+"""Two endpoints of one node, if the sink keeps what it has already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,19 @@ class _Drawing:
         shared = [stream for stream in sorted(others, key=lambda each: each.name) if self._random.random() < 0.2]
         for number, stream in enumerate((*unread, *shared)):
             self._drawn.graph.endpoint(f"end{number}", stream)
+        if self._job.sink == "skips":
+            self._two_ends()
         return self._drawn
+
+    def _two_ends(self) -> None:
+        """Two endpoints of a node that counts the rows of the first source."""
+        graph = self._drawn.graph
+        counted = graph.sources[0].keyed("k", self._operator(), units=self._job.units)
+        for name, column in zip(TWO_ENDS, ("nth", "mean"), strict=True):
+            graph.endpoint(name, counted.map(Ranked(column), SCHEMA))
+
+    def _operator(self) -> CountedInGraph:
+        return CountedInGraph(self._folder, self._job.ballast)
 
     def _take(self, orderly: bool = False) -> DrawnStream:
         """A stream to read, `orderly` or any: often one that nobody reads yet; else results are shared."""
@@ -123,14 +137,13 @@ class _Drawing:
 
     def _keyed(self) -> None:
         given = self._take()
-        operator = CountedInGraph(self._folder)
-        counted = given.stream.keyed("k", operator, units=self._job.units)
-        self._add(counted.map(Tallied(given.orderly), SCHEMA), given.rows, False)
+        counted = given.stream.keyed("k", self._operator(), units=self._job.units)
+        self._add(counted.map(Tallied(given.orderly and not self._job.racing), SCHEMA), given.rows, False)
 
     def _detect(self) -> None:
         given = self._take()
         counted = given.stream.detect(RULE, key="k", units=self._job.units)
-        self._add(counted.map(Tallied(given.orderly), SCHEMA), given.rows, False)
+        self._add(counted.map(Tallied(given.orderly and not self._job.racing), SCHEMA), given.rows, False)
 
     def _join(self) -> None:
         left, right = self._take(), self._take()
@@ -138,7 +151,7 @@ class _Drawing:
         of = max(1, math.ceil(math.sqrt(pairs / PAIRS)))
         one, other = (side.stream if of == 1 else side.stream.filter(Thinned(of)) for side in (left, right))
         renamed = other.map(Renamed(), RIGHT)
-        units = self._random.choice((1, self._job.units))
+        units = self._random.choice((1, self._job.units)) if not self._job.memory else self._job.units
         if self._random.random() < 0.5:
             joined = one.join(renamed, "k", rows=WHOLE, units=units)
         else:

@@ -99,6 +99,17 @@ class Tallied:
         return whole.select(ARROW[SCHEMA].names)
 
 
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A map behind `Counted`: the columns of the input again, with one of the results as the value."""
+
+    column: str
+
+    def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """A row for each."""
+        return _with(rows, v=pc.cast(rows.column(self.column), pa.float64())).select(ARROW[SCHEMA].names)
+
+
 class CountedInGraph(Counted):
     """Counts by key. On a worker it has the whole graph tell the hooks of every point that it comes to."""
 

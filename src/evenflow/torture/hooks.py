@@ -17,16 +17,20 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from evenflow.torture.schedule import DAMAGES, Fault, Schedule, from_json
+from evenflow.torture.schedule import CLOSED, Fault, Schedule, from_json
 
+REAL_TIME = time.time
+"""The wall clock without the steps of a schedule."""
 SCHEDULE = "schedule.json"
 DRIVER = "driver.pid"
 DONE = "done"
 BEGUN = "begun"
 STATE = "state"
+SPARK = "spark"
+"""Spark's own checkpoint of the first query."""
 ENDED = "ended.json"
-BUCKET = "bucket.txt"
-"""A file beside the folders of the runs: the port of the bucket's server, if there is one."""
+RUN = "EVENFLOW_TORTURE_RUN"
+"""The variable of the environment that has the directory of all runs."""
 WORK = "work.txt"
 """A file beside the folders of the runs: the directories in which executors have left files."""
 
@@ -48,7 +52,7 @@ class Hooks:
             self._counts[point] += 1
             count = self._counts[point]
         for number, fault in enumerate(self.schedule.faults):
-            if fault.point == point and count >= fault.nth and fault.kind not in DAMAGES and not self.done(number):
+            if fault.point == point and count >= fault.nth and fault.kind not in CLOSED and not self.done(number):
                 if do is not None:
                     do(number, fault)
                 elif self.claim(number):
@@ -74,7 +78,7 @@ class Hooks:
     def since(self, number: int) -> float:
         """Seconds since a fault has struck; infinite if it has not."""
         try:
-            return time.time() - (self.folder / DONE / str(number)).stat().st_mtime
+            return REAL_TIME() - (self.folder / DONE / str(number)).stat().st_mtime
         except FileNotFoundError:
             return float("inf")
 

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from evenflow.errors import EvenflowError
 from evenflow.model import WorkerStatus
 from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.threads import BackgroundThread
-from evenflow.torture import processes
-from evenflow.torture.hooks import Hooks, kill
+from evenflow.torture import blunders, processes
+from evenflow.torture.hooks import SPARK, Hooks, kill
 from evenflow.torture.schedule import Fault
 
 POLL_S = 0.02
-RIVAL_S = 60.0
+RIVAL_S = 180.0
 UnitRanges: TypeAlias = Mapping[str, Sequence[range]]
 """By region, its operators: the units of each; a region without any is one operator itself."""
 
@@ -31,9 +34,14 @@ UnitRanges: TypeAlias = Mapping[str, Sequence[range]]
 class Injector:
     """Owns a thread, which runs inside the `with` block."""
 
-    def __init__(self, cluster: Cluster, regions: UnitRanges, hooks: Hooks, where: str) -> None:
-        self._cluster, self._regions, self._hooks, self._where = cluster, regions, hooks, where
-        self._offsets = hooks.folder / "spark" / "offsets"
+    def __init__(
+        self, spark: SparkSession, cluster: Cluster, regions: UnitRanges, hooks: Hooks, where: str, key: str | None
+    ) -> None:
+        self._spark, self._cluster, self._regions = spark, cluster, regions
+        self._hooks, self._where, self._key = hooks, where, key
+        self._offsets = hooks.folder / SPARK / "offsets"
+        self.paused = threading.Event()
+        """Set when all queries are to end, and the cluster with them; they are started again."""
         self.wrong = ""
         """A description of what a fault did that it should not be able to do; empty if nothing."""
         self._random = random.Random(hooks.schedule.seed)
@@ -42,6 +50,8 @@ class Injector:
         """By batch, when it began, and when its first feeder was seen."""
         self._stopped: dict[int, float] = {}
         """Processes that are stopped, and the time at which each is continued."""
+        self._starved: dict[int, tuple[float, tuple[int, int]]] = {}
+        """Processes without further file descriptors: until when, and how many they may have else."""
         self._thread = BackgroundThread("torture", self._run, lambda _error: None)
 
     def __enter__(self) -> Injector:
@@ -52,6 +62,7 @@ class Injector:
         self._thread.closing.set()
         self._thread.join(30)
         processes.send(self._stopped, signal.SIGCONT)
+        self._feed(float("inf"))
         if self._thread.failure:
             raise EvenflowError(f"faults came to an end: {self._thread.failure}")
 
@@ -64,6 +75,9 @@ class Injector:
             for pid in [pid for pid, until in self._stopped.items() if time.monotonic() > until]:
                 processes.send([pid], signal.SIGCONT)
                 del self._stopped[pid]
+            self._feed(time.monotonic())
+            if self.paused.is_set():
+                self.pause()
 
     def _move(self, region: str) -> None:
         """Move a few units of an operator to a random worker, if no units are on their way."""
@@ -93,25 +107,29 @@ class Injector:
     def _carry_out(self, number: int, fault: Fault) -> None:
         if self._hooks.done(number):
             return
-        if fault.victim in ("driver", "checkpoint"):
+        if fault.victim in ("driver", "checkpoint", "query"):
             if self._hooks.claim(number):
                 self._hit_driver(fault)
             return
         live = [worker for worker in self._cluster.workers() if worker.state == "live"]
         victim = _victim(fault, live)
         if victim and self._hooks.claim(number):
-            if fault.kind == "lose":
-                self._lose(live[fault.worker % len(live)])
-                return
-            if fault.kind == "stop":
-                self._stopped[victim] = time.monotonic() + fault.seconds
-            processes.send([victim], signal.SIGSTOP if fault.kind == "stop" else signal.SIGKILL)
+            match fault.kind:
+                case "lose":
+                    self._lose(live[fault.worker % len(live)])
+                case "stop":
+                    self._stopped[victim] = time.monotonic() + fault.seconds
+                    processes.send([victim], signal.SIGSTOP)
+                case "exhaust":
+                    self._starve(victim, fault.seconds)
+                case "kill":
+                    processes.send([victim], signal.SIGKILL)
 
     def _hit_driver(self, fault: Fault) -> None:
         match fault.kind:
             case "rival":
                 came = subprocess.run(
-                    [sys.executable, "-m", "evenflow.torture.rival", self._where],
+                    [sys.executable, "-m", "evenflow.torture.rival", self._where, *([self._key] if self._key else [])],
                     capture_output=True,
                     text=True,
                     timeout=RIVAL_S,
@@ -121,8 +139,36 @@ class Injector:
                     self.wrong = f"a rival came: {came.stdout or came.stderr}"
             case "freeze":
                 os.killpg(0, signal.SIGSTOP)  # the parent process wakes it
-            case _:
+            case "pause":
+                self.pause()
+            case "blunder":
+                blunders.commit(self._spark, self._cluster, self._hooks.folder, fault.share)
+            case "exhaust":
+                self._starve(os.getpid(), fault.seconds)
+                self._thread.closing.wait(fault.seconds)  # this thread would need descriptors, too
+                self._feed(float("inf"))
+            case "kill":
                 kill(self._hooks.folder, "driver")
+
+    def pause(self) -> None:
+        """End all queries, so that the cluster is started anew; also one that is being started just now."""
+        self.paused.set()
+        for query in self._spark.streams.active:
+            query.stop()
+
+    def _starve(self, pid: int, seconds: float) -> None:
+        """Let a process open nothing more for a while."""
+        with suppress(ProcessLookupError, FileNotFoundError):
+            most = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            there = len(os.listdir(f"/proc/{pid}/fd"))
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (there, most[1]))
+            self._starved[pid] = time.monotonic() + seconds, most
+
+    def _feed(self, now: float) -> None:
+        """Let starved processes have descriptors again, when their time is over."""
+        for pid in [pid for pid, (until, _) in self._starved.items() if now >= until]:
+            with suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, self._starved.pop(pid)[1])
 
     def _lose(self, worker: WorkerStatus) -> None:
         """Have Spark end an executor without replacing it."""

@@ -1,6 +1,7 @@
-"""The driver process of a torture run: `python -m evenflow.torture.job FOLDER...` runs jobs one after the other.
+"""The driver process of a torture run: `python -m evenflow.torture.job SESSION` runs jobs one after the other.
 
-It may be killed at any time, and is then started again with the same folders; a job that has ended has `ended.json`.
+It reads their folders from its standard input. It may be killed at any time; then another one is given the folder of
+the job that has not ended: there is no `ended.json` in it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,11 @@ import json
 import os
 import signal
 import sys
+import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +27,21 @@ from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.cluster.restarts import supervise
 from evenflow.runtime.cluster.session import local_session
 from evenflow.runtime.threads import BackgroundThread
-from evenflow.torture import damage, query, store
-from evenflow.torture.hooks import BEGUN, DRIVER, ENDED, WORK, Hooks, hooks_of
+from evenflow.torture import clock, damage, query, rows, store
+from evenflow.torture.hooks import BEGUN, DONE, DRIVER, ENDED, REAL_TIME, RUN, SCHEDULE, SPARK, WORK, Hooks, hooks_of
 from evenflow.torture.inject import Injector
-from evenflow.torture.schedule import VOID_S, Job
+from evenflow.torture.query import TortureQuery
+from evenflow.torture.renaming import Renaming
+from evenflow.torture.schedule import MOST_WORKERS, VOID_S, Job, Schedule, SessionKind, place_of
 
-MOST_WORKERS = 4
-SLOTS = 3
 STARTS = 60
 """A query that has been started so often and fails again is given up."""
 TRIES = 8
+START_S = 150.0
+"""A cluster that has not started after this time hangs."""
 BACKOFF_S = 0.2
+PRACTICE = Schedule(0, Job(batches=1, rows=20, keys=2, partitions=1, workers=2, units=4, pause_s=0.0, sink="peeks"), ())
+"""A job that a driver runs before its first."""
 FINE = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50",
     "spark.sql.files.openCostInBytes": "128m",  # one file a partition
@@ -46,32 +55,39 @@ class QueryRefused(EvenflowError):
     """A query is not started again, because its state is damaged."""
 
 
-class Attempts:
-    """Starts a job's query, after a look at its last failure."""
+class Paused(EvenflowError):
+    """A query is not started again, because all are to end."""
 
-    def __init__(self, spark: SparkSession, cluster: Cluster, folder: Path, hooks: Hooks) -> None:
-        self._spark, self._cluster, self._folder, self._schedule = spark, cluster, folder, hooks.schedule
-        self._query: StreamingQuery | None = None
-        self._life = hooks.life
+
+class Attempts:
+    """Starts one of a job's queries, after a look at its last failure."""
+
+    def __init__(self, query: TortureQuery, paused: threading.Event) -> None:
+        self._query, self._paused = query, paused
+        self._last: StreamingQuery | None = None
+        self._life = query.hooks.life
+        self._renaming = Renaming(query.hooks, query.number)
         self.starts = 0
 
     def __call__(self) -> StreamingQuery:
-        failure = str(self._query.exception() or "") if self._query is not None else ""
-        bad = any(name in failure for name in damage.names(self._folder))
-        if bad or "CorruptState" in failure or "is damaged at byte" in failure:
-            self._query = None
+        failure = str(self._last.exception() or "") if self._last is not None else ""
+        if self._paused.is_set():
+            raise Paused("the queries are to end, as the schedule says")
+        hooks, spark = self._query.hooks, self._query.spark
+        naming = self._renaming.after(failure)
+        if damage.refused(hooks.folder, failure) or "CorruptState" in failure or "is damaged at byte" in failure:
+            self._last = None
             raise QueryRefused(failure)
         if self.starts >= STARTS:
             raise EvenflowError(f"the query failed {self.starts} times; the last time: {failure}")
         self.starts += 1
-        job = self._schedule.job
-        place = self._life + self.starts - 1
+        job, place = hooks.schedule.job, self._life + self.starts - 1
         for name, value in packed(job.packs[place % len(job.packs)] if job.packs else 0).items():
-            self._spark.conf.set(name, value)
-        writer = query.writer(self._spark, self._cluster, self._folder, self._schedule)
-        writer = writer.option("checkpointLocation", str(self._folder / "spark"))
-        self._query = writer.trigger(availableNow=True).start()
-        return self._query
+            spark.conf.set(name, value)
+        writer = replace(self._query, naming=naming).writer()
+        where = hooks.folder / place_of(SPARK, self._query.number)
+        self._last = writer.option("checkpointLocation", str(where)).trigger(availableNow=True).start()
+        return self._last
 
 
 def packed(partitions: int) -> dict[str, str]:
@@ -80,35 +96,76 @@ def packed(partitions: int) -> dict[str, str]:
     return {"spark.sql.files.openCostInBytes": cost, "spark.sql.files.minPartitionNum": str(partitions or 1)}
 
 
-def run(spark: SparkSession, folder: Path) -> dict[str, object]:
-    """Run one job to its end; returns its starts, moved units and refused blobs."""
+@dataclass(slots=True)
+class DriverReport:
+    """What a driver tells of a job."""
+
+    starts: int = 0
+    moved: int = 0
+    refused: list[str] = field(default_factory=list)
+    """What was damaged and refused."""
+    error: str = ""
+
+
+def run(spark: SparkSession, folder: Path) -> DriverReport:
+    """Run one job to its end."""
     hooks = hooks_of(folder)
-    where = store.state_of(folder)
-    refused: list[str] = []
-    starts = moved = 0
-    damage.strike(hooks, where)
-    while True:
+    clock.install(hooks, "driver")
+    told = DriverReport()
+    try:
+        while not _run_cluster(spark, hooks, told):
+            pass
+    except EvenflowError as error:
+        told.error = f"{type(error).__name__}: {error}"
+    return told
+
+
+def _run_cluster(spark: SparkSession, hooks: Hooks, told: DriverReport) -> bool:
+    """Run the queries of a job on a new cluster; returns whether they have ended, else another cluster goes on."""
+    where = store.state_of(hooks.folder)
+    damage.strike(hooks)
+    try:
+        with cluster_on(spark, hooks, where) as cluster:
+            regions = query.regions(hooks.schedule)
+            try:
+                with Injector(spark, cluster, regions, hooks, where, key_of(hooks)) as injector:
+                    _run_queries(spark, cluster, hooks, injector, told)
+            finally:
+                told.moved += sum(len(event["units"]) for event in cluster.events() if event["event"] == "moved")
+        if injector.wrong:
+            raise EvenflowError(injector.wrong)
+        return not injector.paused.is_set()
+    except EvenflowError as error:  # if what was damaged is restored, a new cluster goes on
+        restored = damage.restore(hooks.folder, str(error))
+        if not restored:
+            raise
+        told.refused += restored
+        return False
+
+
+def _run_queries(spark: SparkSession, cluster: Cluster, hooks: Hooks, injector: Injector, told: DriverReport) -> None:
+    """Run all queries of a job side by side until all have ended; if one is given up, the others end, too."""
+    queries = [TortureQuery(spark, cluster, hooks, number) for number in range(hooks.schedule.job.queries)]
+    attempts = [Attempts(each, injector.paused) for each in queries]
+
+    def supervised(each: Attempts) -> None:
         try:
-            with cluster_on(spark, hooks, where) as cluster:
-                attempts = Attempts(spark, cluster, folder, hooks)
-                try:
-                    with Injector(cluster, query.regions(hooks.schedule), hooks, where) as injector:
-                        _supervised(attempts, cluster, folder, refused)
-                    if injector.wrong:
-                        raise EvenflowError(injector.wrong)
-                finally:
-                    starts += attempts.starts
-                    moved += sum(len(event["units"]) for event in cluster.events() if event["event"] == "moved")
-            return {"starts": starts, "moved": moved, "refused": refused}
-        except EvenflowError as error:  # if damaged blobs were restored, a new cluster is started
-            restored = damage.restore(folder, where, str(error))
-            if not restored:
-                raise
-            refused += restored
+            _supervised(each, cluster, hooks.folder, told)
+        except Paused:
+            return
+        except BaseException:
+            injector.pause()
+            raise
+
+    with ThreadPoolExecutor(len(attempts)) as threads:
+        running = [threads.submit(supervised, each) for each in attempts]
+    told.starts += sum(each.starts for each in attempts)
+    for one in running:
+        one.result()
 
 
-def _supervised(attempts: Attempts, cluster: Cluster, folder: Path, refused: list[str]) -> None:
-    """Run the query until it has ended; flipped bits are restored while the cluster goes on."""
+def _supervised(attempts: Attempts, cluster: Cluster, folder: Path, told: DriverReport) -> None:
+    """Run a query until it has ended; flipped bits are restored while the cluster goes on."""
     while True:
         try:
             supervise(attempts, cluster, backoff=BACKOFF_S, healthy=1e-9)
@@ -117,22 +174,28 @@ def _supervised(attempts: Attempts, cluster: Cluster, folder: Path, refused: lis
             flipped = store.flip_back(folder, str(error))
             if not flipped:
                 raise EvenflowError(f"refused, and not for a blob that was flipped: {error}") from error
-            refused += flipped
+            told.refused += flipped
 
 
 def cluster_on(spark: SparkSession, hooks: Hooks, where: str) -> Cluster:
     """A new cluster, after several tries: the store may fail, and a frozen driver keeps its claim for a while."""
     job, log = hooks.schedule.job, hooks.folder / "events.jsonl"
     workers = workers_of(job, hooks.life)
-    options: dict[str, Any] = {"stall_timeout": job.stall_s} if job.stall_s else {}
+    options: dict[str, Any] = {"checkpoint": where, "checkpoint_key": key_of(hooks), "memory": job.memory or None}
+    options |= {"start_timeout": START_S} | ({"stall_timeout": job.stall_s} if job.stall_s else {})
     for attempt in range(TRIES):
         try:
-            return Cluster(spark, workers, checkpoint=where, event_log=log, memory=job.memory or None, **options)
+            return Cluster(spark, workers, event_log=log, **options)
         except StoreError as error:
-            if attempt + 1 == TRIES:
+            if attempt + 1 == TRIES or damage.refused(hooks.folder, str(error)):
                 raise
             time.sleep(VOID_S / TRIES * 2 if isinstance(error, StoreInUse) else BACKOFF_S)
     raise AssertionError("unreachable")
+
+
+def key_of(hooks: Hooks) -> str | None:
+    """The key of a job's checkpoint; None if it has none."""
+    return f"the key of the checkpoint of seed {hooks.schedule.seed}" if hooks.schedule.job.key else None
 
 
 def workers_of(job: Job, life: int) -> int:
@@ -140,15 +203,15 @@ def workers_of(job: Job, life: int) -> int:
     return job.crews[life % len(job.crews)] if job.crews else job.workers
 
 
-def session(job: Job, life: int) -> SparkSession:
-    """The Spark session of driver `life` of a job: in one process, or with separate executors."""
-    if not job.executors:
-        workers = workers_of(job, life) if job.cores else MOST_WORKERS
-        slots = job.cores[life % len(job.cores)] if job.cores else SLOTS
-        master = {"spark.master": f"local[{workers + slots},{job.tries}]"}
-        return local_session(workers, slots=slots, name="evenflow-torture", conf=FINE | master)
-    builder = SparkSession.builder.master(f"local-cluster[{job.executors},3,1024]").appName("evenflow-torture")
-    for key, value in (FINE | {"spark.task.maxFailures": str(job.tries)}).items():
+def session(kind: SessionKind) -> SparkSession:
+    """A Spark session: in one process, or with separate executors."""
+    executors, tries, slots = kind
+    if not executors:
+        own = slots - MOST_WORKERS
+        master = {"spark.master": f"local[{slots},{tries}]"}
+        return local_session(MOST_WORKERS, slots=own, name="evenflow-torture", conf=FINE | master)
+    builder = SparkSession.builder.master(f"local-cluster[{executors},3,1024]").appName("evenflow-torture")
+    for key, value in (FINE | {"spark.task.maxFailures": str(tries)}).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
@@ -167,35 +230,40 @@ def die_with(parent: int) -> None:
     BackgroundThread("torture parent", watch, failed).begin()
 
 
-def main(folders: list[Path]) -> None:
-    """Run all jobs that have not ended yet."""
+def practise(spark: SparkSession) -> None:
+    """Run a small job without faults, so that Java has loaded its classes when the first real one comes."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "0")
+        (folder / DONE).mkdir(parents=True)
+        (folder / SCHEDULE).write_text(PRACTICE.to_json())
+        rows.write(rows.rows_of(PRACTICE), PRACTICE.job, folder / "in")
+        run(spark, folder)
+
+
+def main(kind: SessionKind) -> None:
+    """Run the jobs in the folders that standard input names, one after the other."""
     die_with(os.getppid())
     store.install()
-    waiting = [folder for folder in folders if not (folder / ENDED).exists()]
-    if not waiting:
-        return
-    hooks = hooks_of(waiting[0])
-    spark = session(hooks.schedule.job, hooks.begun)
-    if hooks.schedule.job.executors:
+    spark = session(kind)
+    if kind[0]:
         work = Path(_find_spark_home(), "work", spark.sparkContext.applicationId)
-        with (waiting[0].parent / WORK).open("a") as file:
+        with Path(os.environ[RUN], WORK).open("a") as file:
             file.write(f"{work}\n")
         spark.sparkContext.setLogLevel("OFF")
-    for folder in waiting:
+    practise(spark)
+    for line in sys.stdin:
+        folder = Path(line.rstrip("\n"))
         (folder / DRIVER).write_text(str(os.getpgid(0)))
         with (folder / BEGUN).open("a") as file:
-            file.write(f"{time.time()}\n")
-        try:
-            told = run(spark, folder)
-        except (EvenflowError, OSError) as error:
-            told = {"error": f"{type(error).__name__}: {error}"}
-        if (folder / DRIVER).read_text() != str(os.getpgid(0)):
-            return  # another driver has taken over while this one was frozen, and runs the rest
+            file.write(f"{REAL_TIME()}\n")
+        told = run(spark, folder)
+        if not folder.exists() or (folder / DRIVER).read_text() != str(os.getpgid(0)):
+            break  # another driver has taken over while this one was frozen
         beside = folder / f"{ENDED}.new"
-        beside.write_text(json.dumps(told))
+        beside.write_text(json.dumps(asdict(told)))
         beside.rename(folder / ENDED)
     spark.stop()
 
 
 if __name__ == "__main__":
-    main([Path(argument) for argument in sys.argv[1:]])
+    main(tuple(json.loads(sys.argv[1])))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from evenflow.operators.keyed import KeyedOperator, Keys, Units
-from evenflow.torture import spill, store
+from evenflow.torture import clock, spill, store
 from evenflow.torture.hooks import hooks_of
 from evenflow.torture.rows import WINDOW
 
@@ -57,6 +57,7 @@ class Counted(KeyedOperator):
         if self._folder:
             store.install()
             spill.install(hooks_of(Path(self._folder)))
+            clock.install(hooks_of(Path(self._folder)), "worker")
 
     def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
         if loading():

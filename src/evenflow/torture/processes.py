@@ -18,9 +18,9 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that ask a process to end."""
 
 
-def marked(mark: str) -> list[int]:
+def marked(mark: str, variable: str = MARK) -> list[int]:
     """The processes with a mark, without zombies."""
-    wanted = f"{MARK}={mark}".encode()
+    wanted = f"{variable}={mark}".encode()
     found = []
     for entry in PROC.iterdir():
         if entry.name.isdigit():
@@ -64,12 +64,14 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def sweep(mark: str, patience_s: float) -> list[str]:
+def sweep(mark: str, patience_s: float, variable: str = MARK) -> list[str]:
     """Wait until no process with a mark is left; after `patience_s`, kill the rest. Returns what was killed."""
     deadline = time.monotonic() + patience_s
-    send(marked(mark), signal.SIGCONT)
+    send(marked(mark, variable), signal.SIGCONT)
     names: list[str] = []
-    while left := marked(mark) or marked(mark):  # twice: a process that is just loading its program has no environment
+    while left := marked(mark, variable) or marked(
+        mark, variable
+    ):  # twice: a process that is just loading its program has no environment
         if time.monotonic() > deadline:
             names += [f"{name(pid)} {pid}" for pid in left if f"{name(pid)} {pid}" not in names]
             send(left, signal.SIGKILL)  # in each round: one of them may have started another in between

@@ -1,87 +1,128 @@
-"""The queries of the jobs, each as a writer that is ready to be started: a keyed operator, with rules, or a graph."""
+"""The queries of the jobs, each as a writer that is ready to start: a keyed operator, with rules, a join, a graph."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from evenflow.runtime.cluster.cluster import Cluster
+from evenflow.torture import sinks
 from evenflow.torture.graph_drawing import draw_graph, plan_of
+from evenflow.torture.hooks import Hooks
 from evenflow.torture.inject import UnitRanges
 from evenflow.torture.operator import Counted, Slowly
+from evenflow.torture.renaming import AS_BEFORE, OTHER, Naming
 from evenflow.torture.rows import SCHEMA, SPAN_S, lateness_s, source_names
-from evenflow.torture.schedule import Job, Schedule
+from evenflow.torture.schedule import GRAPH, REGION, WINDOWS, Job, Schedule, place_of
 
-REGION = "counted"
-WINDOWS = "windows"
-GRAPH = "graph"
 RULE = (
     f"""SELECT min(id) AS id, k, sum(nth) AS nth, avg(mean) AS mean FROM Row.win:time_batch({SPAN_S} sec) GROUP BY k"""
 )
-BATCH = "streaming.sql.batchId"
-"""Where Spark notes the number of the micro-batch for whatever runs in it."""
 
 
 def regions(schedule: Schedule) -> UnitRanges:
-    """The regions of a schedule's query, and their operators."""
-    if schedule.job.kind == "graph":
-        return {GRAPH: [range(node.first, node.first + node.units) for node in plan_of(draw_graph(schedule)).nodes]}
-    return {REGION: (), WINDOWS: ()} if schedule.job.windows else {REGION: ()}
+    """The regions of a schedule's queries, and their operators."""
+    found: dict[str, Any] = {}
+    for number in range(schedule.job.queries):
+        if schedule.job.kind == "graph":
+            nodes = plan_of(draw_graph(schedule)).nodes
+            found[place_of(GRAPH, number)] = [range(node.first, node.first + node.units) for node in nodes]
+            continue
+        found[place_of(REGION, number)] = ()
+        if schedule.job.windows or schedule.job.pairs_s:
+            found[place_of(WINDOWS, number)] = ()
+    renamed = any(fault.kind == "rename" for fault in schedule.faults)
+    return found | ({name + OTHER: units for name, units in found.items()} if renamed else {})
 
 
-def writer(spark: SparkSession, cluster: Cluster, folder: Path, schedule: Schedule) -> DataStreamWriter:
-    """The query of a schedule, which reads from `folder` and writes there."""
-    if schedule.job.kind == "graph":
-        return _graph(spark, cluster, folder, schedule)
-    job, out = schedule.job, _keyed(spark, cluster, folder, schedule.job)
-    if job.sink == "peeks":
-        return out.writeStream.foreachBatch(lambda rows, number: _peek_and_write(rows, folder / "out" / str(number)))
-    return out.writeStream.format("parquet").option("path", str(folder / "out"))
+@dataclass(frozen=True, slots=True)
+class TortureQuery:
+    """One of a job's queries, on a cluster."""
 
+    spark: SparkSession
+    cluster: Cluster
+    hooks: Hooks
+    number: int = 0
+    naming: Naming = AS_BEFORE
 
-def _input(spark: SparkSession, folder: Path, job: Job) -> DataFrame:
-    files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", job.files or job.partitions)
-    return files.parquet(str(folder)).mapInArrow(Slowly(job.pause_s), SCHEMA)
+    @property
+    def job(self) -> Job:
+        """Its job."""
+        return self.hooks.schedule.job
 
+    @property
+    def out(self) -> Path:
+        """Where it writes."""
+        return self.hooks.folder / place_of("out", self.number)
 
-def _keyed(spark: SparkSession, cluster: Cluster, folder: Path, job: Job) -> DataFrame:
-    rows = _input(spark, folder / "in", job)
-    operator = Counted(str(folder), job.ballast)
-    options: dict[str, Any] = {"order_by": "id"} if job.order_by else {"ordered": job.ordered}
-    out = cluster.keyed(rows, "k", operator, units=job.units, transfer=job.transfer, name=REGION, **options)
-    if not job.windows:
-        return out
-    late = lateness_s(job)
-    found = cluster.detect(out, RULE, key="k", time="at", lateness=late, units=job.units, name=WINDOWS)
-    return found.where("late is null").where(found.k < job.keys).drop("late")
+    def writer(self) -> DataStreamWriter:
+        """The query, ready to be started."""
+        if self.job.kind == "graph":
+            return self._graph()
+        rows = self._pairs() if self.job.pairs_s else self._windows() if self.job.windows else self._counted()
+        out, hooks, job = self.out, self.hooks, self.job
+        match job.sink:
+            case "peeks":
+                return rows.writeStream.foreachBatch(lambda some, epoch: sinks.peek_and_write(some, out / str(epoch)))
+            case "skips":
+                return rows.writeStream.foreachBatch(lambda some, epoch: sinks.write_all(some, job, out, epoch, hooks))
+            case _:
+                return rows.writeStream.format("parquet").option("path", str(out))
 
+    def _named(self, name: str) -> dict[str, Any]:
+        return {"transfer": self.job.transfer} | self.naming.options(place_of(name, self.number))
 
-def _graph(spark: SparkSession, cluster: Cluster, folder: Path, schedule: Schedule) -> DataStreamWriter:
-    job, drawn = schedule.job, draw_graph(schedule, str(folder))
-    inputs = {name: _input(spark, folder / "in" / name, job) for name in source_names(job)}
-    out = cluster.run(drawn.graph, inputs, placement=job.placement, transfer=job.transfer, name=GRAPH)
+    def _input(self, source: str = "", files: int = 0) -> DataFrame:
+        taken = self.spark.readStream.schema(SCHEMA).option(
+            "maxFilesPerTrigger", files or self.job.files or self.job.partitions
+        )
+        rows = taken.parquet(str(self.hooks.folder / "in" / source))
+        return rows.mapInArrow(Slowly(self.job.pause_s), SCHEMA)
 
-    def write(rows: DataFrame, endpoint: str) -> None:
-        number = spark.sparkContext.getLocalProperty(BATCH)
-        _write(rows, folder / "out" / endpoint / str(number))
+    def _counted(self, source: str = "") -> DataFrame:
+        job = self.job
+        operator = Counted(str(self.hooks.folder), job.ballast)
+        options: dict[str, Any] = {"order_by": "id"} if job.order_by else {"ordered": job.ordered}
+        options |= {"units": job.units} | self._named(REGION)
+        return self.cluster.keyed(self._input(source), "k", operator, **options)
 
-    return out.writeStream(write)
+    def _windows(self) -> DataFrame:
+        job, out = self.job, self._counted()
+        options: dict[str, Any] = {"time": "at", "lateness": lateness_s(job), "units": job.units} | self._named(WINDOWS)
+        found = self.cluster.detect(out, RULE, key="k", **options)
+        return found.where("late is null").where(found.k < job.keys).drop("late")
 
+    def _pairs(self) -> DataFrame:
+        """Pairs of two streams, one of which is counted and one may lag: as `id` and `nth` the ids of both rows."""
+        job, (left, right) = self.job, source_names(self.job)
+        other = self._input(right, job.lag).toDF("id2", "k", "v2", "at2")
+        options: dict[str, Any] = {
+            "seconds": job.pairs_s,
+            "time": ("at", "at2"),
+            "lateness": lateness_s(job),
+            "units": job.units,
+        }
+        one = self._counted(left).drop("nth", "mean")
+        found = self.cluster.join(one, other, "k", **options | self._named(WINDOWS))
+        pairs = found.where(col("k") < job.keys)
+        return pairs.selectExpr("id", "k", "id2 AS nth", "v + v2 AS mean")
 
-def _peek_and_write(rows: DataFrame, target: Path) -> None:
-    """Look at the rows of a batch before they are written."""
-    rows.persist()
-    try:
-        if rows.count():
-            rows.head(1)
-        _write(rows, target)
-    finally:
-        rows.unpersist()
+    def _graph(self) -> DataStreamWriter:
+        job, hooks = self.job, self.hooks
+        drawn = draw_graph(hooks.schedule, str(hooks.folder))
+        inputs = {name: self._input(name) for name in source_names(job)}
+        out = self.cluster.run(drawn.graph, inputs, placement=job.placement, **self._named(GRAPH))
 
+        def write(rows: DataFrame, endpoint: str, epoch: int) -> None:
+            target = self.out / endpoint / str(epoch)
+            if job.sink == "skips":
+                sinks.keep_first(rows, target, hooks)
+            else:
+                sinks.overwrite(rows, target)
 
-def _write(rows: DataFrame, target: Path) -> None:
-    """Write the rows of a batch, overwriting what an earlier try wrote."""
-    rows.write.mode("overwrite").parquet(str(target))
+        return out.writeStream(write)

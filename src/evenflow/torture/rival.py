@@ -1,4 +1,4 @@
-"""A second driver that tries to take the checkpoint of a running one: `python -m evenflow.torture.rival WHERE`."""
+"""A second driver that tries to take the checkpoint of a first: `python -m evenflow.torture.rival WHERE [KEY]`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import sys
 
 from evenflow.errors import StoreInUse
 from evenflow.runtime.driver.checkpoint import CheckpointThread
+from evenflow.state.store.sealed import key_of
 
 
-def main(where: str) -> int:
+def main(where: str, key: str | None = None) -> int:
     """Try to claim the checkpoint; the exit code is 0 if that is refused."""
     try:
-        checkpoint_thread = CheckpointThread(where, "a rival")
+        checkpoint_thread = CheckpointThread(where, "a rival", key_of(key))
     except StoreInUse as error:
         print(error)
         return 0
@@ -21,4 +22,4 @@ def main(where: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

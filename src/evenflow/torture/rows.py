@@ -41,7 +41,7 @@ class InputRows:
 
 def source_names(job: Job) -> tuple[str, ...]:
     """The sources of a job; those of a graph have names."""
-    return ("",) if job.kind == "keyed" else tuple("ab"[: job.sources])
+    return tuple("ab"[: job.sources]) if job.kind == "graph" or job.pairs_s else ("",)
 
 
 def inputs_of(schedule: Schedule) -> dict[str, InputRows]:
@@ -55,7 +55,7 @@ def rows_of(schedule: Schedule, source: int = 0) -> InputRows:
     random = np.random.default_rng((schedule.seed, source) if source else schedule.seed)
     drawn = np.concatenate([random.integers(0, job.keys, job.batches * job.rows), np.arange(job.keys)])
     batches = np.concatenate([np.repeat(np.arange(job.batches), job.rows), np.full(job.keys, job.batches)])
-    if job.windows:
+    if job.windows or job.pairs_s:
         drawn = np.append(drawn, np.full(CLOSING, job.keys))
         batches = np.append(batches, job.batches + 1 + np.arange(CLOSING))
     values = random.integers(0, 8000, len(drawn)) / 8.0

@@ -13,6 +13,8 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from evenflow.control.events import Transfer
 from evenflow.errors import InvalidArgument
 
+REGION, WINDOWS, GRAPH = "counted", "windows", "graph"
+"""The names of the operators and of the graph."""
 JobKind: TypeAlias = Literal["keyed", "graph"]
 """Kinds of jobs: a keyed operator, in some with rules behind it; or a graph of operators."""
 MOVE = ("extract", "install")
@@ -30,20 +32,34 @@ SPILL = ("spill", "unspill")
 WORKER_POINTS = (*MOVE, *SAVE, *RESTORE, *BY_STORE, *SPILL)
 MOMENTS = ("before", "half", "after")
 """Moments of a put: nothing, half of a temporary file, or all of the blob is on the disk."""
-DAMAGES = ("vanish", "cut", "stale")
-"""Damage to a blob while no driver runs: it is deleted, cut in half, or replaced by that of another batch."""
-BLOBS = (*COMMIT, "units", "log")
-"""Kinds of blobs that are damaged: notes of the driver, manifests, snapshots, segments of the log."""
+SINK = ("written",)
+"""Point on the driver: a function for each batch, or for each endpoint of a graph, has written something."""
+DAMAGES = ("vanish", "cut", "stale", "alter")
+"""Damage to a blob while no driver runs: it is deleted, cut in half, replaced by another one, or a digit is another."""
+BLOBS = (*COMMIT, "units", "log", "claim", "list", "format")
+"""Kinds of blobs that are damaged: notes of the driver, manifests, snapshots, segments of the log, claims, lists of
+queries' operators, the file that tells the format.
+"""
+COPIES = ("ours", "spark")
+"""Checkpoints of which an older copy comes back: ours, beside Spark's newer one; or Spark's, beside our newer one."""
+CLOSED = (*DAMAGES, "older", "rename")
+"""Faults that happen while no cluster works on the checkpoint."""
 PATIENCE_S = 240.0
 """A schedule that takes longer hangs; see `Schedule.patience_s`."""
 RESTART_S = 45.0
 """Further patience for each restart of the driver."""
-STALL_S = 8.0
+STALL_S = 4.0
 """The stall timeout in schedules in which a worker is stopped for longer than this."""
-VOID_S = 10.0
+VOID_S = 6.0
 """A driver that is silent for so long loses its claim, in a store without locks."""
 BLOCK = 8
-"""So many consecutive seeds share a Spark session, except those with executors."""
+"""So many consecutive seeds have the same number of tries, so that one driver can run them."""
+MOST_WORKERS = 4
+SLOTS = 3
+"""Slots of a session in one process: for workers, and for the query's own tasks."""
+
+SessionKind: TypeAlias = tuple[int, int, int]
+"""What a Spark session is made of: executors (0: one process for all), tries of a task, slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +100,26 @@ class Job:
     windows: bool = False
     """Whether the counted rows go into windows of event time, by a rule; then the windows are the result."""
     sink: str = "files"
-    """`files`: Spark's own sink. `peeks`: a function for each batch, which looks at the batch before it writes it."""
+    """`files`: Spark's own sink. `peeks`: a function for each batch, which looks at the batch before it writes it.
+    `skips`: one that writes each batch twice, in two places, and keeps what it has already: see `writes`.
+    """
+    persists: bool = True
+    """Whether a sink that skips persists a batch before it writes it; else the second write evaluates it again."""
     store: str = "disk"
-    """`disk`, or `s3`: a bucket on a server that the run starts."""
+    """`disk`; `s3`: a bucket on a server that the run starts; `postgres`: a database that it starts."""
+    key: bool = False
+    """Whether the checkpoint has a key."""
+    queries: int = 1
+    """Queries that run on the cluster side by side, on the same input."""
+    pairs_s: int = 0
+    """If not 0, the query joins two streams, with windows of so many seconds of event time."""
+    lag: int = 0
+    """Files of the second stream that a micro-batch takes; 0 for as many as of the first."""
     stall_s: float = 0.0
     """The stall timeout; 0 for the default."""
     kind: JobKind = "keyed"
     sources: int = 1
-    """Of a graph; each has as many rows."""
+    """Streams of a graph or a join; each has as many rows."""
     placement: str = ""
     """Of a graph: how its operators are placed, beside the moves that are asked for all the time."""
 
@@ -100,15 +128,27 @@ class Job:
         """Whether rows of a key may overtake each other, because they are in several partitions of a micro-batch."""
         return self.files not in (0, self.partitions) and not self.order_by
 
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Folders, below that of a query's output, of what a sink that skips writes: each has all rows."""
+        return ("first", "second") if self.sink == "skips" and self.kind == "keyed" else ("",)
+
+    def session(self, life: int) -> SessionKind:
+        """The Spark session of driver `life`."""
+        slots = self.cores[life % len(self.cores)] if self.cores else SLOTS
+        return self.executors, self.tries, MOST_WORKERS + slots
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One thing that goes wrong."""
 
     kind: str
-    """kill, stop, slow, fails, full or flip; vanish, cut or stale; lose, freeze or rival."""
+    """kill, stop, exhaust (its file descriptors), step (its clock), slow, fails, full, flip, breaks (the sink); one of
+    CLOSED; lose, freeze, rival, blunder (another query's mistake) or pause (all queries and the cluster).
+    """
     victim: str = ""
-    """The process that is hit: worker, feeder, executor or driver; `lose` hits an executor, `freeze` a driver."""
+    """What is hit: worker, feeder, executor or driver; `lose` hits an executor, `freeze` a driver."""
     point: str = ""
     """The point of the code where it strikes; if empty, it strikes `delay_s` after batch `batch` has begun."""
     moment: str = ""
@@ -121,13 +161,15 @@ class Fault:
     """Whether `delay_s` counts from the batch's first feeder on; else from when Spark has noted that it begins."""
     worker: int = 0
     seconds: float = 0.0
-    """How long a stop or a full disk lasts; for a slow store, the longest delay of an operation."""
+    """How long a stop, a full disk or a lack of descriptors lasts; the longest delay of a slow store's operation; how
+    far a clock steps.
+    """
     share: float = 0.0
     """The share of a store's operations that are slow or fail; for damage, the blob's place among those of its kind."""
 
     def __str__(self) -> str:
         what = " ".join(part for part in (self.kind, self.victim) if part)
-        if self.kind in DAMAGES:
+        if self.kind in CLOSED:
             return f"{self.kind} {self.point}"
         if self.point:
             return f"{what} at {self.moment + ' ' if self.moment else ''}{self.point} {self.nth}"
@@ -145,19 +187,24 @@ class Schedule:
     @property
     def patience_s(self) -> float:
         """Seconds after which the run counts as hanging."""
-        restarts = sum(fault.victim == "driver" or fault.kind in DAMAGES for fault in self.faults)
+        restarts = sum(fault.victim == "driver" or fault.kind in CLOSED for fault in self.faults)
         slower = (2 if self.job.executors else 1) * (2 if self.job.store == "s3" else 1)
         slower *= 2 if self.job.kind == "graph" else 1  # it compiles more, and each endpoint is a job of Spark
         return (PATIENCE_S + RESTART_S * restarts) * slower
 
-    @property
-    def session(self) -> tuple[int, int, int]:
-        """Schedules with the same value share a driver, which runs their jobs one after the other."""
-        return self.job.executors, self.job.tries, self.seed if self.job.cores else 0
-
     def to_json(self) -> str:
         """The schedule as text, for `from_json`."""
         return json.dumps(asdict(self))
+
+
+def place_of(name: str, query: int) -> str:
+    """The name that belongs to one of a job's queries: of a folder, or of an operator."""
+    return f"{name}-{query}" if query else name
+
+
+def ends_driver(fault: Fault) -> bool:
+    """Whether another driver has to take over after a fault."""
+    return fault.victim == "driver" and fault.kind in ("kill", "freeze")
 
 
 def from_json(text: str) -> Schedule:

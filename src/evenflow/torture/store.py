@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
+from urllib.parse import parse_qs, urlparse
 
 from evenflow.errors import StoreError
 from evenflow.state.store.base import Part, Store
@@ -18,8 +18,9 @@ from evenflow.state.store.disk import DiskStore
 from evenflow.state.store.files import FileStore, resolve
 from evenflow.state.store.layout import TEMPORARY, explained
 from evenflow.state.store.opening import open_store
-from evenflow.torture.bucket import address
-from evenflow.torture.hooks import BUCKET, SCHEDULE, STATE, Hooks, hooks_of, kill
+from evenflow.state.store.sealed import Place, SealedStore
+from evenflow.torture import servers
+from evenflow.torture.hooks import RUN, SCHEDULE, STATE, Hooks, hooks_of, kill
 from evenflow.torture.schedule import VOID_S, Fault
 
 FLIPPED = "flipped-{}.json"
@@ -103,6 +104,16 @@ class FaultyBucket(_Faulty, FileStore):
         self._hooks = hooks
 
 
+def _faulty_database(where: str, hooks: Hooks) -> Store:
+    """A schema of the run's own database, with faults; psycopg may be missing elsewhere."""
+    from evenflow.state.store.postgres import PostgresStore
+
+    class FaultyDatabase(_Faulty, PostgresStore):
+        _hooks = hooks
+
+    return FaultyDatabase(where)
+
+
 def _flipped(content: bytes, share: float, place: int = -1) -> tuple[bytes, int]:
     """A blob with one bit flipped, and the place of its byte."""
     changed = bytearray(content)
@@ -118,7 +129,7 @@ def flip_back(folder: Path, error: str) -> list[str]:
         given = json.loads(note.read_text())
         if given["name"] not in error:
             continue
-        with open_store(state_of(folder)) as store:
+        with raw_store(folder) as store:
             store.put(given["name"], [_flipped(bytes(store.get(given["name"])), 0, given["place"])[0]])
         note.unlink()
         undone.append(Path(given["name"]).name)
@@ -126,11 +137,45 @@ def flip_back(folder: Path, error: str) -> list[str]:
 
 
 def state_of(folder: Path) -> str:
-    """The checkpoint of a run: in its folder, or in the bucket under the same path."""
-    state = folder / STATE
-    if hooks_of(folder).schedule.job.store != "s3":
-        return str(state)
-    return address(int((folder.parent / BUCKET).read_text()), str(state).lstrip("/"))
+    """The checkpoint of a run: in its folder, or on the server of its kind of store."""
+    store = hooks_of(folder).schedule.job.store
+    return str(folder / STATE) if store == "disk" else servers.address(store, folder)
+
+
+def raw_store(folder: Path) -> Store:
+    """The store of a run without faults, with what its blobs are in truth: sealed, if there is a key."""
+    where = state_of(folder)
+    match hooks_of(folder).schedule.job.store:
+        case "s3":
+            return FileStore(*resolve(where))
+        case "postgres":
+            from evenflow.state.store.postgres import PostgresStore
+
+            return PostgresStore(where)
+        case _:
+            return DiskStore(Path(where))
+
+
+def _open_faulty(where: Any, **options: Any) -> Store:
+    """What `open_store` does, but with the faults of the schedule that lies beside the checkpoint, if there is one."""
+    text, key = (str(where.where), where.key) if isinstance(where, Place) else (str(where), b"")
+    scheme, url = text.partition("://")[0], urlparse(text)
+    if scheme == "postgresql":
+        folder = Path(os.environ.get(RUN, ""), parse_qs(url.query).get("schema", [""])[0])
+    else:
+        folder = Path("/", url.path.lstrip("/") if scheme == "s3" else text).parent
+    if not (folder / SCHEDULE).exists():
+        return open_store(where, **options)
+    hooks = hooks_of(folder)
+    store: Store
+    match scheme:
+        case "s3":
+            store = FaultyBucket(text, hooks)
+        case "postgresql":
+            store = _faulty_database(text, hooks)
+        case _:
+            store = FaultyStore(Path(text), hooks)
+    return SealedStore(store, key, text) if key else store
 
 
 def install() -> None:
@@ -139,15 +184,8 @@ def install() -> None:
     from evenflow.runtime.worker import blob_writer, loader, store_transfer
     from evenflow.state.store import claim
 
-    def open_faulty(where: Any, **options: Any) -> Store:
-        text = str(getattr(where, "where", where))  # with its key, if it has one
-        bucket = text.startswith("s3://")
-        folder = Path("/", urlparse(text).path.lstrip("/") if bucket else text).parent
-        if not (folder / SCHEDULE).exists():
-            return open_store(where, **options)
-        return FaultyBucket(text, hooks_of(folder)) if bucket else FaultyStore(Path(text), hooks_of(folder))
-
     for module in (store_transfer, blob_writer, loader, checkpoint_thread):
-        module.open_store = open_faulty  # type: ignore[attr-defined]
+        module.open_store = _open_faulty  # type: ignore[attr-defined]
     claim.VOID_S = VOID_S
     checkpoint_thread.BEAT_S = VOID_S / 5  # type: ignore[attr-defined]
+    claim.claim.__defaults__ = (lambda: time.time(),)  # so that it sees a clock that steps
