@@ -3,6 +3,8 @@
 import json
 import urllib.request
 
+import pytest
+
 import evenflow as ef
 
 
@@ -31,6 +33,26 @@ def test_a_cluster_has_its_page(spark, capsys, eventually):
         assert {"executors", "unit-owners"} <= logged
     assert cluster.dashboard_link == ""
     assert "dashboard" not in cluster._repr_html_()
+
+
+def test_values_of_keys_are_told_where_they_were_asked_for(spark, shared_cluster, eventually):
+    rows = spark.range(0, 400_000, 1, 1).selectExpr("if(id % 10 < 7, 'Alice', concat('c', id % 90)) who", "1.0 x")
+    mean = ef.RollingMean("x", rows=5)
+
+    def keys_of(name):
+        samples = (entry for entry in shared_cluster.events() if entry["event"] == "keyed-sample")
+        return [entry.get("keys") for entry in samples if entry["region"] == name]
+
+    shared_cluster.keyed(rows, "who", mean, units=8, name="told", keys=True).count()
+    told = eventually(lambda: [keys for keys in keys_of("told") if keys], what="values of keys")
+    assert "Alice" in told[-1].values()
+    shared_cluster.keyed(rows, "who", mean, units=8, name="untold").count()
+    untold = eventually(lambda: keys_of("untold"), what="a sample")
+    assert not any(untold)
+    with pytest.raises(ef.errors.InvalidArgument, match=r"keys=True shows values of key columns, .* withColumn"):
+        shared_cluster.keyed(rows, rows.who, mean, keys=True)
+    with pytest.raises(ef.errors.InvalidArgument, match="keys"):
+        shared_cluster.keyed(rows, "who", mean, keys="yes")
 
 
 def test_without_it_there_is_none(shared_cluster):

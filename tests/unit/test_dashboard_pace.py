@@ -45,7 +45,7 @@ def test_micro_batches_have_their_rows_by_the_clock():
     assert all(1000 < frame["figures"]["rows_s"] < 2000 for frame in late)
     assert all(frame["workers"][0]["utilisation"] == pytest.approx(0.007, rel=0.35) for frame in late)
     assert all(frame["workers"][0]["rows_s"] == pytest.approx(750, rel=0.35) for frame in late)
-    assert {frame["headline"][0]["text"] for frame in late} == {"workers have next to nothing to do"}
+    assert {frame["headline"][0]["text"] for frame in late} == {"workers are busy for less than 2 % of the time"}
     assert sum(view.history.columns["rows"]) == pytest.approx(19 * 3000, rel=0.06)  # the last is still being told
 
 
@@ -119,7 +119,7 @@ def test_rows_of_a_graph_are_shown_while_they_are_under_way():
 def test_a_log_that_has_ended_shows_no_rows_beside_words_that_say_so():
     view, _ = frames([*batches(5), logs.entry(10.5, "cluster-stopping")])
     frame = view.frame()
-    assert frame["headline"][0]["text"] == "no rows are being fed"
+    assert frame["headline"][0]["text"] == "the cluster has stopped"
     assert (frame["figures"]["rows_s"], frame["regions"][0]["rows_s"]) == (0, 0)
 
 
@@ -143,7 +143,7 @@ def test_the_last_rows_of_a_run_are_in_the_chart_once(late):
 def test_between_batches_it_is_not_said_that_no_rows_are_fed():
     view, _ = frames(batches(5))
     assert view.regions["orders"].feeders == 0
-    assert view.frame()["headline"][0]["text"] == "workers have next to nothing to do"
+    assert view.frame()["headline"][0]["text"] == "workers are busy for less than 2 % of the time"
 
 
 def test_every_amount_counts_once():

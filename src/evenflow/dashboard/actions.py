@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,8 @@ MOST_FEEDERS = 4096
 """Feeders of a region that are known one by one; of more, those that came first are forgotten."""
 NOTEWORTHY = 0.02
 """Weights that change by less of the whole are no action of their own."""
+CHANGES = "move", "weights"
+"""Kinds of actions that change where rows go."""
 TEXT = 400
 """Characters of a reason, at most."""
 
@@ -38,6 +41,7 @@ FAILURES = {
     "checkpoint-taken": "checkpoint taken",
     "snapshot-too-late": "snapshot too late",
     "balance-failed": "balance failed",
+    "region-failed": "operator failed",
     "memory-refused": "memory refused",
     "controller-error": "controller",
     "controller-failed": "controller failed",
@@ -119,11 +123,16 @@ class Actions:
 
     def latest(self) -> Action | None:
         """The latest that changed where rows go."""
-        return next((each for each in reversed(self.all) if each.kind in ("move", "weights")), None)
+        return next((each for each in reversed(self.all) if each.kind in CHANGES), None)
+
+    def last_of(self, region: str, kinds: Sequence[str]) -> Action | None:
+        """The latest of some kinds for a region."""
+        return next((each for each in reversed(self.all) if each.region == region and each.kind in kinds), None)
 
     def begins(self, now: float) -> bool:
         """Whether a region is fed for less time than figures of now are about."""
-        return any(known.feeders and now - known.fed_from < RECENT_S + LAG_S for known in self._known.values())
+        fed = (known for known in self._known.values() if known.feeders or now - known.fed_until < BEFORE_S)
+        return any(now - known.fed_from < RECENT_S + LAG_S for known in fed)
 
     def rest(self, time: float) -> None:
         """The cluster stops: no region is fed any more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.dashboard.pace import RECENT_S
+from evenflow.dashboard.pace import RECENT_S, STEADY_S
 from evenflow.dashboard.regions import Counters, RegionView
+from evenflow.dashboard.verdict import HotUnit
 from evenflow.dashboard.workers import WorkerTable, rounded, whole
 from evenflow.eventlog.standing import LoggedEvent
+from evenflow.model.messages import MOST_KEY_TEXT
 
 MOST_UNITS = 16_384
 """Of a region with more units the page gets only how many each worker has."""
@@ -95,9 +97,13 @@ class KeyedView(RegionView):
         """Units that each worker has."""
         self.hottest: list[tuple[int, float]] = []
         """Units with the most rows of late, and their rows a second."""
+        self.keys: dict[int, str] = {}
+        """By unit, its most frequent key, where values were asked for."""
         self._counters: defaultdict[int, Counters] = defaultdict(Counters)
         self._unit_rows: dict[int, int] = {}
         self._sampled: float | None = None
+        self._lately: deque[tuple[float, dict[int, int], dict[int, float]]] = deque()
+        """Samples of the last STEADY_S: when, rows so far of the hottest units, and rows so far by worker."""
 
     def apply(self, entry: LoggedEvent, workers: WorkerTable) -> None:
         super().apply(entry, workers)
@@ -118,6 +124,7 @@ class KeyedView(RegionView):
         now = float(entry["at"])
         self.state_bytes = whole(entry["state_bytes"])
         self.counts = {str(name): whole(count) for name, count in entry.get("counts", {}).items()}
+        self.keys = {int(unit): str(key)[:MOST_KEY_TEXT] for unit, key in entry.get("keys", {}).items()}
         if not self.owned.known:
             self.owned.deal([worker.id for worker in workers.live])
         span = self._span(now)
@@ -125,6 +132,10 @@ class KeyedView(RegionView):
             self._consumer(now, span, each, workers)
         self._heat(now, entry["hottest"])
         self._sampled = now
+        rows = {int(each["worker"]): float(each["rows"]) for each in entry["consumers"]}
+        self._lately.append((now, self._unit_rows, rows))
+        while now - self._lately[0][0] > STEADY_S:
+            self._lately.popleft()
 
     def _consumer(self, now: float, span: float, each: dict[str, Any], workers: WorkerTable) -> None:
         number = int(each["worker"])
@@ -149,17 +160,25 @@ class KeyedView(RegionView):
         known = ((unit, float(rate)) for unit, rate in listed if isinstance(unit, int) and 0 <= unit < self.owned.count)
         return list(islice(known, HOTTEST))
 
-    def heaviest(self, worker: int) -> tuple[int, float] | None:
-        """The hottest unit of a worker, and its rows a second."""
-        if not self.owned.known:
+    def heaviest(self, worker: int) -> HotUnit | None:
+        """The unit with most of a worker's rows of late, and its share of them; None if that is not known."""
+        if not self.owned.known or not self._lately:
             return None
-        return next((each for each in self.hottest if self.owned.owners[each[0]] == worker), None)
+        (_, before, rows_before), (_, now, rows_now) = self._lately[0], self._lately[-1]
+        came = rows_now.get(worker, 0.0) - rows_before.get(worker, 0.0)
+        owned = [unit for unit in now if unit in before and unit < self.owned.count]
+        mine = [(now[unit] - before[unit], unit) for unit in owned if self.owned.owners[unit] == worker]
+        if came <= 0 or not mine:
+            return None
+        most, unit = max(mine)
+        return HotUnit(unit, min(1.0, most / came), self.keys.get(unit, "")) if most > 0 else None
 
     def shown(self, now: float) -> dict[str, Any]:
         owners, known = self.owned.owners, self.owned.known
         fed = self._sampled is not None and now - self._sampled <= RECENT_S
         hottest = [
             {"unit": unit, "rows_s": rounded(rate, 1) if fed else None, "worker": int(owners[unit]) if known else None}
+            | ({"key": self.keys[unit]} if unit in self.keys else {})
             for unit, rate in self.hottest
             if rate > 0
         ]

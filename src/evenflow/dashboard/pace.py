@@ -6,14 +6,16 @@ from collections import deque
 
 RECENT_S = 5.0
 """What is shown as now is the mean of so many seconds: micro-batches begin and end, and figures that jump tire."""
+STEADY_S = 10.0
+"""The verdict is about the mean of so many seconds: several micro-batches, or it would change with each."""
 SHORTEST_S, LONGEST_S = 1.0, 10.0
 """For how long an amount counts, at least and at most."""
 LAG_S = 2.0
 """What is told now of the time before is shown so much later, at least: as long as most entries are about."""
 TOGETHER_S = 0.1
 """Amounts that are told within so short a time, and cease to count within as short a time, are one."""
-MOST = 128
-"""Amounts that are kept; more than those of RECENT_S and LAG_S are only there if the clock goes back."""
+MOST = 256
+"""Amounts that are kept; more than those of STEADY_S and LAG_S are only there if the clock goes back."""
 
 
 class Pace:
@@ -26,7 +28,7 @@ class Pace:
 
     def __init__(self, begun: float = float("-inf")) -> None:
         self._counting: deque[tuple[float, float, float]] = deque()
-        """From when, until when, and how much; those that are over for RECENT_S are dropped, and all beyond MOST."""
+        """From when, until when, and how much; those that are over for STEADY_S are dropped, and all beyond MOST."""
         self._past = 0.0
         """The sum of those that were dropped."""
         self._begun = begun
@@ -36,7 +38,7 @@ class Pace:
 
     def add(self, at: float, amount: float, seconds: float) -> None:
         """Add an amount of the last so many seconds."""
-        while self._counting and (self._counting[0][1] < at - RECENT_S or len(self._counting) >= MOST):
+        while self._counting and (self._counting[0][1] < at - STEADY_S or len(self._counting) >= MOST):
             self._past += self._counting.popleft()[2]
         lasts = min(LONGEST_S, max(SHORTEST_S, seconds))
         if seconds > lasts:  # the pace is right, at the expense of the sum
@@ -61,9 +63,9 @@ class Pace:
         """Whether some of what was told is in no step yet."""
         return self._until(float("inf")) > self._step[1]
 
-    def recent(self, now: float) -> float:
-        """The mean a second of the last RECENT_S, or since it began, if that is later."""
-        span = min(RECENT_S, now - self._begun)
+    def recent(self, now: float, seconds: float = RECENT_S) -> float:
+        """The mean a second of the last so many seconds, STEADY_S at most, or since it began, if that is later."""
+        span = min(seconds, now - self._begun)
         if not self.lives(now):
             return 0.0
         if span < 1e-3:  # it does not count yet: as it will begin

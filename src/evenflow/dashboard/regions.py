@@ -34,6 +34,10 @@ class RegionView:
         self.shed = 0
         self.told = float(entry["at"])
         """When rows were last told of."""
+        self.came_back = self.told
+        """When rows last came back from workers, or the first feeder came, if that is later."""
+        self.waiting = 0
+        """Rows that have come and are not back; as long as there are feeders."""
         self._since = self.told
         """When the span of the next sample begins: at the last one, or when feeders came after a rest."""
         self._latencies: deque[tuple[float, Latencies]] = deque(maxlen=64)
@@ -46,6 +50,7 @@ class RegionView:
             case "feeder-joined":
                 if not self.feeders:
                     self._since = max(self._since, float(entry["at"]))
+                    self.came_back, self.waiting = float(entry["at"]), 0
                 self.feeders += 1
             case "feeder-left":
                 self.feeders = max(0, self.feeders - 1)
@@ -53,7 +58,10 @@ class RegionView:
                 self.told = float(entry["at"])
                 self.shed += whole(entry["shed"])
                 self.rows_in += whole(entry["rows_in"])
-                self.pace.add(self.told, sum(whole(each["rows"]) for each in entry["workers"]), float(entry["seconds"]))
+                back = sum(whole(each["rows"]) for each in entry["workers"])
+                self.came_back = self.told if back else self.came_back
+                self.waiting = max(0, self.waiting + whole(entry["rows_in"]) - whole(entry["shed"]) - back)
+                self.pace.add(self.told, back, float(entry["seconds"]))
                 self._add(entry)
                 self._workers_answered(entry, workers)
 

@@ -13,12 +13,15 @@ from typing import Any
 from evenflow.dashboard.actions import Actions
 from evenflow.dashboard.effects import Effect
 from evenflow.dashboard.epochs import EpochTable
+from evenflow.dashboard.failures import JobFailures
 from evenflow.dashboard.graphs import GraphView
 from evenflow.dashboard.history import Chronicle
 from evenflow.dashboard.keyed import KeyedView
 from evenflow.dashboard.pace import Pace
 from evenflow.dashboard.regions import KEPT_REGIONS, LATENCY_S, WALL, OrderedView, RegionView
-from evenflow.dashboard.words import Situation, action_words, balance_words, bottleneck_words, relative_costs
+from evenflow.dashboard.situation import FedTime, situation_of
+from evenflow.dashboard.verdict import Situation, verdict
+from evenflow.dashboard.words import action_words
 from evenflow.dashboard.workers import WorkerTable, rounded
 from evenflow.eventlog.reading import DAMAGED, begins_run
 from evenflow.eventlog.standing import LoggedEvent
@@ -41,6 +44,7 @@ class PageView:
         self.workers = WorkerTable()
         self.regions: dict[str, RegionView] = {}
         self.actions, self.epochs = Actions(), EpochTable()
+        self.failures, self.fed = JobFailures(), FedTime()
         self.first: float | None = None
         self.now = 0.0
         """The time of the latest entry, or of the latest tick, if that is later."""
@@ -86,6 +90,7 @@ class PageView:
         """Another run begins: of the last one only its history stays, and not even that if the clock goes back."""
         self.workers, self.regions = WorkerTable(), {}
         self.actions, self.epochs = Actions(), EpochTable()
+        self.failures, self.fed = JobFailures(), FedTime()
         self.state = "live"
         if at < self.heard:
             self.history = Chronicle(generation=self.history.generation + 1)
@@ -99,6 +104,7 @@ class PageView:
         failed = event == "feeder-failed" and "worker" in entry  # the user's function, whenever that is
         if self.state != "stopped" or failed:  # what goes wrong because the cluster stops is no trouble
             self.actions.apply(entry)
+            self.failures.apply(entry)
         elif event == "cluster-stopping":
             self.actions.rest(float(entry["at"]))
         self.epochs.apply(entry)
@@ -108,6 +114,7 @@ class PageView:
             region = self.regions.get(entry["region"])
             if region is not None:
                 region.apply(entry, self.workers)
+        self.fed.tell(float(entry["at"]), any(region.feeders for region in self.regions.values()))
         if self.state == "stopped":
             self._rest()
 
@@ -154,47 +161,10 @@ class PageView:
         if self._stepped is not None:
             self._stepped(time)
 
-    def _costs(self, now: float) -> dict[int, float]:
-        """By worker, how long a row takes there, over what is usual, in the region where that is known best."""
-        found: dict[int, float] = {}
-        for name in self.regions:
-            told = {
-                worker.id: load.row_s
-                for worker in self.workers.live
-                if (load := worker.loads.get(name)) is not None and load.row_s and load.busy.lives(now)
-            }
-            for worker_id, cost in relative_costs(told).items():
-                found[worker_id] = max(cost, found.get(worker_id, 0.0))
-        return found
-
-    def _seen(self, now: float) -> Situation:
-        """The situation of late."""
-        live = self.workers.live
-        told = {worker.id: worker.utilisation(now) for worker in live}
-        loads = {worker: load for worker, load in told.items() if load is not None}
-        hot = None
-        if loads:
-            busiest = max(loads, key=lambda worker: loads[worker])
-            for region in self.regions.values():
-                unit = region.heaviest(busiest) if isinstance(region, KeyedView) else None
-                rows_s = self.workers.get(busiest).rows_s(now)
-                if unit is not None and rows_s and (hot is None or unit[1] / rows_s > hot[2]):
-                    hot = region.name, unit[0], min(1.0, unit[1] / rows_s)
-        return Situation(
-            loads=loads,
-            row_s=self._costs(now),
-            hot=hot,
-            pending=sum(each.pending for each in live),
-            begins=self.actions.begins(now),
-            feeding=any(loads.values()) or any(each.feeders or each.pace.recent(now) for each in self.regions.values()),
-            lost=[each.id for each in self.workers.all.values() if each.state == "lost"],
-            state=self.state,
-        )
-
     def frame(self, now: float | None = None) -> dict[str, Any]:
         """What the page shows at a time; that of the latest entry, if none is given."""
         now = self.now if now is None else max(now, self.now)
-        seen, latest = self._seen(now), self.actions.latest()
+        seen, latest = situation_of(self, now), self.actions.latest()
         effect = latest.effect(self.history, now) if latest is not None else Effect()
         by_credits = any(region.balance == "credits" and region.told for region in self.regions.values())
         did = action_words(latest, effect, now, self.state, by_credits)
@@ -212,8 +182,8 @@ class PageView:
             "state": state,
             "entries": self.entries,
             "unread": self.unread,
-            "headline": [balance_words(seen), bottleneck_words(seen), did],
-            "figures": self._figures(now, seen, summary),
+            "headline": [verdict(seen), did],
+            "figures": self._figures(now, summary),
             "workers": self.workers.shown(now, {each: 1 / cost for each, cost in seen.row_s.items() if cost}),
             "regions": [region.shown(now) for region in shown],
             "more_regions": len(self.regions) - len(shown),
@@ -222,14 +192,16 @@ class PageView:
             "troubles": list(self.actions.troubles)[: -SHOWN_ACTIONS - 1 : -1],
         }
 
-    def _figures(self, now: float, seen: Situation, summary: Any) -> Mapping[str, Any]:
+    def _figures(self, now: float, summary: Any) -> Mapping[str, Any]:
         regions = self.regions.values()
+        told = {worker.id: worker.utilisation(now) for worker in self.workers.live}
+        loads = {worker: load for worker, load in told.items() if load is not None}
         return {
             "rows_s": rounded(sum(region.pace.recent(now) for region in regions), 1),
             "rows": sum(region.rows for region in regions),
             "p50": rounded(summary.p50, 3) if summary else None,
             "p99": rounded(summary.p99, 3) if summary else None,
-            "imbalance": rounded(seen.imbalance, 4),
+            "imbalance": rounded(Situation(loads, {}).imbalance, 4),
             "live": len(self.workers.live),
             "workers": len(self.workers.all),
             "moved": self.actions.moved,

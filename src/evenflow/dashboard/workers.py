@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from evenflow.dashboard.pace import Pace
+from evenflow.dashboard.pace import RECENT_S, Pace
 from evenflow.eventlog.standing import LoggedEvent
 
 MOST = 1 << 62
@@ -77,10 +77,10 @@ class WorkerState:
         """What it does for the regions that have told of it of late."""
         return [load for load in self.loads.values() if load.busy.lives(now)]
 
-    def utilisation(self, now: float) -> float | None:
+    def utilisation(self, now: float, seconds: float = RECENT_S) -> float | None:
         """Share of its time that is service time, over all regions; None if none has told of late."""
         told = self.lately(now)
-        return min(1.0, sum(load.busy.recent(now) for load in told)) if told else None
+        return min(1.0, sum(load.busy.recent(now, seconds) for load in told)) if told else None
 
     def rows_s(self, now: float) -> float | None:
         """Rows a second, over all regions that count them."""

@@ -2,3 +2,4 @@
 import pyarrow.parquet as pq
 
 assert pq.read_table("means").num_rows == 200_000
+assert sum(worker.rows for worker in cluster.workers()) == 200_000

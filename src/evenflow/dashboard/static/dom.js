@@ -1,5 +1,7 @@
 // Small tools around the document. Text of users goes in as text, never as markup.
 
+import { NONE } from "./format.js";
+
 /** Make an element; properties are attributes, children are elements or texts. */
 export function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
@@ -37,7 +39,7 @@ export function keep(parent, items, key, create, update) {
   parent.kept = after;
 }
 
-/** Fill a table: `columns` are {head, text, number, cell}; rows are kept by key. */
+/** Fill a table: `columns` are {head, text, number, cell}; rows are kept by key. On a phone cells have their heads. */
 export function fillTable(table, columns, items, key, nothing) {
   if (!table.tBodies.length) {
     const head = make("tr");
@@ -52,11 +54,12 @@ export function fillTable(table, columns, items, key, nothing) {
   }
   table.note.hidden = items.length > 0;
   table.hidden = items.length === 0;
-  const create = () => make("tr", {}, ...columns.map((c) => make("td", { class: c.number ? "number" : c.wrap ? "text" : null })));
+  const create = () => make("tr", {}, ...columns.map((c) => make("td", { class: c.number ? "number" : c.wrap ? "text" : null, "data-head": c.head })));
   keep(table.tBodies[0], items, key, create, (row, item) => {
     columns.forEach((column, index) => {
       if (column.cell) column.cell(row.cells[index], item);
       else say(row.cells[index], column.text(item));
+      row.cells[index].toggleAttribute("data-none", row.cells[index].textContent === NONE);
     });
   });
 }

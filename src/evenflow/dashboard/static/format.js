@@ -1,7 +1,7 @@
 // Numbers, sizes and times as people read them.
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const NONE = "–";
+export const NONE = "–"; // what is not known
 
 export const known = (value) => value !== null && value !== undefined;
 

@@ -3,7 +3,7 @@
 import { bar, fillTable, keep, make, mark, say } from "./dom.js";
 import { bytes, clock, count, known, ms, percent, plural, ratio, seconds, times } from "./format.js";
 
-const UNEVEN = 1.25;
+const [UNEVEN, BUSY] = [1.25, 0.8];
 const SIGNS = { good: "✓", fair: "△", bad: "▲", quiet: "○" };
 const get = (id) => document.getElementById(id);
 
@@ -49,11 +49,11 @@ const WORKER_COLUMNS = [
   { head: "Waiting", number: true, about: "rows that wait for state on disk", text: (w) => bytes(w.pending) },
 ];
 
-/** A worker that does much more than the mean stands out. */
+/** A worker without room that does much more than the mean stands out, as in the verdict. */
 function toned(workers) {
   const loads = workers.map((w) => w.utilisation).filter(known);
   const mean = loads.reduce((sum, load) => sum + load, 0) / (loads.length || 1);
-  return workers.map((w) => ({ ...w, tone: w.utilisation > 0.4 && w.utilisation > UNEVEN * mean ? "bad" : "" }));
+  return workers.map((w) => ({ ...w, tone: w.utilisation >= BUSY && w.utilisation > UNEVEN * mean ? "bad" : "" }));
 }
 
 export function showWorkers(workers) {

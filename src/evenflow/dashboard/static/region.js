@@ -92,7 +92,7 @@ class Ordered {
 }
 
 const HOT_COLUMNS = (most) => [
-  { head: "Unit", text: (u) => `${u.unit}` },
+  { head: "Unit", wrap: true, text: (u) => `${u.unit}${u.key === undefined ? "" : ` · ${u.key}`}` },
   { head: "Worker", text: (u) => (u.worker === null ? "–" : `w${u.worker}`) },
   { head: "Rows/s", cell: (cell, u) => bar(cell, u.rows_s / most(), count(u.rows_s), "bad") },
 ];

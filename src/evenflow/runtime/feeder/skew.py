@@ -112,7 +112,7 @@ class SkewBuffer:
         """Where each row goes."""
         if self._choices is not None:
             return self._choices.of(values_of(batch.column(batch.num_columns - 1)))
-        units = self._units(batch)
+        units = self.units(batch)
         self._arrived.append(units)
         return self._destination[units]
 
@@ -192,7 +192,7 @@ class SkewBuffer:
         taken: list[ChunkPiece] = []
         kept: list[ChunkPiece] = []
         for piece in pieces:
-            which = marked[self._units(piece.rows)]
+            which = marked[self.units(piece.rows)]
             if not which.any():
                 kept.append(piece)
                 continue
@@ -224,7 +224,8 @@ class SkewBuffer:
         used = {hold.slot for hold in self._holds.values()}
         return next(slot for slot in range(np.iinfo(np.int16).max, 0, -1) if slot not in used)
 
-    def _units(self, batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
+    def units(self, batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
+        """The unit of each row."""
         return units_of(batch.column(batch.num_columns - 1), len(self._destination))
 
 
