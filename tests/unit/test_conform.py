@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import FunctionError
-from evenflow.operators.conform import conform
+from evenflow.operators.conform import conform, refit
 from evenflow.operators.map import MapOperator
 
 TWO = pa.schema([("a", pa.int64()), ("b", pa.string())])
@@ -205,3 +205,30 @@ def test_the_operator_refuses(form):
     operator = MapOperator(lambda _rows: "nothing", declared(pa.int64()), form)
     with pytest.raises(FunctionError, match=r"the function returned str, not a (pyarrow|pandas)"):
         operator.process(batch([1]))
+
+
+def test_rows_of_an_earlier_run_get_the_columns_of_today():
+    rows = pa.RecordBatch.from_pydict({"a": [1, 2], "gone": ["x", "y"], "b": [0.5, None]})
+    schema = pa.schema([("b", pa.float64()), ("new", pa.string()), ("a", pa.int64())])
+    assert refit(rows, schema).to_pydict() == {"b": [0.5, None], "new": [None, None], "a": [1, 2]}
+    with pytest.raises(FunctionError, match="have column 'b' as double, and it is string now: cast it to what it was"):
+        refit(rows, pa.schema([("b", pa.string())]))
+
+
+@pytest.mark.parametrize(
+    ("names", "now", "why"),
+    [
+        (["price"], ["amount"], "lack column 'amount', which the operator reads: give the operator another name="),
+        (["a", "a"], ["a", "a", "new"], "'a' is there more than once"),
+        (["Price"], ["price"], "column 'Price' of an earlier run of the query is 'price' now"),
+    ],
+)
+def test_columns_that_cannot_be_told_are_refused(names, now, why):
+    rows = pa.RecordBatch.from_arrays([pa.array([1])] * len(names), names=names)
+    with pytest.raises(FunctionError, match=why):
+        refit(rows, pa.schema([(name, pa.int64()) for name in now]), read=["amount"])
+
+
+def test_columns_of_one_name_are_told_apart_by_their_places():
+    rows = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    assert refit(rows, pa.schema([("a", pa.int64()), ("a", pa.float64())])).columns[1].to_pylist() == [2.0]

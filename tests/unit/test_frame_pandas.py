@@ -54,10 +54,11 @@ def naive(*texts):
         ([{"x": 1}, None], pa.struct([("x", pa.int64())])),
         ([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
         ([dt.timedelta(microseconds=1), None], pa.duration("us")),
-        (utc("2020-01-01T00:00", "1700-01-01T00:00", "9999-01-01T00:00"), INSTANT),
+        (utc("2020-01-01T00:00", "1700-01-01T00:00", "2262-01-01T00:00"), INSTANT),
+        ([utc("2020-01-01T00:00", "9999-01-01T00:00"), None], pa.list_(INSTANT)),
         ([None, None], INSTANT),
         ([], INSTANT),
-        (naive("2020-01-01 00:00", "1500-01-01"), CLOCK),
+        (naive("2020-01-01 00:00", "1700-01-01"), CLOCK),
         ([], pa.string()),
     ],
     ids=lambda value: str(value)[:40],
@@ -83,7 +84,6 @@ def test_timestamps_without_zone_stay():
         ("2020-01-01 13:00", "2020-01-01T12:00"),
         ("2020-07-01 14:00", "2020-07-01T12:00"),
         ("2020-03-29 01:59", "2020-03-29T00:59"),
-        ("2020-03-29 02:30", "2020-03-29T01:00"),  # does not exist: the clock jumps to 03:00
         ("2020-03-29 03:00", "2020-03-29T01:00"),
         ("2020-10-25 01:59", "2020-10-24T23:59"),
         ("2020-10-25 02:30", "2020-10-25T01:30"),  # exists twice: the second, as Spark has it
@@ -124,6 +124,33 @@ def test_what_pandas_makes_of_it_fits(column, kind, values):
     assert back(column, kind).to_pylist() == values
 
 
+@pytest.mark.parametrize(
+    ("values", "kind", "message"),
+    [
+        (utc("9999-01-01T00:00"), INSTANT, "column 'a' holds 9999-01-01 01:00:00.000000, which pandas'"),
+        (naive("1500-01-01"), CLOCK, "column 'a' holds 1500-01-01 00:00:00.000000, which pandas' nanoseconds"),
+        ([2**60], CLOCK, "column 'a' holds <value out of range: 1152921504606846976>, which"),
+        ([dt.timedelta(days=200_000)], pa.duration("us"), "column 'a' holds 200000 days, 0:00:00, which pandas'"),
+        ([2**53 + 1, None], pa.int64(), "column 'a' holds 9007199254740993, which float64, its dtype beside nulls"),
+        ([None, -(2**60)], pa.int64(), "set spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype to true"),
+    ],
+)
+def test_values_that_would_change_are_refused(values, kind, message):
+    with pytest.raises(FunctionError, match=re.escape(message)):
+        to_pandas(batch(values, kind))
+
+
+@pytest.mark.parametrize("values", [[1, 2], [2**60 + 1, None], [None]])
+def test_nullable_dtypes_with_and_without_nulls(values):
+    shown = to_pandas(batch(values, pa.int64()), extension_integers=True).a
+    assert shown.dtype == pd.Int64Dtype()
+    assert back(shown, pa.int64()) == batch(values, pa.int64()).column(0)
+
+
+def test_no_columns():
+    assert to_pandas(pa.RecordBatch.from_pydict({"_": [1, 2]}).select([])).shape == (2, 0)
+
+
 def test_the_index_does_not_matter():
     data = pd.DataFrame({"a": [3, 1, 2]}, index=[7, 7, 9])
     assert back(data.sort_values("a"), pa.int64()).to_pylist() == [1, 2, 3]
@@ -145,7 +172,9 @@ def test_the_index_does_not_matter():
         (naive("2020-01-01"), pa.int64(), "column 'a' is timestamp[ns], the schema declares int64"),
         (pd.to_datetime(["2020-01-01T00:00Z"]), CLOCK, "column 'a' is timestamp[ns, tz=UTC], the schema declares"),
         (["soon"], INSTANT, "column 'a' cannot be read as timestamp[us, tz=Europe/Berlin]"),
-        (pd.Categorical(["x"]), pa.int64(), "the schema declares int64"),
+        (pd.Categorical(["x"]), pa.int64(), "column 'a' cannot be read as int64"),
+        (naive("2020-03-29 02:30"), INSTANT, "Europe/Berlin]: Timestamp doesn't exist in timezone 'Europe/Berlin'"),
+        (naive("2020-01-01 00:00:00.000000001"), CLOCK, "from timestamp[ns] to timestamp[us] would lose data"),
     ],
     ids=lambda value: str(value)[:30],
 )

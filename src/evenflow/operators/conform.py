@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,49 @@ def conform(result: Any, schema: pa.Schema, who: str = "the function") -> pa.Rec
         if not field.nullable and column.null_count:
             raise FunctionError(f"column '{field.name}' has {column.null_count} nulls, the schema declares it not null")
     return result
+
+
+def refit(rows: pa.RecordBatch, schema: pa.Schema, read: Collection[str] = ()) -> pa.RecordBatch:
+    """Rows of an earlier run of a query, with the columns that it has now.
+
+    A column that is new is null in them, one that is gone is left out. A new column among those that the operator reads
+    (`read`) is an error: its values are not known. So is a column that has another type now, unless no value changes
+    its meaning, and one whose name is there more than once.
+    """
+    names = rows.schema.names
+    if names == schema.names:
+        columns = rows.columns
+    else:
+        columns = [_earlier(rows, field, field.name in read, schema) for field in schema]
+    fitting = []
+    for field, column in zip(schema, columns, strict=True):
+        try:
+            fitting.append(_column(column, field))
+        except FunctionError:
+            raise FunctionError(
+                f"rows of an earlier run of the query have column '{field.name}' as {column.type}, and it is "
+                f"{field.type} now: cast it to what it was, or give the new one another name"
+            ) from None
+    return pa.RecordBatch.from_arrays(fitting, names=schema.names)
+
+
+def _earlier(rows: pa.RecordBatch, field: pa.Field, read: bool, schema: pa.Schema) -> pa.Array:
+    """A column of rows of an earlier run, or nulls if it is new and the operator does not read it."""
+    names, alike = rows.schema.names, [each for each in rows.schema.names if each.lower() == field.name.lower()]
+    if len(alike) > 1 or schema.names.count(field.name) > 1:
+        raise FunctionError(
+            f"rows of an earlier run of the query have columns {names}, and it has {schema.names} now: which is which "
+            f"is not known where '{field.name}' is there more than once. Give columns different names"
+        )
+    if alike and alike[0] != field.name:
+        raise FunctionError(f"column '{alike[0]}' of an earlier run of the query is '{field.name}' now: keep its name")
+    if not alike and read:
+        raise FunctionError(
+            f"rows of an earlier run of the query lack column '{field.name}', which the operator reads: give the "
+            "operator another name=, which begins with empty state, or, if the column only passes through it, say so "
+            "by `reads` of the operator"
+        )
+    return rows.column(field.name) if alike else pa.nulls(rows.num_rows, field.type)
 
 
 def _cast(result: pa.RecordBatch, schema: pa.Schema, who: str) -> pa.RecordBatch:

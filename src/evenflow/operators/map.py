@@ -15,10 +15,14 @@ Input = Literal["arrow", "pandas"]
 class MapOperator:
     """Applies the function to each batch and fits the result to the declared schema."""
 
-    def __init__(self, function: Callable[[Any], Any], schema: pa.Schema, form: Input) -> None:
+    def __init__(
+        self, function: Callable[[Any], Any], schema: pa.Schema, form: Input, extension_integers: bool = False
+    ) -> None:
         self._function = function
         self._schema = schema
         self._form = form
+        self._extension_integers = extension_integers
+        """Whether whole numbers have pandas' nullable dtypes, as a setting of Spark's session says."""
 
     def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The function's result for a batch, in the declared schema."""
@@ -26,6 +30,5 @@ class MapOperator:
             return conform(self._function(batch), self._schema)
         from evenflow.operators import pandas_frames  # pandas weighs 40 MB: only those who ask for it pay
 
-        return conform(
-            pandas_frames.to_arrow(self._function(pandas_frames.to_pandas(batch)), self._schema), self._schema
-        )
+        rows = pandas_frames.to_pandas(batch, self._extension_integers)
+        return conform(pandas_frames.to_arrow(self._function(rows), self._schema), self._schema)
