@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.differential.values import COLLATED, COMPARED, KEYS, KINDS, SUMMED
 
@@ -15,6 +15,9 @@ OPERATORS = ("rolling-rows", "rolling-seconds", "running", "last", "distinct", "
 NEWER = ("aggregates-rows", "aggregates-seconds", "aggregates-running", "sided-rows", "sided-seconds")
 """Operators that seeds from `FIRST_NEWER` on draw, too: those below keep the cases that they had."""
 FIRST_NEWER = 2000
+LAGGING = ("sided-rows", "sided-seconds", "join-rows", "join-seconds", "two-streams")
+"""What seeds from `FIRST_LAGGING` on draw: two streams, of which one is read at one file a micro-batch, one at four."""
+FIRST_LAGGING = 6000
 RULES = ("length", "filtered", "where", "time", "endless", "length-batch", "time-batch", "pattern", "two-streams")
 BATCH = ("collect", "twice", "write", "select", "take", "limit", "tail", "show", "persist", "iterator", "empty")
 STREAM = ("parquet", "memory", "foreach", "foreach-persist", "foreach-empty", "restart", "stopped")
@@ -51,6 +54,8 @@ class Case:
     """Rows or seconds."""
     workers_store: bool
     """Whether the cluster has a checkpoint."""
+    lags: bool = False
+    """Whether rows with tag L are read more slowly than those with tag R."""
 
     @property
     def streaming(self) -> bool:
@@ -82,6 +87,7 @@ class Case:
                 f", {self.lateness} s late" if self.lateness else "",
                 ", order asked for" if self.ordered else "",
                 ", checkpoint" if self.workers_store else "",
+                ", one side lags" if self.lags else "",
             )
         )
         return (
@@ -106,7 +112,7 @@ def draw(seed: int) -> Case:
         partitions = min(partitions, 4)
     # Rules go by their time; operators may be asked to, and must be where rows come in any order.
     late = streaming and drawn.random() < 0.5
-    return Case(
+    case = Case(
         seed=seed,
         what=what,
         how=how,
@@ -123,6 +129,30 @@ def draw(seed: int) -> Case:
         lateness=drawn.randint(5, 60) if late else 0,
         window=drawn.choice((1, 3, 7, 20)),
         workers_store=action in CHECKPOINTED or (streaming and drawn.random() < 0.4),
+    )
+    return _lagging(case) if seed >= FIRST_LAGGING else case
+
+
+def _lagging(case: Case) -> Case:
+    """A stream of a case's rows, one side of which lags; a file for each micro-batch."""
+    drawn = random.Random(f"lagging {case.seed}")
+    what, action = drawn.choice(LAGGING), drawn.choice(STREAM)
+    late = what != "sided-seconds" or drawn.random() < 0.5
+    return replace(
+        case,
+        what=what,
+        how="",
+        value=drawn.choice(tuple(KINDS)),
+        # a row that ends a stream has a key that no other has: for booleans that is null, which meets nobody in a join
+        keys=tuple("int" if kind == "boolean" else kind for kind in case.keys),
+        nested=what not in RULES and case.nested,
+        action=action,
+        partitions=1,
+        after=drawn.choice((1, 2)) if action in CHECKPOINTED else 1,
+        batches=drawn.randint(5, 8),
+        lateness=drawn.randint(5, 60) if late else 0,
+        workers_store=action in CHECKPOINTED or case.workers_store,
+        lags=True,
     )
 
 

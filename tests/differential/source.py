@@ -74,8 +74,14 @@ class Source:
         return self._typed(spark.read.schema(self._schema()).parquet(str(self.folder))).where(F.col("id") < ENDING)
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        files = spark.readStream.schema(self._schema()).option("maxFilesPerTrigger", self.case.partitions)
-        return self._typed(files.parquet(str(self.folder)))
+        if not self.case.lags:
+            return self._stream(spark, self.case.partitions)
+        slow, fast = self._stream(spark, 1).where("tag = 'L'"), self._stream(spark, 4).where("tag = 'R'")
+        return slow.union(fast)
+
+    def _stream(self, spark: SparkSession, files: int) -> DataFrame:
+        reader = spark.readStream.schema(self._schema()).option("maxFilesPerTrigger", files)
+        return self._typed(reader.parquet(str(self.folder)))
 
     def _schema(self) -> StructType:
         from pyspark.sql.pandas.types import from_arrow_schema

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.operators.keyed import KeyedOperator
-from evenflow.operators.timed import NOW, Timed
+from evenflow.operators.timed import Timed, tick_fields
 
 GAP = 10_000_000
 """Microseconds without a row that end a session."""
@@ -84,10 +84,13 @@ def expected_sessions(whos, times):
 class World:
     """Copies of a `Timed`, rows that go to whoever owns their unit, and units that move."""
 
-    def __init__(self, inner, rows, order, *, timed=False, units=8, copies=1, seed=0, result=None, mine=None):
+    def __init__(
+        self, inner, rows, order, *, timed=False, units=8, copies=1, seed=0, result=None, mine=None, inputs=None
+    ):
         mine = range(len(rows)) if mine is None else mine
         schema = result or inner.schema(pa.schema([rows.field(place) for place in mine]))
-        self.code = pickle.dumps(Timed(inner, rows, mine, order, timed, units, schema))
+        self.code = pickle.dumps(Timed(inner, rows, mine, order, timed, units, schema, inputs))
+        self.told = [field.name for field in tick_fields(inputs)]
         self.copies = [pickle.loads(self.code) for _ in range(copies)]
         self.units = units
         self.random = np.random.default_rng(seed)
@@ -105,12 +108,14 @@ class World:
                 batch = copy.whole(rows.take(pa.array(mine)))
                 self.results.append(copy.process(batch, units[mine], keys[mine]))
 
-    def tick(self, now):
+    def tick(self, *now):
+        """The time; with inputs, it is followed by what each has reached, and the driver's clock."""
         for places in self._cut(self.units):
             self._move()
             for number, copy in enumerate(self.copies):
                 mine = places[self.owner[places] == number]
-                batch = copy.whole(pa.RecordBatch.from_arrays([pa.array(np.full(len(mine), now))], names=[NOW.name]))
+                told = [pa.array(np.full(len(mine), each)) for each in now]
+                batch = copy.whole(pa.RecordBatch.from_arrays(told, names=self.told[: len(now)]))
                 self.results.append(copy.process(batch, mine.astype(np.int32), mine))
 
     def rows(self):

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from tests.differential.cases import ALL, BATCH, NEWER, OPERATORS, RULES, STREAM, draw
+from tests.differential.cases import ALL, BATCH, FIRST_LAGGING, LAGGING, NEWER, OPERATORS, RULES, STREAM, draw
 from tests.differential.compare import difference
 from tests.differential.source import CLOSING, ENDING, make
 from tests.differential.values import KINDS
@@ -27,7 +27,13 @@ def test_seeds_have_all_there_is():
     assert {case.partitions for case in cases} == {1, 2, 3, 4, 6, 8}
 
 
-@pytest.mark.parametrize("seed", range(40))
+def test_seeds_of_streams_that_lag_have_all_there_is():
+    cases = [draw(seed) for seed in range(FIRST_LAGGING, FIRST_LAGGING + 600)]
+    assert {(case.what, case.action) for case in cases} == {(what, action) for what in LAGGING for action in STREAM}
+    assert all(case.lags and case.streaming and "one side lags" in str(case) for case in cases)
+
+
+@pytest.mark.parametrize("seed", [*range(40), *range(FIRST_LAGGING, FIRST_LAGGING + 10)])
 def test_every_row_is_in_one_file(seed, tmp_path):
     case = draw(seed)
     tables = make(case, tmp_path).tables
@@ -37,7 +43,7 @@ def test_every_row_is_in_one_file(seed, tmp_path):
     assert sorted(row for row in ids if row < ENDING) == list(range(case.rows))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(60), *range(FIRST_LAGGING, FIRST_LAGGING + 20)])
 def test_no_row_is_too_late(seed, tmp_path):
     """Of what came in earlier micro-batches nothing is later by more than the lateness."""
     case, latest = draw(seed), None

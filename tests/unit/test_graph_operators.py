@@ -16,6 +16,8 @@ from evenflow.graph.reference import evaluate
 
 TICKS = pa.schema([("symbol", pa.string()), ("price", pa.float64())])
 NEWS = pa.schema([("symbol", pa.string()), ("text", pa.string())])
+TIMED = pa.schema([("k", pa.int64()), ("t", pa.int64())])
+OTHER = pa.schema([("k", pa.int64()), ("u", pa.int64())])
 
 
 def ticks(*pairs):
@@ -36,6 +38,14 @@ def node(build, **more):
 
 def run(operator, rows, side=0):
     return operator.process(side, rows, *operator.routed(side, rows))
+
+
+def moved(operator):
+    """Another copy with the state of the first, as a restart makes it."""
+    fresh = operator.fresh()
+    fresh.extract(0)
+    fresh.install(0, pickle.loads(pickle.dumps(operator.snapshot(0))))
+    return fresh
 
 
 def prices(batch):
@@ -367,9 +377,40 @@ class TestJoin:
             (0, 9),
             (5, 9),
             (5, 12),
+            (2, 9),
             (3, 9),
             (3, 12),
         ]
+
+    def test_a_side_that_lags_finds_all_its_pairs_whatever_partition_is_first(self):
+        random = np.random.default_rng(3)
+        operator, _ = node(
+            lambda t, n: t.map(lambda b: b, TIMED).join(n.map(lambda b: b, OTHER), on="k", seconds=10, time=("t", "u"))
+        )
+        times = [np.sort(random.integers(0, 800, 200)), np.sort(random.integers(0, 800, 200))]
+        keys = [random.integers(0, 4, 200), random.integers(0, 4, 200)]
+        found, kept = [], []
+        for number in range(16):
+            operator = moved(operator) if number % 4 == 3 else operator
+            operator.batch = number
+            parts = [(0, number, number + 1)] + [(1, 4 * number + each, 4 * number + each + 1) for each in range(4)]
+            random.shuffle(parts)
+            for side, first, last in parts:
+                places = np.arange(200)[len(times[side]) * first // 16 : len(times[side]) * last // 16]
+                batch = pa.record_batch([keys[side][places], times[side][places]], schema=(TIMED, OTHER)[side])
+                for row in run(operator, batch, side).to_pylist():
+                    found.append((row["k"], row["t"], row["u"]))
+            kept.append(int(operator._pairs.held.sum()))
+        left, right = (list(zip(keys[s].tolist(), times[s].tolist(), strict=True)) for s in (0, 1))
+        expected = [(k, t, u) for k, t in left for other, u in right if k == other and abs(t - u) < 10]
+        assert sorted(found) == sorted(expected)
+        assert len(expected) > 150
+        assert operator.tallies() == {"late": 0, "late of left": 0, "late of right": 0}
+        assert max(kept) > 100
+        assert kept[-1] < 50
+        operator.batch = 16
+        run(operator, pa.record_batch([[1, 1], [900, 3]], schema=TIMED), 0)
+        assert operator.tallies()["late of left"] == 1
 
     def test_null_times_are_refused(self):
         g = ef.Graph()

@@ -41,6 +41,8 @@ def log():
         told = [consumer(0, busy / 2), consumer(1, busy)]
         yield entry(second, "keyed-sample", region="keyed", feeders=2, state_bytes=2048, consumers=told)
     yield entry(2.0, "performance", region="ordered", seconds=1.0, rows_in=100, shed=3, **LATENCIES.fields())
+    for late in (5, 2):
+        yield entry(2.0, "rows-late", region="keyed", rows=late, total=7, inputs={"left": 7})
     yield entry(2.1, "weights", region="ordered", weights={"0": 750, "1": 250}, reason="r")
     move = {"region": "keyed", "move": 1, "units": [1, 2], "source": 0, "target": 1}
     yield entry(2.2, "move", **move, why="utilisation 0.91 and 0.12, mean 0.50")
@@ -83,6 +85,7 @@ def read(metrics):
         ("evenflow_rows_total", {"region": "ordered"}, 100),
         ("evenflow_rows_total", {"region": "graph"}, 7),
         ("evenflow_rows_shed_total", {"region": "ordered"}, 3),
+        ("evenflow_rows_late_total", {"region": "keyed"}, 7),
         ("evenflow_row_latency_seconds_bucket", {"region": "ordered", "le": "0.0025"}, 0),
         ("evenflow_row_latency_seconds_bucket", {"region": "ordered", "le": "0.005"}, 90),
         ("evenflow_row_latency_seconds_bucket", {"region": "ordered", "le": "2.5"}, 100),

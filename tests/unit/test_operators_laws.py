@@ -169,6 +169,23 @@ class CountsColumns(Adds):
         return pa.RecordBatch.from_arrays([*rows.columns, counts], schema=self.schema(rows.schema))
 
 
+class UntypedWhenEmpty(Counting):
+    def process(self, rows, units, keys):
+        counted = super().process(rows, units, keys).column("n").to_pylist()
+        return pa.record_batch({"n": pa.array(counted)})
+
+
+class NothingWhenEmpty(Counting):
+    def process(self, rows, units, keys):
+        return super().process(rows, units, keys) if len(keys) else None
+
+
+class FailsWhenEmpty(Counting):
+    def process(self, rows, units, keys):
+        assert keys.max() > keys.min() - 1
+        return super().process(rows, units, keys)
+
+
 def sample(count=200, seed=0):
     random = np.random.default_rng(seed)
     return pa.table(
@@ -219,6 +236,11 @@ def test_what_keeps_the_laws_passes(operator, key):
         (TooFewOrigins, "law 'origin': there are 200 result rows and 199 origins"),
         (NotWhatSchemaTells, r"law 'operator': schema\(\) tells\nm: int64"),
         (NotABatch, "law 'operator': process gives DataFrame"),
+        (NothingWhenEmpty, "law 'operator': process gives NoneType for an empty batch: give a pyarrow.RecordBatch"),
+        (
+            UntypedWhenEmpty,
+            "law 'operator': results for an empty batch have other columns:\nn: null\ninstead",
+        ),
         (NegativeSizes, r"law 'operator': sizes\(\) of 8 units gives"),
         (HoldsALock, "law 'operator': it cannot be pickled"),
         (AddsInFront, "law 'columns': it says that it only adds columns"),
@@ -231,6 +253,14 @@ def test_what_keeps_the_laws_passes(operator, key):
 def test_what_breaks_a_law_is_told(operator, message):
     with pytest.raises(AssertionError, match=f"^{operator.__name__} breaks {message}"):
         check_operator(operator(), sample(), key="k")
+
+
+def test_an_error_for_an_empty_batch_says_so():
+    with pytest.raises(ValueError, match="zero-size array") as caught:
+        check_operator(FailsWhenEmpty(), sample(), key="k")
+    assert caught.value.__notes__ == [
+        "FailsWhenEmpty.process raised this for an empty batch, while check_operator tried it"
+    ]
 
 
 def test_results_that_change_with_the_batches():

@@ -286,9 +286,15 @@ def test_waiting_rows_of_an_earlier_run_fit_or_are_refused():
     rows = sample(10, keys=1)
     world.feed(rows, keys_of(rows))
     state = world.copies[0].extract(0)
-    wider = pa.schema([*ROWS, pa.field("more", pa.string())])
-    with pytest.raises(FunctionError, match=r"wait for their time have columns \['who', 'at', 'v'\]"):
+    other = pa.schema([ROWS.field("who"), ROWS.field("at"), pa.field("v", pa.string())])
+    with pytest.raises(FunctionError, match="an earlier run of the query have column 'v' as double, and it is string"):
+        World(Seen(), other, [1]).copies[0].install(0, state)
+    wider = pa.schema([ROWS.field("who"), ROWS.field("at"), pa.field("more", pa.string())])
+    with pytest.raises(FunctionError, match="lack column 'more', which the operator reads"):
         World(Seen(), wider, [1]).copies[0].install(0, state)
+    passing = Timed(Seen(), wider, [0, 1], [1], False, 4, wider)
+    passing.install(0, state)
+    assert passing.extract(0) is not None, "a new column that only passes through is null in them"
     turned = pa.schema([ROWS.field("v"), ROWS.field("who"), ROWS.field("at")])
     other = World(Seen(), turned, [2])
     other.copies[0].install(0, state)

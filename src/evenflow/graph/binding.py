@@ -32,12 +32,13 @@ def bind(
     schema_of: Callable[[Any], pa.Schema] | None = None,
     case_sensitive: bool = False,
     ansi: bool = True,
+    extension_integers: bool = False,
 ) -> GraphPlan:
     """The plan of a graph whose sources have the columns in `inputs`.
 
     With `endpoints`, only what these need. `schema_of` makes an Arrow schema of the schemas that maps and keyed
-    operators declare; `case_sensitive` and `ansi` are those of Spark's session. Nodes that no endpoint of the graph
-    needs are left out, with a warning.
+    operators declare; `case_sensitive`, `ansi` and `extension_integers` are those of Spark's session. Nodes that
+    no endpoint of the graph needs are left out, with a warning.
     """
     if not isinstance(graph, Graph):
         raise InvalidArgument(f"the graph is {graph!r:.100}: give an evenflow.Graph")
@@ -51,7 +52,7 @@ def bind(
             "endpoint, or do not build it",
             stacklevel=2,
         )
-    numbering = _Numbering(graph, inputs, alive, Dialect(schema_of, case_sensitive, ansi))
+    numbering = _Numbering(graph, inputs, alive, Dialect(schema_of, case_sensitive, ansi, extension_integers))
     for fused in fused_of(graph, alive, set(wanted.values())):
         numbering.add(fused)
     return numbering.plan(wanted)

@@ -21,6 +21,7 @@ from evenflow.errors import InvalidArgument, nearest
 from evenflow.graph import verbs
 from evenflow.graph.layout import Sketch
 from evenflow.graph.verbs import DetectSpec, FilterSpec, JoinSpec, KeyedSpec, MapSpec, Pair, Rules, Spec
+from evenflow.model.given import with_known_keywords
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input
 
@@ -53,6 +54,7 @@ class Stream:
         said = re.fullmatch(rf"{self.kind}(-\d+)?", self.name)
         return str(self.spec) if said else f"{self.kind} {self.spec}"
 
+    @with_known_keywords
     def filter(
         self, condition: str | Callable[[Any], Any], *, commutative: bool = False, name: str | None = None
     ) -> Stream:
@@ -66,6 +68,7 @@ class Stream:
         """
         return self.graph._add(name, FilterSpec(condition, commutative), self)
 
+    @with_known_keywords
     def map(
         self,
         function: Callable[[Any], Any],
@@ -86,6 +89,7 @@ class Stream:
             self._check_linear()
         return self.graph._add(name, spec, self)
 
+    @with_known_keywords
     def keyed(
         self,
         key: str | Sequence[str],
@@ -102,6 +106,7 @@ class Stream:
         """
         return self.graph._add(name, KeyedSpec(verbs.key_of(key), operator, schema, units), self)
 
+    @with_known_keywords
     def detect(
         self,
         rules: Rules,
@@ -120,6 +125,7 @@ class Stream:
         """
         return self.graph._add(name, DetectSpec(rules, verbs.key_of(key), functions, variables, time, units), self)
 
+    @with_known_keywords
     def join(
         self,
         other: Stream,
@@ -128,6 +134,7 @@ class Stream:
         rows: int | None = None,
         seconds: float | None = None,
         time: str | Pair | None = None,
+        lateness: float = 0.0,
         units: int = 1,
         name: str | None = None,
     ) -> Stream:
@@ -135,7 +142,9 @@ class Stream:
 
         A row is paired with the rows of its key from the other side that are still in the window, oldest first.
         `rows=n`: the last n rows of the key on that side. `seconds=s, time=column` (or a (left, right) pair): those
-        whose time is less than s seconds behind the latest time that the key has seen on either side.
+        whose time is less than s seconds from the row's. In a stream, a row stays in the window until both sides are so
+        far, at the end of a micro-batch, that no row can come that is as near to it: rows of one side may be `lateness`
+        seconds behind rows of earlier micro-batches. Rows that come later are counted, and warned of.
 
         `on` is a column, a list of columns, or a list of (left, right) pairs; null equals nothing. The result has the
         columns that `on` gives by one name once, then the others of the left side, then those of the right. `units`
@@ -143,7 +152,7 @@ class Stream:
         """
         if not isinstance(other, Stream):
             raise InvalidArgument(f"the other side of the join is {other!r:.100}: give a stream of the same graph")
-        spec = JoinSpec(verbs.on_of(on), rows, seconds, verbs.time_of(time), units)
+        spec = JoinSpec(verbs.on_of(on), rows, seconds, verbs.time_of(time), units, lateness)
         return self.graph._add(name, spec, self, other)
 
     def _check_linear(self) -> None:

@@ -20,6 +20,8 @@ class Dialect:
     """Makes Arrow's schema of a declared one, such as DDL text; without it only Arrow schemas are understood."""
     case_sensitive: bool = False
     ansi: bool = True
+    extension_integers: bool = False
+    """Whether functions of pandas DataFrames see whole numbers in pandas' nullable dtypes."""
 
     def schema(self, given: Any, who: str) -> pa.Schema:
         """The columns that node `who` declares."""

@@ -21,6 +21,8 @@ UNIT = pa.field("__evenflow_unit", pa.int64())
 """The last column of rows in a log: the unit that they were applied to."""
 PORT = b"evenflow.port"
 """What the metadata of the columns in a log call the number of the port that the rows came to."""
+BATCH = b"evenflow.batch"
+"""The number of their micro-batch, where the operator has to know it."""
 NO_UNITS: Units = np.zeros(0, np.int32)
 NO_KEYS: Keys = np.zeros(0, np.int64)
 
@@ -34,6 +36,8 @@ class GraphState(KeyedOperator):
     def __init__(self, plan: GraphPlan) -> None:
         self._plan = plan
         self._operators: dict[int, NodeOperator] = {}
+        self.batch = 0
+        """The number of the micro-batch that rows are of."""
         self._firsts = np.array([node.first for node in plan.nodes], np.int64)
 
     def operator(self, node: int) -> NodeOperator:
@@ -47,7 +51,10 @@ class GraphState(KeyedOperator):
     def apply(self, port: int, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
         """Apply rows to the node of a port; `units` are numbered within the node."""
         about = self._plan.ports[port]
-        return self.operator(about.node).process(about.side, rows, units, keys)
+        operator = self.operator(about.node)
+        if operator.by_batch:
+            operator.batch = self.batch
+        return operator.process(about.side, rows, units, keys)
 
     def keep(self, feeders: Container[int]) -> None:
         """Only these feeders are there: nothing of others is held any more."""
@@ -57,7 +64,8 @@ class GraphState(KeyedOperator):
 
     def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
         """Apply rows of a log to the node they came to before: what that gives has been sent on already."""
-        port = int((rows.schema.metadata or {})[PORT])
+        told = rows.schema.metadata or {}
+        port, self.batch = int(told[PORT]), int(told.get(BATCH, 0))
         about = self._plan.ports[port]
         node = self._plan.nodes[about.node]
         plain = rows.replace_schema_metadata(None)
@@ -88,6 +96,15 @@ class GraphState(KeyedOperator):
             if node in self._operators:
                 sizes[mine] = self._operators[node].sizes(units[mine] - np.int32(self._firsts[node]))
         return sizes
+
+    def tallies(self) -> dict[str, int]:
+        """The counts of all nodes; those of one input of a node are called after the node."""
+        counted: dict[str, int] = {}
+        for node, operator in self._operators.items():
+            for name, count in operator.tallies().items():
+                called = f"{name} of {self._plan.nodes[node].name}" if " of " in name else name
+                counted[called] = counted.get(called, 0) + count
+        return counted
 
     def _at(self, unit: int) -> tuple[int | None, int]:
         """The node of a unit, and the unit's number within it; None for the unit that no node has."""
@@ -147,13 +164,26 @@ class HostedGraph(Hosted):
         schema = self.plan.streams[node.stream].schema
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
-    def logged(self, port: int, batch: pa.RecordBatch, units: Units) -> pa.RecordBatch:
-        """Rows of a port as the log has them; `units` are numbered through the graph."""
+    def logged(self, port: int, batch: pa.RecordBatch, units: Units, number: int) -> pa.RecordBatch:
+        """Rows of a port as the log of micro-batch `number` has them; `units` are numbered through the graph."""
         column = pa.array(np.broadcast_to(units, batch.num_rows).astype(np.int64))
-        return pa.RecordBatch.from_arrays([*batch.columns, column], schema=self._logged[port])
+        schema = self._logged[port]
+        if self.plan.nodes[self.plan.ports[port].node].operator.by_batch:
+            schema = schema.with_metadata({**schema.metadata, BATCH: str(number).encode()})
+        return pa.RecordBatch.from_arrays([*batch.columns, column], schema=schema)
+
+    def from_log(self, logged: pa.RecordBatch) -> tuple[int, pa.RecordBatch, Units]:
+        """The reverse of `logged`: the port, its rows as they travel, and their units."""
+        width = logged.num_columns - 1
+        port = int((logged.schema.metadata or {})[PORT])
+        rows = pa.RecordBatch.from_arrays(logged.columns[:width], schema=self.schemas[port])
+        return port, rows, logged.column(width).to_numpy().astype(np.int32)
 
     def _log_schema(self, port: int) -> pa.Schema:
         return self.schemas[port].append(UNIT).with_metadata({PORT: str(port).encode()})
+
+    def replayed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Units, Keys]:
+        return self.unpacked(batch)  # other columns are another graph
 
     def unpacked(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Units, Keys]:
         """Rows of a log, their units in the graph, and the hashes of their keys."""

@@ -15,7 +15,7 @@ from evenflow.errors import InvalidArgument
 from evenflow.graph.dialect import Dialect
 from evenflow.graph.operator import NodeOperator
 from evenflow.graph.verbs import JoinSpec
-from evenflow.operators.columns import NO_TIMES, microseconds, require_time
+from evenflow.operators.columns import EVER, NO_TIMES, microseconds, require_time
 from evenflow.operators.keyed import Keys, Units, typed
 
 
@@ -51,18 +51,29 @@ class JoinNode(NodeOperator):
 
     Results are in the order of the rows that complete them, oldest partner first. A row with a null in its key is
     paired with none, and not kept. It has one unit, or several and one for null keys.
+
+    A window in time has the rows less than `span` from the row's time. When a micro-batch begins, rows leave it that
+    are `span` behind what both sides had reached before, in their unit. So it does not matter which side, or which
+    partition of a side, is quicker than others. In a batch DataFrame none leaves.
     """
 
     kind: ClassVar[str] = "join"
     stateful: ClassVar[bool] = True
+    by_batch: ClassVar[bool] = True
 
-    def __init__(self, sides: tuple[JoinSide, JoinSide], rows: int, span: int, units: int, schema: pa.Schema) -> None:
+    def __init__(
+        self, sides: tuple[JoinSide, JoinSide], rows: int, span: int, units: int, schema: pa.Schema, lateness: int = 0
+    ) -> None:
         from evenflow.operators.sided_pairs import SidedPairs  # numba comes with it: only those who use it pay
 
         self.units = units if units == 1 else units + 1
         self.by_rows = not span
-        self._sides, self._schema = sides, schema
-        self._pairs = SidedPairs(rows, span, sides[0].window, sides[1].window)
+        self._sides, self._schema, self._lateness = sides, schema, lateness
+        self._pairs = SidedPairs(rows, span, sides[0].window, sides[1].window, told=True)
+        self._begun = np.full(self.units, -1, np.int64)
+        """By unit, the micro-batch of its latest rows."""
+        self._reached = np.full((self.units, 2), EVER, np.int64)
+        """By unit and side, its latest time."""
 
     def key_places(self, side: int) -> list[int]:
         return self._sides[side].key
@@ -77,10 +88,24 @@ class JoinNode(NodeOperator):
         times = NO_TIMES
         if known.time is not None:
             times = microseconds(rows.column(known.time), known.rows.names[known.time])
+            self._pass_time(side, units, times)
         left, right = self._pairs.push_side(side, units, keys, times, rows.select(known.stored))
         chosen = (*left.columns, *right.columns[: len(self._sides[1].kept)])  # the left side keeps what `on` names
         arrays = [column.combine_chunks() for column in chosen]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _pass_time(self, side: int, units: Units, times: npt.NDArray[np.int64]) -> None:
+        """Note what a side has reached; in a new micro-batch, rows leave by what was reached before."""
+        here = np.unique(units)
+        new = here[self._begun[here] < self.batch]
+        if len(new):
+            reached = np.maximum(self._reached[new].min(axis=1), EVER + self._lateness)
+            self._pairs.pass_time(new, reached - self._lateness)
+            self._begun[new] = self.batch
+        np.maximum.at(self._reached[:, side], units, times)
+
+    def tallies(self) -> dict[str, int]:
+        return self._pairs.tallies()
 
     def warm_up(self) -> None:
         from evenflow.operators.adding import sample
@@ -95,6 +120,7 @@ class JoinNode(NodeOperator):
             actor._pair_up(side, many, hashes)
         actor.sizes(np.array([0], np.int32))
         actor.install(0, actor.extract(0))
+        actor._pairs.pass_time(np.array([0], np.int32), np.zeros(1, np.int64))
 
     def _pair_up(self, side: int, rows: pa.RecordBatch, keys: Keys) -> None:
         """Rows with made-up keys, in unit 0."""
@@ -108,9 +134,13 @@ class JoinNode(NodeOperator):
         return f"join of {' and '.join(sides)} within {window}"
 
     def extract(self, unit: int) -> Any:
-        return self._pairs.extract(unit)
+        pairs, about = self._pairs.extract(unit), (int(self._begun[unit]), self._reached[unit].tolist())
+        self._begun[unit], self._reached[unit] = -1, EVER
+        return None if pairs is None else (about, pairs)
 
     def install(self, unit: int, state: Any) -> None:
+        if len(state) == 2:  # an earlier version has stored the pairs alone
+            (self._begun[unit], self._reached[unit]), state = state
         self._pairs.install(unit, state)
 
     def sizes(self, units: Units) -> npt.NDArray[np.int64]:
@@ -143,7 +173,7 @@ def bind_join(
         raise InvalidArgument(
             f"{who} would have two columns '{twice}', one of each side: rename one of them with map, before the join"
         )
-    return JoinNode(sides, spec.rows or 0, spec.span, spec.units, schema), schema
+    return JoinNode(sides, spec.rows or 0, spec.span, spec.units, schema, round(spec.lateness * 1e6)), schema
 
 
 def _check_alike(who: str, left: pa.Field, right: pa.Field) -> None:

@@ -48,4 +48,4 @@ def bind_map(name: str, spec: MapSpec, rows: pa.Schema, dialect: Dialect) -> tup
     """The node, and the columns that it gives."""
     schema = dialect.schema(spec.schema, f"map '{name}'")
     made = LanesNode if spec.ordered else MapNode
-    return made(name, MapOperator(spec.function, schema, spec.input), spec.input), schema
+    return made(name, MapOperator(spec.function, schema, spec.input, dialect.extension_integers), spec.input), schema

@@ -37,6 +37,10 @@ class NodeOperator(ABC):
     by_rows: bool = False
     """Whether it is a join whose window is in rows."""
     units: int = 1
+    by_batch: ClassVar[bool] = False
+    """Whether it has to know of which micro-batch rows are."""
+    batch: int = 0
+    """The number of the micro-batch that the rows are of; 0 for a batch DataFrame."""
 
     def key_places(self, side: int) -> list[int] | None:
         """The places of the key columns in rows of input `side`; None if there are no keys."""

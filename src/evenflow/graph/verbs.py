@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
 
 from evenflow.errors import InvalidArgument
-from evenflow.model.given import is_one_of, whole_of
+from evenflow.model.given import is_one_of, number_of, whole_of
 from evenflow.model.routing import MOST_UNITS
 from evenflow.operators.aggregating import GivenWindow, check_window
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input
 
 Rules: TypeAlias = str | Sequence[str] | Mapping[str, str]
+LONGEST_S = 1e9
 Pair: TypeAlias = tuple[str, str]
 """A column of the left side of a join, and one of the right side."""
 
@@ -123,8 +124,14 @@ class JoinSpec:
     seconds: float | None
     time: Pair | None
     units: int
+    lateness: float = 0.0
+    """Seconds that a row may be behind the latest of its own side, if the window is in time."""
 
     def __post_init__(self) -> None:
+        if not 0 <= number_of(self.lateness) <= LONGEST_S:
+            raise InvalidArgument(f"lateness={self.lateness!r}: give seconds from 0 on")
+        if self.lateness and self.seconds is None:
+            raise InvalidArgument(f"lateness={self.lateness!r} and rows={self.rows!r}: it is for windows in seconds")
         window = check_window("join", self.rows, self.seconds, None if self.time is None else self.time[0])
         object.__setattr__(self, "rows", window.rows)
         object.__setattr__(self, "seconds", window.seconds)

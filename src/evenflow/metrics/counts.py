@@ -27,6 +27,7 @@ TROUBLES = (
     "attempt-poisoned",
     "evaluation-ended",
     "balance-failed",
+    "region-failed",
     "store-failed",
     "controller-error",
     "controller-failed",
@@ -74,6 +75,7 @@ class RegionCounts:
     arrived: int = 0
     """Rows that came, as `performance` and as `graph-results` tell: in a graph both count the same rows."""
     shed: int = 0
+    late: int = 0
     latencies: Latencies = field(default_factory=Latencies)
     moves: Counter[str] = field(default_factory=Counter)
     """Movements that began, by reason."""
@@ -133,6 +135,7 @@ class RunCounts:
             "feeder-joined": _feeder_joined,
             "feeder-left": _feeder_left,
             "performance": _performance,
+            "rows-late": _rows_late,
             "graph-results": _graph_results,
             "sample": _sample,
             "keyed-sample": _keyed_sample,
@@ -218,6 +221,10 @@ def _performance(region: RegionCounts, entry: LoggedEvent) -> None:
     region.rows_in += _whole(entry["rows_in"])
     region.shed += _whole(entry["shed"])
     region.latencies += latencies
+
+
+def _rows_late(region: RegionCounts, entry: LoggedEvent) -> None:
+    region.late += _whole(entry["rows"])
 
 
 def _graph_results(region: RegionCounts, entry: LoggedEvent) -> None:

@@ -31,6 +31,7 @@ Family = type[CounterMetricFamily] | type[GaugeMetricFamily]
 REGION: tuple[tuple[Family, str, str, OfRegion], ...] = (
     (CounterMetricFamily, "evenflow_rows", "Rows that came to a region.", lambda r: r.rows),
     (CounterMetricFamily, "evenflow_rows_shed", "Rows dropped on arrival, as Qos(shed=...) allows.", lambda r: r.shed),
+    (CounterMetricFamily, "evenflow_rows_late", "Rows that came when time had passed them.", lambda r: r.late),
     (GaugeMetricFamily, "evenflow_feeders", "Spark tasks that feed a region now.", lambda r: r.feeders),
     (
         GaugeMetricFamily,

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from evenflow.errors import InvalidArgument, nearest
 from evenflow.operators.delegating import Delegating
-from evenflow.operators.keyed import KeyedOperator, Keys, Units
+from evenflow.operators.keyed import KeyedOperator, Keys, Units, overrides
 
 
 class Adding(Delegating):
@@ -118,3 +118,5 @@ def rehearse(operator: KeyedOperator, rows: pa.RecordBatch) -> None:
     actor.process(again, many.astype(np.int32) % 2, many)
     actor.sizes(np.array([0, 1], np.int32))
     actor.install(1, actor.extract(1))
+    if overrides(actor, "on_time"):
+        actor.on_time(0, np.array([0, 1], np.int32))

@@ -63,10 +63,15 @@ def _require_seconds(column: pa.Array, name: str) -> None:
     )
 
 
+def is_time(kind: pa.DataType) -> bool:
+    """Whether a column may be a time: a timestamp, a date or a number of seconds."""
+    is_ = pa.types
+    return bool(is_.is_timestamp(kind) or is_.is_date(kind) or is_.is_integer(kind) or is_.is_floating(kind))
+
+
 def require_time(operator: object, name: str, kind: pa.DataType) -> None:
     """Refuse a column that is not a time."""
-    is_ = pa.types
-    if not (is_.is_timestamp(kind) or is_.is_date(kind) or is_.is_integer(kind) or is_.is_floating(kind)):
+    if not is_time(kind):
         raise InvalidArgument(
             f"{operator} needs a time, column '{name}' is {kind}: give a timestamp, a date or a number of seconds"
         )

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import FunctionError, ProtocolError
-from evenflow.operators.conform import conform
+from evenflow.operators.conform import conform, refit
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
+from evenflow.operators.row_marks import has_row
 from evenflow.operators.timed import Timed
 
 KEY_AND_UNIT = pa.struct([pa.field("key", pa.int64()), pa.field("unit", pa.int32())])
@@ -46,6 +47,10 @@ class Hosted:
     def warm_up(self) -> None:
         """Let the operator compile its code."""
         self.fresh().warm_up(self._rows)
+
+    def no_results(self) -> pa.RecordBatch:
+        """Results without rows."""
+        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in self._schema], schema=self._schema)
 
     def named(self, unit: int) -> str:
         """What to call a unit in a message."""
@@ -97,10 +102,18 @@ class Hosted:
         """The user's columns, the units and the keys of a batch whose last column is the hashes of the keys."""
         width = batch.num_columns - 1
         hashes = batch.column(width)
+        width -= has_row(batch)
         rows = batch.select(list(range(width)))
         if isinstance(self.operator, Timed):
             rows = self.operator.whole(rows)
         return rows, units_of(hashes, self.units), values_of(hashes)
+
+    def replayed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Units, Keys]:
+        """The same for a batch from the log, which an earlier run may have written: with the columns of today."""
+        rows, units, keys = self.unpacked(batch)
+        if not isinstance(self.operator, Timed) and not rows.schema.equals(self._rows):
+            rows = refit(rows, self._rows, self.operator.reads(self._rows))
+        return rows, units, keys
 
     def blame(self, batch: pa.RecordBatch) -> tuple[int, int] | None:
         """Unit and key hash of the first row with which the batch fails on empty state; None if it does not fail."""

@@ -51,6 +51,11 @@ class WindowJoin(Delegating):
 
         self._state = Pairs(window.rows or 0, window.span)
 
+    @property
+    def inputs(self) -> tuple[str, tuple[str, ...]]:  # type: ignore[override]
+        """The sides, which have their own progress."""
+        return self.tag, (self.left, self.right)
+
     def schema(self, rows: pa.Schema) -> pa.Schema:
         kind = column_type(self, rows, self.tag)
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
@@ -70,6 +75,10 @@ class WindowJoin(Delegating):
         columns = [*left.columns, *right.columns]
         arrays = [column.combine_chunks() for column in columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema(rows.schema)), origin
+
+    def tallies(self) -> dict[str, int]:
+        counted: dict[str, int] = self._state.tallies(self.left, self.right)
+        return counted
 
     def warm_up(self, rows: pa.Schema) -> None:
         column_type(self, rows, self.tag)

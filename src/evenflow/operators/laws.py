@@ -55,6 +55,8 @@ class Trial:
         self.rows = sample
         self.count, self.rounds, self.copies = units, rounds, copies
         self.random = np.random.default_rng(seed)
+        self._columns: dict[tuple[str, ...], pa.Schema] = {}
+        """The columns of results, by the columns that the operator was given."""
 
     def run(self) -> None:
         """Check all laws: results must be the same as those of one copy that gets all rows in one batch."""
@@ -172,10 +174,18 @@ class Trial:
 
     def _process(self, copy: KeyedOperator, places: Places) -> Iterator[tuple[pa.RecordBatch, Places | None]]:
         """The results for the rows at `places`, and the place each comes from; None if the operator does not tell."""
-        result: Any = copy.process(self.rows.take(pa.array(places)), self.units[places], self.keys[places])
+        size = f"a batch of {len(places)} rows" if len(places) else "an empty batch"
+        try:
+            result: Any = copy.process(self.rows.take(pa.array(places)), self.units[places], self.keys[places])
+        except Exception as error:
+            error.add_note(f"{self.name}.process raised this for {size}, while check_operator tried it")
+            raise
         batch, origin = result if isinstance(result, tuple) else (result, None)
         if not isinstance(batch, pa.RecordBatch):
-            self._fail("operator", f"process gives {type(batch).__name__}: give a pyarrow.RecordBatch")
+            self._fail("operator", f"process gives {type(batch).__name__} for {size}: give a pyarrow.RecordBatch")
+        first = self._columns.setdefault(tuple(self.rows.schema.names), batch.schema)
+        if not batch.schema.equals(first):
+            self._fail("operator", f"results for {size} have other columns:\n{batch.schema}\ninstead of\n{first}")
         if origin is not None:
             yield batch, places[self._check_origin(batch, np.asarray(origin), len(places))]
         else:
@@ -196,9 +206,6 @@ class Trial:
 
     def _gather(self, parts: Iterable[tuple[pa.RecordBatch, Places | None]]) -> LawRun:
         batches, origins = zip(*parts, strict=True)
-        for batch in batches:
-            if not batch.schema.equals(batches[0].schema):
-                self._fail("operator", f"results differ in their columns:\n{batches[0].schema}\nand\n{batch.schema}")
         rows = pa.Table.from_batches(list(batches))
         if any(origin is None for origin in origins):
             return LawRun(rows, None)

@@ -9,32 +9,35 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.operators.columns import EVER
-from evenflow.operators.compiled import compiled, grown
+from evenflow.operators.compiled import compiled, grown, readable
 from evenflow.operators.keyed import Keys, Origin, Units
-from evenflow.operators.row_store import RowStore, from_bytes, to_bytes
-from evenflow.operators.slots import KEY_BYTES, Longs, Slots, fitted
+from evenflow.operators.linked_rows import LinkedRows
+from evenflow.operators.slots import Longs, fitted
 
-NOTHING = to_bytes(pa.table({}))
-ENDLESS = 1 << 62
-"""Rows that no window reaches."""
+LAST = np.iinfo(np.int64).max
+OLDEST, NEAR = 0, 1
 
 
-class Pairs:
-    """Rows in a store; each slot has a list of row numbers per side: `newest[slot, side]`, then `older[row]`, until -1.
+class Pairs(LinkedRows):
+    """Rows that meet those of the other side; lists are linked in both directions, and hold what is in the window.
 
-    A window is the last `rows` rows of a side, or those of the last `span` microseconds; then lists are sorted by time.
-    Rows that have left the window stay in list and store until the store has doubled; then they are dropped.
+    A window is the last `rows` rows of a side, or all rows less than `span` microseconds apart. Rows leave a window in
+    time when no row can come any more that is so near to them. If `told`, that is for `pass_time` to say; else a row of
+    the key, of either side, says it of rows that are `span` older.
     """
 
-    def __init__(self, rows: int, span: int) -> None:
-        self.most, self.span = rows or ENDLESS, span
-        self.slots = Slots()
-        self.newest = np.full((self.slots.capacity, 2), -1, np.int64)
-        self.latest = np.full(self.slots.capacity, EVER, np.int64)
-        self.store = RowStore()
-        self.older = np.empty(1024, np.int64)
-        self.clock = np.empty(1024 if span else 0, np.int64)
-        self.full, self.gone = 1024, 0
+    def __init__(self, rows: int, span: int, told: bool = False) -> None:
+        super().__init__(rows, span)
+        self.told = told
+        capacity = self.slots.capacity
+        self.heads = np.full((capacity, 2, 2), -1, np.int64)
+        """By slot and side: the first row of the list, and the one where the last search ended."""
+        self.held = np.zeros((capacity, 2), np.int64)
+        self.left = np.full((capacity, 2), EVER, np.int64)
+        """By slot and side: the latest time of a row that has left the window."""
+        self.newer = np.empty(len(self.older), np.int64)
+        self.missed = np.zeros(2, np.int64)
+        """By side, rows that came when rows of the other side that are as near to them had left the window."""
 
     def push(
         self, units: Units, keys: Keys, sides: npt.NDArray[np.int32], times: Longs, rows: pa.RecordBatch
@@ -50,174 +53,185 @@ class Pairs:
         self._compact()
         return result
 
+    def pass_time(self, units: Units, now: int | Longs) -> None:
+        """No row of these units from before `now` comes any more: rows that only such rows would meet leave.
+
+        `now` is one time, or one for each of the units.
+        """
+        if self.span:
+            cuts = np.maximum(now, EVER + self.span) - self.span
+            slots, each = self.slots.of(units), np.repeat(np.broadcast_to(cuts, len(units)), self.slots.counts(units))
+            self.gone += _expire(readable(slots, np.int32), readable(each, np.int64), *self._lists, self.clock)
+            self._compact()
+
+    def tallies(self, left: str = "left", right: str = "right") -> dict[str, int]:
+        """Rows that may lack pairs because they came too late, together and by side."""
+        if not self.span:
+            return {}
+        one, other = self.missed.tolist()
+        return {"late": one + other, f"late of {left}": one, f"late of {right}": other}
+
+    @property
+    def _lists(self) -> tuple[Longs, ...]:
+        return self.heads, self.newest, self.held, self.left, self.older, self.newer
+
     def _matched(
         self, slots: npt.NDArray[np.int32], sides: npt.NDArray[np.int32], times: Longs, base: int
     ) -> tuple[Longs, Longs, Origin]:
         """The pairs of new rows, which have the numbers from `base` on: left, right, and which row completed each."""
         if self.span:
             self.clock[base : base + len(slots)] = times
-        window = self.most, self.span, self.newest, self.latest, self.older, self.clock
+        about = self.most, self.span, self.told, *self._lists, self.clock, self.latest, self.missed
         pairs = np.empty((max(1024, len(slots)), 3), np.int64)
         done, used = 0, 0
         while True:
-            done, used = _match(slots, sides, base, done, used, *window, pairs)
+            done, used = _match(slots, sides, base, done, used, *about, pairs)
             if done == len(slots):
                 break
             pairs = grown(pairs, 2 * len(pairs))
         left, right, origin = (np.ascontiguousarray(part) for part in pairs[:used].T)
         return left, right, origin
 
-    def extract(self, unit: int) -> Any:
-        slots = self.slots.of(np.array([unit]))
-        if not len(slots):
-            return None
-        rows, counts = self._rows(slots)
-        content = self._packed(rows)
-        clock = self.clock[rows] if self.span else self.clock[:0]
-        state = self.slots.key[slots], self.latest[slots], counts, clock, content
-        self.newest[slots], self.latest[slots] = -1, EVER
-        self.slots.drop(unit)
-        self.gone += len(rows)
-        self._compact()
-        return state
-
-    def install(self, unit: int, state: Any) -> None:
-        keys, latest, counts, clock, content = state
-        slots = self.slots.add(unit, keys)
-        self._fit()
-        base = self._unpacked(content, counts)
-        if self.span:
-            self.clock[base : base + len(clock)] = clock
-        self.latest[slots] = latest
-        _link(slots, counts, base, self.newest, self.older)
-
-    def sizes(self, units: Units) -> Longs:
-        slots = self.slots.of(units)
-        counts = _tally(slots, self.most, self.span, self.newest, self.latest, self.older, self.clock)
-        row = 2 * self.store.row_bytes() + (64 if self.span else 32)  # half of the rows may be out of their windows
-        return self.slots.per_unit(units, KEY_BYTES + 2 * 24 + row * counts.sum(axis=1))
-
-    def _packed(self, rows: Longs) -> Any:
-        """The rows with these numbers, for another copy."""
-        return to_bytes(self.store.take(rows)) if self.store.length else NOTHING
-
-    def _unpacked(self, content: Any, counts: Longs) -> int:
-        """Add what `_packed` returned; the number of the first row. `counts` has the rows of each slot and side."""
-        return self._append(from_bytes(content))
-
-    def _append(self, rows: pa.Table) -> int:
-        base = self.store.append(rows)
-        self._reach()
-        return base
+    def _compact(self) -> None:
+        if not (self.told and self.span) or 2 * self.gone > self.store.length + 1024:  # else all rows are in windows
+            super()._compact()
 
     def _reach(self) -> None:
-        """Make room for what is told of each row in the store."""
-        if self.store.length > len(self.older):
-            length = 2 * self.store.length
-            self.older, self.clock = grown(self.older, length), grown(self.clock, length if self.span else 0)
+        super()._reach()
+        if len(self.newer) < len(self.older):
+            self.newer = grown(self.newer, len(self.older))
 
-    def _rows(self, slots: npt.NDArray[np.int32]) -> tuple[Longs, Longs]:
-        """The rows in the windows of the slots, left before right and oldest first; and the count of each side."""
-        counts = _tally(slots, self.most, self.span, self.newest, self.latest, self.older, self.clock)
-        rows = np.empty(counts.sum(), np.int64)
-        _list(slots, counts, self.newest, self.older, rows)
-        return rows, counts
+    def _counts(self, slots: npt.NDArray[np.int32]) -> Longs:
+        return self.held[slots]
 
-    def _compact(self) -> None:
-        if self.store.length <= self.full and 2 * self.gone <= self.store.length + 1024:
-            return
-        slots = np.flatnonzero((self.newest >= 0).any(axis=1)).astype(np.int32)
-        rows, counts = self._rows(slots)
-        self.store.keep(rows)
-        if self.span:
-            self.clock[: len(rows)] = self.clock[rows]
-        _link(slots, counts, 0, self.newest, self.older)
-        self.full, self.gone = 2 * len(rows) + 1024, 0
+    def _relink(self, slots: npt.NDArray[np.int32], counts: Longs, base: int) -> None:
+        super()._relink(slots, counts, base)
+        self.held[slots] = counts
+        _link_back(slots, self.heads, self.newest, self.older, self.newer)
+
+    def _clear(self, slots: npt.NDArray[np.int32]) -> None:
+        super()._clear(slots)
+        self.heads[slots], self.held[slots], self.left[slots] = -1, 0, EVER
+
+    def _more(self, slots: npt.NDArray[np.int32]) -> tuple[Any, ...]:
+        return (self.left[slots],)
+
+    def _install_more(self, slots: npt.NDArray[np.int32], more: list[Any]) -> None:
+        if more:
+            self.left[slots] = more[0]
 
     def _fit(self) -> None:
-        self.newest = fitted(self.newest, self.slots, -1)
-        self.latest = fitted(self.latest, self.slots, EVER)
+        super()._fit()
+        self.heads = fitted(self.heads, self.slots, -1)
+        self.held = fitted(self.held, self.slots)
+        self.left = fitted(self.left, self.slots, EVER)
 
 
 @compiled
-def _cut(latest, span):  # type: ignore[no-untyped-def]
-    """The time up to which rows have left the window."""
-    return latest - span if span and latest > EVER + span else EVER
+def _leave(slot, side, cut, heads, newest, held, left, older, newer, clock):  # type: ignore[no-untyped-def]
+    """Rows of a list up to time `cut` leave it; how many there were."""
+    count, row = 0, heads[slot, side, OLDEST]
+    while row >= 0 and clock[row] <= cut:
+        left[slot, side] = max(left[slot, side], clock[row])
+        row = newer[row]
+        count += 1
+    if count:
+        near = heads[slot, side, NEAR]
+        if near >= 0 and clock[near] <= cut:
+            heads[slot, side, NEAR] = row
+        heads[slot, side, OLDEST] = row
+        held[slot, side] -= count
+        if row < 0:
+            newest[slot, side] = -1
+        else:
+            older[row] = -1
+    return count
 
 
 @compiled
-def _match(slots, sides, base, at, used, most, span, newest, latest, older, clock, pairs):  # type: ignore[no-untyped-def]
+def _expire(slots, cuts, heads, newest, held, left, older, newer, clock):  # type: ignore[no-untyped-def]
+    """Rows of some slots up to the time in `cuts` leave; how many there were."""
+    count = 0
+    for which, slot in enumerate(slots):
+        for side in range(2):
+            row = heads[slot, side, OLDEST]
+            if row >= 0 and clock[row] <= cuts[which]:
+                count += _leave(slot, side, cuts[which], heads, newest, held, left, older, newer, clock)
+    return count
+
+
+@compiled
+def _match(  # type: ignore[no-untyped-def]
+    slots, sides, base, at, used, most, span, told,
+    heads, newest, held, left, older, newer, clock, latest, missed, pairs,
+):  # fmt: skip
     """Pair rows from `at` on, and keep them.
 
     Returns the first row for which `pairs` had no room, or the number of rows; and how much of `pairs` is used.
     """
     for row in range(at, len(slots)):
-        slot, side, number = slots[row], sides[row], base + row
+        slot, side, number, start = slots[row], sides[row], base + row, used
+        low, high = EVER, LAST
         if span:
-            latest[slot] = max(latest[slot], clock[number])
-        cut = _cut(latest[slot], span)
-        if span and clock[number] <= cut:
-            continue
-        start = used
-        other = newest[slot, 1 - side]
-        while other >= 0 and used - start < most and not (span and clock[other] <= cut):
+            time = clock[number]
+            low = time - span if time > EVER + span else EVER
+            high = time + span if time < LAST - span else LAST
+            if not told and time > latest[slot]:
+                latest[slot] = time
+                for each in range(2):
+                    first = heads[slot, each, OLDEST]
+                    if first >= 0 and clock[first] <= low:
+                        _leave(slot, each, low, heads, newest, held, left, older, newer, clock)
+            elif not told and latest[slot] > EVER + span and time <= latest[slot] - span:
+                missed[side] += 1
+                left[slot, side] = max(left[slot, side], time)
+                continue
+        other = heads[slot, 1 - side, OLDEST]
+        if span and other >= 0:  # the first row after `low`, from where the last search ended
+            near = heads[slot, 1 - side, NEAR]
+            other = near if near >= 0 else other
+            while older[other] >= 0 and clock[older[other]] > low:
+                other = older[other]
+            while clock[other] <= low and newer[other] >= 0:
+                other = newer[other]
+            heads[slot, 1 - side, NEAR] = other
+            if clock[other] <= low:
+                other = -1
+        while other >= 0 and not (span and clock[other] >= high):  # oldest first
             if used == len(pairs):
                 return row, start
             pairs[used, side], pairs[used, 1 - side], pairs[used, 2] = number, other, row
             used += 1
-            other = older[other]
-        low, high = start, used - 1
-        while low < high:  # oldest first; the new row is the same in all these pairs
-            pairs[low, 1 - side], pairs[high, 1 - side] = pairs[high, 1 - side], pairs[low, 1 - side]
-            low += 1
-            high -= 1
-        newer, place = -1, newest[slot, side]  # as a function of its own this is not inlined, and costs a third
+            other = newer[other]
+        if span and left[slot, 1 - side] > low:
+            missed[side] += 1
+        behind, place = -1, newest[slot, side]  # as a function of its own this is not inlined, and costs a third
         while span and place >= 0 and clock[place] > clock[number]:
-            newer, place = place, older[place]
-        older[number] = place
-        if newer < 0:
+            behind, place = place, older[place]
+        older[number], newer[number] = place, behind
+        if place < 0:
+            heads[slot, side, OLDEST] = number
+        else:
+            newer[place] = number
+        if behind < 0:
             newest[slot, side] = number
         else:
-            older[newer] = number
+            older[behind] = number
+        held[slot, side] += 1
+        if held[slot, side] > most:
+            first = newer[heads[slot, side, OLDEST]]
+            heads[slot, side, OLDEST], older[first] = first, -1
+            held[slot, side] -= 1
     return len(slots), used
 
 
 @compiled
-def _tally(slots, most, span, newest, latest, older, clock):  # type: ignore[no-untyped-def]
-    """The number of rows in the window of each side of each slot."""
-    counts = np.zeros((len(slots), 2), np.int64)
-    for which in range(len(slots)):
-        cut = _cut(latest[slots[which]], span)
+def _link_back(slots, heads, newest, older, newer):  # type: ignore[no-untyped-def]
+    """Link lists from the oldest row to the newest, which are linked from the newest to the oldest."""
+    for slot in slots:
         for side in range(2):
-            row = newest[slots[which], side]
-            while row >= 0 and counts[which, side] < most and not (span and clock[row] <= cut):
-                counts[which, side] += 1
-                row = older[row]
-    return counts
-
-
-@compiled
-def _list(slots, counts, newest, older, rows):  # type: ignore[no-untyped-def]
-    """Fill `rows` with the newest `counts` rows of each side of each slot, oldest first."""
-    end = 0
-    for which in range(len(slots)):
-        for side in range(2):
-            end += counts[which, side]
-            row = newest[slots[which], side]
-            for back in range(counts[which, side]):
-                rows[end - 1 - back] = row
-                row = older[row]
-
-
-@compiled
-def _link(slots, counts, base, newest, older):  # type: ignore[no-untyped-def]
-    """The reverse of `_list`: link the rows from `base` on into the lists of the slots."""
-    row = base
-    for which in range(len(slots)):
-        for side in range(2):
-            before = -1
-            for _ in range(counts[which, side]):
-                older[row] = before
-                before = row
-                row += 1
-            newest[slots[which], side] = before
+            behind, row = -1, newest[slot, side]
+            while row >= 0:
+                newer[row] = behind
+                behind, row = row, older[row]
+            heads[slot, side, OLDEST], heads[slot, side, NEAR] = behind, -1

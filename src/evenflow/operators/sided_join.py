@@ -22,8 +22,11 @@ class SidedJoin(Delegating):
 
     Rows of both sides come in one schema, `rows`; columns of the other side are null. `left` and `right` tell which
     columns a pair has of either side, and what they are called there. The window is the last `last` rows of the other
-    side, or those whose time, in column `time`, is less than `span` microseconds behind the latest of the key.
+    side, or those whose time, in column `time`, is less than `span` microseconds from the row's. Rows stay in such a
+    window until `on_time` says that no row can come that would meet them.
     """
+
+    inputs = SIDE, ("left", "right")
 
     def __init__(
         self,
@@ -44,7 +47,12 @@ class SidedJoin(Delegating):
 
         self._kept = tuple([*chosen] or [rows.names[1]] for chosen in (left, right))  # one at least, to count rows by
         plain = [pa.schema([pa.field(name, rows.field(name).type) for name in kept]) for kept in self._kept]
-        self._state = SidedPairs(last, span, *plain)
+        self._state = SidedPairs(last, span, plain[0], plain[1], told=True)
+
+    @property
+    def waits(self) -> bool:  # type: ignore[override]
+        """Whether pairs depend on the order of rows: with a window in rows."""
+        return not self.span
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
         return pa.schema([rows.field(name).with_name(called) for name, called, _ in (*self.left, *self.right)])
@@ -58,6 +66,13 @@ class SidedJoin(Delegating):
         chosen = (*left.columns[: len(self.left)], *right.columns[: len(self.right)])
         arrays = [column.combine_chunks() for column in chosen]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema(rows.schema)), origin
+
+    def on_time(self, now: int, units: Units) -> None:
+        self._state.pass_time(units, now)
+
+    def tallies(self) -> dict[str, int]:
+        counted: dict[str, int] = self._state.tallies()
+        return counted
 
     def warm_up(self, rows: pa.Schema) -> None:
         some = sample(rows).take(pa.array([1, 1]))

@@ -68,8 +68,8 @@ class SidedPairs(Pairs):
 
     store: SidedRows  # type: ignore[assignment]
 
-    def __init__(self, rows: int, span: int, left: pa.Schema, right: pa.Schema) -> None:
-        super().__init__(rows, span)
+    def __init__(self, rows: int, span: int, left: pa.Schema, right: pa.Schema, told: bool = False) -> None:
+        super().__init__(rows, span, told)
         self.store = SidedRows(left, right)
 
     def push_side(

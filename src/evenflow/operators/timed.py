@@ -11,6 +11,9 @@ replayed like any row.
              ▲
     ticks  ──┘   END, no more rows come: all are due, then on_end.   FLUSH, the end of a batch: all are due
 
+Where rows of several inputs come, ticks have further columns: what each input has reached. Then each unit keeps how far
+every input is, and its time is the least of that (`operators/inputs.py`).
+
 After END the rows stay in the waiting room, and the operator forgets them: if Spark evaluates the rest of a DataFrame,
 or all of it, once more, END comes again and the results are the same.
 """
@@ -24,9 +27,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import FunctionError
 from evenflow.operators.columns import microseconds
-from evenflow.operators.conform import conform
+from evenflow.operators.conform import conform, refit
+from evenflow.operators.inputs import InputProgress, Inputs
 from evenflow.operators.keyed import KeyedOperator, Keys, Units, overrides
 from evenflow.operators.ordering import arranged
 from evenflow.operators.waiting import FOREVER, Waiting
@@ -43,8 +46,18 @@ NEVER = np.iinfo(np.int64).min
 """The time before the first tick."""
 CLOCK_BYTES = 64
 """Bytes of a unit that has had a tick and nothing else."""
+WALL = pa.field("__evenflow_wall", pa.int64())
+"""The column of a tick that says when its micro-batch began by the clock of the driver, where there are inputs."""
 
 Longs = npt.NDArray[np.int64]
+
+
+def tick_fields(inputs: Inputs | None) -> list[pa.Field]:
+    """The columns of a tick: the time and, if there are inputs, what each of them has reached, and the clock's time."""
+    if inputs is None:
+        return [NOW]
+    reached = [pa.field(f"__evenflow_input_{number}", pa.int64()) for number in range(len(inputs.names))]
+    return [NOW, *reached, WALL]
 
 
 class Timed(KeyedOperator):
@@ -52,7 +65,7 @@ class Timed(KeyedOperator):
 
     `rows` has the columns that come here, without NOW; `mine` are the places of those that `inner` reads, `order` the
     places of those by which rows are ordered, the time first. If `timed`, rows wait for a tick later than their time,
-    else for FLUSH. `schema` has the columns of the result.
+    else for the next tick. `schema` has the columns of the result. `inputs` tells rows of several inputs apart.
     """
 
     def __init__(
@@ -64,6 +77,7 @@ class Timed(KeyedOperator):
         timed: bool,
         units: int,
         schema: pa.Schema,
+        inputs: Inputs | None = None,
     ) -> None:
         self.inner = inner
         self.order, self.timed = tuple(order), timed
@@ -73,7 +87,11 @@ class Timed(KeyedOperator):
         self._room = WaitingRoom(units)
         self._clock = np.full(units, NEVER, np.int64)
         """By unit, the time of its last tick."""
-        self._late = 0
+        self.sources = inputs
+        self._progress = None if inputs is None else InputProgress(inputs, units)
+        self._told = [field.name for field in tick_fields(inputs)]
+        self._late = np.zeros(1 if inputs is None else len(inputs.names), np.int64)
+        """Late rows, by input."""
         self._nothing = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
@@ -85,63 +103,76 @@ class Timed(KeyedOperator):
     # -- rows
 
     def whole(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows with all columns: the user's come without column NOW, ticks come with nothing else."""
+        """Rows with all columns: the user's come without those of ticks, ticks come with nothing else."""
         count = rows.num_rows
-        if rows.schema.names == [NOW.name]:
-            columns = [*(pa.nulls(count, field.type) for field in self._rows), rows.column(0)]
+        if rows.schema.names[:1] == [NOW.name]:
+            told = [*rows.columns, *([pa.nulls(count, NOW.type)] * (len(self._told) - rows.num_columns))]
+            columns = [*(pa.nulls(count, field.type) for field in self._rows), *told]
         else:
             if (rows.schema.names, rows.schema.types) != (
                 self._rows.names,
                 self._rows.types,
             ):  # an earlier run's
                 rows = self._fitting(rows)
-            columns = [*rows.columns, pa.nulls(count, NOW.type)]
-        return pa.RecordBatch.from_arrays(columns, names=[*self._rows.names, NOW.name])
+            columns = [*rows.columns, *([pa.nulls(count, NOW.type)] * len(self._told))]
+        return pa.RecordBatch.from_arrays(columns, names=[*self._rows.names, *self._told])
 
     def process(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> pa.RecordBatch:
         results: list[pa.RecordBatch] = []
-        for start, stop, now in _runs(rows.column(rows.num_columns - 1)):
-            if now is None:
-                part = rows.slice(start, stop - start).select(list(range(rows.num_columns - 1)))
+        width = rows.num_columns - len(self._told)
+        for start, stop, told in _runs(rows.columns[width:]):
+            if told is None:
+                part = rows.slice(start, stop - start).select(list(range(width)))
                 self._room.add(Waiting(part, units[start:stop], keys[start:stop], self._times(part)))
             else:
-                results += self._tick(now, np.unique(units[start:stop]))
+                results += self._tick(told, np.unique(units[start:stop]))
         if len(results) == 1:
             return results[0]
         return pa.concat_batches(results) if results else self._nothing
 
     def _times(self, rows: pa.RecordBatch) -> Longs:
         """The time for which each row waits."""
-        if not self.timed:
-            return np.full(rows.num_rows, NEVER, np.int64)
+        return self._moments(rows) if self.timed else np.full(rows.num_rows, NEVER, np.int64)
+
+    def _moments(self, rows: pa.RecordBatch) -> Longs:
+        """The time of each row."""
         place = self.order[0]
         return microseconds(rows.column(place), rows.schema.names[place])
 
-    def _tick(self, now: int, units: Units) -> Iterator[pa.RecordBatch]:
-        """Process a tick of some units."""
+    def _tick(self, told: Longs, units: Units) -> Iterator[pa.RecordBatch]:
+        """Process a tick of some units; `told` has the values of its columns."""
+        now = int(told[0])
         if now == END:
             yield from self._end(units)
             return
         before = self._clock
         if now < FLUSH:
             self._clock = before.copy()
-            self._clock[units] = np.maximum(before[units], now)
-        until = self._clock if now < FLUSH else np.full(len(before), FOREVER)
+            self._clock[units] = np.maximum(before[units], self._reached(told, units))
+        until = self._clock if self.timed and now < FLUSH else np.full(len(before), FOREVER)
         due = self._room.take(units, until)
         if due is not None:
             late = due.times < before[due.units] if self.timed else np.zeros(len(due), np.bool_)
+            if now == FLUSH and self.sources is not None:
+                self._count_behind(due)
             yield from self._give(due, late)
         if now < FLUSH and overrides(self.inner, "on_time"):
             reached = self._clock[units]
-            for each in np.unique(reached).tolist():  # one, unless the clock of a unit was ahead
-                yield from self._told(self.inner.on_time(each, units[reached == each]), "on_time")
+            for each in np.unique(reached[reached > NEVER]).tolist():  # one, unless the clock of a unit was ahead
+                yield from self._given(self.inner.on_time(each, units[reached == each]), "on_time")
+
+    def _reached(self, told: Longs, units: Units) -> Longs | int:
+        """What time a tick makes it for some units."""
+        if self._progress is None or told[-1] == NEVER:  # a tick in the log of a version that knew of no inputs
+            return int(told[0])
+        return self._progress.advance(units, told[1:-1], int(told[-1]))
 
     def _end(self, units: Units) -> Iterator[pa.RecordBatch]:
         """Process END. The rows stay and `inner` forgets them, so that END can come again with the same results."""
         due = self._room.copy(units)
         if due is not None:
             yield from self._give(due, np.zeros(len(due), np.bool_))
-        yield from self._told(self.inner.on_end(units), "on_end")
+        yield from self._given(self.inner.on_end(units), "on_end")
         for unit in units.tolist():
             self.inner.extract(unit)
 
@@ -150,16 +181,30 @@ class Timed(KeyedOperator):
         order = arranged(due.rows, due.units, due.keys, self.order)
         if late.any():
             behind = due.pick(order[late[order]])
-            self._late += len(behind)
+            self._late += self._by_input(behind.rows)
             said = self.inner.on_late(behind.rows.select(self._mine), behind.units, behind.keys)
-            yield from self._told(said, "on_late")
+            yield from self._given(said, "on_late")
             order = order[~late[order]]
         if len(order):
             rows = due.rows.select(self._mine).take(pa.array(order))
             result = self.inner.process(rows, due.units[order], due.keys[order])
-            yield from self._told(result[0] if isinstance(result, tuple) else result, "process")
+            yield from self._given(result[0] if isinstance(result, tuple) else result, "process")
 
-    def _told(self, result: object, method: str) -> Iterator[pa.RecordBatch]:
+    def _count_behind(self, due: Waiting) -> None:
+        """Count rows that come in a later micro-batch than later rows of their unit: nobody has waited for them."""
+        times = self._moments(due.rows)
+        behind = times < self._clock[due.units]
+        if behind.any():
+            self._late += self._by_input(due.rows.filter(pa.array(behind)))
+        np.maximum.at(self._clock, due.units, times)
+
+    def _by_input(self, rows: pa.RecordBatch) -> Longs:
+        """How many rows are of each input."""
+        if self.sources is None:
+            return np.array([rows.num_rows])
+        return np.bincount(self.sources.numbers(rows.column(self.sources.column)), minlength=len(self._late))
+
+    def _given(self, result: object, method: str) -> Iterator[pa.RecordBatch]:
         """What `inner` returned, with the declared columns."""
         if result is not None:
             yield conform(result, self._schema, f"{type(self.inner).__name__}.{method}")
@@ -214,17 +259,29 @@ class Timed(KeyedOperator):
     def extract_aside(self, unit: int) -> Any:
         """Take out the clock and the waiting rows of a unit."""
         waiting = _bare(self._room.extract(unit))  # first: if rows on disk cannot be read nothing has changed
-        clock = int(self._clock[unit])
+        clock = self._clock_of(unit)
         self._clock[unit] = NEVER
+        if self._progress is not None:
+            self._progress.extract(unit)
         return clock, waiting
 
     def snapshot_aside(self, unit: int) -> Any:
         """The clock and the waiting rows of a unit, which stay."""
-        return int(self._clock[unit]), _bare(self._room.look(unit))
+        return self._clock_of(unit), _bare(self._room.look(unit))
+
+    def _clock_of(self, unit: int) -> Any:
+        """The time of a unit; with inputs also how far they are."""
+        clock = int(self._clock[unit])
+        if self._progress is None or (self._progress.seen[unit] == NEVER).all():
+            return clock
+        return clock, self._progress.look(unit)
 
     def install_aside(self, unit: int, aside: Any) -> None:
         """Put in what `extract_aside` gave."""
-        self._clock[unit], waiting = aside
+        clock, waiting = aside
+        self._clock[unit], reached = clock if isinstance(clock, tuple) else (clock, None)
+        if self._progress is not None and reached is not None:
+            self._progress.install(unit, reached)
         if waiting is not None:
             rows, keys = self._fitting(waiting[0]), waiting[1]
             self._room.add(Waiting(rows, np.full(len(keys), unit, np.int32), keys, self._times(rows)))
@@ -241,38 +298,40 @@ class Timed(KeyedOperator):
         """Rows that have waited since an earlier run of the query, which may have had other columns, with ours."""
         if rows.schema.equals(self._rows):
             return rows
-        try:
-            return conform(rows, self._rows, "an earlier run")
-        except FunctionError as error:
-            raise FunctionError(
-                f"rows that wait for their time have columns {rows.schema.names}, and rows come with "
-                f"{self._rows.names} now: start the query with the columns it had, or with a new checkpoint ({error})"
-            ) from None
+        read = {self._rows.field(place).name for place in [*self._mine, *self.order]}
+        return refit(rows, self._rows, read)
 
     def sizes(self, units: Units) -> Longs:
         if not (overrides(self.inner, "sizes") or overrides(self.inner, "size")):
             return self._room.sizes(units)  # that of `inner` is not known; 0 means that the unit is to be weighed
-        ticked = np.where(self._clock[units] == NEVER, 0, CLOCK_BYTES)
+        new = self._clock[units] == NEVER
+        if self._progress is not None:
+            new &= (self._progress.seen[units] == NEVER).all(axis=1)
+        ticked = np.where(new, 0, CLOCK_BYTES)
         return self._room.sizes(units) + np.asarray(self.inner.sizes(units), np.int64) + ticked
 
     def tallies(self) -> dict[str, int]:
         counted = dict(self.inner.tallies())
-        if self.timed:
-            counted["late"] = counted.get("late", 0) + self._late
+        names = [] if self.sources is None else [f"late of {name}" for name in self.sources.names]
+        if self.timed or names:
+            counted["late"] = counted.get("late", 0) + int(self._late.sum())
+        for name, late in zip(names, self._late.tolist(), strict=False):
+            counted[name] = counted.get(name, 0) + late
         return counted
 
 
-def _runs(column: pa.Array) -> Iterator[tuple[int, int, int | None]]:
-    """Start, end and time of each series of ticks with the same time; rows of the user's have None."""
-    if column.null_count == len(column):
-        if len(column):
-            yield 0, len(column), None
+def _runs(columns: Sequence[pa.Array]) -> Iterator[tuple[int, int, Longs | None]]:
+    """Start, end and values of each series of ticks that say the same; rows of the user's have None."""
+    count = len(columns[0])
+    if columns[0].null_count == count:
+        if count:
+            yield 0, count, None
         return
-    values = column.fill_null(NEVER).to_numpy()
-    starts = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist()]
-    for start, stop in zip(starts, [*starts[1:], len(values)], strict=True):
-        now = int(values[start])
-        yield start, stop, None if now == NEVER else now
+    values = np.array([column.fill_null(NEVER).to_numpy() for column in columns])
+    starts = [0, *(np.flatnonzero(np.diff(values).any(axis=0)) + 1).tolist()]
+    for start, stop in zip(starts, [*starts[1:], count], strict=True):
+        told = values[:, start]
+        yield start, stop, None if told[0] == NEVER else told
 
 
 def _bare(waiting: Waiting | None) -> tuple[pa.RecordBatch, Keys] | None:

@@ -86,6 +86,11 @@ class RuleOperator(KeyedOperator):
         return rule.sources[0].stream if rule.pattern is None else tree.atoms(rule.pattern)[0].stream
 
     @property
+    def inputs(self) -> tuple[str, tuple[str, ...]] | None:  # type: ignore[override]
+        """The streams, if there are several, which have their own progress."""
+        return None if self.stream_column is None or self.streams is None else (self.stream_column, tuple(self.streams))
+
+    @property
     def timed(self) -> bool:
         """Whether any rule goes by time."""
         return any(tree.goes_by_time(rule) for _, rule in self._parsed.values())

@@ -13,15 +13,15 @@ import pyarrow as pa
 from evenflow.operators.columns import EVER, locked
 from evenflow.operators.compiled import compiled, readable
 from evenflow.operators.keyed import Keys, Units
-from evenflow.operators.pairs import Pairs
+from evenflow.operators.linked_rows import LinkedRows
 from evenflow.operators.slots import Longs
 
 BLOCK = 1 << 18
 """Pairs in a block, at most, unless a single row makes more."""
 
 
-class RowLists(Pairs):
-    """Lists of rows per key; only the first side of `Pairs` is used."""
+class RowLists(LinkedRows):
+    """Lists of rows per key; only the first side of `LinkedRows` is used."""
 
     def __init__(self, rows: int, span: int) -> None:
         super().__init__(rows, span)

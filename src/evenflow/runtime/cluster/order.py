@@ -1,4 +1,4 @@
-"""The arguments `order_by` and `lateness`, checked."""
+"""The arguments `order_by`, `lateness` and `idle`, checked."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StringType
 
 from evenflow.errors import InvalidArgument
-from evenflow.operators.columns import require_time
+from evenflow.operators.columns import is_time, require_time
 from evenflow.operators.declared import fitting
+from evenflow.operators.inputs import Inputs
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.ordering import require_sortable
 from evenflow.policy import KeyedBalance
@@ -22,6 +23,8 @@ from evenflow.runtime.cluster.arguments import case_sensitive, check_columns
 from evenflow.runtime.cluster.detect import seconds_of
 
 LONGEST_S = 1e9
+POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+"""Spark's setting: whether time is the least of what inputs have reached ("min"), or the greatest ("max")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +36,16 @@ class Ordering:
     """The places of these columns in the DataFrame."""
     lateness: int | None
     """Microseconds; None if rows are ordered within their micro-batch only."""
+    inputs: Inputs | None = None
+    """The inputs, if there are several and rows are ordered by a time; it is the least of theirs where it is told."""
+    waits: bool = True
+    """Whether rows wait for their time; else they are through at the end of their micro-batch."""
+    given: bool = False
+    """Whether the user has given a lateness."""
 
     def __str__(self) -> str:
         """What stored state depends on: whether rows wait, but not how long."""
-        return f" ordered by {', '.join(self.names)}{' as time' if self.lateness is not None else ''}"
+        return f" ordered by {', '.join(self.names)}{' as time' if self.given else ''}"
 
 
 def ordering_of(
@@ -45,8 +54,11 @@ def ordering_of(
     lateness: str | float | timedelta | None,
     ordered: bool,
     balance: KeyedBalance,
+    operator: KeyedOperator,
+    idle: str | float | timedelta | None = None,
 ) -> Ordering | None:
     """How rows are to be ordered; None if they are not to be."""
+    _check_idle(idle, operator, order_by, lateness)
     if order_by is None:
         if lateness is not None:
             raise InvalidArgument(f"lateness={lateness!r} and no order_by: name the column that holds the time")
@@ -67,8 +79,32 @@ def ordering_of(
     places = tuple(_place(df, name) for name in given)
     if len(set(places)) < len(places):
         raise InvalidArgument(f"order_by={order_by!r} names a column twice: name each once")
-    _check_types(df, places, lateness is not None)
-    return Ordering(tuple(df.columns[place] for place in places), places, _micros(lateness))
+    told = lateness is not None or (df.isStreaming and not operator.waits)
+    _check_types(df, places, told)
+    names, late = tuple(df.columns[place] for place in places), _micros("lateness", lateness)
+    if not told:
+        kind = to_arrow_type(df.schema[places[0]].dataType, timezone="UTC")
+        counted = df.isStreaming and is_time(kind)  # rows of one input that others have overtaken are counted
+        return Ordering(names, places, None, _inputs(df, operator, None) if counted else None)
+    return Ordering(names, places, late or 0, _inputs(df, operator, idle), operator.waits, lateness is not None)
+
+
+def _inputs(df: DataFrame, operator: KeyedOperator, idle: Any) -> Inputs | None:
+    """The inputs of an operator, with the session's policy."""
+    if operator.inputs is None:
+        return None
+    policy: Any = df.sparkSession.conf.get(POLICY, "min")
+    return Inputs(*operator.inputs, _micros("idle", idle), policy)
+
+
+def _check_idle(idle: Any, operator: KeyedOperator, order_by: Any, lateness: Any) -> None:
+    """Refuse an idle time that would say nothing."""
+    if idle is None:
+        return
+    if operator.inputs is None:
+        raise InvalidArgument(f"idle={idle!r}: there is one input, which nobody waits for; leave out idle")
+    if order_by is None or (lateness is None and operator.waits):
+        raise InvalidArgument(f"idle={idle!r} and no lateness: rows do not wait for other inputs; leave out idle")
 
 
 def warning_of(operator: KeyedOperator, ordering: Ordering | None, name: str) -> str:
@@ -108,10 +144,10 @@ def _check_types(df: DataFrame, places: Sequence[int], timed: bool) -> None:
         require_time("lateness=", name, to_arrow_type(df.schema[places[0]].dataType, timezone="UTC"))
 
 
-def _micros(lateness: str | float | timedelta | None) -> int | None:
-    if lateness is None:
+def _micros(what: str, given: str | float | timedelta | None) -> int | None:
+    if given is None:
         return None
-    seconds = seconds_of(lateness)
+    seconds = seconds_of(given, what)
     if not 0 <= seconds <= LONGEST_S or math.isnan(seconds):
-        raise InvalidArgument(f"lateness={lateness!r}: give seconds from 0 on")
+        raise InvalidArgument(f"{what}={given!r}: give seconds from 0 on")
     return round(seconds * 1e6)

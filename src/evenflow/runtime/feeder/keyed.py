@@ -19,6 +19,7 @@ from evenflow.runtime.feeder.admission import Admission
 from evenflow.runtime.feeder.connections import FeederFigures
 from evenflow.runtime.feeder.frame_size import FrameSize, longest_s, serialized
 from evenflow.runtime.feeder.hashing import with_hashes
+from evenflow.runtime.feeder.key_values import KeyValues
 from evenflow.runtime.feeder.keyed_feed import KeyedFeed
 from evenflow.runtime.feeder.keyed_merger import KeyedMerger
 from evenflow.runtime.feeder.keyed_splitter import KeyedSplitter
@@ -65,6 +66,7 @@ class KeyedFeeder(StatefulFeeder):
         self._merger = KeyedMerger(pa.ipc.read_schema(pa.py_buffer(feed.schema)), feed.kept, feed.ordered)
         self._own(SkewBuffer(np.zeros(0, np.int32)), environment.frame_size())
         self._shedder, self._admission = Shedder(feed.shed), Admission(feed.target_s)
+        self._keys = KeyValues(feed.key_values)
         self._counted = 0.0
         """When the controller was last told what came in."""
 
@@ -86,6 +88,7 @@ class KeyedFeeder(StatefulFeeder):
         rows = with_hashes(batch, self._feed.names, self._feed.key_place, self._feed.modulo, self._feed.ranges)
         self._begin(pa.schema([rows.schema.field(place) for place in self._feed.sent]), batch)
         rows = self._shedder.kept(rows)
+        self._keys.look(self._clock(), rows, self._skew.units)
         step = max(LEAST_ROWS, rows.num_rows * self._room // max(1, rows.nbytes))
         for start in range(0, rows.num_rows, step):
             yield from self._take_in(rows.slice(start, step))
@@ -151,7 +154,7 @@ class KeyedFeeder(StatefulFeeder):
     def _tell_arrivals(self) -> None:
         if self._opening and self._feed.by_content:
             units, rows = self._arrivals(self._skew.arrivals())
-            self._connections.tell(messages.FeederArrivals(units, rows))
+            self._connections.tell(messages.FeederArrivals(units, rows, self._keys.take()))
 
     # -- frames out
 

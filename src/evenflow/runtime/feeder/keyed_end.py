@@ -22,6 +22,8 @@ class KeyedEnd:
         """Workers that have not said yet that all is durable."""
         self._segments: dict[str, int] = {}
         """How many segments of its log each worker has written."""
+        self._left: dict[str, int] = {}
+        """If an attempt is repeated: how many logged rows have not come again to each worker."""
 
     def reach(self, attempt: int, stored: bool) -> None:
         """Send END to the workers, wait until rows are durable, then until committed.
@@ -34,7 +36,7 @@ class KeyedEnd:
             self._connections.send(link, Frame(Kind.END))
         while self._awaited:
             self._connections.wait()
-        self._connections.tell(FeederEnded(self._segments, self._clock() - began))
+        self._connections.tell(FeederEnded(self._segments, self._clock() - began, self._left))
         while stored and not self._committed:
             self._connections.wait()
 
@@ -51,3 +53,5 @@ class KeyedEnd:
         self._awaited.discard(link.worker)
         if answer.segments:
             self._segments[answer.writer] = answer.segments
+        if answer.left is not None:
+            self._left[answer.writer] = answer.left

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenflow.model.messages import REPORT_S
+from evenflow.operators.row_marks import ROW
 from evenflow.runtime.feeder.ranges import Ranges
 from evenflow.runtime.wire.settings import Settings
 
@@ -54,9 +55,12 @@ class KeyedFeed:
     """The place of the column with the value of each row, if rows may be dropped."""
     target_s: float | None = None
     """Seconds that rows may take, if there is a target."""
+    key_values: tuple[int, ...] = ()
+    """The places of the key's columns, if the user asked for values of keys."""
 
     @property
     def sent(self) -> list[int]:
-        """The places of the columns that workers get, the hash of the key last."""
+        """The places of the columns that workers get: the hash of the key last, before it that of the row, if any."""
         last = len(self.names) - 1
-        return [*(range(last) if self.reads is None else self.reads), last]
+        marked = last > 0 and self.names[last - 1] == ROW
+        return [*(range(last) if self.reads is None else self.reads), *([last - 1] if marked else []), last]

@@ -56,13 +56,19 @@ class OrderedFeeder:
         """The results of a task's rows; afterwards every connection is closed."""
         try:
             yield from self._run(batches)
-        except Exception as error:
-            if self._connections.registered and not self._input_failed:
-                with suppress(Exception):  # what went wrong first is what counts
-                    self._connections.fail(error, self._news())
+        except BaseException as error:  # no `finally`: Spark shows users the line that a frame executed last
+            self._end(error)
             if isinstance(error, FunctionError):  # it says all there is to say: none of our frames around the user's
                 raise error.with_traceback(None) from None
             raise
+        self._connections.close()
+
+    def _end(self, error: BaseException) -> None:
+        """Tell the controller why the task fails, if it does, and close every connection."""
+        try:
+            if isinstance(error, Exception) and self._connections.registered and not self._input_failed:
+                with suppress(Exception):  # what went wrong first is what counts
+                    self._connections.fail(error, self._news())
         finally:
             self._connections.close()
 

@@ -63,14 +63,20 @@ class StatefulFeeder(ABC):
         """The results of a task's rows; afterwards every connection is closed."""
         try:
             yield from self._run(batches)
-        except GeneratorExit:
-            self._unread()
-            raise
-        except Exception as error:
-            self._report(error)
+        except BaseException as error:  # no `finally`: Spark shows users the line that a frame executed last
+            self._stop(error)
             if isinstance(error, FunctionError | StateLost):  # these say all there is to say
                 raise error.with_traceback(None) from None
             raise
+        self._connections.close()
+
+    def _stop(self, error: BaseException) -> None:
+        """Tell the controller why there are no more results, and close every connection."""
+        try:
+            if isinstance(error, GeneratorExit):
+                self._unread()
+            elif isinstance(error, Exception):
+                self._report(error)
         finally:
             self._connections.close()
 

@@ -4,8 +4,9 @@
          ─► exchange of the notes, a few bytes each: all rows are with the workers, and durable, before anybody goes on
          ─► mapInArrow(TickTask): a tick for each unit of its share; results come back as those of any row
 
-Notes say what the evaluation is, which units had rows, and the latest time; ticks are part of the same evaluation, with
-partitions numbered from FIRST_SHARE. Time is that of the latest row of the micro-batch, of any key, less the lateness.
+Notes say what the evaluation is, which units had rows, and the latest time of each input; ticks are part of the same
+evaluation, with partitions numbered from FIRST_SHARE. Of one input, time is that of the latest row of the micro-batch,
+of any key, less the lateness. Of several, ticks say that of each, and units keep how far each is.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from evenflow.errors import ProtocolError
 from evenflow.model.messages import FeederReport
 from evenflow.model.routing import FIRST_SHARE
 from evenflow.operators.columns import microseconds
-from evenflow.operators.timed import END, FLUSH, NOW
+from evenflow.operators.inputs import Inputs
+from evenflow.operators.timed import END, FLUSH, NEVER, NOW, tick_fields
 from evenflow.runtime.feeder.connections import EvaluationIdentity, Identity
 from evenflow.runtime.feeder.frame_size import FrameSize
 from evenflow.runtime.feeder.hashing import KEY
@@ -39,7 +42,9 @@ KINDS = 2
 """Stages of an evaluation: that of the rows, and that of the ticks."""
 OWN = ("partition", "attempt", "task")
 """What of a task's identity is not the evaluation's."""
-NOTE = "share int, evaluation string, latest bigint, rows bigint, units binary, arrived string"
+NOTE = "share int, evaluation string, latest string, rows bigint, units binary, arrived string"
+BEGUN = "begun"
+"""The column of a note that says when the micro-batch began, in microseconds: the same when it runs again."""
 RELEASED = 50_000
 """Rows that one frame of ticks releases, about: they are sorted and processed at one time."""
 MOST_ARRIVALS = 64
@@ -49,18 +54,36 @@ MOST_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
+class TimeColumn:
+    """The column by which time goes, and which input a row is of."""
+
+    place: int
+    name: str
+    inputs: Inputs | None = None
+    input_place: int = 0
+
+    def latest(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """The latest time among rows, of each input; NEVER if it has none."""
+        column = rows.column(self.place)
+        if self.inputs is not None:
+            return self.inputs.latest(rows.column(self.input_place), column, self.name)
+        last = pc.max(column)  # times that are null are refused where the rows are
+        return microseconds(pa.repeat(last, 1), self.name) if last.is_valid else np.full(1, NEVER)
+
+
+@dataclass(frozen=True, slots=True)
 class RowTask:
     """What `mapInArrow` is given for the rows: they go to the workers; notes come out."""
 
     feed: KeyedFeed
     units: int
     shares: int
-    time: tuple[int, str] | None
-    """Place and name of the column with the time, if rows wait for theirs."""
+    clock: TimeColumn | None
+    """Where rows have their time, if ticks tell it."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch], environment: Environment = REAL) -> Iterator[pa.RecordBatch]:
         """Feed one task's rows, and say so."""
-        seen = _Seen(self.units, self.time, environment.wall)
+        seen = _Seen(self.units, self.clock, environment.wall)
         around = replace(environment, identity=lambda: environment.identity() | {"kinds": KINDS})
         feeder = KeyedFeeder(self.feed, around, arrivals=seen.marked, results=False)
         for _ in feeder.serve(seen.watched(batches)):
@@ -69,7 +92,7 @@ class RowTask:
         notes = [pa.array(range(self.shares), pa.int32())]
         for value, kind in (
             (json.dumps(evaluation), pa.string()),
-            (seen.latest, pa.int64()),
+            (json.dumps(seen.latest), pa.string()),
             (seen.rows, pa.int64()),
             (np.packbits(seen.units).tobytes(), pa.binary()),
             (json.dumps(seen.arrived), pa.string()),
@@ -81,14 +104,19 @@ class RowTask:
 class _Seen:
     """What a task notes about its rows as they pass."""
 
-    def __init__(self, units: int, time: tuple[int, str] | None, wall: Callable[[], float]) -> None:
+    def __init__(self, units: int, clock: TimeColumn | None, wall: Callable[[], float]) -> None:
         self.arrived: list[tuple[float, int]] = []
         """When rows came, and how many; if there are many times, neighbours are one, at their mean."""
         self._wall = wall
         self.units = np.zeros(units, np.bool_)
         self.rows = 0
-        self.latest: int | None = None
-        self._time = time
+        self._latest: npt.NDArray[np.int64] | None = None
+        self._clock = clock
+
+    @property
+    def latest(self) -> list[int] | None:
+        """The latest time of each input so far; None if no row has told any."""
+        return None if self._latest is None else self._latest.tolist()
 
     def watched(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches, unchanged; their rows and times are noted."""
@@ -96,12 +124,9 @@ class _Seen:
             self.rows += batch.num_rows
             if batch.num_rows:
                 self._arrive(batch.num_rows)
-            if self._time is not None and batch.num_rows:
-                place, name = self._time
-                latest = pc.max(batch.column(place))
-                if latest.is_valid:  # times that are null are refused where the rows are
-                    found = int(microseconds(pa.repeat(latest, 1), name)[0])
-                    self.latest = found if self.latest is None else max(found, self.latest)
+            if self._clock is not None and batch.num_rows:
+                found = self._clock.latest(batch)
+                self._latest = found if self._latest is None else np.maximum(found, self._latest)
             yield batch
 
     def _arrive(self, rows: int) -> None:
@@ -125,7 +150,10 @@ class TickTask:
     units: int
     shares: int
     lateness: int | None
-    """Microseconds that a row may be late; None if rows do not wait beyond their micro-batch."""
+    """Microseconds that a row may be late; None if ticks do not tell the time."""
+    inputs: Inputs | None = None
+    waits: bool = True
+    """Whether rows wait for their time, so that more may be waiting than have come in this micro-batch."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch], environment: Environment = REAL) -> Iterator[pa.RecordBatch]:
         """Send the ticks of the shares that are here."""
@@ -137,10 +165,10 @@ class TickTask:
         if len(evaluations) != 1:
             raise ProtocolError(f"region {self.feed.region}: notes of {len(evaluations)} evaluations came as one")
         units, now, partition = self._due(told), self._now(told), FIRST_SHARE + min(shares)
-        ticks = [] if now is None or not len(units) else [self._ticks(units, now, partition)]
+        ticks = [] if not now or not len(units) else [self._ticks(units, now, partition)]
         rows = sum(told.column("rows").to_pylist()) // len(shares)
         size = max(1, RELEASED * self.units // max(1, rows))
-        if self.lateness is not None:  # more rows may wait than have come now
+        if self.lateness is not None and self.waits:  # more rows may wait than have come now
             size = min(size, max(1, self.units // MOST_AT_ONCE))
         first = told.filter(pc.equal(told.column("share"), 0)).column("arrived").to_pylist()  # each row is told once
         arrived = [(float(at), int(rows)) for note in first for at, rows in json.loads(note)]
@@ -173,20 +201,28 @@ class TickTask:
             mine &= had
         return np.flatnonzero(mine)
 
-    def _now(self, told: pa.Table) -> int | None:
-        """What the ticks say; None if no row has told the time."""
-        if not self.feed.streaming:
-            return END
-        if self.lateness is None:
-            return FLUSH
-        latest = pc.max(told.column("latest")).as_py()
-        return None if latest is None else int(latest) - self.lateness
+    def _now(self, told: pa.Table) -> list[int]:
+        """What the ticks say, by column; empty if no row has told the time."""
+        width = len(tick_fields(self.inputs))
+        if not self.feed.streaming or self.lateness is None:
+            now = FLUSH if self.feed.streaming else END
+            return [now] * width
+        latest = [found for text in set(told.column("latest").to_pylist()) if (found := json.loads(text)) is not None]
+        best = [max(each) for each in zip(*latest, strict=True)]
+        reached = [each - self.lateness if each > NEVER else each for each in best]
+        if not any(each > NEVER for each in best):
+            return []
+        if self.inputs is None:
+            return reached
+        return [max(reached), *reached, max(told.column(BEGUN).to_pylist())]
 
-    def _ticks(self, units: npt.NDArray[np.int64], now: int, partition: int) -> pa.RecordBatch:
+    def _ticks(self, units: npt.NDArray[np.int64], now: list[int], partition: int) -> pa.RecordBatch:
         """A row for each unit: the time, a hash that falls on the unit (none for that of null keys), the partition."""
         hashes = pa.array(units, mask=units == self.units - 1)
-        times, partitions = pa.repeat(pa.scalar(now, NOW.type), len(units)), pa.repeat(partition, len(units))
-        return pa.RecordBatch.from_arrays([times, hashes, partitions], names=[NOW.name, KEY, "partition"])
+        times = [pa.repeat(pa.scalar(value, NOW.type), len(units)) for value in now]
+        names = [field.name for field in tick_fields(self.inputs)]
+        partitions = pa.repeat(partition, len(units))
+        return pa.RecordBatch.from_arrays([*times, hashes, partitions], names=[*names, KEY, "partition"])
 
 
 class _TickFeeder(KeyedFeeder):
@@ -227,11 +263,17 @@ def ordered(
     feed: KeyedFeed,
     units: int,
     shares: int,
-    time: tuple[int, str] | None,
+    clock: TimeColumn | None,
     lateness: int | None,
+    waits: bool,
     declared: StructType,
 ) -> DataFrame:
-    """The results of rows that wait for their time."""
-    notes = rows.mapInArrow(RowTask(feed, units, shares, time), NOTE)
-    ticks = replace(feed, names=(NOW.name, KEY), key_place=None, reads=None, modulo=False, ranges=None)
-    return notes.repartitionById(shares, "share").mapInArrow(TickTask(ticks, units, shares, lateness), declared)
+    """The results of rows that wait for their time, or for the end of their micro-batch."""
+    inputs = None if clock is None else clock.inputs
+    notes = rows.mapInArrow(RowTask(feed, units, shares, clock), NOTE)
+    if inputs is not None:
+        notes = notes.withColumn(BEGUN, F.unix_micros(F.current_timestamp()))
+    names = tuple(field.name for field in tick_fields(inputs))
+    ticks = replace(feed, names=(*names, KEY), key_place=None, reads=None, modulo=False, ranges=None)
+    task = TickTask(ticks, units, shares, lateness, inputs, waits)
+    return notes.repartitionById(shares, "share").mapInArrow(task, declared)
