@@ -115,7 +115,7 @@ def test_two_actions_in_foreach_batch(spark, tmp_path, files):
         seen.append((epoch, batch.toArrow().sort_by("id")["nth"].to_pylist(), batch.count(), batch.take(5)))
 
     with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
-        out = cluster.keyed(stream(spark, files), "k", Nth())
+        out = cluster.keyed(stream(spark, files), "k", Nth(), name="n")
         writer = out.writeStream.foreachBatch(act).option("checkpointLocation", str(tmp_path / "spark"))
         writer.trigger(availableNow=True).start().awaitTermination(120)
     wanted = nth_of(number % KEYS for number in range(FILES * EACH))

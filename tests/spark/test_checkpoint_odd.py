@@ -8,6 +8,7 @@ import pytest
 from pyspark import inheritable_thread_target
 
 import evenflow as ef
+from evenflow.errors import InvalidArgument
 from tests.support.moving import Nth, nth_of
 from tests.support.stored_stream import EACH, FILES, KEYS, check, some, stream
 
@@ -154,11 +155,11 @@ def test_a_batch_that_is_looked_at_before_it_is_written(spark, tmp_path, files, 
 
 
 def test_an_operator_that_is_added_and_one_that_is_taken_out(spark, tmp_path, files):
-    """The new one begins with nothing; what it is added to goes on; without a name, or a list, it is refused."""
+    """The new one begins with nothing; what it is added to goes on; without it the query goes on if that is said."""
     back = some(files, 2)
 
-    def go_on(added, **options):
-        with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
+    def go_on(added, absent=(), **options):
+        with ef.Cluster(spark, 2, checkpoint=tmp_path / "state", absent=absent) as cluster:
             rows = cluster.keyed(stream(spark, files), "k", Nth(), name="n")
             if added:
                 rows = cluster.keyed(rows.withColumnRenamed("nth", "first"), "k", Nth(), **options).drop("nth")
@@ -167,7 +168,14 @@ def test_an_operator_that_is_added_and_one_that_is_taken_out(spark, tmp_path, fi
 
     go_on(added=False)
     back()
-    with pytest.raises(Exception, match="If it is to be added to the query"):
+    back = some(files, 3)
+    with pytest.raises(InvalidArgument, match=r"the cluster has a checkpoint.* give name=.* give was='' as well"):
         go_on(added=True)
     go_on(added=True, name="new")
+    back()
+    with pytest.raises(Exception, match=r"without operator 'new', which has state.* Cluster absent=\['new'\]"):
+        go_on(added=False)
+    with pytest.raises(InvalidArgument, match="name='new' is in absent= of this cluster"):
+        go_on(added=True, name="new", absent=["new"])
+    go_on(added=False, absent=["new"])
     check(spark, tmp_path)

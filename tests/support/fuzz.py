@@ -27,6 +27,9 @@ TARGETS: dict[str, Callable[[], Any]] = {
     "frames of graphs to a worker": fuzz_graph.ToGraph,
     "movements": fuzz_wire.Movements,
     "manifests": fuzz_store.Manifests,
+    "claims": fuzz_store.Claims,
+    "lists of operators": fuzz_store.Lists,
+    "format files": fuzz_store.Formats,
     "segments": fuzz_store.Segments,
     "snapshots": fuzz_store.Snapshots,
 }

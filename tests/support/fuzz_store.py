@@ -11,11 +11,15 @@ import pyarrow as pa
 
 from evenflow.errors import CorruptState, StoreError
 from evenflow.model.checkpoint import BatchLog
+from evenflow.state.checkpoint.chain import QueryRecord, note_operators, query_record
 from evenflow.state.checkpoint.manifest import Manifest, decode, encode
 from evenflow.state.checkpoint.segments import AppliedRows, SegmentWriter, read_segment
 from evenflow.state.checkpoint.unit_snapshots import load_units, pack_units, read_index
+from evenflow.state.store.generations import Holding, Mark
+from evenflow.state.store.layout import check_format, format_bytes
 from tests.support.fuzz_wire import Wrong
 from tests.support.mutations import bytes_of
+from tests.support.state_memory import Memory
 
 
 def _joined(parts: list[Any]) -> bytes:
@@ -62,6 +66,51 @@ class Manifests(Blobs):
 
     def read(self, blob: bytes) -> Any:
         return decode(blob, self.kind)
+
+
+class Claims(Blobs):
+    """Claims, with the limits of what counts of the claims before."""
+
+    kind = "evenflow.claims/7.00ff"
+
+    def blob(self, draw: random.Random) -> bytes:
+        counts = {Mark(number, f"{draw.randrange(256):02x}"): draw.randrange(99) for number in range(draw.randrange(4))}
+        about = {"owner": "o", "host": "h", "pid": draw.randrange(9999), "since": 1.5, "beat": 2.5}
+        return Holding(about, draw.choice((None, counts)), draw.random() < 0.5).encode(Mark(7, "00ff"))
+
+    def read(self, blob: bytes) -> Any:
+        store = Memory()
+        store.put(self.kind, [blob])
+        return Holding.read(store, Mark(7, "00ff"))
+
+
+class Lists(Blobs):
+    """Lists of the operators of a query."""
+
+    kind = "evenflow.queries/q"
+
+    def blob(self, draw: random.Random) -> bytes:
+        store = Memory()
+        known = {f"operator {number}": draw.randrange(99) for number in range(draw.randrange(1, 4))}
+        note_operators(store, "q", QueryRecord(known, through=draw.randrange(-1, 99)))
+        return store.blobs[self.kind]
+
+    def read(self, blob: bytes) -> Any:
+        store = Memory()
+        store.put(self.kind, [blob])
+        return query_record(store, "q")
+
+
+class Formats(Blobs):
+    """Format files."""
+
+    kind = "evenflow.json"
+
+    def blob(self, draw: random.Random) -> bytes:
+        return format_bytes()
+
+    def read(self, blob: bytes) -> Any:
+        check_format(blob, "here")
 
 
 class Segments(Blobs):

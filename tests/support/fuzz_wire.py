@@ -40,6 +40,7 @@ from evenflow.model.messages import (
     Message,
     MoveReport,
     OpenKeyed,
+    RowsDiffer,
     SentCounts,
     StateLoaded,
     UnitsSaved,
@@ -232,7 +233,7 @@ class ToController:
             seconds, memory = (1.0, 0.5, 0.5), (0, 0, 0)
             return [
                 self._hello(draw.randrange(1, 4)),
-                WorkerReport(1, 1, 0.1),
+                WorkerReport(1, 1, 0.1, answers=draw.randrange(3)),
                 ConsumerReport("keyed", *seconds, 3, 30, *[units, counts] * 3, *memory, {"late": 1}),
                 MemorySet(1 << 20, 1 << 20, 10, 5, 0.1),
                 MoveReport(draw.choice(("keyed", "graph")), 1, "installed", "", 1),
@@ -241,6 +242,7 @@ class ToController:
                     *({0: SentCounts(1, 2, 3)}, 10, 1000.0, {0: 0.001}, {0: 1e6}),
                 ),
                 StateLoaded("keyed", "query q", 1, "", 1, 1, 0.1),
+                RowsDiffer("keyed", "query q", 0, 2, "more rows"),
                 UnitsSaved("keyed", "query q", 0, "blob", units, 1),
                 WorkerTrouble("a thread", "none"),
                 CodeWanted("op"),
@@ -250,6 +252,7 @@ class ToController:
             FeederHello(draw.choice(("keyed", "ordered", "graph")), 0, 0, "", 0, str(self._count)),
             FeederBegan(draw.randrange(5)),
             FeederArrivals(units, counts),
+            FeederArrivals(units, counts, {0: "alice", 7: "x" * 100}),
             FlowProgress({0: 5}, Latencies({1: 5}, 0.5), {0: 3}),
             FeederReport(1.0, 1, {0: counters}, rows_in=1, latencies=Latencies({1: 5}, 0.5)),
             FeederDraining(),
@@ -277,7 +280,8 @@ class ToController:
 
     def _check(self) -> None:
         """Everybody who was turned out is forgotten, and whoever makes sense is served."""
-        wrong = [entry for entry in self._driver.events() if entry["event"] in ("controller-error", "balance-failed")]
+        failures = ("controller-error", "balance-failed", "region-failed")
+        wrong = [entry for entry in self._driver.events() if entry["event"] in failures]
         wrong += [{"error": self._driver._handle(Tick(self._driver.now()))}]
         if wrong != [{"error": ""}]:
             raise Wrong(f"the controller ran into {wrong[0]}")

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from evenflow.cli.app import app
 from evenflow.model.checkpoint import BatchLog
-from evenflow.state.checkpoint.chain import note_operators, operators
+from evenflow.state.checkpoint.chain import QueryRecord, note_operators, query_record
 from evenflow.state.checkpoint.manifest import Manifest, put_manifest
 from evenflow.state.checkpoint.segments import SegmentWriter
 from evenflow.state.checkpoint.unit_snapshots import pack_units
@@ -36,4 +36,4 @@ def write_epoch(store, region, query, epoch, rows=10):
     for kind, more in (("begun", {}), ("whole", {"logs": manifest.logs}), ("epoch", {"snapshots": (snapshot,)})):
         logs = {"logs": manifest.logs} if kind == "epoch" else {}
         put_manifest(store, replace(manifest, kind=kind, **{"logs": ()} | more | logs))
-    note_operators(store, query, {**(operators(store, query) or {}), region: 0})
+    note_operators(store, query, (query_record(store, query) or QueryRecord({})).added(region, 0))

@@ -1,12 +1,18 @@
 """What the checkpoint thread gives a query to go on from: state, fresh state, or why neither."""
 
+import itertools
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from evenflow.control.events import Save
+from evenflow.errors import StoreError
 from evenflow.model.checkpoint import Base, BatchLog, Begun, Saved, SavedUnits, WholeAttempt
-from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
-from evenflow.state.checkpoint.chain import operators
+from evenflow.runtime.driver.checkpoint import CheckpointThread
+from evenflow.runtime.driver.operator_names import Kept, OperatorNames
+from evenflow.state.checkpoint.chain import QueryRecord, note_operators, operators, query_record
+from evenflow.state.checkpoint.segments import SegmentWriter
 from evenflow.state.checkpoint.survey import verify
 from evenflow.state.checkpoint.unit_snapshots import pack_units
 from evenflow.state.store.blob_names import log_name, units_name
@@ -15,12 +21,35 @@ from tests.support.state_memory import Memory
 WRITER = "0.7"
 
 
+class Mortal(Memory):
+    """A store whose process is killed after some puts and deletions."""
+
+    left = None
+
+    def put(self, name, parts):
+        self._spend()
+        super().put(name, parts)
+
+    def delete(self, names):
+        for name in names:
+            self._spend()
+            super().delete([name])
+
+    def _spend(self):
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise StoreError("killed")
+
+
 class Unthreaded(CheckpointThread):
     """The checkpoint thread without its thread and its claim."""
 
     def __init__(self):
-        self._store = self._patient = Memory()
+        self._store = self._patient = Mortal()
         self._kept, self._stale = {}, {}
+        self.names = OperatorNames(self._kept)
+        self._clock, self._due = float, 1.0
         for name in ("mean", "count"):
             self.add(name, Kept(name, 8))
 
@@ -36,7 +65,8 @@ class Unthreaded(CheckpointThread):
         prefix = f"{region}/q/"
         before = before or (epoch - 1, 1 if epoch else 0)
         self.put(region, Begun(epoch, attempt, before, "run"))
-        self._store.put(log_name(prefix, epoch, attempt, WRITER, 0), [b"rows"])
+        name = log_name(prefix, epoch, attempt, WRITER, 0)
+        self._store.put(name, SegmentWriter(pa.schema([("x", pa.int64())])).finish(name))
         self.put(region, WholeAttempt(epoch, attempt, {WRITER: 1}, (0,), 3, before, "run"))
 
     def settle(self, region, epoch):
@@ -151,14 +181,6 @@ def test_a_checkpoint_that_does_not_know_the_query(thread):
     assert thread.saved("mean", "q", 3, new=True) == Saved(Base())
 
 
-def test_an_operator_without_a_name_may_be_another_that_was_changed(thread):
-    thread.add("RollingMean(9) by k", Kept("RollingMean(9) by k", 8, named=False))
-    why = thread.saved("RollingMean(9) by k", "q", 3, new=False)
-    assert (
-        "only for mean. If it is to be added to the query, with fresh state from this batch on, give it a name=" in why
-    )
-
-
 def test_the_list_of_operators_is_missing(thread):
     del thread.blobs["evenflow.queries/q"]
     why = thread.saved("mean", "q", 3, new=False)
@@ -166,6 +188,223 @@ def test_the_list_of_operators_is_missing(thread):
 
 
 def test_an_operator_that_comes_back_goes_on_from_where_it_was(thread):
+    """What the others have left shows that this is no older copy."""
+    thread.saved("count", "q", 3, new=False)
+    for epoch in range(3, 9):
+        thread.batch("count", epoch, before=(-1, 0) if epoch == 3 else None)
+        thread.settle("count", epoch)
+    assert thread.saved("mean", "q", 9, new=False).wholes[0].key == (2, 1)
+
+
+# -- operators that are renamed, or vanish
+
+
+def renamed(thread, name="average", was="mean", operator="mean", units=8):
+    """The query is started again with another name for its operator."""
+    thread._kept.clear()
+    thread.add(name, Kept(operator, units, was=was))
+    return thread.saved(name, "q", 3, new=False)
+
+
+def test_a_renamed_operator_goes_on_with_its_state(thread):
+    before = thread.saved("mean", "q", 3, new=False)
+    saved = renamed(thread)
+    assert [each.name for each in saved.base.snapshots] == ["average/q/units/0.0.7.0"]
+    assert (saved.base.key, saved.wholes, saved.begun) == (before.base.key, before.wholes, before.begun)
+    assert not [name for name in thread.blobs if name.startswith("mean/")]
+    assert operators(thread._store, "q") == {"average": 0}
+    assert verify(thread._store) == []
+    assert thread.saved("average", "q", 3, new=False).base.key == saved.base.key, "was= may stay in the code"
+
+
+def test_several_operators_of_a_query_are_renamed_at_once(thread):
+    """The first that is looked for finds the state of the other still under its earlier name."""
+    thread.add("count", Kept("mean", 8))
     thread.saved("count", "q", 3, new=False)
     thread.batch("count", 3, before=(-1, 0))
-    assert thread.saved("mean", "q", 9, new=False).wholes[0].key == (2, 1)
+    thread._kept.clear()
+    thread.add("average", Kept("mean", 8, was="mean"))
+    thread.add("number", Kept("mean", 8, was="count"))
+    assert thread.saved("average", "q", 3, new=False).wholes[0].key == (2, 1)
+    assert thread.saved("number", "q", 4, new=False).wholes[0].key == (3, 1)
+    assert operators(thread._store, "q") == {"average": 0, "number": 3}
+    assert not query_record(thread._store, "q").absent
+
+
+@pytest.mark.parametrize("name", ["average", "numbers"])
+def test_a_name_that_was_listed_before_its_state_came_to_it_adopts_it(thread, name):
+    """The query was started with the other name once, without was=, and broke off before it had any state."""
+    before = thread.saved("mean", "q", 3, new=False)
+    thread.add(name, Kept("mean", 8))
+    assert thread.saved(name, "q", 3, new=False) == Saved(Base()), "the other operator is there still"
+    assert renamed(thread, name).wholes == before.wholes
+    assert operators(thread._store, "q") == {name: 0}
+    assert verify(thread._store) == []
+
+
+def test_state_is_not_adopted_over_other_state(thread):
+    thread.saved("count", "q", 3, new=False)
+    thread.batch("count", 3, before=(-1, 0))
+    sound = dict(thread.blobs)
+    assert "operator count has state of its own in query q, and so has 'mean'" in renamed(thread, "count")
+    assert thread.blobs == sound
+
+
+def test_a_crash_while_an_operator_is_renamed_loses_nothing(thread):
+    """After any put or delete: the next start finds all state, under one of the names, and renames it."""
+    sound = dict(thread.blobs)
+    for left in itertools.count():
+        thread.blobs.clear()
+        thread.blobs.update(sound)
+        thread._store.left = left
+        done = not isinstance(renamed(thread), str)
+        thread._store.left = None
+        assert renamed(thread).wholes[0].key == (2, 1)
+        assert verify(thread._store) == []
+        if done:
+            break
+    assert left > 8
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"was": None}, "is started without operator 'mean', which has state in this checkpoint. If it has another"),
+        ({"was": "mode"}, "query q has no operator 'mode', as was= of operator average says: it has 'mean'. Give one"),
+        ({"operator": "median"}, "the state of operator 'mean' in query q is of mean, and this is median"),
+        ({"units": 16}, "the state of operator 'mean' in query q has 7 units, and this has 15"),
+    ],
+)
+def test_a_name_that_leaves_state_behind_is_refused(thread, options, said):
+    sound = dict(thread.blobs)
+    assert said in renamed(thread, **options)
+    assert thread.blobs == sound
+
+
+def test_state_cannot_be_taken_from_an_operator_that_is_there(thread):
+    thread.add("average", Kept("mean", 8, was="mean"))
+    assert "but query q has operator 'mean', too: leave was= out" in thread.saved("average", "q", 3, new=False)
+
+
+def test_damaged_state_is_not_adopted(thread):
+    del thread.blobs["mean/q/log/2.1.0.7.0"]
+    assert "average cannot go on with the state of 'mean' in query q: mean/q/log/2.1.0.7.0" in renamed(thread)
+
+
+def test_a_new_query_has_nothing_to_adopt(thread):
+    thread.add("average", Kept("mean", 8, was="mean"))
+    assert thread.saved("average", "q2", 0, new=True) == Saved(Base())
+    thread.add("total", Kept("count", 8, was="count"))
+    assert thread.saved("total", "q2", 0, new=True) == Saved(Base()), "nor has the second of two operators"
+
+
+def test_a_query_without_an_operator_that_it_had(thread):
+    """It is refused, unless that is said; that it was is noted with the batches, so a gap is explained."""
+    thread.saved("count", "q", 3, new=False)
+    thread.batch("count", 3, before=(-1, 0))
+    del thread._kept["mean"]
+    why = thread.saved("count", "q", 4, new=False)
+    assert "without operator 'mean', which has state in this checkpoint" in why
+    assert "give it was='mean' beside name=" in why
+    assert "give Cluster absent=['mean']: the state stays as it is" in why
+    thread.names.absent = frozenset({"mean"})
+    assert thread.saved("count", "q", 4, new=False).wholes
+    assert query_record(thread._store, "q").absent == {"mean": (4, None)}
+    thread.names.absent = frozenset()
+    thread.quiet = lambda *_: True
+    assert thread.saved("count", "q", 5, new=False).wholes, "it was said before"
+    thread.add("mean", Kept("mean", 8))
+    assert thread.saved("mean", "q", 7, new=False).wholes[0].key == (2, 1)
+    record = query_record(thread._store, "q")
+    assert record.absent == {"mean": (4, 7)}
+    assert record.explains("mean", 3, 7)
+    assert not record.explains("mean", 3, 8)
+    assert not record.explains("mean", 2, 7)
+
+
+def test_an_operator_that_never_had_a_batch_may_vanish(thread):
+    thread.saved("count", "q", 3, new=False)
+    del thread._kept["count"]
+    assert thread.saved("mean", "q", 3, new=False).wholes
+
+
+def test_sparks_plan_tells_which_operators_there_are(thread):
+    thread.names.uses = lambda query, names: {name: int(name == "count") for name in names}
+    assert "without operator 'mean'" in thread.saved("count", "q", 3, new=False), "though the cluster has it open"
+    thread.names.uses = lambda query, names: dict.fromkeys(names, 0)
+    assert thread.saved("count", "q", 3, new=False) == Saved(Base()), "a plan without the one that asks tells nothing"
+    thread._kept.pop("mean")
+    thread.names.uses = lambda query, names: dict.fromkeys(names, 1)
+    assert thread.saved("count", "q", 3, new=False) == Saved(Base()), "though it is opened later"
+
+
+def test_a_query_that_is_started_again_on_the_same_cluster(thread):
+    """State is in memory, and the store is asked only whether all operators are there."""
+    assert thread.checked("mean", "q", 3) == ""
+    thread.saved("count", "q", 3, new=False)
+    thread.batch("count", 3, before=(-1, 0))
+    del thread._kept["count"]
+    assert "without operator 'count'" in thread.checked("mean", "q", 4)
+    thread.names.absent = frozenset({"count"})
+    assert thread.checked("mean", "q", 4) == ""
+    renamed(thread)
+    thread.add("mean", Kept("mean", 8))
+    assert "has gone to operator average in query q: give it that name" in thread.checked("mean", "q", 4)
+
+
+@pytest.mark.parametrize("ask", [lambda t: t.saved("mean", "q", 3, new=False), lambda t: t.checked("mean", "q", 3)])
+def test_one_name_for_two_operators_of_a_query_is_refused(thread, ask):
+    thread.names.uses = lambda query, names: dict.fromkeys(names, 2)
+    assert "operator mean is 2 times in query q, and has one state" in ask(thread)
+    assert "give each a name= of its own" in ask(thread)
+
+
+# -- copies of another time than Spark's
+
+
+def test_an_older_copy_beside_a_newer_one_of_sparks(thread):
+    older = dict(thread.blobs)
+    thread.saved("count", "q", 3, new=False)
+    for epoch in range(3, 6):
+        for region in ("mean", "count"):
+            thread.batch(region, epoch, before=(-1, 0) if (region, epoch) == ("count", 3) else None)
+            thread.settle(region, epoch)
+    newer = dict(thread.blobs)
+    assert thread.saved("mean", "q", 6, new=False).base.key == (5, 1)
+    thread._store.blobs = dict(older)
+    why = thread.saved("mean", "q", 6, new=False)
+    assert "Spark is at batch 6 of query q, and in this checkpoint the state of operator mean is of batch 2" in why
+    assert "nothing here is of batches 3 to 5, so it is an older copy" in why
+    assert "Put back the copy that belongs to Spark's checkpointLocation, or start the query with a new" in why
+    assert "operator count has no state yet: nothing here is of" in thread.saved("count", "q", 6, new=False)
+    assert thread.blobs == older, "a refusal changes nothing"
+    assert thread.saved("mean", "q", 3, new=False).base.key == (1, 1), "the batch that it belongs to"
+    thread._store.blobs = newer
+    assert thread.saved("count", "q", 6, new=False).base.key == (5, 1)
+
+
+def test_an_older_copy_of_sparks(thread):
+    """Also for an operator that has nothing of later batches: what it would leave is in the way of the right copy."""
+    thread.saved("count", "q", 3, new=False)
+    before = dict(thread.blobs)
+    for region in ("mean", "count"):
+        assert "batch 1 of query q is older than the state in the checkpoint, which is of batch 2" in thread.saved(
+            region, "q", 1, new=False
+        )
+    assert thread.blobs == before
+
+
+def test_batches_that_had_no_rows_for_any_operator_are_not_missed(thread):
+    """Spark's log of offsets shows it; and it is asked for nothing else."""
+    asked = []
+    thread.quiet = lambda *batches: asked.append(batches) or True
+    assert thread.saved("mean", "q", 5, new=False).wholes[0].key == (2, 1)
+    assert asked == [("q", 3, 4)]
+
+
+def test_batches_that_are_noted_as_run_without_our_operators(thread):
+    note_operators(thread._store, "q", QueryRecord({"mean": 0}, through=4))
+    assert thread.saved("mean", "q", 5, new=False).wholes[0].key == (2, 1)
+    assert "nothing here is of batch 5" in thread.saved("mean", "q", 6, new=False)
+    assert thread.saved("count", "q", 5, new=False) == Saved(Base())
+    assert query_record(thread._store, "q") == QueryRecord({"mean": 0, "count": 5}, through=4), "the note stays"

@@ -211,7 +211,16 @@ def test_the_table_of_a_keyed_operator_compares_with_plain_spark_or_the_bound():
 
 VERBS = [
     *("demo", "dashboard", "doctor", "plot", "metrics", "simulate", "reproduce", "torture", "version"),
-    *("bench ordered", "bench keyed", "bench cep", "bench placement", "state ls", "state show", "state verify"),
+    *(
+        "bench ordered",
+        "bench keyed",
+        "bench cep",
+        "bench placement",
+        "state ls",
+        "state show",
+        "state verify",
+        "state absent",
+    ),
 ]
 
 

@@ -1,6 +1,7 @@
 """Generations: whoever was frozen while another took its checkpoint harms nobody when it wakes, and is told."""
 
 import itertools
+import json
 from collections import deque
 from types import SimpleNamespace
 
@@ -10,12 +11,13 @@ from hypothesis import strategies as st
 
 from evenflow.control.controller import Controller
 from evenflow.control.events import CheckpointTaken, FeederJoined, Record, RegionOpened, Save, StageFacts, Tell
-from evenflow.errors import BlobMissing, StoreError, StoreInUse
+from evenflow.errors import BlobMissing, CorruptState, StoreError, StoreInUse
 from evenflow.model.checkpoint import Base, BatchLog
 from evenflow.model.messages import EvaluationLost
 from evenflow.policy import Hash
 from evenflow.runtime.driver import checkpoint as vault_module
-from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
+from evenflow.runtime.driver.checkpoint import CheckpointThread
+from evenflow.runtime.driver.operator_names import Kept, OperatorNames
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
 from evenflow.state.store.blob_names import epoch_name, log_name, parse, prefix_of
 from evenflow.state.store.claim import VOID_S, claim
@@ -142,7 +144,7 @@ def test_two_that_claim_in_the_same_instant():
             others.append(_with_token(store, token))
             others[0].put("a", [b"x"])
 
-        store.freeze(1, claimed)
+        store.freeze(2, claimed)  # when it has listed the claims
         if tokens[0] > tokens[1]:
             held = _with_token(store, tokens[0])
             assert content(held) == {"a": b"x"}
@@ -183,7 +185,7 @@ def test_a_claim_that_could_not_be_taken_is_not_held():
     def fail():
         raise StoreError("not now")
 
-    store.freeze(4, fail)
+    store.freeze(6, fail)
     with pytest.raises(StoreError, match="not now"):
         claim(store, "first", lambda: 5.0)
     claim(store, "second", lambda: 6.0).store.put("a", [b"x"])
@@ -193,8 +195,9 @@ def test_a_claim_that_cannot_be_read_is_named():
     store = Memory()
     first = fence(store)
     store.put(f"{CLAIMS}{first.mark}", [b"{"])
-    with pytest.raises(StoreError, match=rf"blob {CLAIMS}{first.mark} cannot be read .*backup"):
+    with pytest.raises(CorruptState, match=rf"blob {CLAIMS}{first.mark} is damaged .*bring it back from a copy"):
         fence(store)
+    assert marks(store) == [first.mark]
 
 
 def test_what_was_put_without_a_claim_is_read():
@@ -240,15 +243,54 @@ def test_which_names_carry_a_claim():
     assert len(held.names()) == len(FencedView(store).names()) == 5
 
 
-def test_claims_do_not_pile_up():
+def test_claims_of_earlier_versions_are_read_and_sealed_anew():
+    """They have no checksum."""
     store = Memory()
-    for _ in range(5):
-        held = fence(store)
-        held.put("a", [b"x"])
-        held.release()
-    assert marks(store) == [held.mark]
-    assert Holding.read(store, held.mark).released
-    assert held.mark.generation == 5
+    first = fence(store)
+    first.put("a", [b"x"])
+    name = f"{CLAIMS}{first.mark}"
+    told = json.loads(store.blobs[name])["manifest"]
+    del told["claim"]
+    store.blobs[name] = json.dumps(told).encode()
+    second = fence(store)
+    assert content(second) == {"a": b"x"}
+    assert "checksum" in json.loads(store.blobs[f"{CLAIMS}{second.mark}"])
+    assert Holding.read(store, second.mark).counts[first.mark] == 1
+
+
+@pytest.mark.parametrize("key", [b"", key_of("correct horse battery staple")])
+def test_an_altered_number_in_a_claim_is_refused_and_may_be_put_back(key):
+    """It hides notes, which are still there when the number is put back."""
+    inner = Memory()
+    store = SealedStore(inner, key, "here") if key else inner
+    first = fence(store)
+    for number in range(3):
+        first.put(f"r/q/whole/{number}.1", [b"x"])
+    second = fence(store)
+    name = f"{CLAIMS}{second.mark}"
+    right = inner.blobs[name]
+    inner.blobs[name] = right.replace(f'"{first.mark}":3'.encode(), f'"{first.mark}":1'.encode())
+    assert inner.blobs[name] != right
+    before = dict(inner.blobs)
+    for look in (lambda: FencedView(store), lambda: fence(store)):
+        with pytest.raises(CorruptState, match=f"blob {name} is damaged"):
+            look()
+    assert inner.blobs == before
+    inner.blobs[name] = right
+    assert len(content(fence(store))) == 3
+
+
+def test_claims_do_not_pile_up():
+    """Lower claims, and what does not count, are deleted when a batch was settled under the new claim."""
+    store = Memory()
+    clock = itertools.count(0.0, VOID_S + 1)
+    for epoch in range(3):
+        thread = Still(store, f"{epoch}", lambda: next(clock))
+        store.put(f"r/q/whole/{epoch}.7~1.00ff.9", [b"of a driver that was frozen"])
+        assert len(marks(store)) <= 2
+        assert batch(thread, store, epoch, 7, deque()) == ""
+        assert marks(store) == [thread._store.mark]
+        assert not [name for name in store.blobs if "~1.00ff" in name]
 
 
 # -- the checkpoint thread
@@ -262,6 +304,7 @@ class Still(CheckpointThread):
         self._store = self._claim.store
         self._patient = RetryingStore(self._store, lambda _seconds: None)
         self._kept, self._stale = {"r": Kept("op", 4)}, {}
+        self.names = OperatorNames(self._kept)
         self.told = []
         self.on_lost = self.told.append
 

@@ -1,5 +1,7 @@
 """`evenflow state ls | show | verify`."""
 
+import json
+
 import pytest
 
 from evenflow.state.checkpoint.manifest import Manifest, put_manifest
@@ -108,6 +110,61 @@ def test_verify_tells_what_only_spark_knows(where):
     assert "all sound" in said
     assert "batch 10 of operator count, query q/1 has begun and is not whole" in said
     assert "commits/10 in the query's checkpointLocation), count/q%2F1/whole/10.1 is missing" in said
+
+
+def spark_checkpoint(folder, query, offsets, committed):
+    """What Spark leaves of a query: by batch, the offsets of its sources."""
+    (folder / "commits").mkdir(parents=True)
+    (folder / "offsets").mkdir()
+    (folder / "metadata").write_text(json.dumps({"id": query}))
+    for batch, end in offsets.items():
+        (folder / "offsets" / f"{batch}").write_text(f'v1\n{{"batchTimestampMs":{batch}}}\n{end}')
+        (folder / "offsets" / f".{batch}.crc").write_text("")
+    for batch in committed:
+        (folder / "commits" / f"{batch}").write_text("v1\n{}")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("offsets", "committed", "said"),
+    [
+        ({8: "8", 9: "9"}, [8, 9], ""),
+        ({8: "8", 9: "9", 10: "10"}, [8, 9], ""),
+        ({9: "9", 10: "9"}, [9, 10], ""),  # batch 10 had no rows
+        (
+            {9: "9", 10: "10"},
+            [9, 10],
+            "APART Spark is at batch 11 of query q/1, and in this checkpoint the state",
+        ),
+        ({8: "8"}, [7], "APART batch 8 of query q/1 is older than the state in the checkpoint, which is of batch 9"),
+    ],
+)
+def test_verify_compares_with_the_checkpoint_of_spark(where, tmp_path, offsets, committed, said):
+    there = spark_checkpoint(tmp_path / "spark", "q/1", offsets, committed)
+    code, output = run("verify", where, "--spark", there)
+    assert code == bool(said)
+    assert said in output
+    assert ("all sound" in output) == (not said)
+
+
+def test_verify_says_what_it_cannot_know(where, tmp_path):
+    assert "not known from here: whether it is of the same time as Spark's checkpoint" in run("verify", where)[1]
+    code, said = run("verify", where, "--spark", tmp_path)
+    assert (code, "is not the checkpointLocation of a query" in said) == (2, True)
+    there = spark_checkpoint(tmp_path / "spark", "q9", {0: "0"}, [0])
+    code, said = run("verify", where, "--spark", there)
+    assert (code, "APART query q9 is not known in this checkpoint" in said) == (1, True)
+
+
+def test_batches_that_were_run_without_our_operators_are_noted(where, tmp_path):
+    there = spark_checkpoint(tmp_path / "spark", "q/1", {9: "9", 12: "12"}, [9, 12])
+    assert "`evenflow state absent DIR q/1 12`" in run("verify", where, "--spark", there)[1]
+    code, said = run("absent", where, "q/1", 12)
+    assert (code, "noted: batches 10 to 12 of query q/1" in said) == (0, True)
+    assert run("verify", where, "--spark", there)[0] == 0
+    for query, batch, why in (("q/1", 12, "is known here, up to 12"), ("q9", 3, "there are: q/1, q2")):
+        code, said = run("absent", where, query, batch)
+        assert (code, why in said) == (2, True)
 
 
 def test_verify_tells_how_far_it_is(where):

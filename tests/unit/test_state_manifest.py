@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evenflow.errors import CorruptState, StoreError
 from evenflow.model.checkpoint import BatchLog
-from evenflow.state.checkpoint.chain import latest, note_operators, unfinished
+from evenflow.state.checkpoint.chain import QueryRecord, latest, note_operators, unfinished
 from evenflow.state.checkpoint.manifest import Manifest, decode, encode, put_manifest, read_manifest
 from evenflow.state.checkpoint.survey import verify
 from evenflow.state.store.blob_names import (
@@ -243,6 +243,6 @@ def test_a_batch_that_has_begun_and_left_no_more():
 
 def test_operators_that_have_vanished():
     store = store_of(("epoch", 2), ("begun", 2))
-    note_operators(store, "q", {"mean": 0, "count": 7})
+    note_operators(store, "q", QueryRecord({"mean": 0, "count": 7}))
     bad = verify(store)[0]
     assert (bad.name, bad.why) == ("count/q/", "all of it is missing; operator count came in batch 7")

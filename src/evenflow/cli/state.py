@@ -74,18 +74,45 @@ def state_show(
 @state.command("verify")
 def state_verify(
     where: Where,
+    spark: Annotated[
+        list[str] | None,
+        typer.Option(help="A query's checkpointLocation, to compare with; may be given several times."),
+    ] = None,
     key_file: KeyFile = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Read everything and check every checksum; exit code 1 if a blob is bad."""
+    """Read everything and check every checksum; exit code 1 if a blob is bad, or belongs to another time than Spark's.
+
+    Whether a checkpoint is an older copy than Spark's is known only by comparison: give --spark.
+    """
 
     def work() -> None:
         from evenflow.cli import state_view
 
         check_writable(json_file)
-        found = state_view.verify_all(console, where, checkpoint_key(key_file))
+        found = state_view.verify_all(console, where, checkpoint_key(key_file), spark or [])
         write_figures(json_file, found)
-        if found["bad"]:
+        if found["bad"] or found["apart"]:
             raise typer.Exit(FAILED)
+
+    guard(work)
+
+
+@state.command("absent")
+def state_absent(
+    where: Where,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="The id of the query.")],
+    batch: Annotated[int, typer.Argument(metavar="BATCH", help="The last batch that was run so.")],
+    key_file: KeyFile = None,
+) -> None:
+    """Note that a query was run without any operator of this checkpoint, up to a batch; its operators then go on.
+
+    Do this only if you know it: if they had rows in those batches, these are missing in their state for ever.
+    """
+
+    def work() -> None:
+        from evenflow.cli import state_view
+
+        state_view.note_absent(console, where, query, batch, checkpoint_key(key_file))
 
     guard(work)

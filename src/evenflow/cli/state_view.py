@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,10 +11,23 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from evenflow.cli.spark_checkpoint import SparkCheckpoint, read_spark_checkpoint
 from evenflow.errors import InvalidArgument
+from evenflow.state.checkpoint.chain import note_operators, query_record
 from evenflow.state.checkpoint.manifest import Manifest
-from evenflow.state.checkpoint.survey import Bad, Query, count_rows, snapshots, survey, unfinished_batches, verify
+from evenflow.state.checkpoint.progress import progress, refuse_gap, refuse_older
+from evenflow.state.checkpoint.survey import (
+    Bad,
+    Query,
+    count_rows,
+    snapshots,
+    survey,
+    unfinished_batches,
+    verify,
+    verify_claims,
+)
 from evenflow.state.store.base import Store, shown
+from evenflow.state.store.claim import claim
 from evenflow.state.store.fence import FencedView
 from evenflow.state.store.opening import open_store
 from evenflow.state.store.sealed import placed
@@ -64,37 +79,85 @@ def _figures(query: Query) -> dict[str, Any]:
     }
 
 
-def verify_all(console: Console, where: str, key: bytes = b"") -> dict[str, Any]:
-    """Check every blob, and print a line for each bad one, and for each batch that is not whole."""
+def verify_all(console: Console, where: str, key: bytes = b"", spark: Sequence[str] = ()) -> dict[str, Any]:
+    """Check every blob, and print a line for each bad one, and for each batch that is not whole.
+
+    `spark` has Spark's own checkpoints, to compare with.
+    """
+    others = [read_spark_checkpoint(each) for each in spark]
     columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    unfinished, apart = [], []
     with (
-        FencedView(open_store(placed(where, key), create=False)) as store,
-        Progress(*columns, console=console, transient=True) as progress,
+        open_store(placed(where, key), create=False) as store,
+        Progress(*columns, console=console, transient=True) as bar,
     ):
         names = store.names()
-        task = progress.add_task("", total=sum(nbytes for _, nbytes in names))
-        bad = verify(store, lambda nbytes: progress.advance(task, nbytes))
-        unfinished = [] if bad else unfinished_batches(store)
+        bad = verify_claims(store)
+        if not bad:
+            view = FencedView(store)
+            task = bar.add_task("", total=sum(nbytes for _, nbytes in names))
+            bad = verify(view, lambda nbytes: bar.advance(task, nbytes))
+            unfinished = [] if bad else unfinished_batches(view)
+            apart = [] if bad else [why for each in others if (why := _apart(view, each))]
     for each in bad:
-        console.print(_line(each), highlight=False, markup=False, soft_wrap=True)
-    if not bad:
+        _say(console, _line(each))
+    for why in apart:
+        _say(console, f"APART {why}")
+    if not bad and not apart:
         console.print(f"{len(names)} blobs, {_size(sum(nbytes for _, nbytes in names))}: all sound", highlight=False)
     for query, name in unfinished:
         batch = name.rpartition("/")[2].partition(".")[0]
-        console.print(
+        _say(
+            console,
             f"batch {batch} of operator {query.region}, query {query.query} has begun and is not whole. If Spark has "
             f"committed it (commits/{batch} in the query's checkpointLocation), {name} is missing; else Spark runs it "
             "again",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
         )
+    if not bad and not others:
+        _say(console, "not known from here: whether it is of the same time as Spark's checkpoint (give --spark DIR)")
     return {
         "blobs": len(names),
         "bytes": sum(nbytes for _, nbytes in names),
         "bad": [{"name": each.name, "epoch": each.epoch, "why": each.why} for each in bad],
+        "apart": apart,
         "unfinished": [{"operator": query.region, "query": query.query, "missing": name} for query, name in unfinished],
     }
+
+
+def _apart(store: Store, spark: SparkCheckpoint) -> str:
+    """Why a checkpoint and Spark's do not belong together; empty if nothing speaks against it."""
+    found = progress(store, spark.query)
+    if found is None:
+        return f"query {spark.query} is not known in this checkpoint"
+    if spark.batch < found.least:
+        return refuse_older(found, spark.batch)
+    gap = found.gap(spark.batch)
+    newest = max(found.operators, key=found.operators.__getitem__)
+    return "" if gap is None or spark.quiet(*gap) else refuse_gap(found, newest, spark.batch, gap)
+
+
+def note_absent(console: Console, where: str, query: str, batch: int, key: bytes = b"") -> None:
+    """Note that a query was run without any operator of this checkpoint up to a batch."""
+    with open_store(placed(where, key), create=False) as store:
+        held = claim(store, "evenflow state absent")
+        try:
+            listed, found = query_record(held.store, query), progress(held.store, query)
+            if listed is None or found is None:
+                known = ", ".join(sorted({each.query for each in survey(held.store)})) or "none"
+                raise InvalidArgument(f"query {query} is not known in this checkpoint; there are: {known}")
+            if batch <= found.known:
+                raise InvalidArgument(
+                    f"batch {batch} of query {query} is known here, up to {found.known}: nothing to do"
+                )
+            note_operators(held.store, query, replace(listed, through=batch))
+        finally:
+            held.release()
+    first = found.known + 1
+    _say(console, f"noted: batches {first} to {batch} of query {query} were run without operators of this checkpoint")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _chosen(queries: list[Query], names: list[str]) -> Query:

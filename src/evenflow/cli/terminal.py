@@ -7,9 +7,10 @@ that it was given is not what it should be; 130 it was interrupted; 141 nobody r
 from __future__ import annotations
 
 import json
+import select
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -128,12 +129,13 @@ def guard(work: Callable[[], None]) -> None:
 
 def _unread() -> bool:
     """Whether nobody reads what is printed any more; other pipes and connections may break, too."""
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except BrokenPipeError:
-        return True
-    return False
+    printed = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BrokenPipeError):
+            stream.flush()
+        with suppress(OSError, ValueError):  # a stream of a test or a notebook, without a descriptor
+            printed.register(stream.fileno(), 0)
+    return any(found & select.POLLERR for _, found in printed.poll(0))
 
 
 def _escaped(error: Exception) -> str:

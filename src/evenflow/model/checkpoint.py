@@ -63,6 +63,8 @@ class Begun:
     """The batch and attempt whose state it started from."""
     run: str = ""
     """The start of the query that it belongs to."""
+    repeats: int = 0
+    """The whole attempt at the batch that it repeats; 0 if it repeats none."""
 
     @property
     def key(self) -> AttemptKey:
@@ -86,6 +88,23 @@ class WholeAttempt:
     """The batch and attempt whose state it started from."""
     run: str = ""
     """The start of the query that it belongs to."""
+    repeatable: bool = False
+    """Whether later attempts can repeat it from its log. Notes of earlier versions do not say so."""
+
+    @property
+    def key(self) -> AttemptKey:
+        """The batch and the attempt."""
+        return self.epoch, self.attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Voided:
+    """A whole attempt that does not count any more: its note is to be deleted."""
+
+    epoch: int
+    attempt: int
+    begun: Begun
+    """The note of the attempt that was to repeat it, which is not to name it any more."""
 
     @property
     def key(self) -> AttemptKey:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,14 +18,25 @@ import numpy as np
 from evenflow.control.epochs import LATE
 from evenflow.control.events import Save
 from evenflow.errors import BlobMissing, CorruptState, StoreError, StoreInUse, described
-from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Begun, Saved, SavedUnits, WholeAttempt
+from evenflow.model.checkpoint import NOTHING, Base, BatchLog, Begun, Saved, SavedUnits, Voided, WholeAttempt
+from evenflow.runtime.driver.operator_names import BRING_BACK, Kept, OperatorNames, mismatch
 from evenflow.runtime.threads import BackgroundThread, Start
-from evenflow.state.checkpoint.chain import Latest, latest, note_operators, operators, record_name, unfinished
+from evenflow.state.checkpoint.chain import (
+    Latest,
+    QueryRecord,
+    latest,
+    note_operators,
+    query_record,
+    record_name,
+    unfinished,
+)
 from evenflow.state.checkpoint.manifest import Manifest, epochs, put_manifest, read_manifest
+from evenflow.state.checkpoint.progress import progress, refuse_gap, refuse_older
 from evenflow.state.checkpoint.unit_snapshots import read_index
 from evenflow.state.store.base import Store
-from evenflow.state.store.blob_names import MOVES, epoch_name, parse, prefix_of
+from evenflow.state.store.blob_names import MOVES, epoch_name, parse, prefix_of, whole_name
 from evenflow.state.store.claim import BEAT_S, claim
+from evenflow.state.store.fence import Fence
 from evenflow.state.store.opening import DATABASES, open_store
 from evenflow.state.store.retry import RetryingStore, all_but, retry
 from evenflow.state.store.sealed import placed
@@ -33,21 +44,6 @@ from evenflow.state.store.sealed import placed
 KEPT = 2
 """Manifests of epochs that are kept: the newest, and the one before."""
 CLOSE_S = 30.0
-BRING_BACK = (
-    "Bring back what is missing from a copy, under the name that is told here: without what follows a ~ in the copy's, "
-    "or it is taken for a late put of a driver that was frozen. `evenflow state verify` lists it all"
-)
-"""What to do about a checkpoint that lacks something."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """An operator whose state is stored. It can go on with stored state only if all of this is the same."""
-
-    operator: str
-    units: int
-    named: bool = True
-    """Whether the user has given it a name."""
 
 
 class Unpassing(str):
@@ -56,18 +52,13 @@ class Unpassing(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """The operators of a query, each with the batch in which it was added."""
-
-    operators: Mapping[str, int]
-
-
 class CheckpointThread(BackgroundThread):
     """The thread; owns the store and the claim on it."""
 
     lost = ""
-    """Once another cluster has taken the checkpoint over: which one. Then nothing is read or put."""
+    """Why nothing is read or put any more: another cluster has taken the checkpoint over, or the thread has failed."""
+    quiet: Callable[[str, int, int], bool] = staticmethod(lambda query, first, last: False)
+    """Whether Spark's log of offsets shows that no operator of ours can have had rows in these batches of a query."""
 
     def __init__(
         self,
@@ -83,7 +74,7 @@ class CheckpointThread(BackgroundThread):
         place = placed(where, key)
         self._store: Store = open_store(place) if own else retry(lambda: open_store(place))
         self.on_lost: Callable[[str], None] = lambda why: None
-        """Called on this thread when another cluster turns out to have taken the checkpoint over."""
+        """Called on this thread when it turns out that the checkpoint cannot be used any more."""
         try:
             left = retry(lambda: [name for name, _ in self._store.names(MOVES)])  # before the claim: leftovers
             patient = RetryingStore(self._store)
@@ -96,6 +87,7 @@ class CheckpointThread(BackgroundThread):
             self._store.delete(left)
         self._patient: Store = self._store
         self._kept: dict[str, Kept] = {}
+        self.names = OperatorNames(self._kept)
         self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._stale: dict[str, set[str]] = {}
         """By prefix, snapshots to be deleted once no manifest that is kept needs them."""
@@ -114,6 +106,35 @@ class CheckpointThread(BackgroundThread):
         """Read what the store has of a query; `done` is called with that on this thread."""
         self._orders.put(lambda: done(self.saved(region, query, epoch, new)))
 
+    def look_again(self, region: str, query: str, epoch: int, done: Callable[[str], None]) -> None:
+        """Look whether a query that is started again has the operators it had; `done` is called with why not, or ''.
+
+        The operator itself goes on with the state that workers have in memory.
+        """
+        self._orders.put(lambda: done(self.checked(region, query, epoch)))
+
+    def checked(self, region: str, query: str, epoch: int) -> str:
+        """Why an operator whose state is in memory cannot go on when its query is started again; empty if it can."""
+        if self.lost:
+            return self.lost
+        try:
+            why = self.names.doubled(region, query)
+            why = why or self.names.moved_away(self._patient, region, query)
+            why = why or self.names.vanished(self._patient, region, query, epoch)
+            return why or self._back(region, query, epoch)
+        except StoreInUse as failure:
+            self._lose(failure)
+            return self.lost
+        except Exception as error:  # the task that asks is told; this thread goes on
+            return described(error)
+
+    def _back(self, region: str, query: str, epoch: int) -> str:
+        """Note that an operator takes part again, if it was left out."""
+        record = query_record(self._patient, query)
+        if record is not None and (now := record.back(region, epoch)) != record:
+            note_operators(self._store, query, now)
+        return ""
+
     def saved(self, region: str, query: str, epoch: int = 0, new: bool = True) -> Saved | str:
         """What the store has of an operator of a query that is at batch `epoch`; a text says why it cannot be used.
 
@@ -121,8 +142,13 @@ class CheckpointThread(BackgroundThread):
         """
         if self.lost:
             return self.lost
-        kept, prefix = self._kept[region], prefix_of(region, query)
         try:
+            kept, prefix = self._kept[region], prefix_of(region, query)
+            why = self.names.doubled(region, query)
+            why = why or self.names.adopted(self._patient, region, query, self._beat_in_time)
+            why = why or self.names.vanished(self._patient, region, query, epoch)
+            if why:
+                return why
             found = latest(self._patient, prefix)
             what = f"the checkpoint of region {region} and query {query}"
             if found.damaged:
@@ -130,13 +156,16 @@ class CheckpointThread(BackgroundThread):
             if found.missing:
                 return f"{what} is not complete: {': '.join(found.missing[0])}. {BRING_BACK}"
             for manifest in (found.manifest, *found.wholes):
-                why = _mismatch(manifest, kept) if manifest is not None else ""
+                why = mismatch(manifest, kept) if manifest is not None else ""
                 if why:
                     return f"{what} {why}"
             if found.manifest is None:
                 return self._fresh(region, query, epoch, new)
-            if region not in (operators(self._patient, query) or {}):
+            record = query_record(self._patient, query)
+            if record is None or region not in record.operators:
                 return f"{what} is there, but {record_name(query)} is missing or does not list it. {BRING_BACK}"
+            if not new and (why := self._apart(region, query, epoch)):
+                return why
             lacking = unfinished(found, epoch)
             if lacking:
                 return (
@@ -144,36 +173,50 @@ class CheckpointThread(BackgroundThread):
                     f"{lacking} is missing. {BRING_BACK}. If it never was there, since only parts of that batch were "
                     "evaluated, delete its file in commits/ of the query's checkpointLocation: Spark then runs it again"
                 )
+            self._back(region, query, epoch)
             return self._resumed(found)
         except StoreInUse as failure:
             self._lose(failure)
             return self.lost
         except Exception as error:  # the task that asks is told; this thread goes on
-            return f"{error}" if isinstance(error, StoreError | OSError) else f"{type(error).__name__}: {error}"
+            return f"{error}" if isinstance(error, StoreError | OSError) else described(error)
+
+    def _apart(self, region: str, query: str, epoch: int) -> str:
+        """Why this checkpoint and Spark's, which is at batch `epoch`, do not belong together; empty if they do."""
+        found = progress(self._patient, query)
+        if found is None:
+            return ""  # told apart by whether there is any state
+        if epoch < found.least:
+            return refuse_older(found, epoch)
+        gap = found.gap(epoch)
+        return "" if gap is None or self.quiet(query, *gap) else refuse_gap(found, region, epoch, gap)
 
     def _fresh(self, region: str, query: str, epoch: int, new: bool) -> Saved | str:
         """Put the first state of an operator that has none; a text says why it ought to have some."""
-        known = operators(self._patient, query)
-        since = (known or {}).get(region)
+        record = query_record(self._patient, query) or QueryRecord({})
+        since = record.operators.get(region)
         if not new and since != epoch:
             here = f"query {query} is at batch {epoch}, and this checkpoint has no state of the batches before it"
-            if known is None:
+            if not record.operators:
                 return f"{here}: give the checkpoint that it had, or start the query with a new checkpointLocation"
             if since is not None:
                 return (
                     f"{here} for operator {region}, which it has had since batch {since}: that is lost. Bring back "
                     f"{prefix_of(region, query)}, or give keyed another name= for an operator with fresh state"
                 )
-            if not self._kept[region].named:
-                return (
-                    f"{here} for operator {region}, only for {', '.join(sorted(known))}. If it is to be added to the "
-                    "query, with fresh state from this batch on, give it a name=; if it was changed, change it back"
-                )
-        for content in (Listed({**(known or {}), region: epoch}), Begun(), Base()):
+        if not new and (why := self._apart(region, query, epoch)):
+            return why
+        for content in (record.added(region, epoch), Begun(), Base()):
             error = self._tried(Save(region, query, "", content))
             if error:
                 return error
         return Saved(Base())
+
+    def _beat_in_time(self) -> None:
+        """Renew the claim, if that is due."""
+        if self._clock() >= self._due:
+            self._due = self._clock() + BEAT_S
+            self._beat()
 
     def _resumed(self, found: Latest) -> Saved:
         assert found.manifest is not None
@@ -187,7 +230,13 @@ class CheckpointThread(BackgroundThread):
         base = Base(*found.manifest.key, tuple(snapshots), found.manifest.logs)
         wholes = tuple(
             WholeAttempt(
-                *each.key, each.logs[0].segments, each.partitions, each.expected, each.before or NOTHING, each.run
+                *each.key,
+                each.logs[0].segments,
+                each.partitions,
+                each.expected,
+                each.before or NOTHING,
+                each.run,
+                each.repeatable,
             )
             for each in found.wholes
         )
@@ -215,7 +264,10 @@ class CheckpointThread(BackgroundThread):
 
     def _run(self) -> None:
         while (order := self._next()) is not None:
-            order()
+            try:
+                order()
+            except Exception as error:  # whoever has asked is told why by `saved` and `_tried`; this concerns no query
+                self._lose(f"the checkpoint cannot be used any more: {described(error)}")
 
     def _next(self) -> Callable[[], None] | None:
         """What to do next; None at the end. The claim is renewed in time, however much else there is to do."""
@@ -228,6 +280,8 @@ class CheckpointThread(BackgroundThread):
 
     def _tried(self, order: Save) -> str:
         """Put something, with retries; why that failed, or an empty text."""
+        if self.lost:
+            return Unpassing(self.lost)
         try:
             retry(lambda: self._put(order), time.sleep, passes=all_but(StoreInUse))
         except StoreInUse as failure:
@@ -248,29 +302,36 @@ class CheckpointThread(BackgroundThread):
         except (StoreError, OSError):
             return
 
-    def _lose(self, failure: StoreInUse) -> None:
-        """Note that another cluster has taken the checkpoint over."""
+    def _lose(self, why: object) -> None:
+        """Note that the checkpoint cannot be used any more: another cluster has taken it over, in most cases."""
         if not self.lost:
-            self.lost = f"{failure}"
+            self.lost = f"{why}"
             self.on_lost(self.lost)
 
     def _put(self, order: Save) -> None:
         kept = self._kept[order.region]
         about = (order.region, order.query, kept.operator, kept.units)
         match order.content:
-            case Listed(operators=listed):
-                note_operators(self._store, order.query, listed)
+            case QueryRecord() as record:
+                note_operators(self._store, order.query, record)
             case Begun() as begun:
-                told = Manifest(*about, *begun.key, (), kind="begun", before=begun.before, run=begun.run)
-                put_manifest(self._store, told)
+                self._put_begun(about, begun)
             case WholeAttempt() as whole:
                 log = (BatchLog(*whole.key, whole.segments),)
                 told = Manifest(*about, *whole.key, whole.partitions, logs=log, kind="whole", before=whole.before)
-                put_manifest(self._store, replace(told, expected=whole.expected, run=whole.run))
+                told = replace(told, expected=whole.expected, run=whole.run, repeatable=whole.repeatable)
+                put_manifest(self._store, told)
+            case Voided() as voided:
+                self._put_begun(about, voided.begun)
+                self._store.delete([whole_name(prefix_of(order.region, order.query), *voided.key)])
             case Base() as base:
                 partitions = base.logs[-1].partitions if base.logs else ()
                 names = tuple(snapshot.name for snapshot in base.snapshots)
                 self._put_epoch(Manifest(*about, *base.key, partitions, names, base.logs), order.stale)
+
+    def _put_begun(self, about: tuple[str, str, str, int], begun: Begun) -> None:
+        told = Manifest(*about, *begun.key, (), kind="begun", before=begun.before, run=begun.run, repeats=begun.repeats)
+        put_manifest(self._store, told)
 
     def _put_epoch(self, manifest: Manifest, stale: tuple[str, ...]) -> None:
         """Put the manifest of an epoch, and delete what neither it nor the one before needs."""
@@ -292,6 +353,7 @@ class CheckpointThread(BackgroundThread):
     def _clean(self, manifest: Manifest, gone: list[str], needed: set[str], stale: tuple[str, ...]) -> None:
         """Delete `gone`, and all else of the query that is not `needed` any more."""
         prefix = manifest.prefix
+        first = prefix not in self._stale
         waiting = self._stale.setdefault(prefix, set())
         waiting.update(stale)
         gone += waiting - needed
@@ -303,20 +365,5 @@ class CheckpointThread(BackgroundThread):
                 if parsed is not None and parsed.epoch < before and name not in needed:
                     gone.append(name)
         self._store.delete(gone)
-
-
-ANEW = "another name, which begins with empty state"
-
-
-def _mismatch(manifest: Manifest, kept: Kept) -> str:
-    """Why an operator cannot go on with the state of a manifest; empty if it can."""
-    if manifest.operator != kept.operator:
-        return (
-            f"is of {manifest.operator}, and this is {kept.operator}: give that operator, in a new Cluster, or {ANEW}"
-        )
-    if manifest.units != kept.units:
-        return (
-            f"has {manifest.units - 1} units, and this has {kept.units - 1}: give units={manifest.units - 1}, in a new "
-            f"Cluster, or {ANEW}"
-        )
-    return ""
+        if first and isinstance(self._store, Fence):
+            self._store.tidy(prefix)

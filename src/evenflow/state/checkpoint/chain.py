@@ -10,14 +10,16 @@ operator that is not listed never had state here, and one that is listed without
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from evenflow.errors import BlobMissing, CorruptState
-from evenflow.state.checkpoint.manifest import Manifest, read_manifest, sealed, unsealed
-from evenflow.state.store.base import OWN, Store, part, unpart
+from evenflow.state.checkpoint.manifest import Manifest, read_manifest
+from evenflow.state.store.base import OWN, Store, corrupt, part, unpart
 from evenflow.state.store.blob_names import begun_name, epoch_name, parse, prefix_of, whole_name
+from evenflow.state.store.checked_json import sealed, unsealed
 
 QUERIES = f"{OWN}queries/"
 """Prefix of the names of the lists of operators; no region has this name."""
@@ -84,6 +86,8 @@ def _missing(
     for each in (*wholes, *([begun] if begun is not None and begun.epoch > settled else ())):
         if each.before is not None and each.before not in known:
             yield epoch_name(prefix, each.before[0]), f"it is missing; {each.name} follows it"
+    if begun is not None and begun.repeats and begun.epoch > settled and (begun.epoch, begun.repeats) not in known:
+        yield whole_name(prefix, begun.epoch, begun.repeats), f"it is missing; {begun.name} repeats it"
     for each in [each for each in (found, *wholes) if each is not None]:
         for name in each.blobs():
             if name not in names:
@@ -113,19 +117,85 @@ def unfinished(found: Latest, epoch: int) -> str:
     return whole_name(begun.prefix, *begun.key)
 
 
+@dataclass(frozen=True, slots=True)
+class QueryRecord:
+    """The operators of a query."""
+
+    operators: Mapping[str, int]
+    """By name, the batch in which it was added."""
+    absent: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    """Operators among them that the user has left out: by name, the first batch without it, and the batch in which it
+    came back; None if it has not."""
+    adopted: Mapping[str, str] = field(default_factory=dict)
+    """Operators that have gone on with the state of another name: by name, the one they had before."""
+    through: int = -1
+    """Batches up to this one were run without any operator of ours, after the last one that has left something."""
+
+    @property
+    def expected(self) -> set[str]:
+        """The operators that the query has, as far as this list knows."""
+        return {name for name in self.operators if self.absent.get(name, (0, 0))[1] is not None}
+
+    def explains(self, name: str, last: int, epoch: int) -> bool:
+        """Whether it is known that batches after `last` and before `epoch` were run without an operator."""
+        first, until = self.absent.get(name, (epoch, epoch))
+        return first <= last + 1 and (until is None or epoch <= until)
+
+    def renamed(self, was: str, name: str) -> QueryRecord:
+        """With another name for an operator, in the place of one that has that name and no state yet."""
+        operators = {known: since for known, since in self.operators.items() if known not in (was, name)}
+        absent = {known: batches for known, batches in self.absent.items() if known not in (was, name)}
+        return QueryRecord(
+            operators | {name: self.operators[was]},
+            absent | ({name: self.absent[was]} if was in self.absent else {}),
+            {**self.adopted, name: was},
+            self.through,
+        )
+
+    def added(self, name: str, epoch: int) -> QueryRecord:
+        """With an operator that comes in a batch."""
+        return replace(self, operators={**self.operators, name: epoch})
+
+    def without(self, names: Iterable[str], epoch: int) -> QueryRecord:
+        """With operators that are left out from a batch on."""
+        return replace(self, absent={**self.absent, **{name: (epoch, None) for name in names}})
+
+    def back(self, name: str, epoch: int) -> QueryRecord:
+        """With an operator that comes back in a batch, if it was left out."""
+        first, until = self.absent.get(name, (0, 0))
+        return self if until is not None else replace(self, absent={**self.absent, name: (first, epoch)})
+
+
 def operators(store: Store, query: str) -> dict[str, int] | None:
     """The operators of a query, each with the batch in which it was added; None if there is no list of them."""
+    record = query_record(store, query)
+    return None if record is None else dict(record.operators)
+
+
+def query_record(store: Store, query: str) -> QueryRecord | None:
+    """The operators of a query; None if there is no list of them."""
     name = record_name(query)
     try:
         told = unsealed(bytes(store.get(name)), name)
     except BlobMissing:
         return None
-    return {str(region): int(since) for region, since in told["operators"].items()}
+    if told["query"] != query:
+        raise corrupt(name, 0, f"it holds what belongs in {record_name(told['query'])}")
+    absent = {str(name): (int(first), until) for name, (first, until) in told.get("absent", {}).items()}
+    known = {str(region): int(since) for region, since in told["operators"].items()}
+    return QueryRecord(known, absent, told.get("adopted", {}), int(told.get("through", -1)))
 
 
-def note_operators(store: Store, query: str, known: Mapping[str, int]) -> None:
-    """Put the list of a query's operators, each with the batch in which it was added."""
-    store.put(record_name(query), [sealed({"query": query, "operators": dict(known)})])
+def note_operators(store: Store, query: str, record: QueryRecord) -> None:
+    """Put the list of a query's operators."""
+    told: dict[str, Any] = {"query": query, "operators": dict(record.operators)}
+    if record.absent:
+        told["absent"] = {name: list(batches) for name, batches in record.absent.items()}
+    if record.adopted:
+        told["adopted"] = dict(record.adopted)
+    if record.through >= 0:
+        told["through"] = record.through
+    store.put(record_name(query), [sealed(told)])
 
 
 def record_name(query: str) -> str:

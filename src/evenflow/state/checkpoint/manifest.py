@@ -7,18 +7,15 @@ missing. Drivers put all three, under their claim (`state.store.fence`).
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
-
-import xxhash
 
 from evenflow.errors import StoreError
 from evenflow.model.checkpoint import AttemptKey, BatchLog
 from evenflow.state.store.base import Store, corrupt
 from evenflow.state.store.blob_names import begun_name, epoch_name, parse, prefix_of, segment_names, whole_name
+from evenflow.state.store.checked_json import sealed, unsealed
 from evenflow.state.store.layout import FORMAT
 
 
@@ -51,6 +48,10 @@ class Manifest:
     """Epoch and attempt of what it follows; None if it is the first."""
     run: str = ""
     """The start of the query that the attempt belongs to."""
+    repeatable: bool = False
+    """Of a whole attempt: whether later attempts can repeat it from its log."""
+    repeats: int = 0
+    """Of an attempt that has begun: the whole attempt at the same epoch that it repeats; 0 if there is none."""
     format: int = FORMAT
     written: float = field(default=0.0, compare=False)
     """Seconds since 1970; `put_manifest` fills it in."""
@@ -123,22 +124,3 @@ def decode(content: bytes, name: str = "") -> Manifest:
     known["logs"] = tuple(BatchLog(log["epoch"], log["attempt"], log["segments"]) for log in fields["logs"])
     known["before"] = tuple(fields["before"]) if fields["before"] is not None else None
     return Manifest(**known | {key: tuple(fields[key]) for key in ("partitions", "snapshots")})
-
-
-def sealed(fields: Any) -> bytes:
-    """JSON with a checksum; equal values always become equal bytes."""
-    body = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-    checksum = xxhash.xxh3_64_hexdigest(body.encode())
-    return f'{{"checksum":"{checksum}","manifest":{body}}}\n'.encode()
-
-
-def unsealed(content: bytes, name: str) -> dict[str, Any]:
-    """The reverse of `sealed`; `CorruptState` if any byte has changed."""
-    try:
-        fields: dict[str, Any] = json.loads(content)["manifest"]
-        intact = sealed(fields) == content
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise corrupt(name, 0, f"it is no manifest: {type(error).__name__}: {error}") from None
-    if not intact:
-        raise corrupt(name, 0, "it fails its checksum")
-    return fields

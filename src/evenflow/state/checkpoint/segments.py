@@ -129,6 +129,16 @@ def read_segment(content: Part, name: str = "") -> tuple[pa.Schema, Iterator[App
     return schema, _contents(records, schema, name)
 
 
+def renamed_segment(content: Part, name: str, new: str) -> list[Part]:
+    """The parts of a segment that is to be put under another name; it is checked first."""
+    for _ in read_segment(content, name)[1]:
+        pass
+    view = memoryview(content).cast("B")
+    head = view[-HEADER_BYTES : -CHECKSUM.size]  # of the last record, which has no body
+    count = HEADER.unpack(head)[-1]
+    return [view[: -CHECKSUM.size], CHECKSUM.pack(_checksum(head, view[:0], count ^ mark_of(new)))]
+
+
 def _schema(body: memoryview, offset: int, name: str) -> pa.Schema:
     try:
         return pa.ipc.read_schema(pa.py_buffer(body))

@@ -14,7 +14,8 @@ from evenflow.state.checkpoint.manifest import Manifest, read_manifest
 from evenflow.state.checkpoint.segments import AppliedRows, read_segment
 from evenflow.state.checkpoint.unit_snapshots import check_units, read_index
 from evenflow.state.store.base import Store
-from evenflow.state.store.blob_names import BlobName, parse, segment_names
+from evenflow.state.store.blob_names import MOVES, BlobName, parse, segment_names
+from evenflow.state.store.generations import CLAIMS, Holding, marks
 
 
 @dataclass(slots=True)
@@ -100,10 +101,30 @@ def count_rows(store: Store, log: BatchLog, prefix: str) -> Iterator[tuple[str, 
             )
 
 
+def verify_claims(store: Store) -> list[Bad]:
+    """Read the claims of a store without a fence: what a damaged one says of all other blobs cannot be known."""
+    found = []
+    for mark in marks(store):
+        try:
+            Holding.read(store, mark)
+        except BlobMissing:  # a cluster has tidied up meanwhile
+            continue
+        except CorruptState as error:
+            found.append(Bad(f"{CLAIMS}{mark}", f"{error}", -1, ()))
+    return found
+
+
 def verify(store: Store, watch: Callable[[int], None] = lambda nbytes: None) -> list[Bad]:
-    """Read every blob, check all checksums, and that nothing is missing; `watch` is told the bytes of each blob."""
+    """Read every blob, check all checksums, and that nothing is missing; `watch` is told the bytes of each blob.
+
+    The store is one with a fence around it; `verify_claims` checks what the fence is made of.
+    """
     queries = survey(store)
     found = []
+    for name, nbytes in store.names(MOVES):
+        why = _fault(store, name)
+        found += [Bad(name, why, -1, ())] if why else []
+        watch(nbytes)
     there = {query.prefix for query in queries}
     for name, nbytes in store.names(QUERIES):
         found += [Bad(*gone, -1, ()) for gone in vanished(store, name, there)]
@@ -135,10 +156,8 @@ def unfinished_batches(store: Store) -> list[tuple[Query, str]]:
 
 def _fault(store: Store, name: str) -> str:
     """What is wrong with a blob; empty if nothing is, or if it was deleted meanwhile."""
-    blob = parse(name)
     try:
-        if blob is not None:
-            _check(store, name, blob)
+        _check(store, name, parse(name))
     except BlobMissing:
         return ""
     except (CorruptState, StoreError) as error:
@@ -146,8 +165,8 @@ def _fault(store: Store, name: str) -> str:
     return ""
 
 
-def _check(store: Store, name: str, blob: BlobName) -> None:
-    if blob.kind == "units":
+def _check(store: Store, name: str, blob: BlobName | None) -> None:
+    if blob is None or blob.kind == "units":  # a movement is packed as units are
         check_units(partial(store.get, name), name)
     elif blob.kind == "log":
         for _ in read_segment(store.get(name), name)[1]:

@@ -126,6 +126,14 @@ def check_units(get: Get, name: str = "") -> Index:
     return index
 
 
+def renamed_units(content: Part, name: str, new: str) -> list[Part]:
+    """The parts of a snapshot that is to be put under another name; it is checked first."""
+    view = memoryview(content).cast("B")
+    check_units(lambda start, length: view[start : start + length], name)
+    head = view[: HEADER.size]
+    return [head, CHECKSUM.pack(xxhash.xxh3_64_intdigest(head, seed=mark_of(new))), view[INDEX_AT:]]
+
+
 def _pickled(unit: int, state: Any) -> list[memoryview]:
     buffers: list[pickle.PickleBuffer] = []
     try:

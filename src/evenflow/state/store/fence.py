@@ -27,7 +27,17 @@ from typing import Any
 
 from evenflow.errors import StoreError, StoreInUse
 from evenflow.state.store.base import OWN, Part, Store, WrappedStore
-from evenflow.state.store.generations import CLAIMS, Holding, Mark, Version, about_holder, marks, settled, split
+from evenflow.state.store.generations import (
+    CLAIMS,
+    Holding,
+    Mark,
+    Version,
+    about_holder,
+    holders,
+    marks,
+    settled,
+    split,
+)
 from evenflow.state.store.in_use import lost
 
 WORKERS = ("log", "units")
@@ -84,6 +94,7 @@ class Fence(FencedView):
     """The store as the holder of a claim uses it. Once the claim is lost all writes fail with `StoreInUse`."""
 
     def __init__(self, store: Store, about: Mapping[str, Any], now: Callable[[], float]) -> None:
+        next((each for each in holders(store) if each.counts is not None), None)  # damaged: nothing is written
         held = marks(store)
         self.mark = Mark(1 + (held[-1].generation if held else 0), secrets.token_hex(4))
         self._store, self._now = store, now
@@ -149,25 +160,29 @@ class Fence(FencedView):
         self._holding = Holding(self._about, counts)
         self._write()
         self.check()
-        self._tidy()
 
     def _write(self) -> None:
         about = self._about | {"beat": self._now()}
         holding = Holding(about, self._holding.counts, self._holding.released)
-        self._store.put(f"{CLAIMS}{self.mark}", [holding.encode()])
+        self._store.put(f"{CLAIMS}{self.mark}", [holding.encode(self.mark)])
 
     def _refuse_if_lost(self) -> None:
         if self._lost is not None:
             raise self._lost
 
-    def _tidy(self) -> None:
-        """Delete lower claims, and their puts that do not count."""
+    def tidy(self, prefix: str) -> None:
+        """Delete lower claims, and their puts below a prefix that do not count.
+
+        Nobody reads them any more. But if a claim was altered they may be all that is left of a batch, so this is
+        called only after the state below the prefix was found complete and a batch on top of it is settled.
+        """
         gone = [f"{CLAIMS}{mark}" for mark in marks(self._store) if mark < self.mark]
-        for name, _ in self._store.names():
+        for name, _ in self._store.names(prefix):
             _, version = split(name)
             if version.mark < self.mark and not self._count(version):
                 gone.append(name)
-        with suppress(StoreError, OSError):  # the next holder will
+        if gone:
+            self.check()
             self._store.delete(gone)
 
 

@@ -12,11 +12,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from evenflow.errors import BlobMissing, StoreError
-from evenflow.state.store.base import OWN, Store
+from evenflow.errors import BlobMissing, CorruptState, StoreError
+from evenflow.state.store.base import OWN, Store, corrupt
+from evenflow.state.store.checked_json import sealed, unsealed
 
 CLAIMS = f"{OWN}claims/"
 _CLAIM = re.compile(rf"{re.escape(CLAIMS)}([0-9]+)\.([0-9a-f]+)")
+_BARE = {"about", "counts", "released"}
+"""The fields of a claim that was written before claims had checksums."""
 _VERSION = re.compile(r"(.*[^/])~([0-9]+)\.([0-9a-f]+)\.([0-9]+)")
 
 
@@ -52,26 +55,48 @@ class Holding:
     """By lower claim, the last of its puts that counts, by number; None while the claim is being taken."""
     released: bool = False
 
-    def encode(self) -> bytes:
-        """The blob, as JSON."""
+    def encode(self, mark: Mark) -> bytes:
+        """The blob of a claim, as JSON with a checksum; it carries the name of the claim."""
         counts = None if self.counts is None else {str(mark): number for mark, number in sorted(self.counts.items())}
-        return json.dumps({"about": dict(self.about), "counts": counts, "released": self.released}).encode()
+        return sealed({"claim": str(mark), "about": dict(self.about), "counts": counts, "released": self.released})
 
     @classmethod
     def read(cls, store: Store, mark: Mark) -> Holding:
-        """Read the blob of a claim."""
+        """Read the blob of a claim; `CorruptState` if it is damaged, or is the blob of another claim."""
         name = f"{CLAIMS}{mark}"
+        content = bytes(store.get(name))
         try:
-            fields = json.loads(bytes(store.get(name)))
+            fields = _fields(content, name, mark)
             counts = fields["counts"]
             if counts is not None:
                 counts = {_mark(*text.split(".")): int(number) for text, number in counts.items()}
             return cls(dict(fields["about"]), counts, bool(fields["released"]))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise StoreError(
-                f"blob {name} cannot be read ({type(error).__name__}: {error}), and it says which notes and manifests "
-                "count: bring it back from a backup, or give a checkpoint of its own"
-            ) from None
+        except CorruptState as error:
+            raise CorruptState(f"{error}. {RESTORE}") from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            why = f"it is no claim: {type(error).__name__}: {error}"
+            raise CorruptState(f"{corrupt(name, 0, why)}. {RESTORE}") from None
+
+
+RESTORE = (
+    "It says which notes and manifests count, so nothing was changed or deleted: bring it back from a copy, or give a "
+    "checkpoint of its own"
+)
+"""What to do about a claim that is damaged."""
+
+
+def _fields(content: bytes, name: str, mark: Mark) -> dict[str, Any]:
+    """The fields of a claim, checked; claims of earlier versions have no checksum."""
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise corrupt(name, 0, f"it is no claim: {type(error).__name__}: {error}") from None
+    if isinstance(found, dict) and found.keys() == _BARE:
+        return found
+    found = unsealed(content, name)
+    if found["claim"] != str(mark):
+        raise corrupt(name, 0, f"it holds what belongs in {CLAIMS}{found['claim']}")
+    return found
 
 
 def marks(store: Store) -> list[Mark]:
@@ -134,5 +159,5 @@ def about_holder(store: Store, mark: Mark) -> Mapping[str, Any]:
     """What the holder of a claim has written about itself; nothing if that cannot be read."""
     try:
         return Holding.read(store, mark).about
-    except StoreError:
+    except (StoreError, CorruptState):
         return {}

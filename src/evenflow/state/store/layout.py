@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from evenflow._version import __version__
 from evenflow.errors import InvalidArgument, StoreError, StoreMissing
 from evenflow.state.store.base import FORMAT_FILE, shown
+from evenflow.state.store.checked_json import checksum
 
 FORMAT = 2
 """Of names, segments, snapshots and manifests. Format 1 had notes of single tasks instead of whole attempts."""
@@ -35,19 +36,27 @@ def needs_format(entries: Iterable[str], where: str, create: bool) -> bool:
 
 def format_bytes() -> bytes:
     """The content of the format file."""
-    return json.dumps({"format": FORMAT, "evenflow": __version__}).encode() + b"\n"
+    about = {"format": FORMAT, "evenflow": __version__}
+    return json.dumps(about | {"checksum": checksum(json.dumps(about))}).encode() + b"\n"
 
 
 def check_format(content: bytes, where: str) -> None:
-    """Refuse a store in another format than this version's, given its format file."""
+    """Refuse a store in another format than this version's, given its format file.
+
+    Its checksum is left out by earlier versions, and by whoever writes the file anew by hand.
+    """
     try:
         about = json.loads(content)
         found, by = int(about["format"]), about.get("evenflow", "?")
+        told = about.pop("checksum", None)
+        intact = told == checksum(json.dumps(about)) if told is not None else about.keys() <= {"format", "evenflow"}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        intact = False
+    if not intact:
         raise StoreError(
-            f"{where}/{FORMAT_FILE} holds {content[:40]!r}, not the format of a checkpoint: "
+            f"{where}/{FORMAT_FILE} is damaged: it holds {content[:80]!r}, not the format of a checkpoint: "
             f'if the rest is sound, write {{"format": {FORMAT}}} to it'
-        ) from None
+        )
     if found != FORMAT:
         remedy = "install a newer evenflow"
         if 1 <= found < FORMAT:

@@ -1,0 +1,90 @@
+"""Copies of a checkpoint beside Spark's: of another time they are refused; batches without tasks are not missed."""
+
+import re
+import shutil
+
+import pytest
+from pyspark.sql import functions as F
+
+import evenflow as ef
+from tests.support.moving import Nth
+from tests.support.stored_stream import EACH, KEYS, check, some, start, stream, write_files
+
+
+def finish(spark, tmp_path, files):
+    with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
+        start(spark, cluster, files, tmp_path, name="n").awaitTermination(120)
+
+
+def test_an_older_copy_is_refused_and_the_right_one_goes_on(spark, tmp_path, files):
+    back = some(files, 1)
+    finish(spark, tmp_path, files)
+    shutil.copytree(tmp_path / "state", tmp_path / "older")
+    back()
+    again = some(files, 3)
+    finish(spark, tmp_path, files)
+    (tmp_path / "state").rename(tmp_path / "right")
+    shutil.copytree(tmp_path / "older", tmp_path / "state")
+    again()
+    said = (
+        r"Spark is at batch 3 of query .*, and in this checkpoint the state of operator n is of batch 0: nothing "
+        r"here is of batches 1 to 2, so it is an older copy.* Put back the copy that belongs to Spark's"
+    )
+    with pytest.raises(Exception, match=said):
+        finish(spark, tmp_path, files)
+    shutil.rmtree(tmp_path / "state")
+    (tmp_path / "right").rename(tmp_path / "state")
+    finish(spark, tmp_path, files)
+    check(spark, tmp_path)
+
+
+def test_an_altered_claim_is_refused_and_the_right_number_goes_on(spark, tmp_path, files):
+    """One number says which notes count: a smaller one hides those of the last batches."""
+    back = some(files, 2)
+    finish(spark, tmp_path, files)
+    with ef.Cluster(spark, 1, checkpoint=tmp_path / "state"):
+        pass  # its claim says how many puts of the one before count
+    newest = max((tmp_path / "state" / "evenflow.claims").iterdir())
+    right = newest.read_text()
+    count = max(int(number) for number in re.findall(r'":(\d+)', right))
+    newest.write_text(right.replace(f'":{count}', f'":{count - 2}'))
+    assert newest.read_text() != right
+    back()
+    with pytest.raises(ef.EvenflowError, match=f"blob evenflow.claims/{newest.name} is damaged"):
+        finish(spark, tmp_path, files)
+    newest.write_text(right)
+    finish(spark, tmp_path, files)
+    check(spark, tmp_path)
+
+
+@pytest.fixture
+def more(tmp_path):
+    """A second folder of files."""
+    return write_files(tmp_path / "more")
+
+
+def test_batches_for_which_spark_runs_no_task_are_not_missed(spark, tmp_path, files, more):
+    """One source has nothing new for some batches, and the watermark makes one without rows; then a new cluster."""
+    back = some(files, 1)
+    later = some(more, 3)
+
+    def go_on():
+        with ef.Cluster(spark, 2, checkpoint=tmp_path / "state") as cluster:
+            counted = cluster.keyed(stream(spark, files), "k", Nth(), name="n")
+            plain = stream(spark, more).selectExpr("-1 - id id", "k", "v", "0L nth")
+            out = counted.union(plain.select(counted.columns))
+            time = F.expr("timestamp_seconds(if(id < 0, 2010 - id div 1000, id + 2))")  # few rows are late
+            timed = out.withColumn("t", time).withWatermark("t", "0 seconds")
+            writer = timed.dropDuplicates(["id", "t"]).writeStream.format("parquet").trigger(availableNow=True)
+            writer = writer.option("checkpointLocation", str(tmp_path / "spark")).option("path", str(tmp_path / "out"))
+            query = writer.start()
+            query.awaitTermination(120)
+            return [event["epoch"] for event in cluster.events() if event["event"] == "feeder-joined"]
+
+    assert set(go_on()) == {0}
+    back()
+    later()
+    assert min(go_on()) >= 4, "batches went by without a task of the operator"
+    got = spark.read.parquet(str(tmp_path / "out")).where("id >= 0").orderBy("id").toArrow()
+    assert got["nth"].to_pylist() == [number // KEYS + 1 for number in got["id"].to_pylist()]
+    assert len(got) > 2 * EACH
