@@ -181,7 +181,8 @@ def observe_on(
         finally:
             query.stop()
         ended = time.time()
-        time.sleep(period)  # the last results are written down
+        while not cluster.settled(region):
+            time.sleep(period / 10)
         return GraphRun(cluster.events(), region, ended)
 
 

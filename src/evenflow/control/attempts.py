@@ -59,6 +59,12 @@ class Attempt:
     """Tasks that are through and may end once it is noted."""
     poisoned: str = ""
     """Why it can no longer count; empty if it can."""
+    repeatable: bool = False
+    """Whether later attempts repeat it from its log. Where rows are put in order they need not: attempts are alike."""
+    repeats: Attempt | None = None
+    """The whole attempt whose results it gives again; it has no log, and the other one counts."""
+    left: dict[str, int] = field(default_factory=dict)
+    """If it repeats another: by worker, the logged rows that had not come again when a task last asked."""
 
     @classmethod
     def of(cls, number: int, feeder: FeederJoined, before: AttemptKey) -> Attempt:
@@ -73,6 +79,7 @@ class Attempt:
             rdd=facts.rdd,
             numbered=facts.partitions == facts.inputs,
             kinds=feeder.kinds,
+            repeatable=feeder.kinds == 1,
             broad=facts.whole and facts.tasks > 1,
         )
 
@@ -95,12 +102,26 @@ class Attempt:
         return not self.begun or in_memory
 
     @property
+    def key_to_load(self) -> int:
+        """Its number if workers have to load rows to repeat for it; 0 if any attempt's load will do."""
+        return self.number if self.repeats is not None else 0
+
+    @property
+    def short(self) -> bool:
+        """Whether it is through, and rows of the attempt that it repeats have not come again."""
+        return self.whole and self.repeats is not None and (not self.left or any(self.left.values()))
+
+    @property
     def touched(self) -> bool:
         """Whether Spark may have results of it."""
         return bool(self.begun or self.empty)
 
-    def finish(self, feeder: FeederJoined, segments: Mapping[str, int], rows: bool) -> None:
+    def finish(
+        self, feeder: FeederJoined, segments: Mapping[str, int], rows: bool, left: Mapping[str, int] | None = None
+    ) -> None:
         """Note that all rows of a task, or of one of its partitions, are durable, or that it had none."""
+        for writer, count in (left or {}).items():  # later tasks are told less
+            self.left[writer] = min(count, self.left.get(writer, count))
         if rows:
             self.through[feeder.partition] = dict(segments)
         else:

@@ -1,7 +1,8 @@
 """The controller: events in, instructions out. No socket, no clock, no Spark.
 
 It knows the workers and feeders, and passes their messages to the regions they work for. Each region keeps statistics,
-asks its balance, checks the balance's decisions and carries them out. Every refusal is recorded with its reason.
+asks its balance, checks the balance's decisions and carries them out. Every refusal is recorded with its reason. An
+error while a region is served ends that region alone (`boundary`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from typing import cast
 
+from evenflow.control.boundary import Boundary
 from evenflow.control.events import (
     CheckpointTaken,
     Event,
@@ -22,8 +24,10 @@ from evenflow.control.events import (
     Peer,
     PeerLeft,
     Record,
+    RegionFailed,
     RegionOpened,
     Replace,
+    ReportsAsked,
     Said,
     SaveEnded,
     Stop,
@@ -73,6 +77,7 @@ class Controller:
         self._moves = itertools.count(1)
         self._regions: dict[str, Region] = {}
         self._feeders = Feeders(self._regions)
+        self._boundary = Boundary(self._regions, self._feeders, lambda: self._workers.sites, self._forget)
         self._clock_zero: float | None = None
         self._stopping = False
 
@@ -94,16 +99,19 @@ class Controller:
                 return self._checkpoint_taken(event)
             case MoveAsked():
                 region = self._keyed(event.move.region)
-                return region.carry_out(event.time, [event.move]) if region is not None else ()
+                return self._boundary.one(event.time, region, lambda each: each.carry_out(event.time, [event.move]))
             case MemoryAsked():
                 return self._workers.ask_memory(event)
+            case ReportsAsked():
+                return self._workers.ask_reports(event)
             case PeerLeft():
                 return self._peer_left(event)
             case TaskEnded():
                 return self._task_ended(event)
             case Unpersisted():
-                keyed = (self._keyed(name) for name in self._regions)
-                return (told for region in keyed if region is not None for told in region.unpersisted(event))
+                return self._boundary.each_keyed(event.time, lambda region: region.unpersisted(event))
+            case RegionFailed():
+                return self._boundary.close(event.time, event.region, event.error)
             case Tick():
                 return self._tick(event.time) if not self._stopping else ()
             case Stop():
@@ -111,7 +119,8 @@ class Controller:
 
     def _heard(self, time: float, peer: Peer, message: Said) -> Iterable[Instruction]:
         if isinstance(message, FeederMessage):
-            return self._feeders.hear(time, peer, message)
+            region = self._feeders.region_of(peer)
+            return self._boundary.serve(time, region, lambda: self._feeders.hear(time, peer, message))
         if isinstance(message, WorkerHello):
             return self._worker_joined(time, peer, message)
         worker = self._workers.of(peer)
@@ -122,6 +131,10 @@ class Controller:
     def workers(self, now: float) -> list[WorkerStatus]:
         """The status of the workers, by id."""
         return self._workers.statuses(now)
+
+    def reported(self, number: int) -> bool:
+        """Whether every live worker has answered a question of `ReportsAsked`."""
+        return self._workers.reported(number)
 
     def task(self, worker: int) -> tuple[int, int]:
         """The stage id and the task attempt id of a worker's Spark task."""
@@ -176,18 +189,32 @@ class Controller:
         """The number of live workers."""
         return len(self._workers.sites)
 
+    def failure(self, region: str) -> str:
+        """Why a region was closed because of an error; empty if it was not, or is open again."""
+        return self._feeders.failed.get(region, "")
+
+    def concerned(self, told: Instruction) -> str:
+        """The region that an instruction is about; empty if it is about none."""
+        own = str(getattr(told.message if isinstance(told, Tell) else told, "region", ""))
+        return own or (self._feeders.region_of(told.peer) if isinstance(told, Tell) else "")
+
     def _keyed(self, name: str) -> KeyedRegion | None:
         region = self._regions.get(name)
         return region if isinstance(region, KeyedRegion) else None
+
+    def _forget(self, name: str) -> None:
+        self._service.forget(name)
+        self._sharing.forget(name)
 
     # -- regions
 
     def _region_opened(self, event: RegionOpened) -> Iterator[Instruction]:
         known = self._keyed(event.region)
+        self._feeders.failed.pop(event.region, None)
         if known is not None and event.durable:
-            yield from known.reopen(event)
+            yield from self._boundary.one(event.time, known, lambda region: region.reopen(event))
         else:
-            yield from self._open(event)
+            yield from self._boundary.serve(event.time, event.region, lambda: self._open(event))
         for site in self._workers.sites.values():  # so that the first row need not wait for imports
             yield Tell(site.peer, Prepare((event.operator,)))
 
@@ -201,10 +228,12 @@ class Controller:
             weight = self._sharing.weight(event.region) if self._sharing.qos else None
             region = OrderedRegion(event.region, event.operator, cast(Balance, event.balance), weight=weight)
         self._regions[event.region] = region
-        idle = [old.name for old in self._regions.values() if not old.in_use and old is not region]
+        idle: list[str] = []
+        yield from self._boundary.each(event.time, lambda old: _note_idle(old, idle))
+        idle = [name for name in idle if name != event.region]
         for name in idle[: max(0, len(self._regions) - KEPT_REGIONS)]:
             self._service.forget(name)
-            yield from self._regions.pop(name).close(event.time)
+            yield from self._boundary.one(event.time, self._regions.pop(name), lambda old: old.close(event.time))
         yield region.opened(event.time)
         yield from region.set_workers(event.time, self._workers.sites)
 
@@ -213,19 +242,11 @@ class Controller:
         if event.error:
             fields = {"region": save.region, "query": save.query, "what": save.kind, "error": event.error}
             yield Record(event.time, "store-failed", fields)
-        region = self._keyed(save.region)
-        if region is None:
-            return
-        if save.kind in ("begun", "whole"):
-            yield from region.stored.noted(event)
-        elif event.final:
-            yield from region.store_failed(event)
+        yield from self._boundary.one(event.time, self._keyed(save.region), lambda region: region.save_ended(event))
 
     def _checkpoint_taken(self, event: CheckpointTaken) -> Iterator[Instruction]:
         yield Record(event.time, "checkpoint-taken", {"why": event.why})
-        for region in self._regions.values():
-            if isinstance(region, KeyedRegion):
-                yield from region.give_up_stored(event)
+        yield from self._boundary.each_keyed(event.time, lambda region: region.give_up_stored(event))
 
     # -- workers
 
@@ -253,12 +274,9 @@ class Controller:
     def _worker_says(self, time: float, worker: WorkerRecord, message: WorkerMessage) -> Iterable[Instruction]:
         """Handle a message of a live worker, for a region or about itself."""
         if isinstance(message, WorkerRegionMessage):
-            region = self._keyed(message.region)
-            if region is None:
-                return ()
-            region.check(message)
-            worker.heard = time
-            return region.hear_worker(time, worker.id, message)
+            return self._boundary.one(
+                time, self._keyed(message.region), lambda region: _pass_on(time, region, worker, message)
+            )
         match message:
             case WorkerTrouble():
                 return self._worker_trouble(time, worker, message)
@@ -268,9 +286,8 @@ class Controller:
             case WorkerReport():
                 worker.heard = time
                 worker.rows, worker.frames, worker.busy_s = message.rows, message.frames, message.busy_s
-                for graph in [each for each in self._regions.values() if isinstance(each, GraphRegion)]:
-                    own = message.graphs.get(graph.name)
-                    graph.graph.measured.worker_busy(time, worker.id, message.busy_s, own)
+                worker.answered = max(worker.answered, message.answers)
+                return self._boundary.each_keyed(time, lambda region: region.worker_busy(time, worker.id, message))
             case WorkerAlive():
                 worker.heard = time
             case MemorySet():
@@ -279,24 +296,21 @@ class Controller:
         return ()
 
     def _tick(self, time: float) -> Iterator[Instruction]:
-        for region in self._regions.values():
-            yield from region.tick(time)
-        yield from self._service.tick(time, self._regions, self._workers.sites)
-        for worker in self._silent(time):
+        yield from self._boundary.each(time, lambda region: region.tick(time))
+        yield from self._service.tick(time, self._regions, self._workers.sites, self._boundary.serve)
+        waited_for: dict[int, float] = {}
+        yield from self._boundary.each_keyed(time, lambda region: region.note_waits(waited_for))
+        for worker in self._silent(time, waited_for):
             quiet = time - worker.heard
             worker.why = f"it answered nothing for {quiet:.0f} s while its state was needed, and is replaced"
             yield Replace(worker.site.peer, worker.id, worker.why)
             yield from self._peer_left(PeerLeft(time, worker.site.peer, worker.why))
 
-    def _silent(self, time: float) -> list[WorkerRecord]:
+    def _silent(self, time: float, waited_for: Mapping[int, float]) -> list[WorkerRecord]:
         """Workers without any message for `stall_timeout` seconds while tasks wait for state that they should load.
 
         A busy worker is not among them unless tasks wait for its state; a worker that loads sends messages.
         """
-        waited_for: dict[int, float] = {}
-        for region in self._regions.values():
-            for worker, since in region.stored.awaited() if isinstance(region, KeyedRegion) else ():
-                waited_for[worker] = min(since, waited_for.get(worker, since))
         found = ((self._workers[worker], since) for worker, since in waited_for.items())
         return [w for w, since in found if w.state == "live" and time - max(w.heard, since) > self._stall_timeout]
 
@@ -313,8 +327,8 @@ class Controller:
             self._workers[event.worker].state = "starting"
 
     def _membership_changed(self, time: float) -> Iterator[Instruction]:
-        for region in self._regions.values():
-            yield from region.set_workers(time, self._workers.sites, self._workers.reasons)
+        sites, reasons = self._workers.sites, self._workers.reasons
+        yield from self._boundary.each(time, lambda region: region.set_workers(time, sites, reasons))
 
     # -- feeders
 
@@ -323,10 +337,11 @@ class Controller:
             self._clock_zero = event.time
             for site in self._workers.sites.values():
                 yield Tell(site.peer, SetClock(0.0))
-        yield from self._feeders.join(event)
+        yield from self._boundary.serve(event.time, event.region, lambda: self._feeders.join(event))
 
     def _peer_left(self, event: PeerLeft) -> Iterator[Instruction]:
-        yield from self._feeders.leave(event)
+        region = self._feeders.region_of(event.peer)
+        yield from self._boundary.serve(event.time, region, lambda: self._feeders.leave(event))
         worker = self._workers.leave(event.peer, "stopped" if self._stopping else "lost")
         if worker is not None:
             fields = {"worker": worker.id, "incarnation": worker.site.incarnation, "pid": worker.site.pid}
@@ -337,9 +352,24 @@ class Controller:
     def _stop(self, event: Stop) -> Iterator[Instruction]:
         """Tell everybody. Regions hear of nobody who leaves from now on: what they lose is lost on purpose."""
         self._stopping = True
-        for region in self._regions.values():
-            yield from region.note_rest(event.time)
+        yield from self._boundary.each(event.time, lambda region: region.note_rest(event.time))
         yield Record(event.time, "cluster-stopping", {})
         yield from self._feeders.stop()  # before the workers, so that feeders do not report lost workers
         for site in self._workers.sites.values():
             yield Tell(site.peer, Shutdown(STOPPING))
+
+
+def _pass_on(
+    time: float, region: KeyedRegion, worker: WorkerRecord, message: WorkerRegionMessage
+) -> Iterable[Instruction]:
+    """Pass a message of a live worker on to its region."""
+    region.check(message)
+    worker.heard = time
+    return region.hear_worker(time, worker.id, message)
+
+
+def _note_idle(region: Region, idle: list[str]) -> Iterable[Instruction]:
+    """Add a region to a list if nobody uses it."""
+    if not region.in_use:
+        idle.append(region.name)
+    return ()

@@ -3,9 +3,12 @@
 Every time that Spark runs batch n is an attempt, started from the state at the end of batch n-1: one Spark stage, or
 several if what they compute is persisted. An attempt is whole when every partition of the operator's input is durable
 or had no rows; Spark tells how many there are, and the last task ends only after a note of it is in the store. Spark
-may run a batch more than once, all or part of it: after a failure, or for a second action in `foreachBatch`. When batch
-n+1 comes, Spark has finished batch n. Then the newest whole attempt at n is chosen, from any run of the query. Its log,
-after the logs and snapshots of the batches before, is the state at the end of n.
+may run a batch more than once, all or part of it: after a failure, or for a second action in `foreachBatch`.
+
+The first whole attempt at a batch is the one that counts: its results may be in a sink. Every later attempt *repeats*
+it: workers give the results of the logged rows again, in the order of the log, and log nothing. When batch n+1 comes,
+Spark has finished batch n, and the whole attempt at n is settled, from whichever run of the query it is. Its log, after
+the logs and snapshots of the batches before, is the state at the end of n.
 
     state(n) = for each unit its newest snapshot, of batch s <= n, and its rows in the logs of batches s+1 ... n
 """
@@ -21,7 +24,17 @@ from evenflow.control import refusals
 from evenflow.control.attempts import KIND_BITS, Attempt, facts_of
 from evenflow.control.events import FeederJoined, Peer, StageFacts
 from evenflow.control.history import History
-from evenflow.model.checkpoint import NOTHING, AttemptKey, Base, BatchLog, Begun, Saved, SavedUnits, WholeAttempt
+from evenflow.model.checkpoint import (
+    NOTHING,
+    AttemptKey,
+    Base,
+    BatchLog,
+    Begun,
+    Saved,
+    SavedUnits,
+    Voided,
+    WholeAttempt,
+)
 
 LATE = 1
 """The report of a snapshot more than this many batches older than the settled one is ignored: it may be deleted."""
@@ -44,6 +57,12 @@ class Epochs:
         """The number of the last load: reports of earlier loads are ignored."""
         self.target: AttemptKey = NOTHING
         """The batch and attempt whose state is being loaded."""
+        self._loads_for = 0
+        """The attempt for which rows to repeat are being loaded; 0 if there are none."""
+        self._prepared = 0
+        """The attempt for which workers have rows to repeat; 0 if they have none."""
+        self.given_up = ""
+        """The warning that results of part of a batch were given out, and the batch is evaluated again; else empty."""
         self.dropped: set[Peer] = set()
         """Feeders of attempts that were given up for a newer one; they are yet to be told."""
         self.settled = False
@@ -77,6 +96,7 @@ class Epochs:
         """Take in an attempt from the store; it is not known which units had rows in it."""
         through = {partition: dict(whole.segments) for partition in whole.partitions}
         attempt = Attempt(whole.attempt, "", whole.run, whole.before, expected={0: whole.expected}, whole=True)
+        attempt.repeatable = whole.repeatable
         attempt.begun, attempt.through = dict.fromkeys(through, ""), through
         self.attempts.append(attempt)
         self._history.arrived(whole.epoch, slice(None) if through else [])
@@ -139,6 +159,8 @@ class Epochs:
 
     def _give_way(self, now: Attempt, feeder: FeederJoined) -> None:
         """Give up an attempt because another one begins; an unfinished one with tasks is poisoned."""
+        if now.begun and now.repeatable and now.run == feeder.run and not (now.whole or now.poisoned or now.repeats):
+            self.given_up = refusals.evaluated_in_part(feeder)
         if now.feeders and not now.whole and not now.poisoned:
             now.poisoned = "the query was started anew"
             if now.run == feeder.run:
@@ -150,8 +172,12 @@ class Epochs:
         """Begin a new attempt at the present batch, with its first task."""
         number = 1 + max((attempt.number for attempt in self.attempts), default=0)
         now = Attempt.of(number, feeder, self._history.key)
+        if now.repeatable:
+            counts = (each for each in reversed(self.attempts) if each.whole and each.repeats is None)
+            now.repeats = next((each for each in counts if each.repeatable and each.through), None)
         self.attempts.append(now)
-        self.started = Begun(self.epoch, number, now.before, now.run)
+        repeats = now.repeats.number if now.repeats is not None else 0
+        self.started = Begun(self.epoch, number, now.before, now.run, repeats)
         return now
 
     def begin(self, feeder: FeederJoined) -> str:
@@ -177,22 +203,32 @@ class Epochs:
         """Note that rows of these units have come in a batch."""
         self._history.arrived(epoch, units)
 
-    def end(self, feeder: FeederJoined, segments: Mapping[str, int], rows: bool) -> WholeAttempt | None:
+    def end(
+        self, feeder: FeederJoined, segments: Mapping[str, int], rows: bool, left: Mapping[str, int] | None = None
+    ) -> WholeAttempt | None:
         """All rows of a task are durable, or it had none; if the attempt is whole now, returns the note for the store.
 
-        Otherwise the task is added to the attempt's `waiting`.
+        Otherwise the task is added to the attempt's `waiting`; also if the attempt repeats another, which has its note.
         """
         now = self.attempt
         if now is None or now.poisoned or feeder.peer not in now.feeders:
             return None
-        now.finish(feeder, segments, rows)
-        if now.whole or not now.complete:
+        now.finish(feeder, segments, rows, left)
+        whole, now.whole = now.whole, now.whole or now.complete
+        if whole or not now.whole or now.repeats is not None:
             now.waiting.append(feeder.peer)
             return None
-        now.whole = True
-        everything = sum(now.expected.values())
-        with_rows = tuple(sorted(now.through))
-        return WholeAttempt(self.epoch, now.number, now.segments, with_rows, everything, now.before, now.run)
+        about = sum(now.expected.values()), now.before, now.run, now.repeatable
+        return WholeAttempt(self.epoch, now.number, now.segments, tuple(sorted(now.through)), *about)
+
+    def void(self) -> Voided | None:
+        """The source does not give the rows again that the present attempt repeats: what it repeats counts no more."""
+        now = self.attempt
+        if now is None or now.repeats is None or now.repeats not in self.attempts:
+            return None
+        self.attempts.remove(now.repeats)
+        now.whole = False
+        return Voided(self.epoch, now.repeats.number, Begun(self.epoch, now.number, now.before, now.run))
 
     def noted(self, key: AttemptKey) -> list[Peer]:
         """The note that an attempt has begun or is whole is in the store; returns the tasks that may end now."""
@@ -253,13 +289,14 @@ class Epochs:
 
     def drop(self) -> None:
         """Give up the state that workers have in memory."""
-        self.held, self.stateful = None, False
+        self.held, self.stateful, self._prepared = None, False, 0
 
     def load(self, workers: Iterable[int]) -> Base:
         """Begin to load on these workers; returns the state that the present batch starts from."""
         base = self.base
         self.drop()
         self.target = (base.epoch, base.attempt)
+        self._loads_for = self.attempt.key_to_load if self.attempt is not None else 0
         self.loading = set(workers)
         self.loads += 1
         return base
@@ -268,7 +305,7 @@ class Epochs:
         """A worker has loaded its part of the state."""
         self.loading.discard(worker)
         if not self.loading:
-            self.held, self.stateful = self.target, True
+            self.held, self.stateful, self._prepared = self.target, True, self._loads_for
 
     @property
     def base(self) -> Base:
@@ -279,6 +316,8 @@ class Epochs:
     def current(self) -> bool:
         """Whether workers have the state that the present attempt starts from, or that state with its rows."""
         now = self.attempt
+        if now is not None and now.key_to_load != self._prepared:
+            return False
         return self.held == self._history.key or (
             now is not None and self.held == (self.epoch, now.number) and not now.poisoned
         )
@@ -291,14 +330,24 @@ class Epochs:
     @property
     def outdated(self) -> bool:
         """Whether the state that is being loaded is no longer the one to start from."""
-        return bool(self.loading) and self.target != self._history.key
+        wanted = self.attempt.key_to_load if self.attempt is not None else 0
+        return bool(self.loading) and (self.target, self._loads_for) != (self._history.key, wanted)
+
+    @property
+    def repeating(self) -> bool:
+        """Whether rows of an attempt are being repeated: its units must not move."""
+        now = self.attempt
+        return now is not None and now.number == self._prepared and not (now.whole or now.poisoned)
 
     def _choose(self, wanted: AttemptKey = NOTHING) -> str:
         """Settle which attempt at the present batch counts, preferably `wanted`; returns why none does, or empty."""
         if not self.attempts:
             return ""
         for attempt in sorted(self.attempts, key=lambda each: ((self.epoch, each.number) == wanted, each.number))[::-1]:
-            if attempt.whole:
+            if attempt.whole and attempt.repeats is None:
+                again = {(self.epoch, each.number) for each in self.attempts if each.repeats is attempt and each.whole}
+                if self.held in again:
+                    self.held, self._prepared = (self.epoch, attempt.number), 0
                 if not attempt.begun and self.held == self._history.key:
                     self.held = (self.epoch, attempt.number)  # an attempt without rows leaves the state as it is
                 with_rows = tuple(sorted(attempt.through))

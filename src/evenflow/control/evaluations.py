@@ -54,6 +54,8 @@ class Evaluations:
         """Register a task that has started, with or without rows; returns why it is refused, or an empty text."""
         if isinstance(feeder.facts, str):
             return feeder.facts
+        if isinstance(feeder.saved, str):
+            return feeder.saved
         name = evaluation_of(feeder)
         if name in self._over:
             return self._over[name]
@@ -214,6 +216,11 @@ class Evaluations:
                 )
             elif known.complete:
                 yield known.id, f"all of persisted RDD {known.kept} was evaluated, and Spark has not kept some of it"
+
+    def idle_s(self, name: str, time: float) -> float:
+        """How long a live evaluation has had no tasks; 0 if it has."""
+        known = self._live[name]
+        return 0.0 if known.feeders else time - known.idle_since
 
     @property
     def stateful(self) -> list[str]:

@@ -75,6 +75,15 @@ class RegionOpened:
 
 
 @dataclass(frozen=True, slots=True)
+class RegionFailed:
+    """What the controller wants done for a region cannot be done: the region is to be closed."""
+
+    time: float
+    region: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class StageFacts:
     """What Spark says of the stage that a task belongs to."""
 
@@ -172,6 +181,15 @@ class MemoryAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportsAsked:
+    """The user asks what workers have done."""
+
+    time: float
+    number: int
+    """Of the question; it rises."""
+
+
+@dataclass(frozen=True, slots=True)
 class PeerLeft:
     """A control connection has ended."""
 
@@ -215,12 +233,14 @@ class Stop:
 
 Event = (
     RegionOpened
+    | RegionFailed
     | Heard
     | FeederJoined
     | SaveEnded
     | CheckpointTaken
     | MoveAsked
     | MemoryAsked
+    | ReportsAsked
     | PeerLeft
     | TaskEnded
     | Unpersisted
@@ -250,7 +270,7 @@ class Record:
 class Save:
     """Put a note or a manifest into the store. `SaveEnded` answers it.
 
-    `kind` says which: `begun` (Begun), `whole` (WholeAttempt) or `epoch` (Base).
+    `kind` says which: `begun` (Begun), `whole` (WholeAttempt) or `epoch` (Base). `void` (Voided) deletes a note.
     Once an epoch is saved, blobs that its base does not need are deleted: older logs, and the snapshots in `stale`.
     """
 

@@ -32,6 +32,8 @@ class Feeders:
         """As they joined, of those that have begun: the partition of their rows may be another."""
         self._ended: set[Peer] = set()
         """Those that are through with their rows."""
+        self.failed: dict[str, str] = {}
+        """By region that was closed because of an error: what its tasks are told."""
         self._stopping = False
 
     @property
@@ -44,6 +46,20 @@ class Feeders:
         feeder = self._joined.get(peer)
         return feeder.run if feeder is not None and peer not in self._ended else ""
 
+    def region_of(self, peer: Peer) -> str:
+        """The region of a feeder; empty for any other peer."""
+        feeder = self._joined.get(peer)
+        return feeder.region if feeder is not None else ""
+
+    def dismiss(self, region: str) -> list[FeederJoined]:
+        """Forget the tasks of a region that is closed, and return them: what they say from now on is ignored."""
+        gone = [feeder for feeder in self._joined.values() if feeder.region == region]
+        for feeder in gone:
+            del self._joined[feeder.peer]
+            self._partitions.pop(feeder.peer, None)
+            self._ended.discard(feeder.peer)
+        return gone
+
     def awaits(self, event: FeederJoined) -> bool:
         """Whether there is a region for a task that wants to join, and the cluster goes on."""
         return event.region in self._regions and not self._stopping
@@ -52,7 +68,8 @@ class Feeders:
         """A task wants to join its region."""
         if not self.awaits(event):
             known = event.region in self._regions
-            why = STOPPING if known else f"this cluster has no region {event.region} (any more)"
+            gone = self.failed.get(event.region) or f"this cluster has no region {event.region} (any more)"
+            why = STOPPING if known else gone
             yield from refused(event, why, FeederRefused(why))
             return
         region = self._regions[event.region]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -23,6 +23,7 @@ from evenflow.model.messages import (
     FlowReport,
     GraphRouting,
     WorkerRegionMessage,
+    WorkerReport,
 )
 from evenflow.policy.keyed.sharing import Sharing
 
@@ -109,9 +110,18 @@ class GraphRegion(KeyedRegion):
             return
         yield from super().hear(time, feeder, message)
 
+    def worker_busy(self, time: float, worker: int, told: WorkerReport) -> Iterable[Instruction]:
+        self.graph.measured.worker_busy(time, worker, told.busy_s, told.graphs.get(self.name))
+        return ()
+
     def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterator[Instruction]:
         self.graph.measured.left(feeder.peer)
         yield from super().leave(feeder, event, ended)
+
+    @property
+    def settled(self) -> bool:
+        """Whether no task feeds the graph, and all results are in the event log."""
+        return not self.feeders and self._results.noted
 
     def rebalance(self, time: float) -> Iterator[Instruction]:
         self.statistics.fresh.clear()
@@ -123,7 +133,7 @@ class GraphRegion(KeyedRegion):
         yield from self._results.note(time)
         yield from () if self.feeders else self.graph.rest(time, self.senders)
 
-    def note_rest(self, time: float) -> Iterator[Record]:
+    def note_rest(self, time: float) -> Iterator[Instruction]:
         yield from super().note_rest(time)
         yield from self._results.note(time, final=True)
 

@@ -27,6 +27,11 @@ class GraphResults:
         self._latencies += told.latencies
         self._arrived += sum(told.arrived.values())
 
+    @property
+    def noted(self) -> bool:
+        """Whether all results are in the event log."""
+        return not self._latencies and not self._arrived
+
     def note(self, time: float, final: bool = False) -> Iterator[Record]:
         """The entry for the event log, if it is time for one, or the last moment, and there is anything to tell."""
         if self._noted is None:

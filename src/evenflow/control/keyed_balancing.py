@@ -71,7 +71,7 @@ class Balancing:
         """Ask the balance and begin its moves; if it fails, only this round of this region is lost."""
         if time - self._sampled >= SAMPLE_S:
             self._sampled = time
-            yield sampled(self.snapshot(time, feeders))
+            yield sampled(self.snapshot(time, feeders), self._statistics.keys)
         if time - self._listed_at >= (UNIT_ROWS_S if self._listed.any() else SAMPLE_S):
             yield from self._unit_rows(time)
         try:

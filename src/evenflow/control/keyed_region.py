@@ -26,6 +26,7 @@ from evenflow.control.events import (
     Warn,
 )
 from evenflow.control.keyed_balancing import Balancing
+from evenflow.control.late_rows import LateRows
 from evenflow.control.movement import Movements
 from evenflow.control.ordered_region import refused
 from evenflow.control.owners import OwnersLog
@@ -52,9 +53,11 @@ from evenflow.model.messages import (
     KeyedDirectory,
     Loading,
     MoveReport,
+    RowsDiffer,
     StateLoaded,
     UnitsSaved,
     WorkerRegionMessage,
+    WorkerReport,
 )
 from evenflow.policy.keyed.balance import KeyedBalance
 from evenflow.policy.keyed.sharing import Sharing
@@ -89,6 +92,7 @@ class KeyedRegion:
         """Feeders that have had a row: those in `feeders`, those that wait, and those of attempts given up."""
         self._owners = OwnersLog(event.region)
         self._order_warning = event.order_warning
+        self._late = LateRows(event.region)
         self._sources: tuple[tuple[str, int], int] | None = None
         """The newest batch of an evaluation, and its first partition with rows."""
 
@@ -116,6 +120,7 @@ class KeyedRegion:
 
     def reopen(self, event: RegionOpened) -> Iterator[Instruction]:
         """A query is restarted and finds its state by name; if the operator's code has changed, it is loaded again."""
+        self._late.start_again()
         if event.operator != self.operator and not self.feeders:
             for name, epochs in self.evaluations.stored.items():
                 epochs.drop()
@@ -129,7 +134,7 @@ class KeyedRegion:
         yield from self.note_rest(time)
         self._sharing.forget(self.name)
         for evaluation in self.evaluations.ids:
-            yield from self._end(time, evaluation, f"region {self.name} is long out of use")
+            yield from self._end(time, evaluation, f"region {self.name} is long out of use", "evaluation-dropped")
         yield from self.movements.abandon(time, "the region is closed")
 
     # -- workers
@@ -182,6 +187,8 @@ class KeyedRegion:
                 elif movement is not None and worker == movement.source:  # it could not put back what it had taken out
                     yield from self._give_up(time, f"units {list(movement.units)[:5]} are lost: {message.reason}")
                 yield from self.stored.load(time)
+            case RowsDiffer():
+                yield from self.stored.differs(time, message)
             case UnitsSaved():
                 yield from self.stored.saved(time, worker, message)
             case StateLoaded():
@@ -305,10 +312,22 @@ class KeyedRegion:
             yield from self.stored.poison(event.time, name, event.why)
             yield from self._end(event.time, name, event.why)
 
-    def store_failed(self, event: SaveEnded) -> Iterator[Instruction]:
-        """The manifest of a batch can never be written: the tasks of the query are told why."""
+    def note_waits(self, waited_for: dict[int, float]) -> Iterable[Instruction]:
+        """Note since when tasks have waited for workers that load state, if that is longer than noted already."""
+        for worker, since in self.stored.awaited():
+            waited_for[worker] = min(since, waited_for.get(worker, since))
+        return ()
+
+    def worker_busy(self, time: float, worker: int, told: WorkerReport) -> Iterable[Instruction]:
+        """A worker tells for how long it was busy; only graphs make use of it."""
+        return ()
+
+    def save_ended(self, event: SaveEnded) -> Iterator[Instruction]:
+        """A note or a manifest is in the store, or cannot be: if it never can, the query's tasks are told why."""
         name = f"query {event.save.query}"
-        if name in self.evaluations.stored:
+        if event.save.kind in ("begun", "whole"):
+            yield from self.stored.noted(event)
+        elif event.final and name in self.evaluations.stored:
             yield from self.stored.poison(event.time, name, f"the checkpoint cannot be written: {event.error}")
 
     def leave(self, feeder: FeederJoined, event: PeerLeft, ended: bool) -> Iterator[Instruction]:
@@ -336,11 +355,11 @@ class KeyedRegion:
         name = evaluation_of(feeder)
         if name in self.evaluations.stored:
             return self.stored.poison(time, name, why, "attempt-stopped" if stopped else "attempt-poisoned", silent)
-        return self._end(time, name, why)
+        return self._end(time, name, why, "evaluation-stopped" if stopped else "evaluation-ended")
 
-    def _end(self, time: float, name: str, why: str) -> Iterator[Instruction]:
+    def _end(self, time: float, name: str, why: str, event: str = "evaluation-ended") -> Iterator[Instruction]:
         """Close an evaluation: its feeders are told, its state is dropped everywhere."""
-        yield Record(time, "evaluation-ended", {"region": self.name, "evaluation": name, "why": why})
+        yield Record(time, event, {"region": self.name, "evaluation": name, "why": why})
         feeders = self.evaluations.end(name, why)
         if not self.evaluations.stateful:
             self.statistics.unit_bytes[:] = 0
@@ -354,6 +373,7 @@ class KeyedRegion:
     def tick(self, time: float) -> Iterator[Instruction]:
         """Do what is due at this time."""
         yield from self.performance.note(time)
+        yield from self._late.note(time, self.statistics.counts)
         yield from self._owners.note(time, self.movements.table, self.movements.sites) if self.feeders else ()
         yield from self.movements.tick(time)
         yield from self.stored.load(time)
@@ -367,19 +387,22 @@ class KeyedRegion:
             remedy = "If a function may take this long, give Cluster a longer stall_timeout"
             yield from self._give_up(time, f"{why}: {silent}. {remedy}")
         for name, over in list(self.evaluations.idle(time)):
-            yield from self._end(time, name, over)
+            yield from self._end(time, name, over, "evaluation-dropped")
 
-    def note_rest(self, time: float) -> Iterator[Record]:
-        """The entries of what came and left since the last ones: it is the last moment."""
-        return self.performance.note(time, final=True)
+    def note_rest(self, time: float) -> Iterator[Instruction]:
+        """The entries of what came and left since the last ones, and of late rows: it is the last moment."""
+        yield from self.performance.note(time, final=True)
+        yield from self._late.note(time, self.statistics.counts, final=True)
 
     def unpersisted(self, event: Unpersisted) -> Iterator[Instruction]:
         """Drop the state of evaluations whose RDDs are no longer persisted."""
         for name in self.evaluations.unpersisted(event.rdds):
-            yield from self._end(event.time, name, f"{name} was unpersisted, and its state dropped")
+            why = f"{name} was unpersisted, and its state dropped"
+            yield from self._end(event.time, name, why, "evaluation-dropped")
 
     def _free(self, time: float) -> Iterator[Instruction]:
         """Let movements begin again if no state is being loaded or is to be loaded."""
+        yield from self.stored.give_way(time)
         if self.movements.held and not self.stored.busy:
             yield from self.movements.resume(time, self.senders)
 

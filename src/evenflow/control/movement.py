@@ -214,6 +214,11 @@ class Movements:
             case "restored":
                 yield from self.restored(time, number, worker, feeders)
 
+    @property
+    def queued(self) -> bool:
+        """Whether moves wait to begin."""
+        return bool(self._queue)
+
     def resume(self, time: float, feeders: Iterable[Peer]) -> Iterator[Instruction]:
         """Let movements begin again."""
         self.held = False

@@ -12,6 +12,7 @@ from evenflow.errors import SEVERAL_ACTIONS
 PERSIST_ANEW = "unpersist() the DataFrame, persist() it again, and let the first action read all of it, as count() does"
 """The remedy if the state is gone that the rest of a persisted DataFrame needs."""
 RUN_AGAIN = "The batch has to be run again as a whole: start the query again, or have evenflow.supervise do it"
+TWO_NAMES = "If keyed is used twice in this query, give each use a name= of its own"
 SHOWN = 4
 """The attempts at a batch that a message lists, at most."""
 
@@ -32,14 +33,13 @@ def unfit(feeder: FeederJoined, forgotten: int) -> str:
 
     `forgotten` is the newest persisted RDD whose evaluation is over and no longer remembered.
     """
-    if isinstance(feeder.saved, str):
-        return feeder.saved
     if feeder.query:
         if feeder.first or feeder.saved is not None:
             return ""
         return (
             f"batch {feeder.epoch} of query {feeder.query} comes to a cluster that has no state of the batches "
-            "before it: start the query with a new checkpointLocation"
+            "before it: state ends with its cluster, unless that has a checkpoint. Give Cluster checkpoint=, for state "
+            "that outlives it, and start the query with a new checkpointLocation"
         )
     if feeder.own_stage:
         return f"the rows of {what(feeder)} are gone, and Spark does not read them again: make the DataFrame anew"
@@ -132,16 +132,33 @@ def begun_before(feeder: FeederJoined, other_stage: bool) -> str:
     """Rows of a task's partition are in state already; `other_stage`: another stage brought them."""
     if feeder.own_stage and other_stage:
         remedy = f"Spark has not read them again: in foreachBatch, {SEVERAL_ACTIONS}"
-    elif feeder.attempt or feeder.own_stage:
+    elif feeder.own_stage:
         remedy = RUN_AGAIN
     else:
-        remedy = (
-            "If keyed is used twice in this query, give each use a name= of its own; if one DataFrame is used "
-            "twice, persist() it first"
-        )
+        remedy = f"{TWO_NAMES}; if one DataFrame is used twice, persist() it first"
+        remedy = f"If a task failed: {RUN_AGAIN[0].lower()}{RUN_AGAIN[1:]}. {remedy}" if feeder.attempt else remedy
     return (
         f"partition {feeder.partition} of batch {feeder.epoch} of query {feeder.query} is here again (attempt "
         f"{feeder.attempt}), and rows of it are in state already. {remedy}"
+    )
+
+
+def evaluated_in_part(feeder: FeederJoined) -> str:
+    """Results of part of a batch were given out, and another action evaluates the batch again."""
+    return (
+        f"an action has read part of batch {feeder.epoch} of query {feeder.query}, and the next action evaluates the "
+        "batch again: where rows of one key come from several partitions, the two may differ. In foreachBatch, call "
+        "persist() before the first action"
+    )
+
+
+def other_rows(evaluation: str, epoch: int, what: str) -> str:
+    """The source does not give the rows of a batch again that it gave to an attempt which was whole."""
+    return (
+        f"batch {epoch} of {evaluation} was evaluated as a whole before, and its source gives other rows now: {what}. "
+        "It is run afresh when the query is started again; results of the first evaluation that a sink has kept do not "
+        "go together with those. Sources have to give the rows of a batch again, and what comes before the operator "
+        "has to be deterministic"
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from evenflow.control.events import Instruction, Peer, Record, Tell
@@ -22,6 +23,8 @@ BUSY_S = 3 * ROUND_S
 IDLE_S = 60.0
 """A region without rows for so long gives everything back: what it needed then says nothing of its next rows."""
 
+Serve = Callable[[float, str, Callable[[], Iterable[Instruction]]], Iterable[Instruction]]
+"""Serves one region by name, at a time (`boundary`)."""
 IDLE = Adjusted(1.0, 0.0, 0.0, "no rows")
 
 
@@ -35,9 +38,13 @@ class Service:
         """By region, the rows that have come or left, and when that was last known to grow."""
 
     def tick(
-        self, time: float, regions: Mapping[str, OrderedRegion | KeyedRegion], sites: Mapping[int, Site]
+        self,
+        time: float,
+        regions: Mapping[str, OrderedRegion | KeyedRegion],
+        sites: Mapping[int, Site],
+        serve: Serve,
     ) -> Iterator[Instruction]:
-        """Look at every target, and do what follows."""
+        """Look at every target, and do what follows; `serve` keeps an error of one region from the others."""
         if not any(isinstance(given, Qos) for given in self._qos.values()):
             return
         quiet = {name: self._quiet_s(time, name, region.performance.total) for name, region in regions.items()}
@@ -45,12 +52,18 @@ class Service:
         for name, seconds in quiet.items():
             if seconds >= IDLE_S and (name in self._sharing.boosts or regions[name].shed):
                 self._targets.forget(name)
-                yield from self._adjust(time, regions[name], qos_of(self._qos, name), IDLE, sites)
+                qos = qos_of(self._qos, name)
+                yield from serve(time, name, partial(self._adjust, time, regions[name], qos, IDLE, sites))
         for name in busy:
-            qos, region = qos_of(self._qos, name), regions[name]
-            adjusted = self._targets.decide(time, name, qos, region.performance.total, len(busy) > 1)
-            if adjusted is not None:
-                yield from self._adjust(time, region, qos, adjusted, sites)
+            yield from serve(time, name, partial(self._decide, time, regions[name], sites, len(busy) > 1))
+
+    def _decide(
+        self, time: float, region: OrderedRegion | KeyedRegion, sites: Mapping[int, Site], shared: bool
+    ) -> Iterator[Instruction]:
+        qos = qos_of(self._qos, region.name)
+        adjusted = self._targets.decide(time, region.name, qos, region.performance.total, shared)
+        if adjusted is not None:
+            yield from self._adjust(time, region, qos, adjusted, sites)
 
     def joined(self, peer: Peer) -> Iterator[Instruction]:
         """A worker has started: tell it what the others know."""

@@ -13,6 +13,9 @@ from evenflow.control.workers import Site
 from evenflow.model import Consumer, KeyedSnapshot
 from evenflow.model.messages import ConsumerReport, FeederArrivals
 
+KEPT_KEYS = 256
+"""Units whose keys are kept: those told of last."""
+
 
 class Statistics:
     """Counters by worker and by unit, pooled over evaluations."""
@@ -24,6 +27,8 @@ class Statistics:
         self.unit_arrived = np.zeros(units, np.int64)
         self.unit_bytes = np.zeros(units, np.int64)
         self.counts: Counter[str] = Counter()
+        self.keys: dict[int, str] = {}
+        """By unit, the value of its most frequent key as told last, where the user asked for values of keys."""
         self.fresh: set[int] = set()
         """Workers that have reported since the balance was last asked."""
         self._on_disk: dict[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]] = {}
@@ -62,6 +67,11 @@ class Statistics:
     def arrived(self, told: FeederArrivals) -> None:
         """Add the rows that a feeder has taken in since its last message."""
         np.add.at(self.unit_arrived, told.units, told.unit_rows)
+        for unit, key in told.keys.items():
+            self.keys.pop(unit, None)  # so that the newest are last
+            self.keys[unit] = key
+        while len(self.keys) > KEPT_KEYS:
+            del self.keys[next(iter(self.keys))]
 
     @property
     def due(self) -> bool:
@@ -83,8 +93,10 @@ class Statistics:
         return sizes
 
 
-def sampled(snapshot: KeyedSnapshot) -> Record:
-    """The entry of a snapshot for the event log."""
+def sampled(snapshot: KeyedSnapshot, keys: Mapping[int, str]) -> Record:
+    """The entry of a snapshot for the event log, with the values of keys of the hottest units that are known."""
+    hottest = _hottest(snapshot.unit_rows)
+    known = {str(unit): keys[unit] for unit, _ in hottest if unit in keys}
     owned = np.bincount(snapshot.table.owners, minlength=1 + max((c.worker for c in snapshot.consumers), default=0))
     return Record(
         snapshot.time,
@@ -97,7 +109,8 @@ def sampled(snapshot: KeyedSnapshot) -> Record:
             "moved": snapshot.moved,
             "bytes_moved": snapshot.bytes_moved,
             "state_bytes": int(snapshot.unit_bytes.sum()),
-            "hottest": _hottest(snapshot.unit_rows),
+            "hottest": hottest,
+            **({"keys": known} if known else {}),
             "counts": dict(snapshot.counts),
             "consumers": [
                 {

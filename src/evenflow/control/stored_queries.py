@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from evenflow.control import refusals
 from evenflow.control.epochs import Epochs
 from evenflow.control.evaluation import evaluation_of
 from evenflow.control.evaluations import Evaluations
@@ -23,6 +24,7 @@ from evenflow.control.events import (
     Save,
     SaveEnded,
     Tell,
+    Warn,
 )
 from evenflow.control.movement import Movements
 from evenflow.model.checkpoint import SavedUnits
@@ -34,11 +36,16 @@ from evenflow.model.messages import (
     FeederEnded,
     LoadState,
     LogEntry,
+    RowsDiffer,
     SaveAgain,
     SnapshotEntry,
     StateLoaded,
     UnitsSaved,
 )
+
+LEFT_S = 10.0
+"""After so long without a task, an attempt that repeats another is taken to be over; Spark has a task wait for its
+data for 3 s at most."""
 
 
 @dataclass
@@ -51,6 +58,8 @@ class StoredQueries:
     movements: Movements
     asked: dict[str, float] = field(default_factory=dict)
     """By evaluation, the time at which workers were last told to load."""
+    warned: bool = False
+    """Whether it was told that results of part of a batch were given out before all of it was evaluated."""
 
     # -- tasks
 
@@ -63,6 +72,10 @@ class StoredQueries:
         for peer in sorted(epochs.dropped):
             yield Tell(peer, EvaluationLost("another attempt at its batch has begun"))
         epochs.dropped.clear()
+        if epochs.given_up and not self.warned:
+            self.warned = True
+            yield Warn(f"region {self.region}: {epochs.given_up}")
+        epochs.given_up = ""
         if epochs.settled:
             base, stale = epochs.settle()
             yield Save(self.region, feeder.query, "epoch", base, stale)
@@ -86,7 +99,11 @@ class StoredQueries:
         if epochs is None:
             yield from self._release([feeder.peer] if feeder.query else ())
             return
-        whole = epochs.end(feeder, told.segments, begun)
+        whole = epochs.end(feeder, told.segments, begun, told.left)
+        if epochs.attempt is not None and epochs.attempt.short:
+            left = sum(epochs.attempt.left.values())
+            yield from self._differs(time, evaluation_of(feeder), f"{left or 'all'} of them did not come again")
+            return
         if begun and whole is None:
             yield self._durable(time, feeder.query, told.seconds, 0.0)
         if whole is not None:
@@ -139,12 +156,42 @@ class StoredQueries:
         if now is not None and now.poisoned and counted and now.stage and (now.broad or not silent):
             yield Cancel(now.running or now.stage, f"region {self.region}: {why}")
 
+    def differs(self, time: float, told: RowsDiffer) -> Iterator[Instruction]:
+        """A worker says that rows of an attempt are not those of the attempt that it repeats."""
+        epochs = self.evaluations.stored.get(told.evaluation)
+        now = epochs.attempt if epochs is not None else None
+        if epochs is not None and now is not None and (told.epoch, told.attempt) == (epochs.epoch, now.number):
+            yield from self._differs(time, told.evaluation, told.why)
+
+    def _differs(self, time: float, name: str, what: str) -> Iterator[Instruction]:
+        """The source of a query does not give the rows of a batch again: the batch is to be run afresh."""
+        epochs = self.evaluations.stored[name]
+        voided = epochs.void()
+        if voided is None:
+            return
+        why = refusals.other_rows(name, voided.epoch, what)
+        query = name.removeprefix("query ")
+        yield Save(self.region, query, "void", voided)
+        yield Warn(f"region {self.region}: {why}")
+        yield from self.poison(time, name, why)
+
     # -- state
 
     @property
     def busy(self) -> bool:
-        """Whether state is being loaded, or is to be loaded."""
-        return any(epochs.loading or epochs.wanted for epochs in self.evaluations.stored.values())
+        """Whether state is being loaded, is to be loaded, or must stay where it was loaded."""
+        stored = self.evaluations.stored.values()
+        return any(epochs.loading or epochs.wanted or epochs.repeating for epochs in stored)
+
+    def give_way(self, time: float) -> Iterator[Instruction]:
+        """End repeats that nobody goes on with, such as those of actions that read some rows, if units are to move.
+
+        What such a repeat leaves in memory is of no use: the next attempt, or the next batch, begins by loading state.
+        """
+        for name, epochs in self.evaluations.stored.items() if self.movements.queued else ():
+            if epochs.repeating and self.evaluations.idle_s(name, time) > LEFT_S:
+                why = f"batch {epochs.epoch} of {name} was given again in part, and no task has come for {LEFT_S:.0f} s"
+                yield from self.poison(time, name, why, "repeat-left", silent=True)
 
     def load(self, time: float) -> Iterator[Instruction]:
         """Begin to load state that tasks wait for, if it is not being loaded yet."""
@@ -163,8 +210,10 @@ class StoredQueries:
         base = epochs.load(self.movements.sites)
         snapshots = tuple(SnapshotEntry(saved.name, saved.epoch) for saved in base.snapshots)
         logs = tuple(LogEntry(log.epoch, log.attempt, dict(log.segments)) for log in base.logs)
+        of = epochs.attempt.repeats
+        repeated = LogEntry(epochs.epoch, of.number, dict(of.segments)) if of is not None else None
         fields = {"region": self.region, "evaluation": name, "epoch": base.epoch, "snapshots": len(base.snapshots)}
-        yield Record(time, "loading", fields)
+        yield Record(time, "loading", fields | ({"repeats": of.number} if of is not None else {}))
         self.asked[name] = time
         for worker, site in self.movements.sites.items():
             order = LoadState(
@@ -178,6 +227,7 @@ class StoredQueries:
                 snapshots=snapshots,
                 logs=logs,
                 units=self.movements.table.units_of(worker).astype(np.int32),
+                repeated=repeated,
             )
             yield Tell(site.peer, order)
 

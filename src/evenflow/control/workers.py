@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from evenflow.control.events import Instruction, MemoryAsked, Peer, Record, Tell, Warn
+from evenflow.control.events import Instruction, MemoryAsked, Peer, Record, ReportsAsked, Tell, Warn
 from evenflow.model import WorkerStatus
-from evenflow.model.messages import MemorySet, SetMemory, WorkerAddress, WorkerHello
+from evenflow.model.messages import MemorySet, SendReport, SetMemory, WorkerAddress, WorkerHello
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,8 @@ class WorkerRecord:
     """The operators that it has loaded."""
     why: str = ""
     """Why it was lost, if that is known."""
+    answered: int = 0
+    """The number of the latest question that it has answered with a report."""
     memory: int = 0
     """Bytes that the user has given it for state since the cluster started; 0: as it was then."""
 
@@ -119,6 +121,15 @@ class Workers:
         yield Warn(f"{text}: {told.error}")
 
     # -- questions
+
+    def ask_reports(self, event: ReportsAsked) -> Iterator[Instruction]:
+        """Have the live workers report."""
+        for peer in self._live:
+            yield Tell(peer, SendReport(event.number))
+
+    def reported(self, number: int) -> bool:
+        """Whether every live worker has answered a question."""
+        return all(worker.answered >= number for worker in self._live.values())
 
     def statuses(self, now: float) -> list[WorkerStatus]:
         """The status of all workers, by id."""

@@ -1,4 +1,4 @@
-"""Numbers that users give: which values count as one.
+"""What users give: keywords that a verb has, and which values count as numbers.
 
 Numbers of numpy do, as those of Python; booleans, text and `Decimal` do not. What is no number is NaN here, which is
 within no limits, so that one comparison refuses both.
@@ -6,12 +6,31 @@ within no limits, so that one comparison refuses both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import wraps
+from inspect import signature
 from math import inf, nan
 from numbers import Integral, Real
-from typing import Any, TypeGuard
+from typing import Any, ParamSpec, TypeGuard, TypeVar
 
-from evenflow.errors import InvalidArgument
+from evenflow.errors import InvalidArgument, nearest
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def with_known_keywords(verb: Callable[P, T]) -> Callable[P, T]:
+    """The verb; called with a keyword that it does not have, it names the nearest that it has."""
+    known = [name for name in signature(verb).parameters if name != "self"]
+
+    @wraps(verb)
+    def call(*args: P.args, **keywords: P.kwargs) -> T:
+        for name in keywords:
+            if name not in known:
+                raise InvalidArgument(f"{verb.__qualname__} does not take {name}; {nearest(name, known)}")
+        return verb(*args, **keywords)
+
+    return call
 
 
 def is_number(value: object) -> TypeGuard[Real]:

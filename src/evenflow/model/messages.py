@@ -50,6 +50,9 @@ Value = TypeVar("Value")
 Several = Annotated[tuple[Element, ...], Meta(max_length=MOST_ENTRIES)]
 Table = Annotated[dict[Key, Value], Meta(max_length=MOST_ENTRIES)]
 UnitNumbers = Annotated[tuple[Whole, ...], Meta(max_length=MOST_UNITS)]
+MOST_KEYS, MOST_KEY_TEXT = 10, 100
+"""Units whose keys a message tells, and characters of each, at most."""
+KeyText = Annotated[str, Meta(max_length=MOST_KEY_TEXT)]
 MoveOutcome = Literal["quiet", "stored", "installed", "undelivered", "failed", "discarded", "restored", "lost"]
 """What a worker says of a movement; `failed` is for good."""
 
@@ -84,13 +87,15 @@ class WorkerHello(Message, frozen=True):
 
 
 class WorkerReport(Message, frozen=True):
-    """Worker to controller, once a period: a heartbeat, with counters since the worker started."""
+    """Worker to controller, once a period and when asked: a heartbeat, with counters since the worker started."""
 
     rows: Whole
     frames: Whole
     busy_s: Real
     graphs: dict[str, Real] = {}
     """By region of a graph that is fed, the part of `busy_s` that was for it."""
+    answers: Whole = 0
+    """The number of the `SendReport` that it answers; 0 if nobody asked for it."""
 
 
 class WorkerAlive(Message, frozen=True):
@@ -236,6 +241,17 @@ class StateLoaded(Message, frozen=True):
     seconds: Real = 0.0
 
 
+class RowsDiffer(Message, frozen=True):
+    """Worker to controller, in an attempt that repeats another one: its rows are not those of the other one."""
+
+    region: str
+    evaluation: str
+    epoch: Whole
+    attempt: Whole
+    """The batch and the attempt that repeats."""
+    why: str
+
+
 class UnitsSaved(Message, frozen=True):
     """Worker to controller: it has saved units, as they were at the end of a batch, in the store."""
 
@@ -248,7 +264,7 @@ class UnitsSaved(Message, frozen=True):
     bytes: Whole = 0
 
 
-WorkerRegionMessage = ConsumerReport | FlowReport | MoveReport | StateLoaded | UnitsSaved
+WorkerRegionMessage = ConsumerReport | FlowReport | MoveReport | StateLoaded | RowsDiffer | UnitsSaved
 """What a worker says to a keyed region, or to that of a graph."""
 WorkerMessage = WorkerReport | WorkerAlive | WorkerTrouble | OperatorReady | MemorySet | WorkerRegionMessage
 """What a worker says of itself and to its regions, after its hello."""
@@ -293,6 +309,8 @@ class FeederArrivals(Message, frozen=True):
 
     units: Units
     unit_rows: Counts
+    keys: Annotated[dict[Whole, KeyText], Meta(max_length=MOST_KEYS)] = {}
+    """By unit with many rows, the value of its most frequent key; only if the user asked for values of keys."""
 
     def __post_init__(self) -> None:
         _check_pairs(units=self.units, unit_rows=self.unit_rows)
@@ -320,6 +338,8 @@ class FeederEnded(Message, frozen=True):
     """With a store: by worker, the segments of its log in which the rows are."""
     seconds: Real = 0.0
     """How long workers took to make the last of them durable."""
+    left: Table[str, Whole] = {}
+    """In an attempt that repeats another one: by worker, the logged rows that had not come again by then."""
 
 
 class FeederUnread(Message, frozen=True):
@@ -423,6 +443,12 @@ class SetMemory(Message, frozen=True):
     """Controller to worker: the state of operators may take so many bytes of its memory from now on."""
 
     memory: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+
+
+class SendReport(Message, frozen=True):
+    """Controller to worker: somebody asks what it has done, so send a `WorkerReport` now."""
+
+    number: Whole
 
 
 class ServiceWeights(Message, frozen=True):
@@ -549,6 +575,8 @@ class LoadState(Message, frozen=True):
     logs: Several[LogEntry]
     units: Units
     """Units of the worker that gets this message."""
+    repeated: LogEntry | None = None
+    """The log of the whole attempt at this batch that the attempt repeats; None if it repeats none."""
 
 
 class SaveAgain(Message, frozen=True):
@@ -625,7 +653,16 @@ EvaluationOrder = ForgetEvaluation | DropState | LoadState | SaveAgain
 FlowOrder = GraphRouting | PauseUnits | ReleaseUnits
 """About the ways of a graph's rows."""
 ToWorker = (
-    Shutdown | Prepare | NoCode | SetClock | SetMemory | ServiceWeights | MovementOrder | EvaluationOrder | FlowOrder
+    Shutdown
+    | Prepare
+    | NoCode
+    | SetClock
+    | SetMemory
+    | SendReport
+    | ServiceWeights
+    | MovementOrder
+    | EvaluationOrder
+    | FlowOrder
 )
 
 # -- controller to feeder
@@ -774,6 +811,8 @@ class RowsDurable(Message, frozen=True):
     units: Units
     """Units that had rows in this attempt, by the same log."""
     error: str = ""
+    left: Whole | None = None
+    """In an attempt that repeats another one: how many logged rows have not come again so far; None in others."""
 
 
 class OperatorFailed(Message, frozen=True):

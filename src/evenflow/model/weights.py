@@ -18,7 +18,10 @@ def weight_of(qos: Mapping[str, float], region: str) -> float:
 
 def entry_of(qos: Mapping[str, Given], region: str) -> Given | None:
     """What is given for a region, or for the name that it is a further use of; None if nothing is."""
-    if region in qos:
-        return qos[region]
+    return qos[region] if region in qos else qos.get(given_name(region))
+
+
+def given_name(region: str) -> str:
+    """The name that a region was given: of a further use of a name, such as name-2, the name itself."""
     numbered = _NUMBERED.fullmatch(region)
-    return qos.get(numbered[1]) if numbered else None
+    return numbered[1] if numbered else region

@@ -142,7 +142,8 @@ def _named(choice: Mapping[str, type[T]], name: str, options: dict[str, Any], wh
     if unknown or needed:
         takes = ", ".join(parameters) or "no parameters"
         problem = f"does not take {', '.join(unknown)}" if unknown else f"needs {', '.join(needed)}"
-        raise InvalidArgument(f"{what} {name!r} {problem}; it takes {takes}")
+        meant = "".join(close_to(other, parameters) for other in unknown)
+        raise InvalidArgument(f"{what} {name!r} {problem}; {meant}it takes {takes}")
     try:
         return choice[name](**options)
     except TypeError as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from evenflow.control.events import Transfer
-from evenflow.errors import InvalidArgument, first_line
+from evenflow.errors import InvalidArgument, close_to, first_line
 from evenflow.model.capacity import Emulate
 from evenflow.model.given import is_one_of, number_of
 from evenflow.model.qos import Qos, weights_in
@@ -129,10 +130,24 @@ def check_event_log(path: str | Path | None) -> None:
         raise InvalidArgument(f"event_log={path!r:.100}: give the path of a file, or leave it out")
 
 
-def check_name(name: str) -> None:
-    """Refuse a name that a region cannot have."""
+def check_name(name: str, was: str | None = None) -> None:
+    """Refuse a name that a region cannot have, and one that it cannot have had."""
     if not isinstance(name, str) or len(name) > LONGEST_NAME:
         raise InvalidArgument(f"name={name!r:.60}: give a string of at most {LONGEST_NAME} characters")
+    if not isinstance(was, str | None) or (was is not None and was == name):
+        raise InvalidArgument(
+            f"was={was!r:.60} and name={name!r}: give the name that the operator had before, '' if it had none, or "
+            "leave it out"
+        )
+
+
+def absent_of(absent: Sequence[str], checkpoint: str) -> frozenset[str]:
+    """The names of operators that are left out on purpose."""
+    if isinstance(absent, str) or not isinstance(absent, Sequence) or not all(isinstance(each, str) for each in absent):
+        raise InvalidArgument(f"absent={absent!r:.100}: give a list of names of operators")
+    if absent and not checkpoint:
+        raise InvalidArgument(f"absent={absent!r:.100} and no checkpoint: without one, no operator has stored state")
+    return frozenset(absent)
 
 
 def classic_context(spark: SparkSession) -> Any:
@@ -146,6 +161,21 @@ def classic_context(spark: SparkSession) -> Any:
     if context._jsc is None:
         raise InvalidArgument("the Spark session is stopped: start one first")
     return context
+
+
+def check_options(options: Mapping[str, Any], choice: Mapping[str, Any], chosen: object, *verbs: Any) -> None:
+    """Refuse an option that the chosen balance or placement does not have, if a verb has a keyword much like it.
+
+    `verbs` are the methods that were called, each with the options of the one before; `choice` has what can be chosen.
+    """
+    if isinstance(chosen, str) and chosen not in choice:
+        return  # that is said elsewhere
+    keywords = {name for verb in verbs for name in signature(verb).parameters} - {"options"}
+    own = signature(choice[chosen]).parameters if isinstance(chosen, str) else ()
+    for name in sorted(options.keys() - keywords.union(own)):
+        meant = close_to(name, keywords)
+        if meant:
+            raise InvalidArgument(f"{verbs[0].__name__} does not take {name}: {meant.strip()}")
 
 
 def balance_of(balance: str | Balance, options: dict[str, Any], workers: int) -> Balance:
@@ -231,6 +261,11 @@ def arrow_schema(spark: SparkSession, schema: StructType) -> Any:
 def case_sensitive(spark: SparkSession) -> bool:
     """Whether names that differ only in case are different names in this session."""
     return spark.conf.get("spark.sql.caseSensitive") == "true"
+
+
+def extension_integers(spark: SparkSession) -> bool:
+    """Whether whole numbers have pandas' nullable dtypes in this session, with nulls and without."""
+    return spark.conf.get("spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype") == "true"
 
 
 def pickled(operator: MapOperator | Hosted) -> bytes:

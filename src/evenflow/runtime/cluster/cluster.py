@@ -24,11 +24,11 @@ from evenflow.graph.builder import Graph
 from evenflow.graph.verbs import Pair
 from evenflow.model import KeyedSnapshot, MoveUnits, Snapshot, WorkerStatus
 from evenflow.model.capacity import Emulate
-from evenflow.model.given import check_flag
+from evenflow.model.given import check_flag, with_known_keywords
 from evenflow.model.qos import Qos, qos_of
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.map import Input, MapOperator
-from evenflow.policy import Balance, KeyedBalance, Placement
+from evenflow.policy import BALANCES, KEYED_BALANCES, PLACEMENTS, Balance, KeyedBalance, Placement
 from evenflow.runtime.cluster import amounts, arguments, graph_arguments
 from evenflow.runtime.cluster.bounds import bounds_of
 from evenflow.runtime.cluster.dashboard import LivePage, page_asked, shown_as_html
@@ -37,6 +37,7 @@ from evenflow.runtime.cluster.graph_call import GraphCall
 from evenflow.runtime.cluster.graph_output import GraphOutput
 from evenflow.runtime.cluster.join import plan_join
 from evenflow.runtime.cluster.keyed_plan import plan_keyed, prepared, stored_as
+from evenflow.runtime.cluster.keys import value_places
 from evenflow.runtime.cluster.lifecycle import Lifecycle
 from evenflow.runtime.cluster.order import ordering_of, warning_of
 from evenflow.runtime.cluster.qos import Named, shed_place
@@ -70,6 +71,8 @@ class Cluster:
       to one cluster at a time.
     - `checkpoint_key`: at least 16 bytes, or characters, that only the cluster knows: then nothing is read from the
       checkpoint, and no state unpickled, that was not written with the same key. State is not encrypted.
+    - `absent`: names of operators that streaming queries had, and are started without on purpose. Otherwise a query
+      whose operator is missing is refused. The state stays in the checkpoint, and the operator may come back.
     - `memory`: how much memory the state of operators may take in each worker, in bytes or as "512m"; the rest is on
       the worker's local disk until there is room or rows come for it. `set_memory` changes it while rows flow.
     - `t_gap`: how units on disk take turns where rows wait for them. A number: each time that so many seconds have
@@ -84,6 +87,7 @@ class Cluster:
       `dashboard_token`, at least 16 characters.
     """
 
+    @with_known_keywords
     def __init__(
         self,
         spark: SparkSession,
@@ -97,6 +101,7 @@ class Cluster:
         emulate: Emulate | None = None,
         checkpoint: str | Path | None = None,
         checkpoint_key: bytes | str | None = None,
+        absent: Sequence[str] = (),
         qos: Mapping[str, float | Qos] | None = None,
         memory: str | int | None = None,
         t_gap: float | Literal["read"] | None = None,
@@ -112,6 +117,7 @@ class Cluster:
         arguments.check_emulated(emulate, workers)
         context = arguments.classic_context(spark)
         where, key = arguments.checkpoint_of(checkpoint, checkpoint_key)
+        left_out = arguments.absent_of(absent, where)
         budget, weights = amounts.bytes_of(memory), arguments.weights_of(qos)
         host, secret, name = driver_host(context)[1], secrets.token_bytes(32), uuid.uuid4().hex[:8]
         gap = amounts.gap_of(t_gap, budget > 0)
@@ -120,7 +126,7 @@ class Cluster:
         settings = Settings(name, host, 0, secret, *about)
         self._spark = spark
         self._named = Named(weights)
-        self._life = Lifecycle(spark, context, workers, settings, log)
+        self._life = Lifecycle(spark, context, workers, settings, log, left_out)
         self._settings, self._driver = self._life.settings, self._life.driver
         self._regions = Regions(self._driver, self._life.checkpoint_thread)
         atexit.register(self.stop)
@@ -178,6 +184,7 @@ class Cluster:
         called in the event log and in the cluster's `qos`.
         """
         self._life.check()
+        arguments.check_options(options, BALANCES, balance, self.ordered_map)
         arguments.check_dataframe(df)
         arguments.check_name(name)
         arguments.check_function(function, input)
@@ -189,9 +196,8 @@ class Cluster:
         shed = shed_place(qos_of(self._settings.targets, name or "region"), name or "region", df)
         rows = arguments.resolvable(df)
         rows.mapInArrow(lambda batches: batches, declared)  # what Spark refuses, it refuses before there is a region
-        region, operator = self._regions.open(
-            arguments.pickled(MapOperator(function, arrow, input)), name or "region", chosen
-        )
+        mapped = MapOperator(function, arrow, input, arguments.extension_integers(self._spark))
+        region, operator = self._regions.open(arguments.pickled(mapped), name or "region", chosen)
         self._named.use(name or "region")
         encoded = arrow.serialize().to_pybytes()
         names = () if rows is df else tuple(df.schema.names)
@@ -209,13 +215,16 @@ class Cluster:
         balance: str | KeyedBalance = "auto",
         ordered: bool = False,
         name: str = "",
+        was: str | None = None,
         spread: str = "hash",
         split_keys: bool = False,
         transfer: Transfer = "direct",
         order_by: str | Sequence[str] | None = None,
         lateness: str | float | timedelta | None = None,
+        idle: str | float | timedelta | None = None,
         skew_bytes: str | int = "2m",
         bounds: Sequence[Any] | None = None,
+        keys: bool = False,
         **options: Any,
     ) -> DataFrame:
         """Apply a stateful operator to the rows of `df` on the workers: a row goes to the worker with its key's state.
@@ -230,7 +239,13 @@ class Cluster:
         With `lateness` ("10 seconds", or seconds), across micro-batches too: the first column is the time, and a row
         waits until its time is so much behind the latest row of any key. Rows that come even later are counted as late
         and left out, unless the operator has `on_late`. Without `order_by`, rows of one key from several partitions are
-        processed in the order of arrival.
+        processed in the order of arrival. Where rows of several inputs come as one (`KeyedOperator.inputs`), each has
+        its own progress, and time is the least of them; `idle` ("5 minutes") says after how long without a row an input
+        holds time back no more.
+
+        `name` is what the operator is called in the event log and in the cluster's `qos`; where the cluster has a
+        checkpoint, the state of a streaming query is found by it, and it has to be given. To rename an operator, give
+        its new `name` and, as `was`, the one that it had ("" if it had none): it goes on with the state that it has.
 
         State lasts as long as the streaming query and the cluster. A batch DataFrame has fresh state in each action, as
         Spark evaluates it anew; if the result is persisted, all actions on it share one evaluation.
@@ -249,10 +264,14 @@ class Cluster:
 
         `transfer="store"`: units move by way of the checkpoint instead of from worker to worker, which then need not
         reach each other; rows for them wait longer.
+
+        `keys=True`: the live page and the event log have the values of the most frequent keys of the hottest units,
+        whoever reads them; without it they have numbers of units only.
         """
         self._life.check()
+        arguments.check_options(options, KEYED_BALANCES, balance, self.keyed)
         arguments.check_dataframe(df)
-        arguments.check_name(name)
+        arguments.check_name(name, was)
         arguments.check_operator(operator)
         operator = prepared(self._spark, operator, df)
         chosen, size = arguments.keyed_balance_of(balance, options), self._life.workers
@@ -260,25 +279,27 @@ class Cluster:
         units = amounts.check_units(units, size)
         check_flag("ordered", ordered)
         check_flag("split_keys", split_keys)
+        check_flag("keys", keys)
+        values = value_places(df, key) if keys else ()
         room = amounts.room_of(skew_bytes)
-        ordering = ordering_of(df, order_by, lateness, ordered, chosen)
+        ordering = ordering_of(df, order_by, lateness, ordered, chosen, operator, idle)
         arguments.check_transfer(transfer, bool(self._settings.checkpoint))
         found = bounds_of(df, key, spread, bounds, units)
-        plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread, ordering, found)
+        stored = bool(self._settings.checkpoint) and df.isStreaming and chosen.by_content
+        plan = plan_keyed(self._spark, df, key, operator, schema, units + 1, ordered, spread, ordering, found, stored)
         code = arguments.pickled(plan.hosted)
         warning = warning_of(operator, ordering, name or "keyed")
-        stored = bool(self._settings.checkpoint) and df.isStreaming and chosen.by_content
         qos = qos_of(self._settings.targets, name or "keyed")
         shed = shed_place(qos, name or "keyed", df, stored, ordering is not None)
         if stored:
-            kept = stored_as(operator, df, key, spread, ordering, units + 1, bool(name), found)
-            region, digest = self._regions.open_stored(code, name or kept.operator, kept, chosen, transfer, warning)
+            kept = stored_as(operator, df, key, spread, ordering, units + 1, was, found)
+            region, digest = self._regions.open_stored(code, name, kept, chosen, transfer, warning)
         else:
             region, digest = self._regions.open(code, name or "keyed", chosen, units + 1, transfer, warning)
         self._named.use(name or region)
         self._regions.await_operator(digest)
         shares = max(1, min(size, slot_count(self._life.context) - size))
-        return plan.applied(self._settings, region, digest, chosen, room, shares, shed, qos.latency_ms)
+        return plan.applied(self._settings, region, digest, chosen, room, shares, shed, qos.latency_ms, values)
 
     def join(
         self,
@@ -309,9 +330,11 @@ class Cluster:
         sides are batch DataFrames, or both streaming.
 
         `order_by` (columns, or (left, right) pairs) is the order in which the rows of a key come, of both sides; it is
-        the time, if there is one. `lateness`, `units`, `balance`, `name` and further options are those of `keyed`.
+        the time, if there is one. `lateness`, `units`, `balance`, `name` and further options (`was`) are those of
+        `keyed`.
         """
         self._life.check()
+        arguments.check_options(options, KEYED_BALANCES, balance, self.join, self.keyed)
         plan = plan_join(self._spark, left, right, on, rows, seconds, time, suffixes, order_by)
         more = {**options, "order_by": plan.order_by, "lateness": lateness}
         return self.keyed(plan.rows, plan.key, plan.operator, units=units, balance=balance, name=name, **more)
@@ -355,9 +378,10 @@ class Cluster:
 
         `order_by`: columns by which rows of the same time, or without `time` those of a micro-batch, are ordered.
 
-        `units`, `balance`, `name` and further options are those of `keyed`.
+        `units`, `balance`, `name` and further options (`was`) are those of `keyed`.
         """
         self._life.check()
+        arguments.check_options(options, KEYED_BALANCES, balance, self.detect, self.keyed)
         planned = plan_rules(df, rules, key, functions, variables, time, lateness, order, order_by, ordered)
         more = {**options, "order_by": planned.order_by, "lateness": planned.lateness, "ordered": ordered}
         rows, operator = planned.rows, planned.operator
@@ -370,6 +394,7 @@ class Cluster:
         *,
         placement: str | Placement = "potential",
         name: str = "",
+        was: str | None = None,
         quota: Mapping[int, float] | None = None,
         coefficients: Mapping[int, float] | None = None,
         links: Mapping[tuple[int, int], tuple[float, float]] | None = None,
@@ -383,7 +408,8 @@ class Cluster:
         `inputs` has a DataFrame for each source, all batch or all streaming. Whole operators live on workers and stream
         to each other; operators with keys are spread over workers in units. Rows of one input partition keep their
         order along a path of whole operators; behind an operator that is spread, or where two streams meet, they come
-        in the order of arrival. State, epochs and checkpoints are those of `keyed`.
+        in the order of arrival. State, epochs and checkpoints are those of `keyed`, and so is `was`; `name` is that of
+        the graph if it is not given.
 
         `placement` says where operators run, and moves them while rows flow: a name, whose parameters are given as
         `options`, or an object from `evenflow.policy`. `quota` is the load that a worker may have at most, by its
@@ -394,7 +420,8 @@ class Cluster:
         there are as many, nothing is taken from Spark.
         """
         self._life.check()
-        arguments.check_name(name)
+        arguments.check_options(options, PLACEMENTS, placement, self.run)
+        arguments.check_name(name, was)
         queues = graph_arguments.queues_of(queue_rows, queue_bytes)
         arguments.check_transfer(transfer, bool(self._settings.checkpoint))
         known = graph_arguments.known_of_workers(self._life.workers, quota, coefficients, links)
@@ -405,6 +432,7 @@ class Cluster:
             self._regions,
             self._named,
             name=name,
+            was=was,
             graph=graph,
             inputs=inputs,
             placement=placement,
@@ -416,7 +444,12 @@ class Cluster:
         return made.output()
 
     def workers(self) -> list[WorkerStatus]:
-        """The workers: id, executor, host, pid, state, restarts, and the rows and frames they have done."""
+        """The workers: id, executor, host, pid, state, restarts, and the rows and frames they have done by now.
+
+        Of a worker that has been in one call of a function for two seconds, they are those of its last report.
+        """
+        if not self._life.released:
+            self._driver.await_reports()
         now = self._driver.now()
         found = self._driver.ask(lambda controller: [(w, controller.task(w.id)) for w in controller.workers(now)])
         context = self._life.context
@@ -441,10 +474,19 @@ class Cluster:
 
     def placement(self, region: str) -> dict[str, list[int]]:
         """Where the operators of a graph are now: by the operator's name, the workers that it is on."""
+        known = self._graph(region)
+        return self._driver.ask(lambda _: known.graph.placed())
+
+    def _graph(self, region: str) -> GraphRegion:
         known = self._regions.find(region)
         if not isinstance(known, GraphRegion):
             raise InvalidArgument(f"region {region} is not that of a graph")
-        return self._driver.ask(lambda _: known.graph.placed())
+        return known
+
+    def settled(self, region: str) -> bool:
+        """Whether no task feeds a graph any more, and all its results are in the event log."""
+        known = self._graph(region)
+        return self._driver.ask(lambda _: known.settled)
 
     def move(self, region: str, units: Sequence[int], target: int) -> None:
         """Ask for units of a keyed operator to be moved to a worker; the event log tells whether they were."""

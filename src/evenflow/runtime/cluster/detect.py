@@ -137,18 +137,18 @@ def _check_waiting(operator: RuleOperator, rows: DataFrame, lateness: float | No
         )
 
 
-def seconds_of(lateness: str | float | timedelta) -> float:
+def seconds_of(given: str | float | timedelta, what: str = "lateness") -> float:
     """A time in seconds, given as a number, a timedelta, or a text as for Spark's withWatermark."""
-    if isinstance(lateness, timedelta):
-        return lateness.total_seconds()
-    if isinstance(lateness, str):
-        text = lateness.lower()
+    if isinstance(given, timedelta):
+        return given.total_seconds()
+    if isinstance(given, str):
+        text = given.lower()
         parts = [(float(number), _unit(unit)) for number, unit in SPAN.findall(text)]
         if parts and not SPAN.sub("", text) and all(unit is not None for _, unit in parts):
             return sum(number * (unit or 0.0) for number, unit in parts)
-    if math.isnan(number_of(lateness)):
-        raise InvalidArgument(f"lateness={lateness!r}: give seconds, or a text such as '10 seconds' or '5 minutes'")
-    return float(lateness)
+    if math.isnan(number_of(given)):
+        raise InvalidArgument(f"{what}={given!r}: give seconds, or a text such as '10 seconds' or '5 minutes'")
+    return float(given)
 
 
 def _unit(name: str) -> float | None:

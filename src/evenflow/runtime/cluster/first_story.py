@@ -14,8 +14,8 @@ from pyspark.sql.types import StringType
 
 from evenflow.errors import InvalidArgument
 from evenflow.model.given import check_flag, number_of
-from evenflow.policy import KeyedBalance
-from evenflow.runtime.cluster.arguments import check_dataframe
+from evenflow.policy import KEYED_BALANCES, KeyedBalance
+from evenflow.runtime.cluster.arguments import check_dataframe, check_options
 from evenflow.stories.operator import HISTORY, FirstStory
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def first_story(
     (by default one for each fingerprint), `name` and further options are those of `Cluster.keyed`.
     """
     _check_cluster(cluster)
+    check_options(options, KEYED_BALANCES, balance, first_story, cluster.keyed)
     _check_texts(df, text)
     _check_free(df, FINGERPRINT, SIMILARITY)
     if not 0 <= number_of(tau) <= 1:

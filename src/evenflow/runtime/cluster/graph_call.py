@@ -22,7 +22,7 @@ from evenflow.runtime.cluster.qos import Named, refuse_shedding
 from evenflow.runtime.cluster.regions import Regions
 from evenflow.runtime.feeder.graph import GraphTask
 from evenflow.runtime.feeder.graph_feed import GraphFeed
-from evenflow.runtime.wire.settings import Settings
+from evenflow.runtime.wire.settings import Settings, mark_of
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class GraphCall:
     named: Named
     name: str
     """Empty if it is that of the graph."""
+    was: str | None
+    """The name that it had before, if it has another one now."""
     graph: Graph
     inputs: Mapping[str, DataFrame]
     placement: str | Placement
@@ -67,19 +69,20 @@ class GraphCall:
     def applied(self, whole: GraphPlan, endpoint: str | None) -> tuple[GraphPlan, DataFrame]:
         """The plan and the results of one endpoint, or of all together, whose plan is `whole`."""
         plan, together = whole if endpoint is None else self._plan(endpoint), endpoint is None
-        region = self.title if together else f"{self.title}.{endpoint}"
+        part = "" if together else f".{endpoint}"
+        region, was = f"{self.title}{part}", None if self.was is None else f"{self.was}{part}"
         refuse_shedding(qos_of(self.settings.targets, region), region)
         chosen = placement_of(self.placement, self.options)
         compile_estimates()
         about = region, chosen, self.known, self.transfer, self.streaming
-        opened = self.regions.open_graph(plan, *about, self.settings)
+        opened = self.regions.open_graph(plan, *about, self.settings, was)
         self.named.use(region)
         feed = GraphFeed(
             self.settings,
             *opened,
             routing_plan(plan),
             self.streaming,
-            f"{self.settings.cluster}/{opened[0]}/",
+            mark_of(self.settings.cluster, opened[0]),
             together,
             *self.queues,
             arrival=self.settings.emulate.arrival if self.settings.emulate else "",

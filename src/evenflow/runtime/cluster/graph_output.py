@@ -50,7 +50,8 @@ class GraphOutput(Mapping[str, DataFrame]):
         """A writer of all endpoints: `function(batch, endpoint)` is called for each in every micro-batch.
 
         A function that takes three arguments is given the number of the micro-batch, too, by which a sink can tell
-        results that it has already. The graph is evaluated once a micro-batch; all calls see the results of that.
+        results that it has already. The graph is evaluated once a micro-batch; all calls see the results of that. With
+        a checkpoint, a micro-batch that is run again after a failure gives the same rows again, to all endpoints.
         """
         if not self._streaming:
             raise InvalidArgument("writeStream is for streaming inputs, and these are batch DataFrames: use out[name]")

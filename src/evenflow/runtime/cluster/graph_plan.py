@@ -19,7 +19,13 @@ from evenflow.graph.builder import Graph
 from evenflow.graph.plan import GraphPlan
 from evenflow.model.graph import GraphShape, NodeShape
 from evenflow.operators.declared import COLUMN
-from evenflow.runtime.cluster.arguments import arrow_schema, case_sensitive, check_dataframe, schema_of
+from evenflow.runtime.cluster.arguments import (
+    arrow_schema,
+    case_sensitive,
+    check_dataframe,
+    extension_integers,
+    schema_of,
+)
 from evenflow.runtime.cluster.keyed_plan import described
 from evenflow.runtime.cluster.keys import unfolded
 
@@ -46,6 +52,7 @@ def bound(spark: SparkSession, graph: Graph, inputs: Any, endpoints: Sequence[st
         schema_of=declared,
         case_sensitive=case_sensitive(spark),
         ansi=spark.conf.get("spark.sql.ansi.enabled") == "true",
+        extension_integers=extension_integers(spark),
     )
 
 

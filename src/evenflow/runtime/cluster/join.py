@@ -102,7 +102,10 @@ def plan_join(
     for place, _ in keys:
         hash_of(left, [F.col(_quoted(left.columns[place]))], f"on: column '{left.columns[place]}'")
     clock = [] if times is None else [inputs.places("time", times)]
-    order = clock if order_by is None else [inputs.places("order_by", pair) for pair in _order_pairs(order_by)]
+    order = list(clock)  # pairs do not depend on it where there is a time, but which of them come first does
+    if order_by is not None:
+        given = [inputs.places("order_by", pair) for pair in _order_pairs(order_by)]
+        order += [places for places in given if places not in clock]
     shared = list(dict.fromkeys((*keys, *clock, *order)))
     union, *called = inputs.union(shared)
     key = [inputs.shared_name(pair) for pair in keys]

@@ -23,17 +23,18 @@ from evenflow.operators.declared import (
 )
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator, identity
+from evenflow.operators.row_marks import is_plain
 from evenflow.operators.timed import Timed
 from evenflow.policy import KeyedBalance
 from evenflow.runtime.cluster.arguments import arrow_schema, case_sensitive, schema_of
 from evenflow.runtime.cluster.bounds import digest_of
-from evenflow.runtime.cluster.keys import KeyColumns, Routed, key_types, routed
+from evenflow.runtime.cluster.keys import KeyColumns, Routed, key_types, marked, named_by_key, routed
 from evenflow.runtime.cluster.order import Ordering
-from evenflow.runtime.driver.checkpoint import Kept
+from evenflow.runtime.driver.operator_names import Kept
 from evenflow.runtime.feeder.keyed import KeyedTask
 from evenflow.runtime.feeder.keyed_feed import KeyedFeed
 from evenflow.runtime.feeder.ranges import Ranges
-from evenflow.runtime.wire.settings import Settings
+from evenflow.runtime.wire.settings import Settings, mark_of
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class KeyedPlan:
         shares: int = 1,
         shed: int | None = None,
         target_ms: float | None = None,
+        key_values: tuple[int, ...] = (),
     ) -> DataFrame:
         """The resulting DataFrame; results of ordered rows come back in `shares` tasks."""
         feed = KeyedFeed(
@@ -81,7 +83,7 @@ class KeyedPlan:
             self._kept,
             0 if balance.by_content else getattr(balance, "choices", 0),
             self._modulo,
-            f"{settings.cluster}/{region}/",
+            mark_of(settings.cluster, region),
             skew_bytes,
             getattr(balance, "divided", False),
             getattr(balance, "seed", 0),
@@ -89,14 +91,17 @@ class KeyedPlan:
             self._ranges,
             shed,
             None if target_ms is None else target_ms / 1e3,
+            key_values,
         )
         if self._ordering is None:
             return self._route.rows.mapInArrow(KeyedTask(feed), self.declared)
-        from evenflow.runtime.feeder.ticks import ordered
+        from evenflow.runtime.feeder.ticks import TimeColumn, ordered
 
-        time = (self._ordering.places[0], self._ordering.names[0]) if self._ordering.lateness is not None else None
-        units, lateness = self.hosted.units, self._ordering.lateness
-        return ordered(self._route.rows, feed, units, shares, time, lateness, self.declared)
+        by, clock = self._ordering, None
+        if by.lateness is not None:
+            place = 0 if by.inputs is None else self._route.names.index(by.inputs.column)
+            clock = TimeColumn(by.places[0], by.names[0], by.inputs, place)
+        return ordered(self._route.rows, feed, self.hosted.units, shares, clock, by.lateness, by.waits, self.declared)
 
 
 def prepared(spark: SparkSession, operator: KeyedOperator, df: DataFrame) -> KeyedOperator:
@@ -114,13 +119,17 @@ def stored_as(
     spread: str,
     ordering: Ordering | None,
     units: int,
-    named: bool,
+    was: str | None,
     bounds: pa.Array | None = None,
 ) -> Kept:
-    """What tells stored state of this use of an operator from that of others."""
+    """What tells stored state of this use of an operator from that of others.
+
+    Without names, this text was the name under which state was stored.
+    """
     by = f"{key} ({key_types(df, key)})"
     by = f"{by} modulo" if spread == "modulo" else by if bounds is None else f"{by} in {digest_of(bounds)}"
-    return Kept(f"{identity(operator)} by {by}{ordering or ''}", units, named)
+    text = f"{identity(operator)} by {by}{ordering or ''}"
+    return Kept(text, units, text if was == "" else was)
 
 
 def plan_keyed(
@@ -134,10 +143,12 @@ def plan_keyed(
     spread: str = "hash",
     ordering: Ordering | None = None,
     bounds: pa.Array | None = None,
+    stored: bool = False,
 ) -> KeyedPlan:
-    """Plan an operator with `units` units, including the unit of null keys."""
+    """Plan an operator with `units` units, including the unit of null keys; `stored`: its state is."""
     route = routed(df, key, operator.hashed, spread)
-    declared = schema_of(schema) if schema is not None else _returned(spark, df, operator)
+    waiting = ordering is not None and ordering.lateness is not None and df.isStreaming
+    declared = schema_of(schema) if schema is not None else _returned(spark, df, operator, waiting)
     arrow = arrow_schema(spark, declared)
     if schema is not None:
         check_declared(operator, described(arrow_schema(spark, df.schema), df.schema), arrow)
@@ -150,25 +161,39 @@ def plan_keyed(
     read = pa.schema([visible.field(place) for place in reads])
     hosted = Hosted(operator, read, pa.schema(list(arrow)[kept:]), units, kept > 0, ordered)
     modulo = spread == "modulo"
+    if stored and ordering is None and (kept or ordered) and not _known_again(df, key, read, kept):
+        route = marked(route, len(df.columns))
     ranges = Ranges(bounds, route.range_place, units) if bounds is not None and route.range_place is not None else None
     return KeyedPlan(hosted, declared, df.isStreaming, route, arrow, tuple(reads), kept, modulo, ordering, ranges)
+
+
+def _known_again(df: DataFrame, key: KeyColumns, read: pa.Schema, kept: int) -> bool:
+    """Whether the columns that are sent tell one row from another, so that a result finds its row again.
+
+    If rows come back from the workers (`kept` is 0), those that are equal in what is sent have equal results.
+    """
+    told = {*read.names, *([df.columns[place]] if (place := named_by_key(df, key)) is not None else [])}
+    return all(is_plain(field.type) for field in read) and (not kept or told >= set(df.columns))
 
 
 def _timed(
     operator: KeyedOperator, rows: pa.Schema, reads: list[int], ordering: Ordering, units: int, result: pa.Schema
 ) -> tuple[KeyedOperator, list[int]]:
     """The operator behind a buffer of ordered rows, and the places of the columns to send: its own, and the order's."""
-    sent = sorted({*reads, *ordering.places})
+    source = [] if ordering.inputs is None else [rows.names.index(ordering.inputs.column)]
+    sent = sorted({*reads, *ordering.places, *source})
     mine, order = [sent.index(place) for place in reads], [sent.index(place) for place in ordering.places]
     columns = pa.schema([rows.field(place) for place in sent])
-    return Timed(operator, columns, mine, order, ordering.lateness is not None, units, result), sent
+    timed = ordering.lateness is not None and ordering.waits
+    return Timed(operator, columns, mine, order, timed, units, result, ordering.inputs), sent
 
 
-def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator) -> StructType:
+def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator, waiting: bool) -> StructType:
     """The columns that the operator returns; columns of the input keep the type that they have in Spark.
 
     Only an operator that adds to the rows keeps the input's columns as they are. With any other operator a column may
     be null although the input's column of that name may not; if Spark were told otherwise, it would drop null filters.
+    So may any column if rows are `waiting` from one run of a query to the next, which may have more columns.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -185,7 +210,7 @@ def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator) -> St
     fields = []
     for field, made in zip(returned, known, strict=True):
         known_as = _known(field, made, given, df.schema)
-        may_be_null = known_as.nullable or not operator.adds or known_as.name != made.name
+        may_be_null = known_as.nullable or waiting or not operator.adds or known_as.name != made.name
         fields.append(StructField(made.name, known_as.dataType, may_be_null, known_as.metadata))
     return StructType(fields)
 

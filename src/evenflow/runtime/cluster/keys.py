@@ -28,9 +28,11 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     MapType,
+    NullType,
     NumericType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -39,6 +41,7 @@ from pyspark.sql.types import (
 
 from evenflow.errors import InvalidArgument, first_line, nearest
 from evenflow.model.given import is_one_of
+from evenflow.operators.row_marks import ROW
 from evenflow.runtime.feeder.hashing import KEY
 
 MOST_PARTITIONS = 1_000_000
@@ -57,6 +60,7 @@ AS_JSON = {
 SHORT = (ByteType, ShortType, IntegerType, DateType)
 WHOLE = (ByteType, ShortType, IntegerType, LongType)
 LONG = (LongType, TimestampType, TimestampNTZType)
+NESTED = (ArrayType, MapType, StructType, VariantType)
 ORDERED = (
     NumericType,
     StringType,
@@ -117,6 +121,66 @@ def routed(df: DataFrame, key: KeyColumns, hashed: Sequence[str], spread: str = 
     except PySparkException as error:
         raise InvalidArgument(f"key {key!r} cannot be hashed: {first_line(error)}") from None
     return Routed(rows.toDF(*(f"c{number}" for number in range(len(rows.columns)))), names, place, range_place)
+
+
+def value_places(df: DataFrame, key: KeyColumns) -> tuple[int, ...]:
+    """The places of the key's columns in `df`, whose values are to be shown."""
+    columns = [key] if isinstance(key, str | Column) else list(key)
+    places = [_place(df, one) for one in columns]
+    if None in places:
+        raise InvalidArgument(
+            f"keys=True shows values of key columns, and {columns[places.index(None)]!r} is no column of the "
+            "DataFrame: add it with withColumn, and give its name as key"
+        )
+    return tuple(place for place in places if place is not None)
+
+
+def marked(route: Routed, width: int) -> Routed:
+    """Rows with a hash of their first `width` columns, all of the user's, before the key's: the column ROW.
+
+    Unlike the hash of a key it tells values apart that Spark takes for equal, but for -0.0 and 0.0.
+    """
+    places = [F.col(name) for name in route.rows.columns]
+    kinds = [field.dataType for field in route.rows.schema.fields[:width]]
+    mine = [(one, kind) for one, kind in zip(places, kinds, strict=False) if not isinstance(kind, NullType)]
+    nested = [_exact(one, kind) for one, kind in mine if isinstance(kind, NESTED)]
+    flat = [_exact(one, kind) for one, kind in mine if not isinstance(kind, NESTED)]
+    flags = [one.isNull() for one, kind in mine if not isinstance(kind, NESTED)]
+    parts = [*flat, *flags, *([F.to_json(F.struct(*nested), AS_JSON)] if nested else [])]
+    before = len(route.names) - 1  # of the columns, the hash of the key follows here, if Spark has computed it
+    rows = route.rows.select(*places[:before], F.xxhash64(*parts), *places[before:])
+    names = [*route.names[:-1], ROW, KEY]
+    beyond = None if route.range_place is None else route.range_place + (route.range_place >= before)
+    return Routed(rows.toDF(*(f"c{number}" for number in range(len(rows.columns)))), names, route.key_place, beyond)
+
+
+def _exact(column: Column, kind: DataType) -> Column:
+    """A column in which all values look different that differ."""
+    match kind:
+        case StringType():
+            return column.cast("binary") if _collated(kind) else column
+        case ArrayType():
+            return F.transform(column, lambda member: _inside(member, kind.elementType))
+        case MapType():
+            entry = StructType([StructField("key", kind.keyType), StructField("value", kind.valueType)])
+            return _exact(F.map_entries(column), ArrayType(entry))
+        case StructType():
+            fields = [_inside(column.getField(field.name), field.dataType).alias(field.name) for field in kind.fields]
+            return F.when(column.isNotNull(), F.struct(*fields)) if fields else column
+    return column
+
+
+def _inside(column: Column, kind: DataType) -> Column:
+    """The same for a part of an array, a map or a struct, which becomes JSON: not all strings are UTF-8."""
+    return column.cast("binary") if isinstance(kind, StringType) else _exact(column, kind)
+
+
+def named_by_key(df: DataFrame, key: KeyColumns) -> int | None:
+    """The place of the column whose value follows from the hash of the key; None if there is none."""
+    place = _place(df, key)
+    kind = df.schema[place].dataType if place is not None else None
+    follows = isinstance(kind, SHORT + LONG + (BinaryType,)) or (isinstance(kind, StringType) and not _collated(kind))
+    return place if follows else None
 
 
 def range_key(df: DataFrame, key: KeyColumns, plain: bool = False) -> Column:

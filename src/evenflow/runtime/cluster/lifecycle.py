@@ -39,7 +39,7 @@ from evenflow.runtime.driver.controller_thread import ControllerThread
 from evenflow.runtime.driver.eventlog import EventLog
 from evenflow.runtime.driver.queries import Queries
 from evenflow.runtime.driver.stages import Stages
-from evenflow.runtime.wire.settings import Settings
+from evenflow.runtime.wire.settings import Settings, mark_of
 
 STOP_S = 20.0
 """How long workers may take to stop."""
@@ -58,6 +58,7 @@ class Lifecycle:
         workers: int,
         settings: Settings,
         event_log: tuple[str | Path | None, int],
+        absent: frozenset[str] = frozenset(),
     ) -> None:
         self.context, self.workers, self._name = context, workers, settings.cluster
         self.released = self.closed = False
@@ -72,6 +73,7 @@ class Lifecycle:
             if settings.checkpoint:
                 owner = f"cluster {settings.cluster}"
                 self.checkpoint_thread = CheckpointThread(settings.checkpoint, owner, settings.checkpoint_key)
+                self.checkpoint_thread.names.absent = absent
             self.driver = self._controller_thread(spark, settings, self._event_log(*event_log))
         except BaseException:
             give_back(context, settings.cluster)
@@ -92,6 +94,11 @@ class Lifecycle:
 
     def _controller_thread(self, spark: SparkSession, settings: Settings, log: EventLog) -> ControllerThread:
         queries = Queries(spark)
+        if self.checkpoint_thread is not None:
+            self.checkpoint_thread.names.uses = lambda query, names: queries.uses(
+                query, {name: mark_of(settings.cluster, name) for name in names}
+            )
+            self.checkpoint_thread.quiet = queries.quiet
         return ControllerThread(
             Controller(self.workers, {**settings.qos, **settings.targets}, settings.stall_timeout),
             settings.secret,

@@ -37,7 +37,7 @@ KEPT_QUERIES = 100
 """Queries of which it is known what was counted already; those heard of least recently are forgotten."""
 SCHEMA = """query string, name string, batch long, at timestamp, rows long, latency_mean_ms double,
     latency_p50_ms double, latency_p99_ms double, imbalance double, moves long, units_moved long, pause_ms double,
-    durable_ms double, batch_ms double, regions array<string>"""
+    durable_ms double, batch_ms double, regions array<string>, late long"""
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,8 @@ class BatchFigures:
     batch_ms: float
     """Spark's own time for the batch."""
     regions: tuple[str, ...]
+    late: int = 0
+    """Rows that came too late: time had passed them, or rows that they would have met had left their window."""
 
 
 @dataclass(slots=True)
@@ -73,8 +75,8 @@ class _Known:
     """What a query's regions had come to when its last batch ended."""
 
     regions: set[str] = field(default_factory=set)
-    totals: dict[str, tuple[int, Latencies, dict[int, float]]] = field(default_factory=dict)
-    """By region: rows, latencies, and service time by worker."""
+    totals: dict[str, tuple[int, Latencies, dict[int, float], int]] = field(default_factory=dict)
+    """By region: rows, latencies, service time by worker, and late rows."""
     next: int = 0
     """The number of the first entry of the event log that was not looked at."""
 
@@ -149,7 +151,7 @@ class QueryMetrics(StreamingQueryListener):
         if not known.regions:
             return None
         about = [entry for entry in entries if entry.get("region") in known.regions]
-        rows, latencies, busy = self._grown(known)
+        rows, latencies, busy, late = self._grown(known)
         summary = latencies.summary
         mean = sum(busy.values()) / len(busy) if busy else 0.0
         moved = [entry for entry in about if entry["event"] == "moved"]
@@ -169,18 +171,19 @@ class QueryMetrics(StreamingQueryListener):
             durable_ms=1e3 * max(_durable(about, query), default=0.0),
             batch_ms=float(progress.durationMs.get("triggerExecution", 0)),
             regions=tuple(sorted(known.regions)),
+            late=late,
         )
 
     def _snapshot(self, region: str) -> Snapshot | KeyedSnapshot:
         known, driver = self._cluster._regions.find(region), self._cluster._driver
         return driver.ask(lambda _: known.snapshot(driver.now()))
 
-    def _grown(self, known: _Known) -> tuple[int, Latencies, dict[int, float]]:
-        """Rows, latencies and service time by worker since the last batch, over the query's regions.
+    def _grown(self, known: _Known) -> tuple[int, Latencies, dict[int, float], int]:
+        """Rows, latencies, service time by worker and late rows since the last batch, over the query's regions.
 
         Regions that the cluster has dropped meanwhile are the query's no more.
         """
-        rows, latencies, busy = 0, Latencies(), dict[int, float]()
+        rows, latencies, busy, late = 0, Latencies(), dict[int, float](), 0
         for name in sorted(known.regions):
             try:
                 total = _total(self._snapshot(name))
@@ -188,19 +191,21 @@ class QueryMetrics(StreamingQueryListener):
                 known.regions.discard(name)
                 known.totals.pop(name, None)
                 continue
-            before = known.totals.get(name, (0, Latencies(), {}))
+            before = known.totals.get(name, (0, Latencies(), {}, 0))
             known.totals[name] = total
             rows += max(0, total[0] - before[0])
+            late += max(0, total[3] - before[3])
             latencies += total[1] - before[1]
             for worker, seconds in total[2].items():  # less than before: it is another life of the worker
                 busy[worker] = busy.get(worker, 0.0) + max(0.0, seconds - before[2].get(worker, 0.0))
-        return rows, latencies, busy
+        return rows, latencies, busy, late
 
 
-def _total(now: Snapshot | KeyedSnapshot) -> tuple[int, Latencies, dict[int, float]]:
+def _total(now: Snapshot | KeyedSnapshot) -> tuple[int, Latencies, dict[int, float], int]:
     members = now.connections if isinstance(now, Snapshot) else now.consumers
     told = now.performance
-    return told.rows_in, told.latencies, {each.worker: each.busy_s for each in members}
+    late = 0 if isinstance(now, Snapshot) else now.counts.get("late", 0)
+    return told.rows_in, told.latencies, {each.worker: each.busy_s for each in members}, late
 
 
 def _durable(entries: Iterable[dict[str, Any]], query: str) -> list[float]:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from collections.abc import Container
 
 from evenflow.control.events import GraphPlacing, RegionOpened, Transfer
 from evenflow.control.keyed_region import KeyedRegion
 from evenflow.control.ordered_region import OrderedRegion
-from evenflow.errors import InvalidArgument, nearest
+from evenflow.errors import EvenflowError, InvalidArgument, StoreError, nearest
 from evenflow.graph.hosted import HostedGraph
 from evenflow.graph.plan import GraphPlan
 from evenflow.policy import Balance, KeyedBalance, Placement, keyed_balance_named
 from evenflow.runtime.cluster.arguments import pickled
 from evenflow.runtime.cluster.graph_arguments import KnownOfWorkers
 from evenflow.runtime.cluster.graph_plan import described_graph, shape_of
-from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
+from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.controller_thread import ControllerThread
+from evenflow.runtime.driver.operator_names import Kept
 from evenflow.runtime.wire.settings import Settings
+from evenflow.state.store.base import part
 
 PREPARE_S = 60.0
 """How long to wait for workers to compile an operator."""
@@ -64,6 +67,7 @@ class Regions:
     ) -> tuple[str, str]:
         """Open a region whose state is stored; if a region of this name is open already, continue with its state."""
         assert self._checkpoint_thread is not None
+        _check_stored_name(name, self._checkpoint_thread.names.absent)
         digest = _digest(code)
         with self._opening:
             before = self._checkpoint_thread.keeps(name)
@@ -89,6 +93,7 @@ class Regions:
         transfer: Transfer,
         streaming: bool,
         settings: Settings,
+        was: str | None = None,
     ) -> tuple[str, str]:
         """Open the region of a graph, and wait until workers have it; returns its name and the digest of its code."""
         hosted = HostedGraph(plan)
@@ -105,7 +110,7 @@ class Regions:
         )
         balance = keyed_balance_named("hash")  # units move as the placement has it
         if settings.checkpoint and streaming:
-            kept = Kept(described_graph(plan), hosted.units, True)
+            kept = Kept(described_graph(plan), hosted.units, was)
             opened = self.open_stored(code, name, kept, balance, transfer, graph=placing)
         else:
             opened = self.open(code, name, balance, hosted.units, transfer, graph=placing)
@@ -123,6 +128,9 @@ class Regions:
         try:
             return self._driver.ask(lambda controller: controller.region(str(name)))
         except KeyError:
+            why = self._driver.ask(lambda controller: controller.failure(str(name)))
+            if why:
+                raise EvenflowError(f"region {name} has failed: {why}") from None
             known = self._driver.ask(lambda controller: list(controller.regions))
             raise InvalidArgument(f"this cluster has no region {name!r}; {nearest(str(name), known)}") from None
 
@@ -137,3 +145,19 @@ class Regions:
 def _digest(code: bytes) -> str:
     """The name of an operator: a hash of its code."""
     return hashlib.sha256(code).hexdigest()[:16]
+
+
+def _check_stored_name(name: str, absent: Container[str]) -> None:
+    """Refuse a name by which state cannot be found again."""
+    if not name:
+        raise InvalidArgument(
+            "the cluster has a checkpoint, in which the state of a streaming query is found by the name of the "
+            "operator: give name=, such as name='counts'. If the query has run without a name before, give was='' as "
+            "well: the operator goes on with the state that it has"
+        )
+    if name in absent:
+        raise InvalidArgument(f"name={name!r} is in absent= of this cluster: take it out there, or give another name")
+    try:
+        part(name)
+    except StoreError as error:
+        raise InvalidArgument(f"{error} (with a checkpoint, each operator is a folder of it)") from None

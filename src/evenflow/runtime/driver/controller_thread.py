@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from evenflow.control.controller import Controller
@@ -24,8 +25,10 @@ from evenflow.control.events import (
     MoveAsked,
     PeerLeft,
     Record,
+    RegionFailed,
     RegionOpened,
     Replace,
+    ReportsAsked,
     Save,
     SaveEnded,
     Stop,
@@ -59,6 +62,7 @@ from evenflow.runtime.wire.poller import Lost, Poller, Received
 logger = logging.getLogger("evenflow")
 T = TypeVar("T")
 OPEN_S = CLOSE_S = 10.0
+REPORTS_S = 2.0
 EARLY = 10_000
 """Messages of one task that are kept, at most, while the store is asked: a patient one sends one a second."""
 
@@ -119,9 +123,11 @@ class ControllerThread(BackgroundThread):
         self._lock = threading.RLock()
         self._peers: dict[Channel, int] = {}
         self._channels: dict[int, Channel] = {}
-        self._numbers = itertools.count(1)
+        self._numbers, self._questions = itertools.count(1), itertools.count(1)
         self._looking: dict[tuple[str, str], list[tuple[Channel, FeederJoined]]] = {}
         """By region and query, tasks that wait until it is known what the store has of it."""
+        self._runs: dict[tuple[str, str], str] = {}
+        """By region and query, the newest start of the query that is known to have the operators it had."""
         self._early: dict[Channel, list[Frame]] = {}
         """By connection of such a task, the frames that came from it meanwhile."""
         self._quota, self._errors = Quota(), Quota(10)
@@ -187,6 +193,13 @@ class ControllerThread(BackgroundThread):
         """Have workers use other budgets, in bytes."""
         self.post(MemoryAsked(self.now(), memory))
 
+    def await_reports(self) -> None:
+        """Have workers report, and wait for them, for a while: one that is in a long call answers after it."""
+        number, deadline = next(self._questions), self._clock() + REPORTS_S
+        self.post(ReportsAsked(self.now(), number))
+        while not self.ask(lambda controller: controller.reported(number)) and self._clock() < deadline:
+            time.sleep(0.002)
+
     def stop(self) -> None:
         """Tell everyone to stop; connections stay until `close`."""
         self.post(Stop(self.now()))
@@ -237,14 +250,10 @@ class ControllerThread(BackgroundThread):
             if self.now() >= due:
                 due = max(due + self._period, self.now())
                 self._posted.put((Tick(self.now()), None))
-                self._look_for_unpersisted()
-                self._ticked()
+                self._attempt("look for unpersisted DataFrames", self._look_for_unpersisted)
+                self._attempt("note the executors", self._ticked)
                 with self._lock:
                     self._tell_left_out()
-                    if self._checkpoint_thread is not None and self._checkpoint_thread.failure:
-                        raise EvenflowError(
-                            f"the thread for the checkpoint has failed: {self._checkpoint_thread.failure}"
-                        )
             while not self._posted.empty():
                 event, done = self._posted.get()
                 with self._lock:
@@ -260,17 +269,18 @@ class ControllerThread(BackgroundThread):
             self._posted.put((Unpersisted(self.now(), gone), None))
 
     def _handle(self, event: Event | _Found) -> str:
-        """Handle an event; what went wrong. It must not end the thread that serves all others, but is heard."""
+        """Handle an event; what went wrong."""
+        error = self._attempt(f"handle {type(event).__name__}", lambda: self._do(event))
+        return error or (self._controller.failure(event.region) if isinstance(event, RegionOpened) else "")
+
+    def _attempt(self, what: str, act: Callable[[], None]) -> str:
+        """Do something; what went wrong. It must not end the thread that serves all others, but is heard."""
         try:
-            self._do(event)
+            act()
         except Exception as error:
-            fields = {"on": type(event).__name__, "error": repr(error)}
-            self._log.write(Record(self.now(), "controller-error", fields))
+            self._log.write(Record(self.now(), "controller-error", {"on": what, "error": repr(error)}))
             if self._errors.admits("controller-error"):
-                logger.error("evenflow's controller could not handle %s", fields["on"], exc_info=error)
-            waiting = self._channels.get(event.save.peer) if isinstance(event, SaveEnded) else None
-            if waiting is not None:
-                self._turn_out(waiting, f"the controller could not handle its note: {described(error)}")
+                logger.error("evenflow's controller could not %s", what, exc_info=error)
             return described(error)
         return ""
 
@@ -279,6 +289,8 @@ class ControllerThread(BackgroundThread):
             self._carry_out(self._controller.handle(event))
             return
         for channel, feeder in self._looking.pop(event.query):
+            if not isinstance(event.saved, str):
+                self._runs[event.query] = feeder.run
             if channel in self._early:  # or it has gone meanwhile
                 self._welcome(channel, replace(feeder, time=self.now(), saved=event.saved))
                 for frame in self._early.pop(channel, ()):
@@ -337,10 +349,15 @@ class ControllerThread(BackgroundThread):
             return
         joined = self._joined(peer, hello)
         self._peers[channel], self._channels[peer] = peer, channel
-        if self._controller.unknown(joined):
+        if self._controller.unknown(joined) or self._is_new_run(joined):
             self._introduce(channel, joined)
         else:
             self._carry_out(self._controller.handle(joined))
+
+    def _is_new_run(self, joined: FeederJoined) -> bool:
+        """Whether a query whose state is in memory was started again, and it is not known whether as it was."""
+        kept = self._checkpoint_thread is not None and self._checkpoint_thread.keeps(joined.region) is not None
+        return kept and bool(joined.query) and self._runs.get((joined.region, joined.query)) != joined.run
 
     def _joined(self, peer: int, hello: FeederHello) -> FeederJoined:
         """What a feeder says of its task, and what Spark says of the task's stage."""
@@ -377,10 +394,16 @@ class ControllerThread(BackgroundThread):
         self._early[channel] = []
         if query not in self._looking:
             self._looking[query] = []
-            self._checkpoint_thread.look(
-                *query, feeder.epoch, feeder.first, lambda saved: self.post(_Found(query, saved))
-            )
+            if self._controller.unknown(feeder):
+                done = partial(self._looked, query)
+                self._checkpoint_thread.look(*query, feeder.epoch, feeder.first, done)
+            else:
+                self._checkpoint_thread.look_again(*query, feeder.epoch, lambda why: self._looked(query, why or None))
         self._looking[query].append((channel, feeder))
+
+    def _looked(self, query: tuple[str, str], saved: Any) -> None:
+        """On the checkpoint thread's thread: it is known what the store has of a query."""
+        self.post(_Found(query, saved))
 
     def _send_code(self, channel: Channel, peer: int, operator: str) -> None:
         if operator in self._code:
@@ -411,24 +434,31 @@ class ControllerThread(BackgroundThread):
             self._log.write(Record(self.now(), "entries-left-out", {"kind": kind, "count": count}))
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
+        """Carry out instructions. If one cannot be, its region is closed, and the others are carried out."""
         for instruction in instructions:
-            match instruction:
-                case Tell(peer=peer, message=message):
-                    channel = self._channels.get(peer)
-                    if channel is not None:
-                        self._tell(channel, control(message))
-                case Record(event="worker-trouble" | "feeder-failed" as kind) if not self._quota.admits(kind):
-                    continue  # counted with the others of its kind
-                case Record():
-                    self._log.write(instruction)
-                case Warn(text=text):
-                    logger.warning(text)
-                case Cancel(stage=stage, reason=reason):
-                    self._cancel(stage, reason)
-                case Replace(peer=peer, worker=worker, reason=reason):
-                    self._replace(peer, worker, reason)
-                case Save() if self._checkpoint_thread is not None:
-                    self._checkpoint_thread.save(instruction, self._saved)
+            error = self._attempt(f"carry out {type(instruction).__name__}", partial(self._carry_out_one, instruction))
+            region = self._controller.concerned(instruction) if error else ""
+            if region:
+                self._posted.put((RegionFailed(self.now(), region, error), None))
+
+    def _carry_out_one(self, instruction: Instruction) -> None:
+        match instruction:
+            case Tell(peer=peer, message=message):
+                channel = self._channels.get(peer)
+                if channel is not None:
+                    self._tell(channel, control(message))
+            case Record(event="worker-trouble" | "feeder-failed" as kind) if not self._quota.admits(kind):
+                return  # counted with the others of its kind
+            case Record():
+                self._log.write(instruction)
+            case Warn(text=text):
+                logger.warning(text)
+            case Cancel(stage=stage, reason=reason):
+                self._cancel(stage, reason)
+            case Replace(peer=peer, worker=worker, reason=reason):
+                self._replace(peer, worker, reason)
+            case Save() if self._checkpoint_thread is not None:
+                self._checkpoint_thread.save(instruction, self._saved)
 
     def _replace(self, peer: int, worker: int, reason: str) -> None:
         """Hang up on a worker, which ends when it notices, and have another started."""

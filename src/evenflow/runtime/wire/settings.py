@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
 
 from evenflow.model.capacity import Emulate
 from evenflow.model.qos import Qos
@@ -49,3 +50,8 @@ class Settings:
 
     def __repr__(self) -> str:  # neither secret nor key may end up in a log or a traceback
         return f"Settings(cluster={self.cluster!r}, host={self.host!r}, port={self.port})"
+
+
+def mark_of(cluster: str, region: str) -> str:
+    """What tells an operator's code from that of all others."""
+    return f"{cluster}/{quote(region, safe='')}/"

@@ -90,6 +90,10 @@ class Checkpointer:
         self._put(query_log.end(feeder))
         self._acknowledge(query_log)
 
+    def end_repeat(self, feeder: Any, units: Units, left: int) -> None:
+        """A feeder wants to know when its rows are durable, and they were so before; `left` have not come again."""
+        self._answer(feeder, RowsDurable(self._writer, 0, units, left=left))
+
     def collect(self) -> None:
         """Pass on what the blob writer has done."""
         for outcome in self._blob_writer.collect():

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import ProtocolError
-from evenflow.model.messages import REPORT_S, EvaluationOrder, MovementOrder
+from evenflow.model.messages import REPORT_S, EvaluationOrder, MovementOrder, RowsDiffer
 from evenflow.operators.hosted import Hosted, units_of
 from evenflow.operators.keyed import Units
 from evenflow.runtime.worker.checkpointer import Checkpointer, SendMessage, Stamp
@@ -22,10 +23,12 @@ from evenflow.runtime.worker.instances import Answer, Instance, Instances, answe
 from evenflow.runtime.worker.loader import Loader
 from evenflow.runtime.worker.move_label import Part
 from evenflow.runtime.worker.regions import HostedRegion, HostedRegions
+from evenflow.runtime.worker.repeats import OtherRows, RepeatedAttempt
 from evenflow.runtime.worker.store_transfer import StoreTransfer
 from evenflow.runtime.worker.unit_mover import UnitMover
 from evenflow.state.paging.paged import Paged
 
+T = TypeVar("T")
 LEAST_WAIT_S = 0.001
 """So long is waited for a report at least: a clock may not tell what is shorter."""
 
@@ -131,17 +134,40 @@ class KeyedHost:
         rows, units, keys = hosted.unpacked(batch)
         region, instance = self.enter(name, evaluation, stamp)
         self.check_here(region, name, evaluation, units)
-        found = process(instance, hosted, tag, rows, units, keys)
-        if self.checkpointer is not None and stamp is not None:
-            self.checkpointer.log(name, evaluation, body, batch.schema, units)
+        repeat = region.repeats.get(evaluation)
+        if repeat is not None:
+            give = partial(repeat.answers, instance, hosted, tag, batch, units)
+            found = self._repeated(name, evaluation, repeat, give) or []
+        else:
+            found = process(instance, hosted, tag, rows, units, keys)
+            if self.checkpointer is not None and stamp is not None:
+                self.checkpointer.log(name, evaluation, body, batch.schema, units)
         region.add_rows(units, batch.nbytes)
         return found
+
+    def logged(self, name: str, evaluation: str, repeat: RepeatedAttempt, units: Units) -> list[pa.RecordBatch] | None:
+        """In a repeat, the logged rows of a graph to be applied in place of rows of these units; None: these differ."""
+        return self._repeated(name, evaluation, repeat, partial(repeat.logged, units))
+
+    def _repeated(
+        self, name: str, evaluation: str, repeat: RepeatedAttempt, give: Callable[[], list[T]]
+    ) -> list[T] | None:
+        """What a repeat gives; if the rows are others, the controller is told, and ends the attempt."""
+        try:
+            return give()
+        except OtherRows as differs:
+            repeat.failed = True
+            self.tell(RowsDiffer(name, evaluation, *repeat.stamp, str(differs)))
+            return None
 
     def enter(self, name: str, evaluation: str, stamp: Stamp | None) -> tuple[HostedRegion, Instance]:
         """Rows of an evaluation are about to be applied; the instance that has its state. Raises if they may not be."""
         region = self.regions[name]
         self.evaluations.check_rows(name, evaluation, stamp)
         instance = self.regions.instance_of(region, evaluation)
+        repeat = region.repeats.get(evaluation)
+        if repeat is not None and repeat.stamp != stamp:  # that batch is over
+            del region.repeats[evaluation]
         if self.checkpointer is not None and stamp is not None:
             self.checkpointer.enter(name, evaluation, region.units, stamp, instance, region.away.get(evaluation))
         return region, instance
@@ -208,6 +234,10 @@ class KeyedHost:
         assert self.checkpointer is not None
         region = self.regions.get(name)
         instance = region.instances.get(evaluation) if region is not None else None
+        repeat = region.repeats.get(evaluation) if region is not None else None
+        if repeat is not None and repeat.stamp == stamp:
+            self.checkpointer.end_repeat(feeder, repeat.units, repeat.left)
+            return
         if region is not None and instance is not None and not self.evaluations.is_dropped(name, evaluation):
             self.checkpointer.idle(name, evaluation, stamp, instance, region.away.get(evaluation))
         self.checkpointer.end(name, evaluation, stamp, feeder)

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from evenflow.errors import EvenflowError, described
 from evenflow.model.checkpoint import BatchLog
-from evenflow.model.messages import LoadState
+from evenflow.model.messages import LoadState, LogEntry
 from evenflow.operators.hosted import Hosted, units_of
 from evenflow.runtime.threads import BackgroundThread, Inbox, Start
 from evenflow.runtime.worker.instances import Instance, Instances, let_go, process
 from evenflow.runtime.worker.limits import LIMITS, WorkerLimits
 from evenflow.runtime.worker.query_log import query_of
-from evenflow.state.checkpoint.replay import replay
+from evenflow.runtime.worker.repeats import RepeatedAttempt
+from evenflow.runtime.worker.repeats import loaded as rows_to_repeat
+from evenflow.state.checkpoint.replay import Mask, replay
 from evenflow.state.checkpoint.unit_snapshots import load_units, read_index
 from evenflow.state.paging.paged import Paged
 from evenflow.state.store.base import Store
@@ -47,6 +50,8 @@ class Loaded:
     """By unit, the batch of the snapshot it came from; -1 without one."""
     touched: Longs = field(default_factory=lambda: np.empty(0, np.int64))
     """By unit, the latest batch in which it may have had rows."""
+    repeat: RepeatedAttempt | None = None
+    """What is to be repeated of the attempt that was whole; None if there is none."""
     bytes: int = 0
     rows: int = 0
     seconds: float = 0.0
@@ -123,6 +128,8 @@ class Loader:
         """Put what the store has of the units into an instance of their operator."""
         self._install(store, loaded, instance)
         self._replay(store, loaded, instance, hosted)
+        if loaded.order.repeated is not None:
+            self._prepare(store, loaded, loaded.order.repeated, instance, hosted)
 
     def _install(self, store: Store, loaded: Loaded, instance: Instance) -> None:
         order = loaded.order
@@ -142,26 +149,42 @@ class Loader:
             missing -= mine
 
     def _replay(self, store: Store, loaded: Loaded, instance: Instance, hosted: Hosted) -> None:
-        order = loaded.order
-        prefix = prefix_of(order.region, query_of(order.evaluation))
-        owned = np.zeros(order.count, np.bool_)
-        owned[order.units] = True
-        for log in order.logs:
-            wanted = owned & (loaded.saved < log.epoch)
+        for log in loaded.order.logs:
+            wanted = _owned(loaded.order) & (loaded.saved < log.epoch)
             if not wanted.any():
                 continue
-            names = segment_names(BatchLog(log.epoch, log.attempt, log.segments), prefix)
-            for batch in replay(store, names, wanted, units_of, self._limits.replayed_bytes):
-                self._check_open()
-                process(instance, hosted, None, *hosted.unpacked(batch))
-                loaded.rows += batch.num_rows
-                loaded.bytes += batch.nbytes
+            for batch in self._logged(store, loaded, log, wanted):
+                process(instance, hosted, None, *hosted.replayed(batch))
             loaded.touched[wanted] = log.epoch
         if isinstance(instance, Paged):
             instance.drain()
+
+    def _prepare(self, store: Store, loaded: Loaded, log: LogEntry, instance: Instance, hosted: Hosted) -> None:
+        """Read what is to be repeated of an attempt."""
+        stamp = loaded.order.epoch, loaded.order.attempt
+        rows = self._logged(store, loaded, log, _owned(loaded.order))
+        loaded.repeat = rows_to_repeat(stamp, rows, instance, hosted)
+        loaded.touched[loaded.repeat.units] = log.epoch
+
+    def _logged(self, store: Store, loaded: Loaded, log: LogEntry, wanted: Mask) -> Iterator[pa.RecordBatch]:
+        """The rows of some units in the log of a batch."""
+        prefix = prefix_of(loaded.order.region, query_of(loaded.order.evaluation))
+        names = segment_names(BatchLog(log.epoch, log.attempt, log.segments), prefix)
+        for batch in replay(store, names, wanted, units_of, self._limits.replayed_bytes):
+            self._check_open()
+            yield batch
+            loaded.rows += batch.num_rows
+            loaded.bytes += batch.nbytes
 
     def _check_open(self) -> None:
         if self._closing.is_set():
             raise EvenflowError("the worker is stopping")
         if self._instances.pool is not None:
             self.progress()
+
+
+def _owned(order: LoadState) -> Mask:
+    """Marks the units of this worker."""
+    owned = np.zeros(order.count, np.bool_)
+    owned[order.units] = True
+    return owned

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from evenflow.errors import ProtocolError, StateGone, described
 from evenflow.model.messages import (
     AbandonMoves,
@@ -22,6 +24,7 @@ from evenflow.model.messages import (
     PauseUnits,
     Prepare,
     ReleaseUnits,
+    SendReport,
     ServiceWeights,
     SetClock,
     SetMemory,
@@ -218,6 +221,8 @@ class Worker:
                 self._sessions.abandon(order)
             case SetMemory(memory):
                 self.hosting.set_memory(memory)
+            case SendReport(number):
+                self._tell(structs.replace(self._sessions.done, answers=number))
             case ServiceWeights(weights):
                 self._sessions.set_weights(weights)
             case GraphRouting() | PauseUnits() | ReleaseUnits() as order:

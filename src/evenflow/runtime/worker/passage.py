@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from evenflow.errors import ProtocolError
 from evenflow.graph.hosted import HostedGraph
@@ -27,12 +28,11 @@ from evenflow.runtime.worker.flow_counts import FlowCounts
 from evenflow.runtime.worker.instances import Instance, apply, graph_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from evenflow.operators.keyed import Units
     from evenflow.runtime.worker.emulation import EmulatedSpeed
     from evenflow.runtime.worker.keyed import KeyedHost
     from evenflow.runtime.worker.regions import HostedRegion
+    from evenflow.runtime.worker.repeats import RepeatedAttempt
     from evenflow.runtime.worker.session import Session
 
 
@@ -90,7 +90,7 @@ class Passage:
     def _entered(self) -> tuple[HostedRegion, Instance]:
         session = self._session
         region, state = self._around.host.enter(session.region, session.evaluation, session.stamp)
-        graph_of(state)
+        graph_of(state).batch = session.epoch
         return region, state
 
     def run(self, head: FlowHead) -> int:
@@ -174,9 +174,12 @@ class Passage:
         self._around.host.check_here(self._region, self._session.region, self._session.evaluation, units)
         if not rows.num_rows:  # a turn without rows, on its way to an order
             return self._graph.nothing(node)
+        repeat = self._region.repeats.get(self._session.evaluation) if node.operator.logged else None
         began = self._around.clock()
         try:
-            if node.operator.stateful and not node.operator.ordering:
+            if repeat is not None and node.operator.stateful:
+                out = self._repeat(node, repeat, np.broadcast_to(units, rows.num_rows))
+            elif node.operator.stateful and not node.operator.ordering:
                 out = apply(self._state, port, rows, units, local, keys)
             else:
                 out = graph_of(self._state).apply(port, rows, local, keys)
@@ -188,9 +191,18 @@ class Passage:
         if self._around.pace is not None:
             took = self._around.pace.serve(rows.num_rows, took, node.name)
         self._count(units, rows, out, took)
-        if node.operator.stateful and node.operator.logged:
+        if node.operator.stateful and node.operator.logged and repeat is None:
             self._log(port, batch, units)
         return out
+
+    def _repeat(self, node: NodePlan, repeat: RepeatedAttempt, units: Units) -> pa.RecordBatch:
+        """Apply the logged rows that are due when rows of these units come; what they give."""
+        session, given = self._session, [self._graph.nothing(node)]
+        for logged in self._around.host.logged(session.region, session.evaluation, repeat, units) or ():
+            port, batch, mine = self._graph.from_log(logged)
+            rows, local, keys = self._graph.rows_of(port, batch)
+            given.append(apply(self._state, port, rows, mine, local, keys))
+        return given[1] if len(given) == 2 else pa.concat_batches(given)
 
     def _count(self, units: Units, rows: pa.RecordBatch, out: pa.RecordBatch, seconds: float) -> None:
         self.rows += rows.num_rows
@@ -202,7 +214,7 @@ class Passage:
         session, checkpointer = self._session, self._around.host.checkpointer
         if session.stamp is None or checkpointer is None:
             return
-        logged = self._graph.logged(port, batch, units)
+        logged = self._graph.logged(port, batch, units, session.epoch)
         body = memoryview(logged.serialize())
         checkpointer.log(session.region, session.evaluation, body, logged.schema, units)
 

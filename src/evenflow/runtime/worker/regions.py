@@ -13,6 +13,7 @@ from evenflow.model.messages import REPORT_S, ConsumerReport
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import Units
 from evenflow.runtime.worker.instances import Answer, Instance, Instances, answers, let_go
+from evenflow.runtime.worker.repeats import RepeatedAttempt
 from evenflow.state.paging.paged import Paged
 
 SIZES_S = 1.0
@@ -31,6 +32,8 @@ class HostedRegion:
     instances: dict[str, Instance] = field(default_factory=dict)
     away: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
     """By evaluation, marks the units that have left: their rows are refused."""
+    repeats: dict[str, RepeatedAttempt] = field(default_factory=dict)
+    """By evaluation, what is repeated of an attempt that was whole."""
     active: npt.NDArray[np.bool_] = field(init=False)
     """Marks the units that had rows, or came from another worker, since their state was last measured."""
     seen: list[Units] = field(default_factory=list)
@@ -208,6 +211,7 @@ class HostedRegions(dict[str, HostedRegion]):
         if region is not None:
             let_go(region.instances.pop(evaluation, None))
             region.away.pop(evaluation, None)
+            region.repeats.pop(evaluation, None)
             if not region.instances and not region.feeders:
                 del self[name]
 

@@ -21,6 +21,8 @@ class Session:
     """Of a keyed operator; empty otherwise."""
     evaluation: str = ""
     feeder: int = 0
+    epoch: int = 0
+    """The number of the micro-batch whose rows it brings."""
     stamp: tuple[int, int] | None = None
     """Of a query whose state is stored: the batch, and which attempt at it this is."""
     version: int = 0

@@ -241,6 +241,7 @@ class Sessions(dict[Channel, Session]):
             about = request.region, request.operator, request.units
             self.host.open(*about, self._clock(), waited_s, request.report_s)
             session.region, session.evaluation, session.feeder = request.region, request.evaluation, request.feeder
+            session.epoch = request.epoch
             session.stamp = (request.epoch, request.attempt) if request.attempt else None
             session.version, session.move = request.version, request.move
         session.operator, session.queue = request.operator, request.region

@@ -70,8 +70,9 @@ class StoreTransfer(JobThread):
 
     def _put(self, region: str, parcel: Parcel) -> UnitsStored | Undelivered:
         try:
-            parts = pack_units({parcel.move: [pickle.PickleBuffer(part) for part in parcel.parts]})
-            self._tried(lambda store: store.put(self._name(region, parcel.move), parts))
+            name = self._name(region, parcel.move)
+            parts = pack_units({parcel.move: [pickle.PickleBuffer(part) for part in parcel.parts]}, name=name)
+            self._tried(lambda store: store.put(name, parts))
         except BaseException as error:  # whatever it is, the movement is taken back
             return Undelivered(parcel.move, described(error))
         return UnitsStored(parcel.move)

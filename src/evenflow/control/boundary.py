@@ -1,0 +1,96 @@
+"""The boundary around each region: an error while one region is served ends that region, and nothing else.
+
+Handlers of a region run inside `Boundary.serve`. If one raises, the region may be in any state, so it is closed: its
+tasks are told the error, workers drop its state, and the event log has a `region-failed`. Other regions do not notice.
+A query can use an operator of that name again: `Cluster.keyed` opens the region anew, with the state in the store if
+there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TypeVar
+
+from evenflow.control.events import Cancel, Instruction, Record, Tell
+from evenflow.control.feeders import Feeders, Region
+from evenflow.control.keyed_region import KeyedRegion
+from evenflow.control.workers import Site
+from evenflow.errors import ProtocolError, described
+from evenflow.model.messages import AbandonMoves, DropState, EvaluationLost, FeederRefused, ForgetEvaluation
+
+R = TypeVar("R", bound=Region)
+REMEMBERED = 1000
+"""Regions that have failed whose errors are remembered, at most."""
+
+
+class Boundary:
+    """Serves regions one at a time, and closes those that fail."""
+
+    def __init__(
+        self,
+        regions: dict[str, Region],
+        feeders: Feeders,
+        sites: Callable[[], Mapping[int, Site]],
+        forget: Callable[[str], None],
+    ) -> None:
+        self._regions, self._feeders, self._sites, self._forget = regions, feeders, sites, forget
+
+    def serve(self, time: float, name: str, act: Callable[[], Iterable[Instruction]]) -> list[Instruction]:
+        """The instructions of `act`, which serves one region; if it fails, those that close the region.
+
+        A `ProtocolError` is the fault of whoever sent the message, and is passed on.
+        """
+        told: list[Instruction] = []
+        try:
+            for instruction in act():
+                told.append(instruction)  # what came before an error is kept
+        except ProtocolError:
+            raise
+        except Exception as error:
+            told += self.close(time, name, described(error))
+        return told
+
+    def one(self, time: float, region: R | None, act: Callable[[R], Iterable[Instruction]]) -> Iterable[Instruction]:
+        """Serve a region, if there is one."""
+        return self.serve(time, region.name, partial(act, region)) if region is not None else ()
+
+    def each(self, time: float, act: Callable[[Region], Iterable[Instruction]]) -> Iterator[Instruction]:
+        """Serve all regions, one after the other."""
+        for region in list(self._regions.values()):
+            yield from self.one(time, region, act)
+
+    def each_keyed(self, time: float, act: Callable[[KeyedRegion], Iterable[Instruction]]) -> Iterator[Instruction]:
+        """Serve all regions that have units."""
+        for region in [each for each in self._regions.values() if isinstance(each, KeyedRegion)]:
+            yield from self.one(time, region, act)
+
+    def close(self, time: float, name: str, error: str) -> Iterator[Instruction]:
+        """Close a region because of an error. What the region itself would do about it cannot be relied on."""
+        region = self._regions.pop(name, None)
+        why = (
+            f"the controller could not go on with it ({error}), and has closed it: make the DataFrame anew, and start "
+            "the query again"
+        )
+        self._feeders.failed[name] = why
+        for old in list(self._feeders.failed)[:-REMEMBERED]:
+            del self._feeders.failed[old]
+        self._forget(name)
+        yield Record(time, "region-failed", {"region": name, "error": error})
+        keyed = isinstance(region, KeyedRegion)
+        for feeder in self._feeders.dismiss(name):
+            yield Tell(feeder.peer, EvaluationLost(why) if keyed else FeederRefused(why))
+            if feeder.stage:  # a retry would fail as well, and hide the error
+                yield Cancel(feeder.own_stage or feeder.stage, f"region {name}: {why}")
+        if isinstance(region, KeyedRegion):
+            yield from self._cleaned(region)
+
+    def _cleaned(self, region: KeyedRegion) -> Iterator[Instruction]:
+        """Have workers drop all state of a region, and forget its movements."""
+        moves, evaluations = tuple(region.movements.under_way), region.evaluations
+        for site in self._sites().values():
+            if moves:
+                yield Tell(site.peer, AbandonMoves(region.name, moves))
+            for evaluation in evaluations.ids:  # a query whose state is stored may come again
+                over = DropState if evaluation in evaluations.stored else ForgetEvaluation
+                yield Tell(site.peer, over(region.name, evaluation))

@@ -1,0 +1,163 @@
+"""The names of operators in a checkpoint: under which name an operator finds its state, and whether one is missing.
+
+A query that is started again may have an operator under another name (`was`), or without one that it had (`absent`).
+Neither may happen unnoticed: state would be left behind, and rows that wait in it would never come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from evenflow.state.checkpoint.adoption import adopt, drop
+from evenflow.state.checkpoint.chain import latest, note_operators, query_record
+from evenflow.state.checkpoint.manifest import Manifest
+from evenflow.state.store.base import Store
+from evenflow.state.store.blob_names import prefix_of
+
+BRING_BACK = (
+    'Restore what is missing from a copy, under the name shown, without any "~..." suffix: with one, it is taken for a '
+    "late put of a driver that was frozen. `evenflow state verify` lists everything that is missing"
+)
+"""What to do about a checkpoint that lacks something."""
+ANEW = "another name, which begins with empty state"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An operator whose state is stored. It can go on with stored state only if all of this is the same."""
+
+    operator: str
+    units: int
+    was: str | None = field(default=None, compare=False)
+    """The name that it had before, if it has another one now."""
+
+
+class OperatorNames:
+    """Looks after the names of the operators that are `kept`, by region."""
+
+    def __init__(self, kept: dict[str, Kept]) -> None:
+        self._kept = kept
+        self.absent: frozenset[str] = frozenset()
+        """Operators that the user has left out of queries that had them."""
+        self.uses: Callable[[str, Iterable[str]], dict[str, int] | None] = lambda query, names: None
+        """How often some operators are in the plan of a query; None if that is not known."""
+
+    def _present(self, query: str, names: Iterable[str], region: str) -> set[str]:
+        """The operators among `names` that a query has now: by Spark's plan, or those that this cluster has open.
+
+        The plan is not relied on if `region`, whose task asks, is not found in it.
+        """
+        wanted = set(names)
+        found = self.uses(query, wanted | {region})
+        return {name for name in wanted if found[name]} if found and found[region] else wanted & set(self._kept)
+
+    def doubled(self, region: str, query: str) -> str:
+        """Why an operator that is in a query more than once is refused; empty if it is not."""
+        found = self.uses(query, [region]) or {}
+        if found.get(region, 0) < 2:
+            return ""
+        return (
+            f"operator {region} is {found[region]} times in query {query}, and has one state: rows would be counted "
+            "more than once. If these are several operators, give each a name= of its own; if one DataFrame is used "
+            "several times, do that in foreachBatch, and persist() the batch there"
+        )
+
+    def adopted(self, store: Store, region: str, query: str, beat: Callable[[], None] = lambda: None) -> str:
+        """Give an operator the state that it has under its earlier name; why that cannot be, or an empty text."""
+        was = self._kept[region].was
+        record = query_record(store, query)
+        if record is None:
+            return ""
+        for old in set(record.adopted.values()) - record.operators.keys():  # what a crash may have left of them
+            drop(store, query, old)
+        if was is None or was == region or (region in record.operators and was not in record.operators):
+            return ""
+        if region in record.operators and _has_state(store, region, query):
+            if not _has_state(store, was, query):  # there is nothing to take over
+                return ""
+            return (
+                f"operator {region} has state of its own in query {query}, and so has {was!r}, as which was= knows it: "
+                f"leave was= out, and give Cluster absent=[{was!r}] to go on without that, or choose another name"
+            )
+        if was not in record.operators and not any(_has_state(store, name, query) for name in record.operators):
+            return ""  # a new query, of which another operator came first
+        if was not in record.operators:
+            return (
+                f"query {query} has no operator {was!r}, as was= of operator {region} says: it has "
+                f"{_listed(record.operators)}. Give one of these, or leave was= out for an operator with fresh state"
+            )
+        if self._present(query, [was], region):
+            return f"operator {region} has was={was!r}, but query {query} has operator {was!r}, too: leave was= out"
+        found = latest(store, prefix_of(was, query))
+        if found.damaged or found.missing:
+            what = f"{found.damaged[0]}" if found.damaged else f"{': '.join(found.missing[0])}. {BRING_BACK}"
+            return f"operator {region} cannot go on with the state of {was!r} in query {query}: {what}"
+        why = mismatch(found.manifest, self._kept[region]) if found.manifest is not None else ""
+        if why:
+            return f"the state of operator {was!r} in query {query} {why}"
+        if (
+            region in record.operators
+        ):  # listed without state; else a crash in the middle would look like state of its own
+            record = replace(record, operators={name: at for name, at in record.operators.items() if name != region})
+            note_operators(store, query, record)
+        adopt(store, query, record, was, region, beat)
+        return ""
+
+    def vanished(self, store: Store, region: str, query: str, epoch: int) -> str:
+        """Why a query must not go on without operators that it had; empty if it may, which is noted."""
+        record = query_record(store, query)
+        others = record.expected - {region} - self._awaited(store, query, region) if record is not None else set()
+        if record is None or not others:
+            return ""
+        gone = sorted(name for name in others - self._present(query, others, region) if _has_state(store, name, query))
+        unsaid = [name for name in gone if name not in self.absent]
+        if unsaid:
+            return (
+                f"query {query} is started without operator {unsaid[0]!r}, which has state in this checkpoint. If it "
+                f"has another name now, give it was={unsaid[0]!r} beside name=: it goes on with this state. If it is "
+                f"left out on purpose, give Cluster absent={unsaid!r}: the state stays as it is"
+            )
+        if gone:
+            note_operators(store, query, record.without(gone, epoch))
+        return ""
+
+    def _awaited(self, store: Store, query: str, region: str) -> set[str]:
+        """Earlier names whose state goes to other operators of a query, as soon as their first rows come.
+
+        An operator that has state of its own awaits none.
+        """
+        heirs = {name: kept.was for name, kept in dict(self._kept).items() if kept.was is not None}
+        return {heirs[name] for name in self._present(query, heirs, region) if not _has_state(store, name, query)}
+
+    def moved_away(self, store: Store, region: str, query: str) -> str:
+        """Why an operator cannot go on with the state in memory: it has gone to another name since; empty if not."""
+        record = query_record(store, query)
+        heir = next((name for name, was in record.adopted.items() if was == region), "") if record is not None else ""
+        if record is None or region in record.operators or not heir:
+            return ""
+        return f"the state of operator {region} has gone to operator {heir} in query {query}: give it that name"
+
+
+def _has_state(store: Store, name: str, query: str) -> bool:
+    """Whether an operator has seen a batch of a query through."""
+    found = latest(store, prefix_of(name, query))
+    return bool(found.wholes or found.damaged) or (found.manifest is not None and found.manifest.epoch >= 0)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(repr(name) for name in sorted(names))
+
+
+def mismatch(manifest: Manifest, kept: Kept) -> str:
+    """Why an operator cannot go on with the state of a manifest; empty if it can."""
+    if manifest.operator != kept.operator:
+        return (
+            f"is of {manifest.operator}, and this is {kept.operator}: give that operator, in a new Cluster, or {ANEW}"
+        )
+    if manifest.units != kept.units:
+        return (
+            f"has {manifest.units - 1} units, and this has {kept.units - 1}: give units={manifest.units - 1}, in a new "
+            f"Cluster, or {ANEW}"
+        )
+    return ""
