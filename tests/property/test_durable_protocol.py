@@ -15,11 +15,13 @@ from evenflow.control.history import History
 from evenflow.model.checkpoint import BatchLog
 from evenflow.runtime.driver import checkpoint as checkpoint_thread
 from evenflow.runtime.driver.checkpoint import CheckpointThread
+from evenflow.runtime.driver.operator_names import OperatorNames
 from evenflow.runtime.worker.direct_transfer import DirectTransfer
 from evenflow.runtime.worker.loader import Loader
 from evenflow.runtime.worker.query_log import QueryLog
 from evenflow.runtime.worker.store_transfer import StoreTransfer
 from evenflow.state.checkpoint import chain
+from evenflow.state.store.blob_names import parse
 from tests.support.durable_invariants import check, history
 from tests.support.durable_plan import DurablePlan
 from tests.support.durable_world import DurableWorld
@@ -127,6 +129,42 @@ def test_a_checkpoint_that_is_not_as_it_was_left():
     assert struck > noticed > 3
 
 
+RENAMES = {"faults": ("driver", "driver", "kill-worker"), "renames": 1.0, "moving": 1.0, "again": 0.3}
+
+
+def test_operators_are_renamed():
+    """With their state if it is said what they were called; else the query is refused, and counts never begin again."""
+    called, refusals = set(), 0
+    for seed in range(6):
+        world = history(seed, DurablePlan(**RENAMES))
+        called.add(world.called)
+        refusals += world.refusals
+        blobs = [blob for name in world.store.blobs if (blob := parse(name)) is not None]
+        assert {blob.region for blob in blobs if blob.kind in ("whole", "units")} == {world.called}
+    assert "r0" not in called
+    assert refusals > 1
+
+
+@pytest.mark.parametrize("what", ["vanished", "adopted"])
+def test_a_name_that_leaves_state_behind_shows(what, monkeypatch):
+    """As it was: an operator with another name begins with empty state, and nobody says a word."""
+    monkeypatch.setattr(OperatorNames, what, lambda *_: "")
+    if what == "adopted":
+        monkeypatch.setattr(OperatorNames, "vanished", lambda *_: "")
+    with pytest.raises(AssertionError):
+        _many(6, **RENAMES)
+
+
+COPIES = LOSSES | {"copies": 1.0, "epochs": 5}
+
+
+def test_copies_of_another_time():
+    """One of the two checkpoints is put back to an earlier time: that is refused, whichever it is."""
+    said = [text for seed in range(3) for text in history(seed, DurablePlan(**COPIES)).losses.told]
+    assert any("so it is an older copy" in text for text in said)
+    assert any("is older than the state in the checkpoint" in text for text in said)
+
+
 def test_histories_have_what_they_are_to_have():
     """A test that cannot fail is no test: batches are run again, state is loaded, units move, snapshots are taken."""
     events = {"moved": 0, "loaded": 0, "attempt-poisoned": 0, "feeder-refused": 0, "worker-lost": 0}
@@ -221,6 +259,12 @@ def test_a_loss_that_is_not_noticed_shows(where, name, wrong, monkeypatch):
     monkeypatch.setattr(where, name, wrong)
     with pytest.raises(AssertionError):
         _many(30, **LOSSES)
+
+
+def test_an_older_copy_that_is_not_noticed_shows(monkeypatch):
+    monkeypatch.setattr(CheckpointThread, "_apart", lambda *_: "")
+    with pytest.raises(AssertionError):
+        _many(6, **COPIES)
 
 
 def test_a_sink_that_has_the_batch_already():

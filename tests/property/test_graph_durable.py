@@ -13,6 +13,7 @@ from evenflow.runtime.worker.loader import Loader
 from evenflow.runtime.worker.passage import Passage
 from evenflow.runtime.worker.query_log import QueryLog
 from evenflow.state.paging.swap import Swap
+from tests.support import graph_bound
 from tests.support.durable_plan import DurablePlan
 from tests.support.graph_durable import history
 from tests.support.graph_plans import Sketch
@@ -53,6 +54,15 @@ def test_one_seed_is_one_history():
 def test_each_kind_of_fault(faults, transfer):
     plan = DurablePlan(faults=faults, moving=1.0, asks=0.1, again=0.5, zombies=0.5, transfer=transfer, jobs=1)
     assert history(0, plan).manifests
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_sinks_keep_fits_together(seed):
+    """Batches are evaluated again and again, by the same driver and by others, in other partitions."""
+    faults = ("driver",) * seed + ("kill-worker",) * (seed % 2)
+    plan = DurablePlan(faults=faults, partitions=3, jobs=1, again=0.9, moving=0.5, asks=0.05, rows=12)
+    world = graph_bound.history(seed, plan)
+    assert any("repeats" in entry for log in world.logs for entry in log)
 
 
 def test_state_on_disk_is_saved_and_loaded(monkeypatch):

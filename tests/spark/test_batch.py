@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql.functions import col, lit
 
 import evenflow as ef
+from evenflow.runtime.cluster.amounts import MOST_PERIOD_S
 from evenflow.testing import Emulate
 from tests.support.comparison import PARTITION, assert_same, committed, plain_map, rows_of
 
@@ -55,6 +56,15 @@ def test_every_worker_gets_its_share(spark, cluster, eventually):
     snapshot = cluster.snapshot("shares")
     assert snapshot.rows_out == runs * 200_000
     assert sum(connection.rows_done for connection in snapshot.connections) >= runs * 200_000
+
+
+def test_rows_of_workers_are_complete_when_an_action_has_ended(spark):
+    """Workers report once a period, which is longer than all of this: so they are asked."""
+    with ef.Cluster(spark, workers=2, period=MOST_PERIOD_S, start_timeout=150) as slow:
+        counted = slow.keyed(spark.range(0, 50_000, 1, 2), "id", ef.RunningCount("id"))
+        for done in (1, 2):
+            assert counted.count() == 50_000
+            assert sum(worker.rows for worker in slow.workers()) == done * 50_000
 
 
 def test_empty_input(spark, cluster):

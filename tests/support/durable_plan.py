@@ -17,6 +17,8 @@ class DurablePlan(Plan):
     """How often an evaluation has another number of Spark partitions than the one before."""
     loses: float = 0.0
     """How often blobs are gone, or are those of another time, when a driver goes on."""
+    copies: float = 0.3
+    """How often that is one of the two checkpoints as a whole, put back to an earlier time."""
     transfer: str = "direct"
     """How units move."""
     store_fails: float = 0.0
@@ -31,6 +33,8 @@ class DurablePlan(Plan):
     """How often tasks of a stage that failed live on for a while."""
     slots: int = 9
     """Tasks of a stage that run at a time."""
+    renames: float = 0.0
+    """How often the operator has another name when a driver goes on; half of the users do not say which it had."""
     hasty: float = 0.2
     """How often Spark goes on before the controller has heard that tasks are over."""
 
@@ -42,7 +46,7 @@ class DurablePlan(Plan):
             *("restart", "restart", "freeze", "cut", "cut", "replace", "store", "store"),
         )
         count = rng.choice((0, 1, 1, 2, 3, 5, 8))
-        return cls(
+        plan = cls(
             workers=rng.choice((1, 2, 3, 3, 4)),
             late=rng.choice((0, 0, 0, 1)),
             regions=1,
@@ -65,6 +69,8 @@ class DurablePlan(Plan):
             hasty=rng.choice((0.0, 0.0, 0.5)),
             transfer=rng.choice(("direct", "store")),
         )
+        plan.renames = 0.5 if count > 1 and not plan.loses else 0.0
+        return plan
 
 
 @dataclass(eq=False)
@@ -127,6 +133,8 @@ class Query:
     """How often something was persisted."""
     data: dict = field(default_factory=dict)
     """By batch, the rows of each partition."""
+    unbound: set = field(default_factory=set)
+    """Batches of which the note of a whole attempt was lost: the next attempt may be another one."""
     sunk: set = field(default_factory=set)
     """Batches that the sink has."""
     stages: list[Stage] = field(default_factory=list)
@@ -177,12 +185,31 @@ class Query:
         return batches == sorted(batches) and all(part == sorted(part) for part in parts.values())
 
     def _unlike(self, state, epoch):
-        """Rows that were given out with another number than they have in the state, where there is only one output."""
+        """Rows that were given out with another number than they have in the state, by what sinks may have kept."""
         for number in {stage.epoch for stage in self.stages if stage.epoch <= epoch}:
-            stages = [stage for stage in self.stages if stage.epoch == number]
-            if len(stages) == 1 and stages[0].through:
-                for task in stages[0].latest:
-                    yield from (row for row, key, nth in task.rows() if state[key][nth - 1 : nth] != [row])
+            for task in self.bound(number):
+                yield from (row for row, key, nth in task.rows() if state[key][nth - 1 : nth] != [row])
+
+    def bound(self, epoch):
+        """The tasks whose results have to fit together: those of the first evaluation that was whole, and all since.
+
+        A sink that skips what it has keeps the first, another one takes the last, and a third may have some of each.
+        """
+        stages = [stage for stage in self.stages if stage.epoch == epoch and epoch not in self.unbound]
+        for place, stage in enumerate(stages):
+            whole = self._shared(stages, stage)
+            if whole:
+                return [*whole, *(task for later in stages[place + 1 :] for task in later.tasks if task not in whole)]
+        return []
+
+    def _shared(self, stages, stage):
+        """The tasks of a stage, and of those that persist their results with it, if together they are whole."""
+        if stage.kept is None:
+            return stage.latest if stage.full and stage.through else []
+        same = (stage.kept, stage.run)
+        before = [each for each in stages if (each.kept, each.run) == same and each.number <= stage.number]
+        tasks = [task for each in before for task in each.tasks if task.done and task.error is None]
+        return tasks if {task.partition for task in tasks} == set(range(stage.count)) else []
 
     def keys(self, epoch):
         """By key, the rows of one batch."""

@@ -5,10 +5,12 @@ Puts take time, fail now and then, and when a process dies in the middle of one 
 """
 
 from collections import deque
+from functools import partial
 
 from evenflow.control.events import Save
 from evenflow.errors import BlobMissing, StoreError
 from evenflow.runtime.driver.checkpoint import CheckpointThread
+from evenflow.runtime.driver.operator_names import OperatorNames
 from evenflow.runtime.worker.blob_writer import BlobWriter, Put, PutOutcome
 from evenflow.runtime.worker.loader import Loader
 from evenflow.runtime.worker.store_transfer import StoreTransfer
@@ -206,6 +208,8 @@ class SimCheckpoint(CheckpointThread):
         self._store = world.store
         self._patient = RetryingStore(world.store, lambda _seconds: None)
         self._kept, self._stale = {}, {}
+        self.names = OperatorNames(self._kept)
+        self._clock, self._due = float, 1.0
         self._world = world
         self._waiting = deque()
         self._tries = 0
@@ -215,7 +219,10 @@ class SimCheckpoint(CheckpointThread):
         self._wait((order, done))
 
     def look(self, region, query, epoch, new, done):
-        self._wait(((region, query, epoch, new), done))
+        self._wait((partial(self.saved, region, query, epoch, new), done))
+
+    def look_again(self, region, query, epoch, done):
+        self._wait((partial(self.checked, region, query, epoch), done))
 
     def _tried(self, order):
         self._put(order)
@@ -233,7 +240,7 @@ class SimCheckpoint(CheckpointThread):
             if isinstance(order, Save):
                 self._put(order)
             else:
-                error = self.saved(*order)
+                error = order()
         except StoreError as failure:
             error = str(failure)
             self._tries += 1

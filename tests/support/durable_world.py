@@ -18,14 +18,16 @@ import pyarrow as pa
 from evenflow.control import epochs as control_epochs
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened, StageFacts
+from evenflow.errors import CorruptState
 from evenflow.model.messages import LoadState, LogEntry, SnapshotEntry
 from evenflow.operators.hosted import Hosted
-from evenflow.runtime.driver.checkpoint import KEPT, Kept
+from evenflow.runtime.driver.checkpoint import KEPT
+from evenflow.runtime.driver.operator_names import Kept
 from evenflow.runtime.wire.settings import Settings
 from evenflow.runtime.worker.hosting import KEY_BITS
 from evenflow.runtime.worker.instances import Instances
 from evenflow.runtime.worker.loader import Loaded, Loader
-from evenflow.state.checkpoint.chain import latest
+from evenflow.state.checkpoint.chain import latest, operators
 from evenflow.state.checkpoint.manifest import epochs, read_manifest
 from evenflow.state.store.blob_names import epoch_name, parse
 from tests.support.durable_losses import Losses
@@ -94,12 +96,16 @@ class DurableWorld(World):
             limits=self.limits,
         )
         self._late.start()
+        self.called, self.was = "r0", None
+        """What the operator is called now, and the name that it had before; None if it never had another."""
+        self.refusals = 0
+        """How often a query was refused, since nobody had said what its operator was called before."""
         self._operator = Ordered(padding=rng.choice((0, 0, 1000)))
+        self._ordered = rng.random() < self.plan.ordered
         self._boot()
         for number in range(self.plan.jobs):
-            ordered = rng.random() < self.plan.ordered
             pieces = self.plan.partitions
-            self.jobs.append(Query("r0", f"q{number}", self.plan.epochs, pieces, ordered, pieces))
+            self.jobs.append(Query(self.called, f"q{number}", self.plan.epochs, pieces, self._ordered, pieces))
         last = rng.choice((60, 300, 1500))
         self.schedule = sorted((rng.randint(0, last), fault) for fault in self.plan.faults)
 
@@ -117,8 +123,7 @@ class DurableWorld(World):
         self.settings = Settings(*about, checkpoint="sim", memory=self.memory)
         for number in range(self.plan.workers - self.plan.late):
             self.start_worker(number)
-        for name in (f"r{number}" for number in range(self.plan.regions)):
-            self._open_region(name)
+        self._open_region(self.called)
 
     def _open_region(self, name):
         self.checkpoint_thread.add(name, Kept("Nth", UNITS))
@@ -126,10 +131,24 @@ class DurableWorld(World):
         opened = RegionOpened(self.now, name, f"op-{name}", Stub(self, name), UNITS, True, self.plan.transfer)
         self.driver.handle(opened)
 
+    def _rename(self):
+        """The operator has another name from now on, if all queries have state under the one that it has."""
+        listed = self._looking(lambda: [operators(self.store, query.name) for query in self.jobs])
+        if all(known is None or self.called in known for known in listed) and self.rng.random() < self.plan.renames:
+            self.was, self.called = self.called, f"{self.called}x"
+            self.note(f"operator {self.was} is called {self.called}")
+            for query in self.jobs:
+                query.region = self.called
+
+    def say_what_it_was(self):
+        """The user gives the name that the operator had."""
+        if self.was is not None:
+            self.checkpoint_thread.add(self.called, Kept("Nth", UNITS, was=self.was))
+
     @property
     def hosted(self):
         """The operator of the queries."""
-        return Hosted(self._operator, pa.schema([ROWS.field(0)]), OUT, UNITS)
+        return Hosted(self._operator, pa.schema([ROWS.field(0)]), OUT, UNITS, ordered=self._ordered)
 
     def _untouched(self, name, epoch):
         query = next(query for query in self.jobs if query.name == name)
@@ -174,14 +193,19 @@ class DurableWorld(World):
         if self.rng.random() < self.plan.loses:
             self.harm.add("loss")
             self.losses.strike()
+        if self.plan.renames:
+            self._rename()
         self._boot()
+        if self.was is not None and self.rng.random() < 0.5:
+            self.say_what_it_was()
 
     def be_calm(self):
         """From now on nothing goes wrong."""
         self.harm = set()
         self.store.failing_until = 0.0
-        self.plan.store_fails = self.plan.again = self.plan.hasty = self.plan.loses = 0.0
+        self.plan.store_fails = self.plan.again = self.plan.hasty = self.plan.loses = self.plan.renames = 0.0
         self.calm_since = self.now
+        self.say_what_it_was()
         self.delays = (0.0, 0.01)
 
     def _fault(self, kind):
@@ -240,8 +264,10 @@ class DurableWorld(World):
         else:
             self.note(f"batch {query.epoch} of {query.name} is committed")
             query.epoch, query.actions = query.epoch + 1, None
+            if self.plan.loses:
+                self.losses.copy()
             query.pause = self.now + rng.choice((0.0, 0.0, 0.5, 3.0))
-            if self.faulty and rng.random() < self.plan.loses / 2:
+            if self.faulty and rng.random() < max(self.plan.loses, self.plan.renames) / 2:
                 self.kill_driver()  # now notes are all there is of the batch
 
     def _may_start(self, query):
@@ -327,6 +353,9 @@ class DurableWorld(World):
             return
         task = self.rng.choice(broken)
         self.losses.hear(task)
+        if "is started without operator" in str(task.error):
+            self.refusals += 1
+            self.say_what_it_was()
         if task.attempt < 2 and self.rng.random() < self.plan.retries:
             self._start_in(stage, Task(query, task.partition, task.attempt + 1, task.epoch, task.batches))
         else:
@@ -358,15 +387,21 @@ class DurableWorld(World):
 
     def _looking(self, look):
         sound, self.store.sound = self.store.sound, True
-        look()
+        found = look()
         self.store.sound = sound
+        return found
 
     def _check_manifest(self, parsed):
         """What a manifest says is the state at the end of its batch."""
         self.manifests += 1
         manifest = read_manifest(self.store, epoch_name(parsed.prefix, parsed.epoch))
         query = next(query for query in self.jobs if query.name == parsed.query)
-        wrong = self.mistakes(query, manifest)
+        try:
+            wrong = self.mistakes(query, manifest)
+        except CorruptState:
+            if self.losses.were:  # whoever needs the blob will notice
+                return
+            raise
         if wrong:
             raise Broken(f"seed {self.seed}: the manifest of batch {manifest.epoch}: {wrong}")
 

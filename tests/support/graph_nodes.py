@@ -147,3 +147,17 @@ class Pairs(Stateful):
                     made.append((row[0], max(row[1], number), row[2], trace(*left, *right)))
             kept.append((side, *row[1:]))
         return made
+
+
+class Number(Stateful):
+    """A keyed operator whose results depend on the order of rows: which row of its key each one is."""
+
+    kind = "keyed"
+
+    def make(self, side, rows, units):
+        made = []
+        for row, unit in zip(rows, units, strict=True):
+            kept = self.state.setdefault(unit, {}).setdefault(row[2], [])
+            kept.append((side, *row[1:]))
+            made.append((*row[:3], len(kept)))
+        return made

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from evenflow.graph.ordering import OrderNode
 from evenflow.graph.plan import EndpointPlan, GraphPlan, NodePlan, PortPlan, StreamPlan
-from tests.support.graph_nodes import SCHEMA, Collect, Keep, Lanes, Mark, Pairs
+from tests.support.graph_nodes import SCHEMA, Collect, Keep, Lanes, Mark, Number, Pairs
 
 SPREAD = 4
 """Units of a spread operator, without that of null keys."""
@@ -83,6 +83,7 @@ class Sketch:
             "lanes": lambda place: Lanes(name, place, times, SPREAD),
             "collect": lambda place: Collect(name, place, units, fails),
             "pairs": lambda place: Pairs(name, place, units, fails),
+            "number": lambda place: Number(name, place, units, fails),
         }[kind]
         self.nodes.append((name, make, reads))
         weights = [self.streams[number].weight for number in reads]

@@ -85,13 +85,13 @@ def _check_log(world):
                 begun.add((entry["region"], entry["move"]))
             case "moved":
                 over.add((entry["region"], entry["move"]))
-            case "move-undone" | "move-refused" | "evaluation-ended":
+            case "move-undone" | "move-refused" | "evaluation-ended" | "evaluation-stopped":
                 over.add((entry["region"], entry.get("move")))
                 if not entry["why"]:
                     _fail(world, f"no reason in {entry}")
-            case "balance-failed" | "controller-error" | "peer-refused":
+            case "balance-failed" | "controller-error" | "region-failed" | "peer-refused":
                 _fail(world, f"{entry}")
-    ended = {entry["region"] for entry in world.log if entry["event"] == "evaluation-ended"}
+    ended = {entry["region"] for entry in world.log if entry["event"] in ("evaluation-ended", "evaluation-stopped")}
     if any(region not in ended for region, _ in begun - over):
         _fail(world, f"movements {begun - over} have no end in the log")
 

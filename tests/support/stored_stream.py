@@ -32,7 +32,7 @@ def stream(spark, files):
 
 def start(spark, cluster, files, tmp_path, **options):
     """A query from the files to more files, with state in between."""
-    out = cluster.keyed(stream(spark, files), "k", Nth(), **options)
+    out = cluster.keyed(stream(spark, files), "k", Nth(), **{"name": "n"} | options)
     writer = out.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "spark"))
     return writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start()
 

@@ -1,5 +1,6 @@
 """Arguments of the wrong kind: one clear error each."""
 
+import re
 from datetime import timedelta
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -10,10 +11,13 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from evenflow.errors import ClusterStartError, InvalidArgument
-from evenflow.policy import keyed_balance_named
+from evenflow.graph.builder import Graph
+from evenflow.policy import KEYED_BALANCES, keyed_balance_named
 from evenflow.runtime.cluster.amounts import budgets_of, check_move, gap_of
-from evenflow.runtime.cluster.arguments import check_dataframe, check_ordered
+from evenflow.runtime.cluster.arguments import check_dataframe, check_options, check_ordered
+from evenflow.runtime.cluster.cluster import Cluster
 from evenflow.runtime.cluster.detect import seconds_of
+from evenflow.runtime.cluster.first_story import first_story
 from evenflow.runtime.cluster.restarts import supervise
 from evenflow.runtime.cluster.slots import SlotUse
 
@@ -194,3 +198,49 @@ def test_workers_that_do_not_start_say_what_was_seen(use, said):
     assert text.startswith(f"1 of 4 workers started within 60 s; the session has {use.slots} task slots, ")
     assert said in text
     assert ("start_timeout" in text) != ("local" in text)  # one remedy, not both
+
+
+def no_cluster():
+    """A cluster that has not been started: enough to have arguments refused."""
+    made = Cluster.__new__(Cluster)
+    made._life = Mock()
+    return made
+
+
+def stream():
+    return Graph().source("rows")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda c: c.keyed(None, "k", None, orderby="t"), "keyed does not take orderby: did you mean 'order_by' or "),
+        (lambda c: c.keyed(None, "k", None, balance="flux", unit=3), "keyed does not take unit: did you mean 'units'?"),
+        (lambda c: c.keyed(None, "k", None, balance=Mock(), orderby="t"), "did you mean 'order_by' or "),
+        (lambda c: c.ordered_map(None, None, "x long", inputs="pandas"), "did you mean 'input'?"),
+        (lambda c: c.join(None, None, "k", sufixes=("a", "b")), "join does not take sufixes: did you mean 'suffixes'?"),
+        (lambda c: c.join(None, None, "k", skew_byte=1), "join does not take skew_byte: did you mean 'skew_bytes'?"),
+        (lambda c: c.detect(None, "", key="k", latenes=1), "detect does not take latenes: did you mean 'lateness'?"),
+        (lambda c: c.run(None, {}, placment="greedy"), "run does not take placment: did you mean 'placement'?"),
+        (
+            lambda c: first_story(None, cluster=c, histroy=3),
+            "first_story does not take histroy: did you mean 'history'?",
+        ),
+        (lambda c: Cluster(None, worker=2), "Cluster.__init__ does not take worker; did you mean 'workers'?"),
+        (lambda c: stream().map(len, "x long", orderd=True), "Stream.map does not take orderd; did you mean 'ordered'"),
+        (lambda c: stream().keyed("k", None, unit=2), "Stream.keyed does not take unit; did you mean 'units'?"),
+        (lambda c: stream().join(stream(), "k", row=1), "Stream.join does not take row; did you mean 'rows'"),
+        (lambda c: stream().detect("", key="k", Time="t"), "Stream.detect does not take Time; did you mean 'time'?"),
+        (lambda c: stream().filter("x", comutative=True), "did you mean 'commutative'?"),
+    ],
+)
+def test_a_misspelt_keyword_is_told_the_right_one(call, said):
+    with pytest.raises(InvalidArgument, match=re.escape(said)):
+        call(no_cluster())
+
+
+def test_parameters_of_balances_are_no_misspelt_keywords():
+    check_options({"delta_min": 1, "skew_bytes": 1}, KEYED_BALANCES, "flux", Cluster.join, Cluster.keyed)
+    check_options({"orderby": 1}, KEYED_BALANCES, "flix", Cluster.keyed)  # the name of the balance comes first
+    with pytest.raises(InvalidArgument, match=r"th_imbalance; did you mean 'th_imb'\? it takes delta_min"):
+        keyed_balance_named("flux", th_imbalance=1)

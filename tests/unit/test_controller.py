@@ -11,6 +11,7 @@ from evenflow.control.events import (
     PeerLeft,
     Record,
     RegionOpened,
+    ReportsAsked,
     Stop,
     TaskEnded,
     Tell,
@@ -26,6 +27,7 @@ from evenflow.model.messages import (
     FeederReport,
     MemorySet,
     Prepare,
+    SendReport,
     SetClock,
     SetMemory,
     Shutdown,
@@ -146,6 +148,21 @@ def test_memory_is_told_to_those_that_are_there_and_to_those_that_come():
         Record(3.0, "memory-set", {"worker": 0, "memory": 100, "resident": 90, "spilled": 10, "seconds": 0.25})
     ]
     assert Tell(13, SetMemory(100)) in made.handle(worker(4.0, 13, 0))
+
+
+def test_a_question_is_answered_when_all_live_workers_have_reported():
+    made = controller(worker(0.0, 11, 0), worker(0.0, 12, 1))
+    assert made.handle(ReportsAsked(1.0, 1)) == [Tell(11, SendReport(1)), Tell(12, SendReport(1))]
+    made.handle(Heard(1.1, 11, WorkerReport(rows=9, frames=3, busy_s=0.5, answers=1)))
+    made.handle(Heard(1.1, 12, WorkerReport(rows=4, frames=1, busy_s=0.5)))  # on its way when it was asked
+    assert not made.reported(1)
+    made.handle(Heard(1.2, 12, WorkerReport(rows=5, frames=2, busy_s=0.5, answers=1)))
+    assert made.reported(1)
+    assert [each.rows for each in made.workers(1.2)] == [9, 5]
+    made.handle(ReportsAsked(2.0, 2))
+    made.handle(PeerLeft(2.1, 12, "killed"))  # it answers nothing any more
+    made.handle(Heard(2.2, 11, WorkerReport(rows=9, frames=3, busy_s=0.5, answers=2)))
+    assert made.reported(2)
 
 
 def test_memory_that_a_worker_refuses_is_not_told_to_the_next():

@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from evenflow.runtime.wire.channel import KEEPALIVE
 from tests.support.scripts import ROOT
 
 WIDTH = 120
@@ -35,6 +36,26 @@ def anchors(text):
 def test_lines_wrap(page):
     lines = [line for line in page.read_text().splitlines() if not line.startswith("|")]
     assert [line for line in lines if len(line) > WIDTH] == []
+
+
+TOO_MUCH = {
+    r"hot key[^.]* does not decide": "the hottest unit is as fast as one worker: say that it is the floor",
+    r"keepalive in \d+ s": "with bytes under way, the kernel repeats them for minutes: say when it holds",
+    r"[Nn]ever wrong results": "say what happens instead: it is refused, or fails with StateLost",
+}
+"""Sentences that promised more than there is, and what to say instead."""
+
+
+@pages
+def test_docs_promise_no_more_than_there_is(page):
+    text = " ".join(page.read_text().split())
+    assert {said: instead for said, instead in TOO_MUCH.items() if re.search(said, text)} == {}
+
+
+def test_a_silent_host_is_found_when_docs_say():
+    found = KEEPALIVE["TCP_KEEPIDLE"] + KEEPALIVE["TCP_KEEPINTVL"] * KEEPALIVE["TCP_KEEPCNT"]
+    text = " ".join((ROOT / "docs/design.md").read_text().split())
+    assert f"by TCP keepalive {found} s after its last packet, if nothing was being sent to it" in text
 
 
 @pages

@@ -18,7 +18,7 @@ class Query:
         self.epochs = Epochs(UNITS, saved)
         self.peers = iter(range(1, 1000))
 
-    def task(self, epoch, partition=0, stage="s", run="r", rows=True, attempt=0, of=1, **facts):
+    def task(self, epoch, partition=0, stage="s", run="r", rows=True, attempt=0, of=1, kinds=1, **facts):
         """Have a task join, and begin if it has rows; the task, or why it is refused.
 
         `of` is how many partitions the operator's input has.
@@ -26,7 +26,7 @@ class Query:
         told = StageFacts(**{"tasks": of, "partitions": of, "inputs": of} | facts)
         peer = next(self.peers)
         who = (0.0, peer, "n", partition, attempt, "q", epoch, stage)
-        feeder = FeederJoined(*who, run=run, task=peer, facts=told)
+        feeder = FeederJoined(*who, run=run, task=peer, facts=told, kinds=kinds)
         why = self.epochs.join(feeder)
         if not why and rows:
             why = self.begin(feeder)
@@ -41,6 +41,11 @@ class Query:
 
     def end(self, feeder, rows=True, **segments):
         return self.epochs.end(feeder, segments or {"0.1": 1} if rows else {}, rows)
+
+    def load(self):
+        """Workers have loaded what the attempt starts from."""
+        self.epochs.load([0])
+        self.epochs.loaded(0)
 
     def note(self):
         """The store has been told that the attempt has begun; tasks that may end."""
@@ -75,7 +80,9 @@ def test_batch_after_batch():
 def test_a_batch_without_rows_changes_nothing():
     query = Query()
     query.whole(0)
-    assert query.end(query.task(1, stage="s1", rows=False), rows=False) == WholeAttempt(1, 1, {}, (), 1, (0, 1), "r")
+    assert query.end(query.task(1, stage="s1", rows=False), rows=False) == WholeAttempt(
+        1, 1, {}, (), 1, (0, 1), "r", True
+    )
     query.task(4, stage="s4", rows=False)  # of 2 and 3 nobody has heard
     assert query.epochs.current
     assert query.logs() == [(0, 1), (1, 1)]
@@ -94,18 +101,83 @@ def test_a_batch_again_starts_from_the_state_before_it():
     assert query.epochs.attempt.number == 2
     assert not query.epochs.current
     assert query.epochs.base.epoch == 0
-    query.epochs.held = (0, 1)  # loaded
+    query.load()
     assert query.epochs.current
     assert query.epochs.begin(feeder) == ""
 
 
-def test_of_two_whole_attempts_the_last_counts():
+def test_a_later_attempt_repeats_the_first_whole_one():
     query = Query()
     query.whole(0, (0, 1))
-    query.whole(0, (0, 1), stage="again")
+    first = query.epochs.attempt
+    task = query.task(0, stage="again", rows=False)
+    assert query.epochs.started.repeats == 1
+    assert query.epochs.attempt.repeats is first
+    assert not query.epochs.current  # workers have to load the rows to repeat
+    query.load()
+    assert query.epochs.current
+    assert query.epochs.repeating
+    assert query.begin(task) == ""
+    assert query.epochs.end(task, {}, True, {"0.1": 0}) is None, "it has no note of its own"
+    assert query.note() == [task.peer]
+    assert not query.epochs.repeating
+    query.task(1, stage="s1")
+    assert query.logs() == [(0, 1)]
+    assert query.epochs.current, "what is in memory is the state after the first"
+
+
+def test_what_is_loaded_for_one_repeat_is_of_no_use_for_the_next():
+    query = Query()
+    query.whole(0)
+    query.task(0, stage="again", rows=False)
+    query.load()
+    query.task(0, stage="once more", rows=False)
+    assert query.epochs.attempt.repeats.number == 1
+    assert not query.epochs.current
+
+
+@pytest.mark.parametrize("left", [{"0.1": 3}, {"0.1": 0, "1.1": 1}, {}])
+def test_rows_that_do_not_come_again(left):
+    query = Query()
+    query.whole(0)
+    task = query.task(0, stage="again", rows=False)
+    query.load()
+    query.begin(task)
+    query.epochs.end(task, {}, True, left)
+    assert query.epochs.attempt.short
+    voided = query.epochs.void()
+    assert (voided.key, voided.begun) == ((0, 1), Begun(0, 2, run="r"))
+    query.epochs.poison("other rows")
+    assert query.task(0, stage="s3", run="r2", rows=False) is not None
+    assert query.epochs.attempt.repeats is None, "it is run afresh"
+
+
+def test_attempts_whose_rows_are_put_in_order_are_alike_and_the_last_counts():
+    query = Query()
+    for stage in ("a", "b"):
+        tasks = [query.task(0, part, stage=stage, kinds=2) for part in (0, 1 << 20)]
+        for task in tasks:
+            query.end(task)
+            query.note()
     query.task(1, stage="s1")
     assert query.logs() == [(0, 2)]
     assert query.epochs.current
+
+
+def test_of_whole_attempts_of_an_earlier_version_the_last_counts():
+    wholes = tuple(WholeAttempt(0, number, {"0.1": 1}, (0,), 1) for number in (1, 2))
+    query = Query(Saved(Base(), wholes, Begun(0, 2)))
+    query.task(0, stage="again", rows=False)
+    assert query.epochs.attempt.repeats is None, "its log may lack what tells rows apart"
+    query.task(1, stage="s1", rows=False)
+    assert query.logs() == [(0, 2)]
+
+
+def test_an_attempt_of_an_earlier_run_is_repeated():
+    query = Query(Saved(Base(), (WholeAttempt(0, 1, {"0.1": 4}, (0,), 1, repeatable=True),), Begun(0, 3, repeats=1)))
+    query.task(0, stage="again", rows=False)
+    assert query.epochs.attempt.number == 4
+    assert query.epochs.attempt.repeats.segments == {"0.1": 4}
 
 
 def test_an_attempt_at_a_part_does_not_count_and_its_state_is_not_used():
@@ -435,7 +507,7 @@ def test_partitions_without_rows_are_accounted_for():
     tasks = [query.task(0, number, rows=number == 1, of=3) for number in range(3)]
     assert query.end(tasks[0], rows=False) is None
     assert query.end(tasks[1]) is None
-    assert query.end(tasks[2], rows=False) == WholeAttempt(0, 1, {"0.1": 1}, (1,), 3, run="r")
+    assert query.end(tasks[2], rows=False) == WholeAttempt(0, 1, {"0.1": 1}, (1,), 3, run="r", repeatable=True)
 
 
 def test_a_task_without_rows_that_is_not_heard_to_end_may_have_some():

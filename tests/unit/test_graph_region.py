@@ -184,3 +184,17 @@ def test_a_rest_between_batches_is_in_no_sample_and_every_row_in_one():
     rows = [sum(host["rows_s"] for host in each["hosts"]) * each["seconds"] for each in late]
     assert sum(rows) == pytest.approx(3 * 31 * 3000)
     assert {round(each.time) % 33 for each in samples if each.time > 33} <= {2, 3, 4, 5}
+
+
+def test_settled_is_a_graph_whose_tasks_have_left_and_whose_results_are_written_down():
+    made = region()
+    assert made.settled
+    feeder = FeederJoined(1.0, 21, "r", stage="1")
+    fed(made)
+    list(made.tick(1.0))
+    list(made.hear(1.1, feeder, FlowProgress({0: 5}, Latencies({1: 5}, 0.5), {0: 3})))
+    list(made.leave(feeder, PeerLeft(1.2, 21, "it has ended"), True))
+    assert not made.settled  # on its way to the event log
+    records = list(made.tick(5.0))
+    assert "graph-results" in [getattr(each, "event", "") for each in records]
+    assert made.settled

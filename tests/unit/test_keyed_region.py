@@ -152,6 +152,15 @@ def test_a_refused_feeder_leaves_nothing():
     assert not scene.controller.feeders
 
 
+@pytest.mark.parametrize(("stopped", "told"), [(True, "evaluation-stopped"), (False, "evaluation-ended")])
+def test_a_query_that_is_stopped_on_purpose_is_told_from_one_that_broke_off(stopped, told):
+    scene = Scene()
+    scene.do(FeederJoined(0.0, 100, "r", 0, stage="1", query="q"))
+    scene.do(Heard(0.0, 100, FeederBegan(0)))
+    scene.do(PeerLeft(1.0, 100, "closed", stopped=stopped))
+    assert [each.event for each in scene.events if each.event.startswith("evaluation-")] == [told]
+
+
 def test_a_feeder_whose_evaluation_ended_while_it_waited_for_workers_hears_no_more():
     scene = Scene(workers=0)
     scene.feeder(100)

@@ -20,9 +20,16 @@ DECIDING_MODULES = {"runtime.worker.events", "runtime.worker.movements", "runtim
 RUNTIME_ONLY = {"socket", "selectors", "pyspark", "py4j"}
 """Only runtime touches sockets and Spark; bench, torture and cli are users' programs, with a session like any other."""
 PROGRAMS = {"bench", "torture", "cli"}
-EXCEPT = {"postgres_link.py": {"socket"}, "serving.py": {"socket"}, "compiled.py": {"time"}}
+EXCEPT = {
+    "postgres_link.py": {"socket"},
+    "serving.py": {"socket"},
+    "database.py": {"socket"},
+    "compiled.py": {"time"},
+    "pandas_frames.py": {"pyspark"},
+}
 """The one cuts a connection of libpq's on which nothing comes, and does nothing else with it. The page's server
-chooses its port. The other sleeps while another process compiles what this one needs."""
+and that of a database choose their ports. `compiled` sleeps while another process compiles what this one needs.
+`pandas_frames` calls pyspark's conversions, which touch no session."""
 
 
 def imports(source):

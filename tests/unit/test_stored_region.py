@@ -270,7 +270,7 @@ def test_what_is_noted_of_a_batch(scene):
     scene.do(Heard(0.0, 201, FeederEnded({"0.1": 1})))
     assert (told(scene, 201), saves(scene, "whole")) == (1, [])
     scene.do(Heard(0.0, 202, FeederEnded({"0.1": 2})))
-    assert saves(scene, "whole") == [WholeAttempt(0, 1, {"0.1": 2}, (0, 1), 2, run="1")]
+    assert saves(scene, "whole") == [WholeAttempt(0, 1, {"0.1": 2}, (0, 1), 2, run="1", repeatable=True)]
     assert told(scene, 202) == 1
     scene.feeder(203, 1)
     assert [base.key for base in saves(scene, "epoch")] == [(0, 1)]

@@ -11,8 +11,9 @@ import pytest
 from evenflow.control.controller import Controller
 from evenflow.control.events import RegionOpened, StageFacts
 from evenflow.errors import StateLost
-from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
+from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.controller_thread import ControllerThread
+from evenflow.runtime.driver.operator_names import Kept
 from tests.support import keyed_rig
 from tests.support.keyed_rig import UNITS, Keyed, check, rows
 from tests.support.rig import HOST, PATIENCE_S, SECRET, Rig, until

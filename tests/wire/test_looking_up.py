@@ -12,9 +12,10 @@ from evenflow.errors import StoreError, StoreInUse
 from evenflow.model.messages import FeederBegan, FeederHello
 from evenflow.policy import Hash
 from evenflow.runtime.driver import checkpoint as vault_module
-from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept
+from evenflow.runtime.driver.checkpoint import CheckpointThread
 from evenflow.runtime.driver.controller_thread import ControllerThread
 from evenflow.runtime.driver.eventlog import EventLog
+from evenflow.runtime.driver.operator_names import Kept
 from evenflow.state.store import retry as patience
 from evenflow.state.store.claim import claim
 from evenflow.state.store.disk import DiskStore

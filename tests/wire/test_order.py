@@ -19,7 +19,7 @@ from evenflow.policy import Hash
 from evenflow.runtime.cluster.keys import KEY
 from evenflow.runtime.feeder.keyed_feed import KeyedFeed
 from evenflow.runtime.feeder.task import Environment
-from evenflow.runtime.feeder.ticks import RowTask, TickTask
+from evenflow.runtime.feeder.ticks import RowTask, TickTask, TimeColumn
 from tests.support.keyed_rig import Keyed, numbered, rows
 from tests.support.rig import Rig, until
 from tests.support.timed_model import SESSIONS, Sessions, expected_sessions
@@ -51,8 +51,8 @@ class Ordered:
         feed = KeyedFeed(
             rig.settings, self.region, operator, encoded, True, False, (*ROWS.names, KEY), streaming=streaming
         )
-        time = None if lateness is None else (1, "at")
-        self.rows = RowTask(feed, UNITS + 1, SHARES, time)
+        clock = None if lateness is None else TimeColumn(1, "at")
+        self.rows = RowTask(feed, UNITS + 1, SHARES, clock)
         self.ticks = TickTask(replace(feed, names=(NOW.name, KEY)), UNITS + 1, SHARES, lateness)
         self.identity = {}
         self.environment = Environment(identity=lambda: dict(self.identity))

@@ -1,5 +1,6 @@
 """No thread ends unheard: something is thrown in each, and whoever waits for it hears what, and soon."""
 
+import queue
 import re
 import threading
 import time
@@ -12,16 +13,18 @@ import numpy as np
 import pytest
 
 import evenflow
-from evenflow.control.events import RegionOpened, Save
+from evenflow.control.events import CheckpointTaken, RegionOpened, Save, Tell, Tick
 from evenflow.errors import ClusterStopped, EvenflowError
 from evenflow.model.checkpoint import Base, BatchLog
-from evenflow.model.messages import LoadState
+from evenflow.model.messages import ForgetEvaluation, LoadState
 from evenflow.policy import Hash
 from evenflow.runtime.cluster import session, worker_jobs
 from evenflow.runtime.cluster.interrupts import Interrupts
-from evenflow.runtime.driver.checkpoint import CheckpointThread, Kept, Unpassing
+from evenflow.runtime.driver.checkpoint import CheckpointThread, Unpassing
+from evenflow.runtime.driver.operator_names import Kept
 from evenflow.runtime.threads import BackgroundThread, JobThread
 from evenflow.runtime.wire import poller
+from evenflow.runtime.wire.messages import control
 from evenflow.runtime.worker import loader
 from evenflow.runtime.worker.blob_writer import BlobWriter, PutOutcome
 from evenflow.runtime.worker.direct_transfer import DirectTransfer, Parcel
@@ -262,15 +265,41 @@ def test_what_is_not_the_stores_fault_is_named_at_once(kept, monkeypatch):
     assert kept.failure == ""
 
 
-def test_a_vaults_thread_fails_and_the_controller_with_it(rig, kept, monkeypatch):
+def test_a_checkpoint_that_cannot_be_used_any_more_costs_no_query_without_state(rig, kept, monkeypatch):
     cluster = rig(1)
-    monkeypatch.setattr(cluster.driver, "_checkpoint_thread", kept)
     monkeypatch.setattr(kept, "_tried", boom)
+    monkeypatch.setattr(kept, "on_lost", lambda why: cluster.driver.post(CheckpointTaken(0.0, why)))
     kept.save(Save("r", "q", "epoch", Base()), boom)
-    until(lambda: cluster.driver.failure, "that the controller hears of it")
-    with pytest.raises(ClusterStopped, match=r"checkpoint has failed: MemoryError: on purpose: start a new Cluster"):
-        cluster.workers()
-    cluster.driver._checkpoint_thread = None
+    until(lambda: kept.lost, "that it is noticed")
+    assert kept.lost == "the checkpoint cannot be used any more: MemoryError: on purpose"
+    assert kept.saved("r", "q") == kept.lost, "whoever asks is told"
+    assert kept.failure == "", "the thread goes on"
+    until(lambda: [e for e in cluster.driver.events() if e["event"] == "checkpoint-taken"], "that it is told")
+    assert cluster.map(lambda batch: batch, [ids(0, 5)]).num_rows == 5
+
+
+def test_a_name_that_no_store_takes_costs_its_query_alone(kept):
+    kept.add("x" * 300, Kept("op", 9))
+    told = queue.SimpleQueue()
+    kept.look("x" * 300, "q", 0, True, told.put)
+    assert "takes 300 bytes, over 255: give a shorter one" in told.get(timeout=30)
+    assert kept.failure == kept.lost == ""
+
+
+def test_what_cannot_be_carried_out_ends_its_region_alone(rig, monkeypatch):
+    cluster = rig(1)
+    keyed = Keyed(cluster)
+    cluster.driver.open_region(RegionOpened(0.0, "bad", "op", Hash(), 9))
+
+    def refuses(message):
+        return boom() if isinstance(message, ForgetEvaluation) else control(message)
+
+    monkeypatch.setattr("evenflow.runtime.driver.controller_thread.control", refuses)
+    cluster.driver.ask(lambda controller: cluster.driver._carry_out([Tell(1, ForgetEvaluation("bad", "query q"))]))
+    cluster.driver.post(Tick(0.0))
+    until(lambda: cluster.driver.ask(lambda controller: controller.failure("bad")), "that the region is closed")
+    assert "on purpose" in cluster.driver.ask(lambda controller: controller.failure("bad"))
+    assert keyed.run(rows(1_000, size=100))
 
 
 def test_a_controller_that_fails_tells_everybody(rig, monkeypatch, caplog):

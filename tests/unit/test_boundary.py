@@ -1,0 +1,219 @@
+"""An error in any handler of a region ends that region, with the error told to its tasks; others go on."""
+
+import inspect
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from evenflow.control.controller import Controller
+from evenflow.control.events import (
+    CheckpointTaken,
+    Event,
+    FeederJoined,
+    GraphPlacing,
+    Heard,
+    MemoryAsked,
+    MoveAsked,
+    PeerLeft,
+    RegionFailed,
+    RegionOpened,
+    ReportsAsked,
+    Said,
+    Save,
+    SaveEnded,
+    StageFacts,
+    Stop,
+    TaskEnded,
+    Tell,
+    Tick,
+    Unpersisted,
+)
+from evenflow.model import MoveUnits
+from evenflow.model.checkpoint import Base
+from evenflow.model.graph import GraphShape, NodeShape
+from evenflow.model.latency import Latencies
+from evenflow.model.messages import (
+    ConsumerReport,
+    EvaluationLost,
+    FeederArrivals,
+    FeederBegan,
+    FeederDraining,
+    FeederEnded,
+    FeederFailed,
+    FeederRefused,
+    FeederReport,
+    FeederUnread,
+    FlowProgress,
+    FlowReport,
+    KeyedDirectory,
+    MemorySet,
+    MoveReport,
+    OperatorReady,
+    RowsDiffer,
+    StateLoaded,
+    UnitsSaved,
+    WorkerAlive,
+    WorkerHello,
+    WorkerReport,
+    WorkerTrouble,
+)
+from evenflow.policy import Hash, RoundRobin, RoundRobinPlacement
+
+UNITS = 8
+GRAPH = GraphPlacing(
+    GraphShape(
+        ("s",), (NodeShape("a", "filter", 0, 1, (1,), (-1,)), NodeShape("b", "keyed", 1, UNITS - 1, (), (0,), True))
+    ),
+    RoundRobinPlacement(),
+)
+OPENED = {
+    "ordered": RegionOpened(0.0, "bad", "op", RoundRobin()),
+    "keyed": RegionOpened(0.0, "bad", "op", Hash(), UNITS),
+    "stored": RegionOpened(0.0, "bad", "op", Hash(), UNITS, durable=True),
+    "graph": RegionOpened(0.0, "bad", "op", Hash(), UNITS, graph=GRAPH),
+}
+"""By kind of region, one that is going to break."""
+FACTS = StageFacts(2, 2, inputs=2)
+BAD, GOOD, LATE = 21, 22, 23
+"""The numbers of feeders."""
+NONE, LONGS = np.array([], np.int32), np.array([], np.int64)
+
+EVENTS = {
+    RegionOpened: [RegionOpened(1.0, "third", "op", Hash(), UNITS)],
+    RegionFailed: [RegionFailed(1.0, "bad", "on purpose")],
+    FeederJoined: [FeederJoined(1.0, LATE, "bad", 1, query="q", stage="1", facts=FACTS)],
+    SaveEnded: [SaveEnded(1.0, Save("bad", "q", kind, Base()), "full", True) for kind in ("begun", "whole", "epoch")],
+    CheckpointTaken: [CheckpointTaken(1.0, "another cluster has it")],
+    MoveAsked: [MoveAsked(1.0, MoveUnits("bad", (1,), 0, 1, "asked for"))],
+    MemoryAsked: [MemoryAsked(1.0, {0: 100})],
+    ReportsAsked: [ReportsAsked(1.0, 1)],
+    PeerLeft: [PeerLeft(1.0, BAD, "gone"), PeerLeft(1.0, 11, "gone")],
+    TaskEnded: [TaskEnded(1.0, 1, "over")],
+    Unpersisted: [Unpersisted(1.0, frozenset({3}))],
+    Tick: [Tick(1.0)],
+    Stop: [Stop(1.0)],
+}
+"""By class of events, some that concern the region `bad`, or all regions."""
+SAID = {
+    WorkerHello: (13, WorkerHello(2, "h", 7013, 113)),
+    WorkerReport: (11, WorkerReport(1, 1, 0.1)),
+    WorkerAlive: (11, WorkerAlive()),
+    WorkerTrouble: (11, WorkerTrouble("a thread", "none")),
+    OperatorReady: (11, OperatorReady("op")),
+    MemorySet: (11, MemorySet(1, 1, 1, 1, 0.1)),
+    ConsumerReport: (11, ConsumerReport("bad", 1.0, 0.5, 0.5, 3, 30, *[NONE, LONGS] * 3, 0, 0, 0, {})),
+    FlowReport: (11, FlowReport("bad", 0.1, NONE, LONGS, LONGS, LONGS, LONGS, LONGS, {}, 10, 1000.0, {}, {})),
+    MoveReport: (11, MoveReport("bad", 1, "installed", "", 1)),
+    StateLoaded: (11, StateLoaded("bad", "query q", 1, "", 1, 1, 0.1)),
+    RowsDiffer: (11, RowsDiffer("bad", "query q", 0, 1, "rows are missing")),
+    UnitsSaved: (11, UnitsSaved("bad", "query q", 0, "blob", NONE, 1)),
+    FeederBegan: (BAD, FeederBegan(0)),
+    FeederArrivals: (BAD, FeederArrivals(NONE, LONGS)),
+    FlowProgress: (BAD, FlowProgress({}, Latencies({}, 0.0))),
+    FeederDraining: (BAD, FeederDraining()),
+    FeederEnded: (BAD, FeederEnded({}, 0.1)),
+    FeederUnread: (BAD, FeederUnread()),
+    FeederFailed: (BAD, FeederFailed("the user's code")),
+    FeederReport: (BAD, FeederReport(1.0, 1, {})),
+}
+"""By class of messages, who says it, and one that concerns the region `bad`, or all regions."""
+ALL = [event for events in EVENTS.values() for event in events]
+ALL += [Heard(1.0, peer, message) for peer, message in SAID.values()]
+ABOUT_WORKERS = (TaskEnded, MemoryAsked, ReportsAsked, WorkerAlive, WorkerTrouble, OperatorReady, MemorySet)
+ONLY_KEYED = (CheckpointTaken, SaveEnded, MoveAsked, Unpersisted, WorkerReport)
+
+
+def _id(event):
+    return type(event.message if isinstance(event, Heard) else event).__name__
+
+
+def flat(union):
+    return {kind for each in get_args(union) for kind in (flat(each) or {each})}
+
+
+def test_there_is_one_of_each():
+    assert {*EVENTS, Heard} == flat(Event)
+    assert set(SAID) == flat(Said)
+
+
+def boom(*_anything, **_named):
+    raise MemoryError("on purpose")
+
+
+def break_all(region):
+    """Whatever is asked of the region fails, but for its public data."""
+    kind = type(region)
+    members = {name for name, _ in inspect.getmembers(kind) if not name.startswith("__")}
+    broken = {name: property(boom) if isinstance(getattr(kind, name), property) else boom for name in members}
+    broken.pop("balance", None)
+    region.__class__ = type("Broken", (kind,), broken)
+
+
+def scene(kind):
+    made = Controller(3)
+    for peer, worker in ((11, 0), (12, 1)):
+        made.handle(Heard(0.0, peer, WorkerHello(worker, "h", 7000 + peer, 100 + peer)))
+    made.handle(OPENED[kind])
+    made.handle(RegionOpened(0.0, "good", "op", Hash(), UNITS))
+    for peer, region in ((BAD, "bad"), (GOOD, "good")):
+        joined = FeederJoined(0.0, peer, region, query="q", stage="1", facts=FACTS)
+        made.handle(joined)
+        made.handle(Heard(0.0, peer, FeederBegan(0)))
+    return made
+
+
+def heard_by(told, peer):
+    return [each.message for each in told if isinstance(each, Tell) and each.peer == peer]
+
+
+@pytest.mark.parametrize("kind", OPENED)
+@pytest.mark.parametrize("event", ALL, ids=_id)
+def test_an_error_in_a_handler_ends_that_region_alone(kind, event):
+    made = scene(kind)
+    good = made.region("good")
+    break_all(made.region("bad"))
+    told = made.handle(event)
+    what = event.message if isinstance(event, Heard) else event
+    touches = not isinstance(what, ABOUT_WORKERS) and (
+        kind != "ordered"
+        or not isinstance(what, (*ONLY_KEYED, ConsumerReport, FlowReport, MoveReport, RowsDiffer, StateLoaded))
+    )
+    touches &= kind != "ordered" or not isinstance(what, UnitsSaved)
+    assert bool(made.failure("bad")) == touches
+    if touches:
+        assert "bad" not in made.regions
+        assert "on purpose" in made.failure("bad")
+        if what != PeerLeft(1.0, BAD, "gone"):
+            words = [each.reason for each in heard_by(told, BAD) if isinstance(each, EvaluationLost | FeederRefused)]
+            assert any("on purpose" in word for word in words)
+    assert made.region("good") is good
+    if not isinstance(event, Stop):
+        heard = heard_by(told, GOOD)
+        assert not [each for each in heard if isinstance(each, FeederRefused)]
+        lost = [each.reason for each in heard if isinstance(each, EvaluationLost)]
+        assert all("worker 0 was lost" in why for why in lost)  # which costs everybody, as ever
+        goes_on(made)
+
+
+def goes_on(made):
+    """Another task of the other region is served, and one of the broken region is told why it is not."""
+    made.handle(FeederJoined(2.0, 31, "good", 1, stage="7", facts=FACTS))
+    told = made.handle(Heard(2.0, 31, FeederBegan(1)))
+    assert [type(each) for each in heard_by(told, 31)] == [KeyedDirectory]
+    if made.failure("bad"):
+        told = made.handle(FeederJoined(2.0, 32, "bad", 1, stage="7", facts=FACTS))
+        assert "on purpose" in heard_by(told, 32)[0].reason
+    assert made.handle(Tick(3.0)) is not None
+
+
+def test_it_can_be_opened_again():
+    made = scene("stored")
+    break_all(made.region("bad"))
+    made.handle(Tick(1.0))
+    assert made.failure("bad")
+    made.handle(OPENED["stored"])
+    assert not made.failure("bad")
+    told = made.handle(FeederJoined(2.0, 31, "bad", 0, query="q", stage="2", facts=FACTS))
+    assert not heard_by(told, 31)
+    assert made.handle(Heard(2.0, BAD, FeederEnded({}, 0.1))) == [], "its old tasks are not taken for new ones"
