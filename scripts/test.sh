@@ -50,10 +50,10 @@ use_class_archive() {
     archive="$(realpath "$(dirname "$python")/..")/spark-classes-$(cksum <<<"$versions" | cut -d ' ' -f 1).jsa"
     if [ ! -f "$archive" ]; then
         echo "test.sh: making an archive of Spark's classes, this takes half a minute"
-        JAVA_TOOL_OPTIONS+=" -XX:ArchiveClassesAtExit=$archive.$$ $quiet" \
+        JAVA_TOOL_OPTIONS+=" -XX:ArchiveClassesAtExit=\"$archive.$$\" $quiet" \
             "$python" -m tests.support.spark_classes >"$work/classes.log" 2>&1 && mv -f "$archive.$$" "$archive"
     fi
-    JAVA_TOOL_OPTIONS+=" -XX:SharedArchiveFile=$archive $quiet"
+    JAVA_TOOL_OPTIONS+=" -XX:SharedArchiveFile=\"$archive\" $quiet" # quoted: a path may have spaces
 }
 
 run() { # part, then pytest's arguments
