@@ -119,7 +119,7 @@ def test_what_no_window_holds_any_more_is_dropped(window):
         numbers = np.arange(at, at + 500)
         texts = [f"{number:06}" for number in numbers]
         run(operator, {"v": texts, "t": numbers, "xxhash64(v)": numbers})
-    low, _, begin, _, kinds = (part.state for part in operator._state.parts)
+    low, _, begin, _, kinds = (part.state for part in operator._state.parts.values())
     assert max(low.store.length, begin.store.length) < 3000
     if window:
         assert len(kinds.members) < 3000

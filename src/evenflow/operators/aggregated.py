@@ -5,7 +5,7 @@ Importing this module imports numba.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -84,41 +84,51 @@ class Aggregated:
 class AggregateSet:
     """Several aggregates of the same rows, over all rows of a key or one window. They share the keys' slots."""
 
-    def __init__(self, hows: Sequence[str], rows: int = 0, span: int = 0) -> None:
+    def __init__(self, hows: Mapping[str, str], rows: int = 0, span: int = 0) -> None:
+        """`hows` has the aggregates by their names, under which their state is found again."""
         self.slots = Slots()
-        self.parts = [Aggregated(how, rows, span, self.slots) for how in hows]
+        self.parts = {name: Aggregated(how, rows, span, self.slots) for name, how in hows.items()}
 
-    def push(self, units: Units, keys: Keys, given: Sequence[Argument], times: Longs) -> list[pa.Array]:
-        """The results of all aggregates after each row."""
-        for part, argument in zip(self.parts, given, strict=True):
-            part.use(argument.form)
+    def push(self, units: Units, keys: Keys, given: Mapping[str, Argument], times: Longs) -> dict[str, pa.Array]:
+        """The results of the aggregates for which something is given, after each row."""
+        for name, argument in given.items():
+            self.parts[name].use(argument.form)
         slots = self.slots.find(units, keys)
-        return [part.add(slots, argument, times) for part, argument in zip(self.parts, given, strict=True)]
+        return {name: self.parts[name].add(slots, argument, times) for name, argument in given.items()}
 
     def extract(self, unit: int) -> Any:
         slots = self.slots.of(np.array([unit]))
         if not len(slots):
             return None
-        state = self.slots.key[slots], *((part.form, *part.state.taken(slots)) for part in self.parts)
+        made = {name: part for name, part in self.parts.items() if part.form}  # the others have had no row yet
+        state = self.slots.key[slots], {name: (part.form, *part.state.taken(slots)) for name, part in made.items()}
         self.slots.drop(unit)
         return state
 
     def install(self, unit: int, state: Any) -> None:
-        keys, *contents = state
-        if not all(isinstance(content, tuple) for content in contents):
-            raise InvalidArgument(
-                "the state is of an earlier evenflow, which kept aggregates in another way: start without it, with a "
-                "new checkpoint, or install that evenflow"
-            )
-        for part, (form, *_) in zip(self.parts, contents, strict=True):
-            part.use(form)
+        """Add a unit; aggregates that its state does not have begin empty."""
+        keys, contents = self._named(*state)
+        for name, (form, *_) in contents.items():
+            self.parts[name].use(form)
         slots = self.slots.add(unit, keys)
-        for part, (_, *content) in zip(self.parts, contents, strict=True):
-            part.state.put(slots, content)
+        for name, (_, *content) in contents.items():
+            self.parts[name].state.put(slots, content)
+
+    def _named(self, keys: Keys, *contents: Any) -> tuple[Keys, dict[str, Any]]:
+        """The keys of a unit, and the contents by aggregate; an earlier evenflow kept them in the order of these."""
+        if len(contents) == 1 and isinstance(contents[0], dict):
+            return keys, contents[0]
+        if len(contents) == len(self.parts) and all(isinstance(content, tuple) for content in contents):
+            return keys, dict(zip(self.parts, contents, strict=True))
+        raise InvalidArgument(
+            f"the state is of an earlier evenflow, and of {len(contents)} aggregates where there are "
+            f"{len(self.parts)} now: start the query once with the aggregates that it had, before you add some; or "
+            "start without the state, with a new checkpoint"
+        )
 
     def sizes(self, units: Units) -> Longs:
         slots = self.slots.of(units)
         weights = np.full(len(slots), KEY_BYTES, np.int64)
-        for part in self.parts if len(slots) else ():
+        for part in [part for part in self.parts.values() if part.form] if len(slots) else ():
             weights += part.state.weights(slots)
         return self.slots.per_unit(units, weights)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from evenflow.errors import InvalidArgument
 from evenflow.operators.aggregating import AddedColumn, Aggregating, GivenWindow, check_window
 from evenflow.operators.functions import AggregateColumn, called
+from evenflow.operators.growing import Growing
 
 
-class Aggregates(Aggregating):
+class Aggregates(Aggregating, Growing):
     """Adds a column for each aggregate: `Aggregates(n=ef.count(), top=ef.max("price"), mean=ef.mean("price"))`.
 
     They are over all rows of the key so far; with `rows=n` over its last n rows, the present one included; with
@@ -44,6 +45,22 @@ class Aggregates(Aggregating):
     def parts(self) -> list[AddedColumn]:
         each = zip(self.into, self.hows, self.columns, strict=True)
         return [AddedColumn(into, how, column, called(how, column)) for into, how, column in each]
+
+    def earlier(self, stored: Mapping[str, Any]) -> Self | None:
+        window = {name: getattr(self, name) for name in ("rows", "seconds", "time")}
+        if {name: stored.get(name) for name in window} != window:
+            return None
+        then = zip(stored["into"], stored["hows"], stored["columns"], strict=True)
+        named = {into: AggregateColumn(how, column) for into, how, column in then}
+        now = zip(self.into, self.hows, self.columns, strict=True)
+        own = {into: AggregateColumn(how, column) for into, how, column in now}
+        return type(self)(named, **window) if named.items() <= own.items() else None
+
+    def only(self, earlier: Self | None) -> None:
+        self._idle = frozenset() if earlier is None else frozenset(self.more(earlier))
+
+    def more(self, earlier: Self) -> list[str]:
+        return [name for name in self.into if name not in earlier.into]
 
     def __str__(self) -> str:
         return "Aggregates"

@@ -44,6 +44,8 @@ class Aggregating(Adding):
     """The aggregate, for an operator that adds one column."""
     time: str | None = None
     _ansi = True
+    _idle: frozenset[str] = frozenset()
+    """Aggregates that rows do not go through for the time being."""
 
     def planned(self, *, ansi: bool) -> Self:
         actor = copy.copy(self)
@@ -66,10 +68,11 @@ class Aggregating(Adding):
 
     def add_all(self, rows: pa.RecordBatch, units: Units, keys: Keys) -> dict[str, pa.Array]:
         parts = self.parts()
-        given = [self._argument(part, rows) for part in parts]
+        given = {part.into: self._argument(part, rows) for part in parts if part.into not in self._idle}
         times = NO_TIMES if self.time is None else microseconds(rows.column(self.time), self.time)
-        made: list[pa.Array] = self._state.push(units, keys, given, times)
-        return {part.into: array for part, array in zip(parts, made, strict=True)}
+        made: dict[str, pa.Array] = self._state.push(units, keys, given, times)
+        idle = {part.into: pa.nulls(rows.num_rows, _field(part, rows.schema).type) for part in parts if self._idle}
+        return {part.into: made[part.into] if part.into in made else idle[part.into] for part in parts}
 
     def warm_up(self, rows: pa.Schema) -> None:
         some = sample(self._kept(rows))
@@ -89,7 +92,7 @@ class Aggregating(Adding):
 
         parts = self.parts()
         self.hashed = tuple(dict.fromkeys(part.column for part in parts if part.how == "distinct" and part.column))
-        self._state = AggregateSet([part.how for part in parts], rows, span)
+        self._state = AggregateSet({part.into: part.how for part in parts}, rows, span)
 
 
 def _field(part: AddedColumn, rows: pa.Schema) -> pa.Field:

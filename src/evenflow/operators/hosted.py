@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import FunctionError, ProtocolError
 from evenflow.operators.conform import conform, refit
+from evenflow.operators.growing import NOTE, Growing, earlier_of, noted
 from evenflow.operators.keyed import KeyedOperator, Keys, Origin, Units
 from evenflow.operators.row_marks import has_row
 from evenflow.operators.timed import Timed
 
+T = TypeVar("T")
 KEY_AND_UNIT = pa.struct([pa.field("key", pa.int64()), pa.field("unit", pa.int32())])
 """What stands in place of a key's hash where the unit does not follow from it."""
 ORIGIN = pa.field("__evenflow_origin", pa.int64())
@@ -43,6 +46,7 @@ class Hosted:
         """Whether feeders put results into the order of their rows."""
         self.fixed_units: Sequence[int] = ()
         """Units whose state never goes to disk."""
+        self._note = noted(_user_operator(operator))
 
     def warm_up(self) -> None:
         """Let the operator compile its code."""
@@ -108,11 +112,33 @@ class Hosted:
             rows = self.operator.whole(rows)
         return rows, units_of(hashes, self.units), values_of(hashes)
 
+    def columns_in_log(self, schema: pa.Schema) -> pa.Schema:
+        """The columns of rows as the log has them: with a note of the operator, if it may have more parts one day."""
+        return schema.with_metadata({**(schema.metadata or {}), NOTE: self._note}) if self._note else schema
+
+    def note_of(self, batch: pa.RecordBatch) -> str:
+        """What the log notes of the operator that some rows went through; empty if it was this one."""
+        note: bytes = (batch.schema.metadata or {}).get(NOTE, self._note)
+        return "" if note == self._note else note.decode()
+
+    def replay_as(self, operator: object, note: str) -> None:
+        """Have rows of the log go through what `operator` had in common with the one of a note; empty: through all."""
+        actor = _user_operator(operator)
+        if isinstance(actor, Growing):
+            actor.only(self._earlier(note) if note else None)
+
+    def _earlier(self, note: str) -> Growing:
+        found = earlier_of(_user_operator(self.operator), note)
+        if found is None:
+            raise FunctionError(f"rows of an earlier run of the query went through {note}: give that operator again")
+        return found
+
     def replayed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Units, Keys]:
         """The same for a batch from the log, which an earlier run may have written: with the columns of today."""
         rows, units, keys = self.unpacked(batch)
         if not isinstance(self.operator, Timed) and not rows.schema.equals(self._rows):
-            rows = refit(rows, self._rows, self.operator.reads(self._rows))
+            note = self.note_of(batch)
+            rows = refit(rows, self._rows, (self._earlier(note) if note else self.operator).reads(self._rows))
         return rows, units, keys
 
     def blame(self, batch: pa.RecordBatch) -> tuple[int, int] | None:
@@ -135,6 +161,11 @@ class Hosted:
         except BaseException:  # any error: the first one has been kept, this only looks for its row
             return True
         return False
+
+
+def _user_operator(operator: T) -> T | KeyedOperator:
+    """The operator that the user gave, without what holds its rows back."""
+    return operator.inner if isinstance(operator, Timed) else operator
 
 
 def units_of(hashes: pa.Array, units: int) -> Units:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from evenflow.operators.declared import (
     reads_of,
     spelled,
 )
+from evenflow.operators.growing import new_parts
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator, identity
 from evenflow.operators.row_marks import is_plain
@@ -128,8 +130,13 @@ def stored_as(
     """
     by = f"{key} ({key_types(df, key)})"
     by = f"{by} modulo" if spread == "modulo" else by if bounds is None else f"{by} in {digest_of(bounds)}"
-    text = f"{identity(operator)} by {by}{ordering or ''}"
-    return Kept(text, units, text if was == "" else was)
+    rest = f" by {by}{ordering or ''}"
+    text = f"{identity(operator)}{rest}"
+
+    def new_beside(stored: str) -> Sequence[str]:
+        return new_parts(operator, stored.removesuffix(rest)) if stored.endswith(rest) else ()
+
+    return Kept(text, units, text if was == "" else was, new_beside)
 
 
 def plan_keyed(

@@ -6,6 +6,7 @@ a disk. After a manifest is put, blobs that no manifest needs any more are delet
 
 from __future__ import annotations
 
+import logging
 import queue
 import time
 from collections.abc import Callable
@@ -40,6 +41,8 @@ from evenflow.state.store.fence import Fence
 from evenflow.state.store.opening import DATABASES, open_store
 from evenflow.state.store.retry import RetryingStore, all_but, retry
 from evenflow.state.store.sealed import placed
+
+logger = logging.getLogger("evenflow")
 
 KEPT = 2
 """Manifests of epochs that are kept: the newest, and the one before."""
@@ -174,12 +177,22 @@ class CheckpointThread(BackgroundThread):
                     "evaluated, delete its file in commits/ of the query's checkpointLocation: Spark then runs it again"
                 )
             self._back(region, query, epoch)
-            return self._resumed(found)
+            self._tell_new(region, query, epoch, found.manifest.operator)
+            return self._resumed(found, kept.operator)
         except StoreInUse as failure:
             self._lose(failure)
             return self.lost
         except Exception as error:  # the task that asks is told; this thread goes on
             return f"{error}" if isinstance(error, StoreError | OSError) else described(error)
+
+    def _tell_new(self, region: str, query: str, epoch: int, stored: str) -> None:
+        """Say which aggregates begin empty while the operator goes on with its state."""
+        more = self._kept[region].new_beside(stored)
+        if more:
+            logger.warning(
+                "operator %s of query %s goes on with its state; new in it, and empty before batch %d: %s",
+                *(region, query, epoch, ", ".join(more)),
+            )
 
     def _apart(self, region: str, query: str, epoch: int) -> str:
         """Why this checkpoint and Spark's, which is at batch `epoch`, do not belong together; empty if they do."""
@@ -218,7 +231,8 @@ class CheckpointThread(BackgroundThread):
             self._due = self._clock() + BEAT_S
             self._beat()
 
-    def _resumed(self, found: Latest) -> Saved:
+    def _resumed(self, found: Latest, operator: str) -> Saved:
+        """What there is of an operator; an attempt that had fewer aggregates cannot be repeated by one with more."""
         assert found.manifest is not None
         assert found.begun is not None
         snapshots = []
@@ -236,7 +250,7 @@ class CheckpointThread(BackgroundThread):
                 each.expected,
                 each.before or NOTHING,
                 each.run,
-                each.repeatable,
+                each.repeatable and each.operator == operator,
             )
             for each in found.wholes
         )

@@ -6,7 +6,7 @@ Neither may happen unnoticed: state would be left behind, and rows that wait in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from evenflow.state.checkpoint.adoption import adopt, drop
@@ -31,6 +31,9 @@ class Kept:
     units: int
     was: str | None = field(default=None, compare=False)
     """The name that it had before, if it has another one now."""
+    new_beside: Callable[[str], Sequence[str]] = field(default=lambda stored: (), compare=False)
+    """What it has more than a stored operator, given as `operator`, with whose state it can go on otherwise; it begins
+    empty. Nothing if that is another operator."""
 
 
 class OperatorNames:
@@ -151,7 +154,7 @@ def _listed(names: Iterable[str]) -> str:
 
 def mismatch(manifest: Manifest, kept: Kept) -> str:
     """Why an operator cannot go on with the state of a manifest; empty if it can."""
-    if manifest.operator != kept.operator:
+    if manifest.operator != kept.operator and not kept.new_beside(manifest.operator):
         return (
             f"is of {manifest.operator}, and this is {kept.operator}: give that operator, in a new Cluster, or {ANEW}"
         )

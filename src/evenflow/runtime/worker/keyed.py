@@ -141,7 +141,7 @@ class KeyedHost:
         else:
             found = process(instance, hosted, tag, rows, units, keys)
             if self.checkpointer is not None and stamp is not None:
-                self.checkpointer.log(name, evaluation, body, batch.schema, units)
+                self.checkpointer.log(name, evaluation, body, hosted.columns_in_log(batch.schema), units)
         region.add_rows(units, batch.nbytes)
         return found
 

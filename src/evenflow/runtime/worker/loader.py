@@ -149,15 +149,18 @@ class Loader:
             missing -= mine
 
     def _replay(self, store: Store, loaded: Loaded, instance: Instance, hosted: Hosted) -> None:
+        note = ""
         for log in loaded.order.logs:
             wanted = _owned(loaded.order) & (loaded.saved < log.epoch)
             if not wanted.any():
                 continue
             for batch in self._logged(store, loaded, log, wanted):
+                if hosted.note_of(batch) != note:
+                    note = hosted.note_of(batch)
+                    _replay_as(instance, hosted, note)
                 process(instance, hosted, None, *hosted.replayed(batch))
             loaded.touched[wanted] = log.epoch
-        if isinstance(instance, Paged):
-            instance.drain()
+        _replay_as(instance, hosted, "")
 
     def _prepare(self, store: Store, loaded: Loaded, log: LogEntry, instance: Instance, hosted: Hosted) -> None:
         """Read what is to be repeated of an attempt."""
@@ -181,6 +184,13 @@ class Loader:
             raise EvenflowError("the worker is stopping")
         if self._instances.pool is not None:
             self.progress()
+
+
+def _replay_as(instance: Instance, hosted: Hosted, note: str) -> None:
+    """Rows of the log that follow went through the operator of a note; those before have to be through."""
+    if isinstance(instance, Paged):
+        instance.drain()
+    hosted.replay_as(instance.operator if isinstance(instance, Paged) else instance, note)
 
 
 def _owned(order: LoadState) -> Mask:
