@@ -71,8 +71,9 @@ def test_state_on_disk_is_saved_and_loaded(monkeypatch):
     monkeypatch.setattr(Swap, "bring", lambda self, chosen: brought.append(len(chosen)) or bring(self, chosen))
     made = Sketch(1)
     made.add("collect", made.add("collect", 0, units=16), units=16)
-    plan = DurablePlan(faults=("kill-worker", "driver"), moving=1.0, asks=0.1, jobs=1, rows=40)
-    assert history(0, plan, made.ended(), memory=20_000).manifests
+    plan = {"faults": ("kill-worker", "driver"), "moving": 1.0, "asks": 0.1, "jobs": 1, "rows": 20}
+    for seed in range(3):
+        assert history(seed, DurablePlan(**plan), made.ended(), memory=12_000).manifests
     assert len(brought) > 10
 
 

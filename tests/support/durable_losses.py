@@ -31,13 +31,18 @@ class Losses:
         self.count = self.noticed = 0
 
     def copy(self):
-        """Copy both checkpoints, between two batches."""
+        """Copy both checkpoints, between two batches.
+
+        If ours knows of the batch that is done, the two belong together, and nobody misses what was newer.
+        """
+        known = {(blob.query, blob.epoch) for name in self.world.store.blobs if (blob := parse(name)) is not None}
+        if all((query.name, query.epoch - 1) in known for query in self.world.jobs):
+            self.newer, self.batches = {}, {}
         self.copies.append((dict(self.world.store.blobs), {query.name: query.epoch for query in self.world.jobs}))
 
     def _put_back(self, blobs, epochs):
         """Put our checkpoint back to an earlier time, or Spark's."""
         self.mend()
-        self.newer, self.batches = {}, {}
         self.count += 1
         self.apart += 1
         if self.world.rng.random() < 0.7:
@@ -54,8 +59,10 @@ class Losses:
 
     def strike(self):
         """Lose one blob or all of a kind, change one, give it the content of another, or put back an older copy."""
+        if self.newer or self.batches:  # nobody has looked yet: what is newer must not be lost for good
+            return
         rng, blobs = self.world.rng, self.world.store.blobs
-        if self.copies and rng.random() < self.world.plan.copies:
+        if self.copies and len(self.world.jobs) == 1 and rng.random() < self.world.plan.copies:
             self._put_back(*rng.choice(self.copies))
             return
         kinds = {}
@@ -71,7 +78,6 @@ class Losses:
         stale = len(names) > 1 and len(chosen) == 1 and rng.random() < 0.3
         changed = len(chosen) == 1 and not stale and rng.random() < 0.3
         self.mend()
-        self.newer, self.batches = {}, {}
         self.were = {name: blobs[name] for name in chosen if name in blobs}
         for parsed in filter(None, map(parse, chosen)):  # a note that nothing names, and what it stood for: unknown
             if parsed.kind == "whole":

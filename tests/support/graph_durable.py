@@ -20,8 +20,17 @@ class DurableGraphWorld(Graphs, DurableWorld):
     def _durable(self):
         return True, self.plan.transfer
 
+    def hosted_graph(self, name):
+        hosted = super().hosted_graph(name)
+        self.given = self.sketches[name]  # whatever the graph is called later
+        return hosted
+
     def _keep(self, name, hosted):
         self.checkpoint_thread.add(name, Kept("graph", hosted.units))
+
+    def say_what_it_was(self):
+        if self.was is not None:
+            self.checkpoint_thread.add(self.called, Kept("graph", self.hosted.units, was=self.was))
 
     def be_calm(self):
         super().be_calm()
@@ -29,7 +38,7 @@ class DurableGraphWorld(Graphs, DurableWorld):
 
     @property
     def hosted(self):
-        return self.hosted_graph("r0")
+        return self.hosted_graph(self.called)
 
     def batches(self, query, epoch):
         """The rows of a query up to the end of a batch."""
