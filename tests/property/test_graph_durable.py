@@ -6,12 +6,15 @@ EVENFLOW_SCHEDULES=200 runs more of them, EVENFLOW_SEED=7 begins elsewhere. A hi
 
 import os
 
+import numpy as np
 import pytest
 
+from evenflow.control.attempts import Attempt
 from evenflow.control.epochs import Epochs
 from evenflow.runtime.worker.loader import Loader
 from evenflow.runtime.worker.passage import Passage
 from evenflow.runtime.worker.query_log import QueryLog
+from evenflow.runtime.worker.repeats import LoggedRows
 from evenflow.state.paging.swap import Swap
 from tests.support import graph_bound
 from tests.support.durable_plan import DurablePlan
@@ -63,6 +66,34 @@ def test_what_sinks_keep_fits_together(seed):
     plan = DurablePlan(faults=faults, partitions=3, jobs=1, again=0.9, moving=0.5, asks=0.05, rows=12)
     world = graph_bound.history(seed, plan)
     assert any("repeats" in entry for log in world.logs for entry in log)
+
+
+def _in_order_of_arrival(self, units):
+    """The rows of the log as they lie there, whichever units come."""
+    self._left -= len(units)
+    begin = len(self._by_unit) - self._left - len(units)
+    return list(self._spool.rows(np.arange(begin, begin + len(units))))
+
+
+UNBOUND = {
+    "later attempts are evaluated afresh": (Attempt, "repeatable", False),
+    "rows are given again in the order of arrival": (LoggedRows, "logged", _in_order_of_arrival),
+}
+
+
+@pytest.mark.parametrize("what", UNBOUND)
+def test_what_does_not_fit_together_shows(what, monkeypatch):
+    """Break what binds results to the attempt that counts: the invariants notice."""
+    where, name, wrong = UNBOUND[what]
+    monkeypatch.setattr(where, name, property(lambda _self: wrong, lambda *_: None) if wrong is False else wrong)
+    with pytest.raises(AssertionError, match=r"whole evaluations of batch|the manifest of batch"):
+        _many_bound(range(8))
+
+
+def _many_bound(seeds):
+    plan = {"faults": ("driver", "kill-worker"), "partitions": 3, "jobs": 1, "again": 0.9, "asks": 0.05, "rows": 12}
+    for seed in seeds:
+        graph_bound.history(seed, DurablePlan(**plan))
 
 
 def test_state_on_disk_is_saved_and_loaded(monkeypatch):

@@ -17,17 +17,21 @@ def at(micros):
 
 SCHEMA = (
     "key string, a string, b string, c array<string>, d map<string, int>, e struct<x: string, y: array<int>>, "
-    "f binary, g decimal(30, 3), h timestamp, i struct<t: timestamp_ntz>, j double, k void"
+    "f binary, g decimal(30, 3), h timestamp, i struct<t: timestamp_ntz>, j double, k void, "
+    "l float, m array<double>"
 )
 BASE = {
     "key": "k", "a": "x", "b": None, "c": ["p", None], "d": {"q": 1}, "e": ("x", [1, None]), "f": b"\x00",
     "g": Decimal("1.000"), "h": at(0), "i": (at(5),), "j": 1.0, "k": None,
+    "l": 1.0, "m": [1.0],
 }  # fmt: skip
 OTHERS = [
     {"a": None, "b": "x"}, {"c": [None, "p"]}, {"c": ["p"]}, {"c": ["p, null"]}, {"c": None}, {"d": {"q": 2}},
     {"d": {}}, {"d": None}, {"e": (None, [1, None])}, {"e": ("x", [1])}, {"e": None}, {"f": b"\x00\x00"},
     {"g": Decimal("1.001")}, {"h": at(1)},
     {"i": (at(6),)}, {"i": (None,)}, {"j": None},
+    {"j": 0.0}, {"j": -0.0}, {"j": -1.0}, {"l": -0.0}, {"l": 0.0}, {"l": float("nan")},
+    {"m": [0.0]}, {"m": [-0.0]},
 ]  # fmt: skip
 
 

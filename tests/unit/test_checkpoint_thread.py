@@ -408,3 +408,11 @@ def test_batches_that_are_noted_as_run_without_our_operators(thread):
     assert "nothing here is of batch 5" in thread.saved("mean", "q", 6, new=False)
     assert thread.saved("count", "q", 5, new=False) == Saved(Base())
     assert query_record(thread._store, "q") == QueryRecord({"mean": 0, "count": 5}, through=4), "the note stays"
+
+
+def test_an_attempt_does_not_begin_to_repeat_one_whose_note_is_not_there(thread):
+    """Its own note would name what never was in the store, and the next cluster would miss that for good."""
+    thread.put("mean", Begun(2, 2, (1, 1), "run", repeats=1))
+    with pytest.raises(StoreError, match=r"attempt 3 repeats one whose note mean/q/whole/2\.2 could not be put"):
+        thread.put("mean", Begun(2, 3, (1, 1), "run", repeats=2))
+    assert not [name for name in thread.blobs if "begun/2.3" in name]

@@ -555,6 +555,21 @@ def test_an_attempt_of_which_the_store_cannot_be_told_does_not_count():
     assert "attempt 1 saw 1 of 1 (the disk is full)" in query.task(1, stage="s1")
 
 
+def test_an_attempt_whose_note_fails_after_the_next_has_begun_does_not_count():
+    """Nor does the next, which repeats it: the store would miss what that one follows."""
+    query = Query()
+    query.end(query.task(0))
+    query.load()
+    query.task(0, stage="again", rows=False)
+    assert query.epochs.attempt.repeats is not None
+    assert query.epochs.unnoted((0, 1), "the disk is full")
+    assert [(each.whole, each.poisoned) for each in query.epochs.attempts] == [(False, "the disk is full")] * 2
+    query.task(0, stage="once more", rows=False)
+    assert query.epochs.attempt.repeats is None
+    assert not query.epochs.unnoted((0, 2), "the disk is full"), "that one was given up before"
+    assert not query.epochs.attempt.poisoned
+
+
 def test_stages_of_which_spark_does_not_tell_are_refused():
     query = Query()
     assert "it cannot be told how many partitions stage s of batch 0 has" in query.task(0, inputs=0)

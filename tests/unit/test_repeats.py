@@ -8,7 +8,7 @@ from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import KeyedOperator
 from evenflow.operators.row_marks import ROW, marks_of
 from evenflow.runtime.worker.instances import Instances
-from evenflow.runtime.worker.repeats import LoggedResults, LoggedRows, OtherRows, loaded
+from evenflow.runtime.worker.repeats import LoggedResults, LoggedRows, OtherRows, rows_to_repeat
 
 UNITS = 5
 ADDED = pa.schema([("nth", pa.int64())])
@@ -44,7 +44,7 @@ def repeat(*logged, adds=False, ordered=False):
     schema = ADDED if adds else pa.schema([("value", pa.int64()), *ADDED])
     hosted = Hosted(Nth(), pa.schema([("value", pa.int64())]), schema, UNITS, adds=adds, ordered=ordered)
     instance = Instances().fresh(hosted)
-    made = loaded((3, 2), iter(logged), instance, hosted)
+    made = rows_to_repeat((3, 2), iter(logged), instance, hosted)
 
     def given(batch):
         (answer,) = made.answers(instance, hosted, "tag", batch, hosted.unpacked(batch)[1])
@@ -82,6 +82,29 @@ def test_rows_that_differ_in_what_stays_with_the_feeder():
     _, given = repeat(sent([1, 1, 1], [0, 0, 0], [7, 8, 7]), adds=True)
     assert given(sent([1, 1], [0, 0], [8, 7]))["nth"] == [2, 1]
     assert given(sent([1], [0], [7]))["nth"] == [3]
+
+
+@pytest.mark.parametrize("adds", [True, False])
+def test_a_log_without_marks_is_not_repeated_row_by_row(adds):
+    """It was written when results did not go back to their own rows, and has strings."""
+    batch = pa.RecordBatch.from_pydict({"value": ["a", "b"], "key": pa.array([0, 1])})
+    hosted = Hosted(Nth(), batch.schema.remove(1), ADDED, UNITS, adds=adds, ordered=not adds)
+    instance = Instances().fresh(hosted)
+    made = rows_to_repeat((3, 2), iter([batch]), instance, hosted)
+    assert made.left == 2
+    with pytest.raises(OtherRows, match="its results went back to their rows in another way then"):
+        made.answers(instance, hosted, "tag", batch, hosted.unpacked(batch)[1])
+
+
+@pytest.mark.parametrize("adds", [True, False])
+def test_a_file_is_let_go_when_all_rows_have_come(adds):
+    made, given = repeat(sent([1, 2], [0, 1]), adds=adds)
+    given(sent([1, 2], [0, 1]))
+    assert made.left == 0
+    made.free()
+    with pytest.raises(OtherRows):
+        given(sent([1], [0]))
+    assert made.left == 0
 
 
 def test_a_repeat_that_has_failed_is_never_through():

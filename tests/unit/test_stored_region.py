@@ -21,6 +21,7 @@ from evenflow.control.events import (
     Tell,
     Tick,
 )
+from evenflow.control.stored_queries import LEFT_S
 from evenflow.model.checkpoint import Base, Begun, Saved, WholeAttempt
 from evenflow.model.messages import (
     Committed,
@@ -28,8 +29,10 @@ from evenflow.model.messages import (
     FeederBegan,
     FeederEnded,
     FeederFailed,
+    FeederUnread,
     LoadState,
     OperatorReady,
+    RowsDiffer,
     SaveAgain,
     StateLoaded,
     UnitsSaved,
@@ -60,9 +63,10 @@ class Scene:
         for save in (each for each in found if isinstance(each, Save) and each.kind not in self.slow):
             self.do(SaveEnded(0.0, save))
 
-    def feeder(self, peer, epoch, partition=0, attempt=0, of=1, rows=True, tasks=0):
+    def feeder(self, peer, epoch, partition=0, attempt=0, of=1, rows=True, tasks=0, stage="", run="1", time=0.0):
         facts = StageFacts(tasks or of, of, inputs=of)
-        joined = FeederJoined(0.0, peer, "r", partition, attempt, "q", epoch, f"s{epoch}", run="1", task=peer)
+        about = (partition, attempt, "q", epoch, stage or f"s{epoch}")
+        joined = FeederJoined(time, peer, "r", *about, run=run, task=peer)
         self.do(replace(joined, facts=facts))
         if rows:
             self.do(Heard(0.0, peer, FeederBegan(partition)))
@@ -330,3 +334,28 @@ def test_what_the_store_has_is_gone_on_with():
     scene.do(FeederJoined(0.0, 201, "r", 0, 0, "q", 1, "s1", run="2", saved=saved, facts=facts))
     assert [base.key for base in saves(scene, "epoch")] == [(0, 1)]
     assert [log.epoch for log in scene.heard(10, LoadState)[0].logs] == [0]
+
+
+@pytest.mark.parametrize(("run", "said"), [("1", True), ("2", False)])
+def test_rows_that_differ_in_one_start_of_the_query_are_to_be_persisted(scene, run, said):
+    """To run the batch afresh helps nobody whose second action gets other rows each time."""
+    scene.batch(0)
+    scene.feeder(300, 0, rows=False, stage="again", run=run)
+    scene.do(Heard(1.0, 10, RowsDiffer("r", "query q", 0, 2, "more rows come")))
+    (lost,) = scene.heard(300, EvaluationLost)
+    assert "its source gives other rows now: more rows come." in lost.reason
+    assert ("In foreachBatch, call persist() before the first action" in lost.reason) == said
+
+
+def test_a_repeat_is_left_only_long_after_its_last_task(scene):
+    """Spark may have no slot for the next one; only then units may move."""
+    scene.batch(0)
+    region = scene.controller.region("r")
+    scene.feeder(300, 0, rows=False, of=2, stage="again", time=1000.0)
+    epochs = region.evaluations.stored["query q"]
+    epochs.load([0])
+    epochs.loaded(0)
+    assert epochs.repeating
+    scene.do(Heard(1000.0, 300, FeederUnread()))
+    for past, left in ((LEFT_S - 1, False), (LEFT_S + 1, True)):
+        assert (region.evaluations.idle_s("query q", 1000.0 + past) > LEFT_S) == left

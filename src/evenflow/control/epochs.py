@@ -263,12 +263,17 @@ class Epochs:
         return ""
 
     def unnoted(self, key: AttemptKey, why: str) -> bool:
-        """A note of an attempt could not be put into the store; returns whether it is the present one, now poisoned."""
-        now = self.attempt
-        if now is None or (self.epoch, now.number) != key:
-            return False
-        now.poisoned, now.whole = now.poisoned or why, False
-        return True
+        """A note of an attempt could not be put into the store, so it does not count; nor does one that repeats it.
+
+        Returns whether that is the present one, which is poisoned then.
+        """
+        numbers = [
+            (each, {each.number, each.repeats.number if each.repeats else each.number}) for each in self.attempts
+        ]
+        failed = [each for each, about in numbers if key[0] == self.epoch and key[1] in about]
+        for each in failed:
+            each.poisoned, each.whole = each.poisoned or why, False
+        return any(each is self.attempt for each in failed)
 
     def poison(self, why: str) -> set[Peer]:
         """State is lost, or has rows of tasks that broke off: the present attempt cannot count. Returns its feeders.

@@ -97,8 +97,9 @@ class Evaluations:
         over = {peer for peer in known.feeders if live and known.stages[peer] not in live}
         self.stored[known.id].abandon(over)
         known.feeders -= over
+        known.idle_since = feeder.time
 
-    def unread(self, feeder: FeederJoined, begun: bool) -> None:
+    def unread(self, feeder: FeederJoined, time: float, begun: bool) -> None:
         """Spark does not want the remaining results of a task. With a store, its attempt cannot become whole."""
         known = self._live.get(evaluation_of(feeder))
         if known is None or known.id not in self.stored or feeder.peer not in known.feeders:
@@ -106,6 +107,7 @@ class Evaluations:
         epochs = self.stored[known.id]
         epochs.abandon({feeder.peer})
         known.feeders.discard(feeder.peer)
+        known.idle_since = time
         if begun and epochs.attempt is not None:
             now = epochs.epoch, epochs.attempt.number
             known.unread = {each for each in known.unread if each[:2] == now} | {(*now, feeder.partition)}

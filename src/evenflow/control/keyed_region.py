@@ -250,7 +250,7 @@ class KeyedRegion:
             case FeederEnded():
                 yield from self.stored.ended(time, feeder, message, feeder.peer in self.begun)
             case FeederUnread():
-                self.evaluations.unread(feeder, feeder.peer in self.begun)
+                self.evaluations.unread(feeder, time, feeder.peer in self.begun)
                 yield Record(time, "feeder-unread", {"region": self.name, "partition": feeder.partition})
             case FeederFailed():
                 yield from self._fail(time, feeder, message.reason)

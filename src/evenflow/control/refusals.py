@@ -152,13 +152,17 @@ def evaluated_in_part(feeder: FeederJoined) -> str:
     )
 
 
-def other_rows(evaluation: str, epoch: int, what: str) -> str:
-    """The source does not give the rows of a batch again that it gave to an attempt which was whole."""
+def other_rows(evaluation: str, epoch: int, what: str, same_run: bool) -> str:
+    """The source does not give the rows of a batch again that it gave to an attempt which was whole.
+
+    `same_run`: that attempt was of the same start of the query.
+    """
+    remedy = "In foreachBatch, call persist() before the first action. " if same_run else ""
     return (
         f"batch {epoch} of {evaluation} was evaluated as a whole before, and its source gives other rows now: {what}. "
-        "It is run afresh when the query is started again; results of the first evaluation that a sink has kept do not "
-        "go together with those. Sources have to give the rows of a batch again, and what comes before the operator "
-        "has to be deterministic"
+        f"{remedy}It is run afresh when the query is started again; results of the first evaluation that a sink has "
+        "kept do not go together with those. Sources have to give the rows of a batch again, what comes before the "
+        "operator has to be deterministic, and columns may be changed only when Spark has committed all batches"
     )
 
 

@@ -43,9 +43,9 @@ from evenflow.model.messages import (
     UnitsSaved,
 )
 
-LEFT_S = 10.0
-"""After so long without a task, an attempt that repeats another is taken to be over; Spark has a task wait for its
-data for 3 s at most."""
+LEFT_S = 60.0
+"""After so long without a task, an attempt that repeats another is taken to be over: its stage may have to wait until
+others leave it a slot, and units can wait to be moved."""
 
 
 @dataclass
@@ -166,10 +166,13 @@ class StoredQueries:
     def _differs(self, time: float, name: str, what: str) -> Iterator[Instruction]:
         """The source of a query does not give the rows of a batch again: the batch is to be run afresh."""
         epochs = self.evaluations.stored[name]
+        before = epochs.attempt.repeats if epochs.attempt is not None else None
         voided = epochs.void()
         if voided is None:
             return
-        why = refusals.other_rows(name, voided.epoch, what)
+        now = epochs.attempt
+        same_run = now is not None and before is not None and before.run == now.run
+        why = refusals.other_rows(name, voided.epoch, what, same_run)
         query = name.removeprefix("query ")
         yield Save(self.region, query, "void", voided)
         yield Warn(f"region {self.region}: {why}")

@@ -39,6 +39,11 @@ def marks_of(batch: pa.RecordBatch) -> Marks:
     return mixed.view(np.int64)
 
 
+def has_marks(batch: pa.RecordBatch) -> bool:
+    """Whether `marks_of` takes rows as they are: with the hash of the whole row, or with plain columns only."""
+    return has_row(batch) or all(is_plain(column.type) for column in _flat(batch.columns))
+
+
 def has_row(batch: pa.RecordBatch) -> bool:
     """Whether rows come with the hash of the whole row."""
     return batch.num_columns > 1 and bool(batch.schema.names[-2] == ROW)

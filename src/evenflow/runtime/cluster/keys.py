@@ -60,6 +60,7 @@ AS_JSON = {
 SHORT = (ByteType, ShortType, IntegerType, DateType)
 WHOLE = (ByteType, ShortType, IntegerType, LongType)
 LONG = (LongType, TimestampType, TimestampNTZType)
+FRACTIONS = (FloatType, DoubleType)
 NESTED = (ArrayType, MapType, StructType, VariantType)
 ORDERED = (
     NumericType,
@@ -138,7 +139,7 @@ def value_places(df: DataFrame, key: KeyColumns) -> tuple[int, ...]:
 def marked(route: Routed, width: int) -> Routed:
     """Rows with a hash of their first `width` columns, all of the user's, before the key's: the column ROW.
 
-    Unlike the hash of a key it tells values apart that Spark takes for equal, but for -0.0 and 0.0.
+    Unlike the hash of a key it tells values apart that Spark takes for equal.
     """
     places = [F.col(name) for name in route.rows.columns]
     kinds = [field.dataType for field in route.rows.schema.fields[:width]]
@@ -146,6 +147,7 @@ def marked(route: Routed, width: int) -> Routed:
     nested = [_exact(one, kind) for one, kind in mine if isinstance(kind, NESTED)]
     flat = [_exact(one, kind) for one, kind in mine if not isinstance(kind, NESTED)]
     flags = [one.isNull() for one, kind in mine if not isinstance(kind, NESTED)]
+    flags += [(one == 0) & (F.atan2(one, F.lit(-1.0)) < 0) for one, kind in mine if isinstance(kind, FRACTIONS)]  # -0.0
     parts = [*flat, *flags, *([F.to_json(F.struct(*nested), AS_JSON)] if nested else [])]
     before = len(route.names) - 1  # of the columns, the hash of the key follows here, if Spark has computed it
     rows = route.rows.select(*places[:before], F.xxhash64(*parts), *places[before:])

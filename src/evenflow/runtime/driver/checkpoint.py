@@ -345,6 +345,9 @@ class CheckpointThread(BackgroundThread):
 
     def _put_begun(self, about: tuple[str, str, str, int], begun: Begun) -> None:
         told = Manifest(*about, *begun.key, (), kind="begun", before=begun.before, run=begun.run, repeats=begun.repeats)
+        whole = whole_name(told.prefix, begun.epoch, begun.repeats)
+        if begun.repeats and not any(name == whole for name, _ in self._store.names(whole)):
+            raise StoreError(f"attempt {begun.attempt} repeats one whose note {whole} could not be put")
         put_manifest(self._store, told)
 
     def _put_epoch(self, manifest: Manifest, stale: tuple[str, ...]) -> None:

@@ -237,6 +237,8 @@ class KeyedHost:
         repeat = region.repeats.get(evaluation) if region is not None else None
         if repeat is not None and repeat.stamp == stamp:
             self.checkpointer.end_repeat(feeder, repeat.units, repeat.left)
+            if not repeat.left:
+                repeat.free()
             return
         if region is not None and instance is not None and not self.evaluations.is_dropped(name, evaluation):
             self.checkpointer.idle(name, evaluation, stamp, instance, region.away.get(evaluation))

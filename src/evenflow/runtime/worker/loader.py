@@ -24,8 +24,7 @@ from evenflow.runtime.threads import BackgroundThread, Inbox, Start
 from evenflow.runtime.worker.instances import Instance, Instances, let_go, process
 from evenflow.runtime.worker.limits import LIMITS, WorkerLimits
 from evenflow.runtime.worker.query_log import query_of
-from evenflow.runtime.worker.repeats import RepeatedAttempt
-from evenflow.runtime.worker.repeats import loaded as rows_to_repeat
+from evenflow.runtime.worker.repeats import RepeatedAttempt, rows_to_repeat
 from evenflow.state.checkpoint.replay import Mask, replay
 from evenflow.state.checkpoint.unit_snapshots import load_units, read_index
 from evenflow.state.paging.paged import Paged

@@ -28,7 +28,7 @@ import pyarrow as pa
 from evenflow.model.checkpoint import AttemptKey
 from evenflow.operators.hosted import Hosted
 from evenflow.operators.keyed import Origin, Units
-from evenflow.operators.row_marks import marks_of
+from evenflow.operators.row_marks import has_marks, marks_of
 from evenflow.runtime.worker.instances import Answer, Instance, answers, process
 from evenflow.state.paging.paged import Paged
 
@@ -71,14 +71,17 @@ class Spool:
     def rows(self, places: Longs) -> Iterator[pa.RecordBatch]:
         """The rows with these numbers, which ascend; a batch for each that has some of them."""
         homes = np.searchsorted(self._starts, places, side="right") - 1
-        for home in np.unique(homes).tolist():
-            yield self._batches[home].take(pa.array(places[homes == home] - self._starts[home]))
+        cuts = np.flatnonzero(np.diff(homes)) + 1
+        for part in np.split(places, cuts) if len(places) else ():
+            home = int(np.searchsorted(self._starts, part[0], side="right")) - 1
+            yield self._batches[home].take(pa.array(part - self._starts[home]))
 
 
 class RepeatedAttempt(ABC):
     """What one worker has of the attempt that is repeated."""
 
-    def __init__(self, stamp: AttemptKey, units: Units) -> None:
+    def __init__(self, stamp: AttemptKey, spool: Spool, units: Units) -> None:
+        self._spool = spool
         self.stamp = stamp
         """The batch, and the attempt that repeats."""
         self.units = np.unique(units)
@@ -91,6 +94,11 @@ class RepeatedAttempt(ABC):
     def left(self) -> int:
         """Logged rows that have not come again."""
         return max(self._left, int(self.failed))
+
+    def free(self) -> None:
+        """All rows have come again: let go of the file. Rows that come now are still refused."""
+        self._spool = Spool()
+        self._spool.close()
 
     @abstractmethod
     def answers(
@@ -107,8 +115,7 @@ class LoggedRows(RepeatedAttempt):
     """The rows of the log, and how many of each unit were due so far."""
 
     def __init__(self, stamp: AttemptKey, spool: Spool, units: Units, count: int) -> None:
-        super().__init__(stamp, units)
-        self._spool = spool
+        super().__init__(stamp, spool, units)
         self._by_unit: Longs = np.argsort(units, kind="stable")
         self._starts: Longs = np.concatenate([[0], np.cumsum(np.bincount(units, minlength=count))])
         self._next: Longs = self._starts[:-1].copy()
@@ -123,8 +130,7 @@ class LoggedRows(RepeatedAttempt):
             raise OtherRows(f"more rows of unit {unit} come than the {there} of then")
         self._next[due] += counts
         self._left -= len(units)
-        offsets = np.repeat(begins - np.cumsum(counts) + counts, counts) + np.arange(len(units))
-        return list(self._spool.rows(np.sort(self._by_unit[offsets])))
+        return list(self._spool.rows(np.sort(self._by_unit[_ranges(begins, counts)])))
 
     def answers(
         self, instance: Instance, hosted: Hosted, tag: object, batch: pa.RecordBatch, units: Units
@@ -139,8 +145,7 @@ class LoggedResults(RepeatedAttempt):
 
     def __init__(self, stamp: AttemptKey, units: Units, marks: Longs, results: Spool, of: Longs) -> None:
         """`marks` stand for the content of the logged rows; `of` has the number of each result's row."""
-        super().__init__(stamp, units)
-        self._results = results
+        super().__init__(stamp, results, units)
         self._order: Longs = np.argsort(marks, kind="stable")
         self._marks = marks[self._order]
         self._taken = np.zeros(len(marks), np.int64)
@@ -155,11 +160,9 @@ class LoggedResults(RepeatedAttempt):
     ) -> list[Answer]:
         rows = self._match(marks_of(batch))
         counts = self._counts[rows]
-        wanted = self._by_row[
-            np.repeat(self._starts[rows] - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
-        ]
+        wanted = self._by_row[_ranges(self._starts[rows], counts)]
         order = np.argsort(wanted, kind="stable")
-        found = list(self._results.rows(wanted[order]))
+        found = list(self._spool.rows(wanted[order]))
         if not found:
             return [Answer(tag, hosted.no_results(), np.zeros(0, np.int64) if hosted.ordered else None, True)]
         places = np.empty(len(order), np.int64)
@@ -188,7 +191,24 @@ class LoggedResults(RepeatedAttempt):
         return rows
 
 
-def loaded(stamp: AttemptKey, batches: Iterator[pa.RecordBatch], instance: Instance, hosted: Hosted) -> RepeatedAttempt:
+class OtherLog(RepeatedAttempt):
+    """A log whose rows cannot be told apart: results went back in another way when it was written."""
+
+    def answers(
+        self, instance: Instance, hosted: Hosted, tag: object, batch: pa.RecordBatch, units: Units
+    ) -> list[Answer]:
+        raise OtherRows("its results went back to their rows in another way then")
+
+
+def _ranges(starts: Longs, counts: Longs) -> Longs:
+    """The numbers from each start on, so many of each."""
+    ranges: Longs = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
+    return ranges
+
+
+def rows_to_repeat(
+    stamp: AttemptKey, batches: Iterator[pa.RecordBatch], instance: Instance, hosted: Hosted
+) -> RepeatedAttempt:
     """What is to be repeated of an attempt, given its logged rows; `instance` has the state that it started from."""
     if hosted.adds or hosted.ordered:
         return _results(stamp, batches, instance, hosted)
@@ -205,7 +225,7 @@ def _results(
 ) -> RepeatedAttempt:
     """Apply all logged rows, and keep their results."""
     spool, units, marks, of = Spool(), [np.zeros(0, np.int32)], [NO_PLACES], [NO_PLACES]
-    count = 0
+    count, known = 0, True
 
     def keep(given: list[Answer]) -> None:
         for answer in given:
@@ -215,6 +235,10 @@ def _results(
 
     for batch in batches:
         rows, mine, keys = hosted.replayed(batch)
+        known = known and has_marks(batch)
+        if not known:  # the state that it makes is not needed: the attempt is refused with its first row
+            units.append(mine)
+            continue
         keep(process(instance, hosted, count, rows, mine, keys))
         units.append(mine)
         marks.append(marks_of(batch))
@@ -223,4 +247,6 @@ def _results(
         for done in instance.draining():
             keep(answers(hosted, done))
     spool.close()
+    if not known:
+        return OtherLog(stamp, spool, np.concatenate(units))
     return LoggedResults(stamp, np.concatenate(units), np.concatenate(marks), spool, np.concatenate(of))
