@@ -147,7 +147,7 @@ def marked(route: Routed, width: int) -> Routed:
     nested = [_exact(one, kind) for one, kind in mine if isinstance(kind, NESTED)]
     flat = [_exact(one, kind) for one, kind in mine if not isinstance(kind, NESTED)]
     flags = [one.isNull() for one, kind in mine if not isinstance(kind, NESTED)]
-    flags += [(one == 0) & (F.atan2(one, F.lit(-1.0)) < 0) for one, kind in mine if isinstance(kind, FRACTIONS)]  # -0.0
+    flags += [(one == 0) & (one.cast("string") == "-0.0") for one, kind in mine if isinstance(kind, FRACTIONS)]
     parts = [*flat, *flags, *([F.to_json(F.struct(*nested), AS_JSON)] if nested else [])]
     before = len(route.names) - 1  # of the columns, the hash of the key follows here, if Spark has computed it
     rows = route.rows.select(*places[:before], F.xxhash64(*parts), *places[before:])
