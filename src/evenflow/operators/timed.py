@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from evenflow.operators.columns import microseconds
 from evenflow.operators.conform import conform, refit
+from evenflow.operators.declared import reads_of
 from evenflow.operators.inputs import InputProgress, Inputs
 from evenflow.operators.keyed import KeyedOperator, Keys, Units, overrides
 from evenflow.operators.ordering import arranged
@@ -298,7 +299,10 @@ class Timed(KeyedOperator):
         """Rows that have waited since an earlier run of the query, which may have had other columns, with ours."""
         if rows.schema.equals(self._rows):
             return rows
-        read = {self._rows.field(place).name for place in [*self._mine, *self.order]}
+        mine = pa.schema([self._rows.field(place) for place in self._mine])
+        read = {*(reads_of(self.inner, mine) if self.inner.adds else mine.names)}  # who adds has the others as well
+        read |= {self._rows.field(place).name for place in self.order}
+        read |= set() if self.sources is None else {self.sources.column}
         return refit(rows, self._rows, read)
 
     def sizes(self, units: Units) -> Longs:
