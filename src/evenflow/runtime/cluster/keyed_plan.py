@@ -202,7 +202,7 @@ def _place_of_inputs(name: str, rows: pa.Schema) -> int:
             f"inputs of the operator are told apart by column {name!r}, which does not exist; "
             f"{nearest(name, rows.names)}"
         )
-    return rows.names.index(name)
+    return int(rows.names.index(name))
 
 
 def _returned(spark: SparkSession, df: DataFrame, operator: KeyedOperator, waiting: bool) -> StructType:
